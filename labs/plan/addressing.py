@@ -1,0 +1,54 @@
+"""Addresses and ASNs: everything inside 198.18.0.0/15 (RFC 2544), 4-byte private ASNs (RFC 6996).
+
+The space is dealt from its start in blocks: first a prefix per rack (its /31 NIC links and its
+RTSW's loopback, rounded up to a power of two), then loopbacks of CTSWs and ATSWs, then a /31 per
+switch-to-switch link. Blocks are dealt in build order, so a plan never changes between runs.
+"""
+
+from __future__ import annotations
+
+SPACE_START = (198 << 24) | (18 << 16)
+SPACE_SIZE = 2**17
+SPACE_TEXT = "198.18.0.0/15"
+
+ASN_BASE = 4_200_000_000
+"""First 4-byte private ASN (RFC 6996): ATSWs have it, then one per zone, then one per rack."""
+
+
+class AddressSpaceFullError(ValueError):
+    """The fabric needs more addresses than 198.18.0.0/15 has."""
+
+
+def dotted(address: int) -> str:
+    """An IPv4 address as text, from its 32-bit value."""
+    return f"{address >> 24}.{address >> 16 & 255}.{address >> 8 & 255}.{address & 255}"
+
+
+class AddressSpace:
+    """Deals aligned blocks of 198.18.0.0/15 one after another."""
+
+    def __init__(self) -> None:
+        self._next = SPACE_START
+
+    def take(self, size: int) -> int:
+        """The first address of a fresh block of `size` addresses, a power of two, aligned to it.
+
+        Raises AddressSpaceFullError when the space does not hold it.
+        """
+        start = -(-self._next // size) * size
+        if start + size > SPACE_START + SPACE_SIZE:
+            raise AddressSpaceFullError(
+                f"{SPACE_TEXT} has {SPACE_SIZE} addresses and this fabric needs more"
+            )
+        self._next = start + size
+        return start
+
+
+def block_size(addresses: int) -> int:
+    """The smallest power of two that holds `addresses`."""
+    return 1 << max(0, addresses - 1).bit_length()
+
+
+def prefix_text(start: int, size: int) -> str:
+    """`198.18.4.0/26` from the first address and the size of a block."""
+    return f"{dotted(start)}/{33 - size.bit_length()}"

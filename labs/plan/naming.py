@@ -1,0 +1,31 @@
+"""Names of nodes and interfaces, within Linux's 15 characters.
+
+Nodes are `ctsw3`, `rtsw17`, `srv17-2` (rack, server), with `z2-` before them where a fabric has
+several zones. An interface is named after the neighbour it leads to, and `-2`, `-3` count parallel
+links, so that `ip link` on a switch reads as a wiring list.
+"""
+
+from __future__ import annotations
+
+IFNAMSIZ = 15
+
+
+def node_name(kind: str, index: int, zone: int | None = None) -> str:
+    """`rtsw17`, or `z2-rtsw17` where `zone` is given."""
+    return f"{kind}{index}" if zone is None else f"z{zone}-{kind}{index}"
+
+
+def server_name(rack: int, server: int, zone: int | None = None) -> str:
+    """`srv17-2`: the second server of rack 17."""
+    return f"{node_name('srv', rack, zone)}-{server}"
+
+
+def interface_name(neighbour: str, parallel: int) -> str:
+    """The interface leading to `neighbour` over the `parallel`-th link (from 1).
+
+    Raises ValueError beyond 15 characters, which the limits of the spec exclude.
+    """
+    name = neighbour if parallel == 1 else f"{neighbour}-{parallel}"
+    if len(name) > IFNAMSIZ:
+        raise ValueError(f"interface name {name} is longer than {IFNAMSIZ} characters")
+    return name

@@ -1,0 +1,182 @@
+"""FRR configuration of a switch: eBGP to RFC 7938 over every switch-to-switch link.
+
+From a `Fabric` to the text of zebra.conf, bgpd.conf and, where BFD is asked for, bfdd.conf. The
+policy is valley-free by ASN: all CTSWs of a zone share one, so no path crosses two of them; an
+RTSW announces its own prefix only, and its CTSWs accept nothing else from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import jinja2
+
+from labs.plan.addressing import SPACE_TEXT
+from labs.plan.fabric import Fabric, Link, Node, Role
+from labs.spec.model import MS, SECOND
+
+TEMPLATES = Path(__file__).parents[2] / "templates" / "frr"
+
+LOG_FOLDER = Path("/var/log/frr")
+FABRIC_LIST = "FABRIC"
+OWN_LIST = "OWN"
+COALESCE_MS = 100
+"""How long bgpd waits to announce to neighbours that come up together in one go; FRR's own default
+grows with the number of neighbours, to 10 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PrefixList:
+    name: str
+    match: str
+
+
+@dataclass(frozen=True, slots=True)
+class _PeerGroup:
+    """Neighbours of one role: what they have in common."""
+
+    name: str
+    maximum_prefix: int
+    accept: str | None
+    announce: str | None
+    unnumbered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Neighbor:
+    peer: str
+    asn: int
+    group: str
+    accept: str | None
+    unnumbered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Interface:
+    name: str
+    description: str
+    address: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Bfd:
+    interval_ms: int
+    multiplier: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Timers:
+    keepalive_s: int
+    hold_s: int
+    connect_s: int
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - router configuration, not HTML
+    )
+
+
+def daemons(fabric: Fabric) -> tuple[str, ...]:
+    """The FRR daemons every switch of the fabric runs, in the order they are to start."""
+    return ("zebra", "bfdd", "bgpd") if fabric.spec.routing.bfd else ("zebra", "bgpd")
+
+
+def frr_configuration(
+    fabric: Fabric, node: Node, log_folder: Path = LOG_FOLDER
+) -> Mapping[str, str]:
+    """Configuration text of each daemon of `node`, by daemon name.
+
+    Raises ValueError for a server, which runs none.
+    """
+    if node.asn is None or node.loopback is None:
+        raise ValueError(f"{node.name} is a {node.role.value} and runs no routing daemon")
+    routing = fabric.spec.routing
+    bfd = routing.bfd and _Bfd(routing.bfd.interval // MS, routing.bfd.multiplier)
+    context = {
+        "node": node,
+        "prefix": fabric.prefix_of[node.name].prefix,
+        "interfaces": [_interface(link, node) for link in fabric.links_of[node.name]],
+        "prefix_lists": _prefix_lists(fabric, node),
+        "groups": _peer_groups(fabric, node),
+        "neighbors": [_neighbor(fabric, node, link) for link in _session_links(fabric, node)],
+        "bfd": bfd,
+        "log_folder": log_folder,
+        "timers": _Timers(
+            routing.keepalive // SECOND, routing.hold // SECOND, routing.connect_retry // SECOND
+        ),
+        "coalesce_ms": COALESCE_MS,
+        "graceful_restart": routing.graceful_restart,
+        "max_paths": routing.max_paths,
+    }
+    return {
+        daemon: _environment().get_template(f"{daemon}.conf.j2").render(context)
+        for daemon in daemons(fabric)
+    }
+
+
+def _session_links(fabric: Fabric, node: Node) -> tuple[Link, ...]:
+    links = fabric.links_of[node.name]
+    return tuple(link for link in links if fabric.node(link.a.node).is_switch)
+
+
+def _interface(link: Link, node: Node) -> _Interface:
+    far = link.far(node.name)
+    port = link.port(node.name)
+    return _Interface(port.interface, f"{far.node} {far.interface}", port.address)
+
+
+def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
+    lists = [_PrefixList(FABRIC_LIST, f"{SPACE_TEXT} le 32")]
+    if node.role is Role.RTSW:
+        lists.append(_PrefixList(OWN_LIST, fabric.prefix_of[node.name].prefix))
+    racks = dict.fromkeys(
+        link.a.node
+        for link in fabric.downlinks(node.name)
+        if fabric.node(link.a.node).role is Role.RTSW
+    )
+    lists += [_PrefixList(rack, fabric.prefix_of[rack].prefix) for rack in racks]
+    return lists
+
+
+def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
+    """One group per role of neighbour: RTSWs are let announce one prefix, others the fabric's."""
+    groups = {}
+    for link in _session_links(fabric, node):
+        far = fabric.node(link.far(node.name).node)
+        from_rack = far.role is Role.RTSW
+        groups[far.role] = _PeerGroup(
+            name=_group_name(far.role),
+            maximum_prefix=2 if from_rack else len(fabric.prefixes) + 1,
+            accept=None if from_rack else FABRIC_LIST,
+            announce=OWN_LIST if node.role is Role.RTSW else None,
+            unnumbered=not fabric.numbered,
+        )
+    return list(groups.values())
+
+
+def _neighbor(fabric: Fabric, node: Node, link: Link) -> _Neighbor:
+    far = link.far(node.name)
+    peer = fabric.node(far.node)
+    assert peer.asn is not None
+    unnumbered = far.address is None
+    return _Neighbor(
+        peer=link.port(node.name).interface if unnumbered else far.ip,
+        asn=peer.asn,
+        group=_group_name(peer.role),
+        accept=peer.name if peer.role is Role.RTSW else None,
+        unnumbered=unnumbered,
+    )
+
+
+def _group_name(role: Role) -> str:
+    return f"{role.value.upper()}S"

@@ -1,0 +1,169 @@
+"""FRR daemons of a switch: start them, ask them, and read what they last said.
+
+Each daemon is a real process from Debian's or FRR's own packages, started in the switch's
+namespace with every file of its own in the lab's folder, so the machine's FRR service is not
+involved. A daemon with `-d` returns to its caller once its configuration is loaded: that is the
+event a start waits for.
+"""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labs.errors import MachineError
+from labs.runtime import namespaces
+
+FRR_FOLDERS = (Path("/usr/lib/frr"), Path("/usr/libexec/frr"))
+FRR_USER = "frr"
+VTY_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class FrrFiles:
+    """Where one switch's daemons keep their files."""
+
+    folder: Path
+
+    def configuration(self, daemon: str) -> Path:
+        return self.folder / f"{daemon}.conf"
+
+    def log(self, daemon: str) -> Path:
+        return self.folder / f"{daemon}.log"
+
+    def pid(self, daemon: str) -> Path:
+        return self.folder / f"{daemon}.pid"
+
+    def vty(self, daemon: str) -> Path:
+        return self.folder / f"{daemon}.vty"
+
+
+def frr_folder() -> Path:
+    """Where FRR's daemons are. Raises MachineError when FRR is not installed."""
+    for folder in FRR_FOLDERS:
+        if (folder / "bgpd").exists():
+            return folder
+    raise MachineError("FRR is not installed", "install it with `make setup` (Debian package frr)")
+
+
+def frr_owner() -> tuple[int, int]:
+    """User and group id that FRR's daemons run as. Raises MachineError when there is none."""
+    try:
+        return pwd.getpwnam(FRR_USER).pw_uid, grp.getgrnam(FRR_USER).gr_gid
+    except KeyError:
+        raise MachineError(
+            f"there is no user {FRR_USER}", "install FRR with `make setup`"
+        ) from None
+
+
+def write_configuration(files: FrrFiles, configuration: Mapping[str, str]) -> None:
+    """Write a switch's configuration where its daemons will read it."""
+    user, group = frr_owner()
+    files.folder.mkdir(parents=True, exist_ok=True)
+    os.chown(files.folder, user, group)
+    for daemon, text in configuration.items():
+        files.configuration(daemon).write_text(text)
+
+
+def start_daemon(daemon: str, files: FrrFiles, netns: int) -> None:
+    """Start one daemon in a namespace and return when it has loaded its configuration.
+
+    The calling thread is left inside the namespace. Raises MachineError with what the daemon
+    printed when it does not start.
+    """
+    namespaces.enter(netns)
+    arguments = [
+        str(frr_folder() / daemon),
+        *("-d", "-f", str(files.configuration(daemon)), "-i", str(files.pid(daemon))),
+        *("--vty_socket", str(files.folder), "-A", "127.0.0.1", "-P", "0"),
+        *zebra_socket_arguments(daemon, files),
+    ]
+    outcome = subprocess.run(
+        arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=files.folder,
+        check=False,
+    )
+    if outcome.returncode != 0:
+        raise MachineError(
+            f"{daemon} of {files.folder.name} did not start: {outcome.stderr.strip()[-500:]}",
+            f"its configuration is checked by `{arguments[0]} -C -f {files.configuration(daemon)}`",
+        )
+
+
+def zebra_socket_arguments(daemon: str, files: FrrFiles) -> tuple[str, ...]:
+    """How a daemon is told where zebra's own socket is."""
+    if daemon == "bfdd":
+        return ("-z", str(files.folder / "zserv.api"), "--bfdctl", str(files.folder / "bfdd.sock"))
+    return ("-z", str(files.folder / "zserv.api"))
+
+
+def running_pid(daemon: str, files: FrrFiles) -> int | None:
+    """Process id of a daemon that is alive, or None."""
+    try:
+        pid = int(files.pid(daemon).read_text())
+        command = Path(f"/proc/{pid}/comm").read_text().strip()
+    except (OSError, ValueError):
+        return None
+    return pid if command == daemon else None
+
+
+def last_log_line(daemon: str, files: FrrFiles) -> str:
+    """The last line a daemon logged, or a note that it logged nothing."""
+    try:
+        lines = files.log(daemon).read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "(nothing logged)"
+
+
+def vty_command(files: FrrFiles, daemon: str, command: str) -> str:
+    """What a daemon answers to a vty command, over the socket vtysh uses (FRR lib/vty.c).
+
+    Raises OSError when the daemon is not there or does not answer.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as vty:
+        vty.settimeout(VTY_TIMEOUT_S)
+        vty.connect(str(files.vty(daemon)))
+        answer = b""
+        for line in ("enable", command):
+            vty.sendall(line.encode() + b"\0")
+            answer = _read_answer(vty)
+    return answer.decode(errors="replace")
+
+
+def vty_json(files: FrrFiles, daemon: str, command: str) -> dict[str, Any]:
+    """The parsed answer to a `show ... json` command. Raises OSError as `vty_command` does."""
+    parsed = json.loads(vty_command(files, daemon, command) or "{}")
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _read_answer(vty: socket.socket) -> bytes:
+    """Read until the three zero bytes and the status byte that end every answer."""
+    data = b""
+    while len(data) < 4 or data[-4:-1] != b"\0\0\0":
+        chunk = vty.recv(1 << 16)
+        if not chunk:
+            raise ConnectionError("the daemon closed its vty socket")
+        data += chunk
+    return data[:-4]
+
+
+def vtysh_path() -> str:
+    """Where vtysh is. Raises MachineError when it is not installed."""
+    path = shutil.which("vtysh")
+    if path is None:
+        raise MachineError("vtysh is not installed", "install FRR with `make setup`")
+    return path

@@ -1,0 +1,71 @@
+"""Kernel settings of a node's namespace, written by a thread that is inside it.
+
+Sources: Documentation/networking/ip-sysctl.rst for each name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from labs.errors import MachineError
+from labs.plan.fabric import Fabric, Node
+from labs.spec.model import HashPolicy
+
+POLICY_NUMBER = {HashPolicy.L3: 0, HashPolicy.L4: 1}
+SEED = "ipv4/fib_multipath_hash_seed"
+
+
+def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
+    """The sysctls of `node` below /proc/sys/net, in the order they are to be written."""
+    settings = {
+        "ipv4/conf/all/rp_filter": "0",
+        "ipv4/conf/default/rp_filter": "0",
+    }
+    if fabric.numbered or not node.is_switch:
+        settings |= {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
+    else:
+        settings |= {
+            "ipv6/conf/all/forwarding": "1",
+            "ipv6/conf/default/accept_dad": "0",
+            "ipv6/conf/default/router_solicitations": "0",
+        }
+    if node.is_switch:
+        settings |= {
+            "ipv4/ip_forward": "1",
+            "ipv4/fib_multipath_hash_policy": str(POLICY_NUMBER[fabric.hash_policy]),
+            # A router answers every expired TTL, or a probe of a thousand paths would not end.
+            "ipv4/icmp_ratelimit": "0",
+            "ipv4/icmp_msgs_per_sec": "1000000",
+            "ipv4/icmp_msgs_burst": "100000",
+        }
+        if node.hash_seed:
+            settings[SEED] = str(node.hash_seed)
+    return settings
+
+
+def write_settings(settings: Mapping[str, str]) -> None:
+    """Write sysctls in the calling thread's namespace.
+
+    Raises MachineError when the kernel does not have one of them.
+    """
+    for name, value in settings.items():
+        try:
+            descriptor = os.open(f"/proc/sys/net/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise MachineError(
+                f"this kernel ({os.uname().release}) has no sysctl net/{name}", _hint(name)
+            ) from None
+        try:
+            os.write(descriptor, value.encode())
+        finally:
+            os.close(descriptor)
+
+
+def _hint(name: str) -> str:
+    if name == SEED:
+        return (
+            "Linux has it from 6.11 on; on Ubuntu 24.04 install linux-generic-hwe-24.04, "
+            "or set hashing: 0 to run all switches on one secret hash (fully polarized)"
+        )
+    return "run `rocelab doctor` for what a lab needs"

@@ -1,0 +1,126 @@
+"""Network namespaces: make one, enter one, and find who is in one.
+
+A thread enters a namespace, never the process: `inside` runs a function on a thread of its own
+that ends there, so no other thread ever sees a namespace that is not its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+CLONE_NEWNET = 0x40000000
+MS_BIND = 0x1000
+MNT_DETACH = 0x2
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(outcome: int, what: str) -> None:
+    if outcome != 0:
+        errno = ctypes.get_errno()
+        raise OSError(errno, f"{what}: {os.strerror(errno)}")
+
+
+def enter(netns: Path | int) -> None:
+    """Move the calling thread into a namespace, given by path or open descriptor.
+
+    Call it only on a thread that will end there or in a process that is to stay there.
+    """
+    if isinstance(netns, int):
+        _check(_libc.setns(netns, CLONE_NEWNET), "setns")
+        return
+    descriptor = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _check(_libc.setns(descriptor, CLONE_NEWNET), f"setns {netns}")
+    finally:
+        os.close(descriptor)
+
+
+def on_own_thread(function: Callable[[], Result]) -> Result:
+    """What `function` returns when called on a thread that ends with it. Raises what it raises."""
+    outcome: list[Result] = []
+    failure: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            outcome.append(function())
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=body, name="netns")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def inside(netns: Path | int, function: Callable[[], Result]) -> Result:
+    """What `function` returns when called inside `netns`, on a thread of its own.
+
+    Raises OSError when the namespace can not be entered, and whatever `function` raises.
+    """
+
+    def visit() -> Result:
+        enter(netns)
+        return function()
+
+    return on_own_thread(visit)
+
+
+def inside_each(netns_of: Mapping[str, int], function: Callable[[str], None]) -> None:
+    """Call `function(name)` inside each namespace in turn, all on one thread of its own.
+
+    Raises what `function` raises, or OSError when a namespace can not be entered.
+    """
+
+    def visit_all() -> None:
+        for name, descriptor in netns_of.items():
+            enter(descriptor)
+            function(name)
+
+    on_own_thread(visit_all)
+
+
+def create(mount_point: Path) -> int:
+    """Make a namespace, keep it alive by mounting it on `mount_point`, give a descriptor of it.
+
+    The calling thread ends up inside the new namespace. Raises OSError.
+    """
+    mount_point.touch(exist_ok=False)
+    _check(_libc.unshare(CLONE_NEWNET), "unshare")
+    source = b"/proc/thread-self/ns/net"
+    _check(_libc.mount(source, os.fsencode(mount_point), None, MS_BIND, None), "mount")
+    return os.open(mount_point, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def detach_mount(path: Path) -> None:
+    """Unmount `path` and all that is mounted below it. Raises OSError."""
+    _check(_libc.umount2(os.fsencode(path), MNT_DETACH), f"umount {path}")
+
+
+def mount_tmpfs(path: Path) -> None:
+    """Mount an empty tmpfs on `path`. Raises OSError."""
+    _check(_libc.mount(b"rocelab", os.fsencode(path), b"tmpfs", 0, b"mode=0755"), "mount tmpfs")
+
+
+def processes_in(inodes: Iterable[int]) -> list[int]:
+    """Ids of the processes whose network namespace has one of these inode numbers."""
+    wanted = set(inodes)
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            if Path(entry.path, "ns/net").stat().st_ino in wanted:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,353 @@
+"""The runtime `netns`: every switch and server a network namespace, every link a veth pair.
+
+Brings a `Fabric` up in stages (namespaces, links, daemons, carrier, convergence) and down again.
+The record comes before all else (`labs.runtime.record`); a namespace lives by its mount in the
+lab's own tmpfs, so taking that one mount away lets every namespace, interface and qdisc go.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+
+from labs.errors import InputError, MachineError
+from labs.plan.fabric import Fabric, Link
+from labs.render import frr
+from labs.runtime import daemons, kernel, namespaces, netlink, wiring
+from labs.runtime.base import Counters, Progress, ProgressSink, no_progress
+from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
+from labs.runtime.fibwatch import FibWatch
+from labs.runtime.record import LabFiles, Record, State, locked, remove_files, write_record
+
+RUNTIME = "netns"
+KILL_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class NetnsNode:
+    """A node that is a namespace."""
+
+    name: str
+    files: LabFiles
+
+    @property
+    def netns(self) -> Path:
+        return self.files.netns_of(self.name)
+
+    @property
+    def frr(self) -> daemons.FrrFiles:
+        return daemons.FrrFiles(self.files.node(self.name))
+
+    def exec(
+        self, argv: Sequence[str], *, timeout_s: float = 30.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `argv` in the node. Raises InputError when there is no such command."""
+
+        def run() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                argv, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+
+        try:
+            return namespaces.inside(self.netns, run)
+        except FileNotFoundError:
+            raise InputError(f"there is no command {argv[0]!r} on this machine") from None
+
+    def daemons(self) -> dict[str, int]:
+        alive = {name: daemons.running_pid(name, self.frr) for name in ("zebra", "bfdd", "bgpd")}
+        return {name: pid for name, pid in alive.items() if pid is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class NetnsLink:
+    """A link that is a veth pair; its state is that of its lower end."""
+
+    link: Link
+    files: LabFiles
+    index: int
+
+    @property
+    def name(self) -> str:
+        return self.link.name
+
+    def down(self) -> None:
+        """Take the lower end down: both ends lose carrier at once."""
+        self._set(up=False)
+
+    def up(self) -> None:
+        """Give the carrier back."""
+        self._set(up=True)
+
+    def _set(self, *, up: bool) -> None:
+        def change() -> None:
+            with netlink.open_socket() as channel:
+                netlink.send_batch(channel, [wiring.set_up(self.index, up=up)])
+
+        namespaces.inside(self.files.netns_of(self.link.a.node), change)
+
+    def counters(self) -> dict[str, Counters]:
+        return {
+            port.node: namespaces.inside(
+                self.files.netns_of(port.node), lambda port=port: read_counters()[port.interface]
+            )
+            for port in (self.link.a, self.link.b)
+        }
+
+
+def read_counters() -> dict[str, Counters]:
+    """Counters of every interface of the calling thread's namespace, by name (/proc/net/dev)."""
+    found = {}
+    for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
+        name, _, text = line.partition(":")
+        field = [int(word) for word in text.split()]
+        found[name.strip()] = Counters(
+            rx_packets=field[1],
+            rx_bytes=field[0],
+            tx_packets=field[9],
+            tx_bytes=field[8],
+            rx_dropped=field[3],
+            tx_dropped=field[11],
+        )
+    return found
+
+
+class NetnsRuntime:
+    """Realises a fabric in namespaces of this machine."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self.files = LabFiles(fabric.name)
+        self.stage_seconds: dict[str, float] = {}
+
+    @cached_property
+    def _indexes(self) -> dict[tuple[str, str], int]:
+        return wiring.interface_indexes(self.fabric)
+
+    def node(self, name: str) -> NetnsNode:
+        """Raises KeyError when the fabric has no such node."""
+        return NetnsNode(self.fabric.node(name).name, self.files)
+
+    def link(self, name: str) -> NetnsLink:
+        """Raises KeyError when the fabric has no such link."""
+        link = self.fabric.link_by_name[name]
+        return NetnsLink(link, self.files, self._indexes[link.a.node, link.a.interface])
+
+    def up(self, progress: ProgressSink = no_progress) -> None:
+        """Create everything and return when every FIB is complete.
+
+        Raises MachineError when this machine can not, ExpectationError when routing does not
+        converge in time; either way nothing is left behind. Raises InputError when the lab is up
+        already or another command works on it.
+        """
+        if os.geteuid() != 0:
+            raise MachineError("a lab needs root", "run it with sudo")
+        daemons.frr_folder()
+        with locked(self.fabric.name) as files:
+            if files.root.exists():
+                raise InputError(
+                    f"lab {self.fabric.name} is up or was left behind",
+                    hint=f"take it down with `rocelab down {self.fabric.name}`",
+                )
+            try:
+                self._write_record(State.STARTING)
+                self._build(progress)
+                self._write_record(State.RUNNING)
+            except BaseException:
+                tear_down(files)
+                raise
+
+    def down(self, progress: ProgressSink = no_progress) -> None:
+        """Remove everything that `up` created. Idempotent."""
+        take_down(self.fabric.name, progress)
+
+    def _write_record(self, state: State) -> None:
+        spec = self.fabric.spec.model_dump(mode="json")
+        now_s = time.clock_gettime(time.CLOCK_REALTIME)
+        write_record(
+            self.files,
+            Record(self.fabric.name, RUNTIME, state, now_s, version("rocelab"), spec),
+        )
+
+    def _build(self, progress: ProgressSink) -> None:
+        _raise_descriptor_limit(3 * len(self.fabric.nodes) + 256)
+        with self._stage("namespaces"):
+            descriptors = self._make_namespaces(progress)
+        try:
+            with self._stage("links"):
+                self._make_links(descriptors, progress)
+            switches = {node.name: descriptors[node.name] for node in self.fabric.switches}
+            with FibWatch(switches) as watch:
+                with self._stage("daemons"):
+                    self._start_daemons(descriptors, progress)
+                with self._stage("carrier"):
+                    self._raise_carrier(descriptors, progress)
+                with self._stage("convergence"):
+                    wait = ConvergenceWait(self.fabric, self.node)
+                    wait.run(watch, convergence_timeout_s(self.fabric), progress)
+        finally:
+            for descriptor in descriptors.values():
+                os.close(descriptor)
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stage_seconds[name] = time.monotonic() - started
+
+    def _make_namespaces(self, progress: ProgressSink) -> dict[str, int]:
+        self.files.netns.mkdir(parents=True)
+        self.files.nodes.mkdir()
+        namespaces.mount_tmpfs(self.files.netns)
+        nodes = self.fabric.nodes
+        descriptors: dict[str, int] = {}
+
+        def make_all() -> None:
+            for done, node in enumerate(nodes, start=1):
+                descriptors[node.name] = namespaces.create(self.files.netns_of(node.name))
+                kernel.write_settings(kernel.node_settings(self.fabric, node))
+                progress(Progress("namespaces", done, len(nodes)))
+
+        namespaces.on_own_thread(make_all)
+        return descriptors
+
+    def _make_links(self, descriptors: Mapping[str, int], progress: ProgressSink) -> None:
+        """Every veth pair, address and upper end up: carrier is one step away."""
+        fabric, links = self.fabric, self.fabric.links
+        with netlink.open_socket() as channel:
+            step = 256
+            for start in range(0, len(links), step):
+                batch = links[start : start + step]
+                netlink.send_batch(channel, wiring.create_links(batch, self._indexes, descriptors))
+                progress(Progress("links", min(start + step, len(links)), len(links)))
+
+        def configure(name: str) -> None:
+            node = fabric.node(name)
+            ready = fabric.downlinks(name) if node.is_switch else fabric.links_of[name]
+            messages = wiring.configure_node(fabric, node, self._indexes)
+            messages += [self._set_up(link, name) for link in ready]
+            if not node.is_switch:
+                messages.append(wiring.default_route(fabric, name))
+            with netlink.open_socket() as channel:
+                netlink.send_batch(channel, messages)
+
+        namespaces.inside_each(descriptors, configure)
+
+    def _set_up(self, link: Link, node: str) -> bytes:
+        return wiring.set_up(self._indexes[node, link.port(node).interface], up=True)
+
+    def _start_daemons(self, descriptors: Mapping[str, int], progress: ProgressSink) -> None:
+        fabric = self.fabric
+        names = frr.daemons(fabric)
+
+        def start(node: str) -> None:
+            files = self.node(node).frr
+            daemons.write_configuration(files, frr.frr_configuration(fabric, fabric.node(node), files.folder))
+            for daemon in names:
+                daemons.start_daemon(daemon, files, descriptors[node])
+
+        total = len(fabric.switches)
+        with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
+            starts = [pool.submit(start, node.name) for node in fabric.switches]
+            for done, outcome in enumerate(as_completed(starts), start=1):
+                try:
+                    outcome.result()
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+                progress(Progress("daemons", done, total))
+
+    def _raise_carrier(self, descriptors: Mapping[str, int], progress: ProgressSink) -> None:
+        """Bring the lower ends up, switch by switch: the moment each link comes alive."""
+        switches = {node.name: descriptors[node.name] for node in self.fabric.switches}
+        done = 0
+
+        def raise_node(name: str) -> None:
+            nonlocal done
+            uplinks = self.fabric.uplinks(name)
+            if uplinks:
+                with netlink.open_socket() as channel:
+                    netlink.send_batch(channel, [self._set_up(link, name) for link in uplinks])
+            done += 1
+            progress(Progress("carrier", done, len(switches)))
+
+        namespaces.inside_each(switches, raise_node)
+
+
+def take_down(lab: str, progress: ProgressSink = no_progress) -> None:
+    """Remove whatever the lab of that name owns, from its record alone. Idempotent.
+
+    Raises InputError when another command works on the lab.
+    """
+    with locked(lab) as files:
+        tear_down(files, progress)
+
+
+def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
+    """Kill what runs in the lab's namespaces and let the namespaces go. The lock must be held."""
+    inodes = _namespace_inodes(files)
+    killed = 0
+    while doomed := namespaces.processes_in(inodes):
+        _kill_and_wait(doomed)
+        killed += len(doomed)
+        progress(Progress("processes", killed, killed))
+    remove_files(files)
+
+
+def _namespace_inodes(files: LabFiles) -> list[int]:
+    if not os.path.ismount(files.netns):
+        return []
+    tmpfs = files.netns.stat().st_dev
+    mounts = [entry.stat() for entry in files.netns.iterdir()]
+    return [mount.st_ino for mount in mounts if mount.st_dev != tmpfs]
+
+
+def _kill_and_wait(pids: Iterable[int]) -> None:
+    """SIGKILL each process and return when all are gone. Raises MachineError if one stays."""
+    waiting: dict[int, int] = {}
+    poll = select.poll()
+    try:
+        for pid in pids:
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            waiting[descriptor] = pid
+            poll.register(descriptor, select.POLLIN)
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        deadline = time.monotonic() + KILL_TIMEOUT_S
+        while waiting:
+            ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            if not ready:
+                raise MachineError(f"processes {sorted(waiting.values())} do not end on SIGKILL")
+            for descriptor, _ in ready:
+                poll.unregister(descriptor)
+                os.close(descriptor)
+                del waiting[descriptor]
+    finally:
+        for descriptor in waiting:
+            os.close(descriptor)
+
+
+def _raise_descriptor_limit(wanted: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise MachineError(
+            f"this fabric needs {wanted} open files and the limit is {hard}",
+            "raise it with `ulimit -Hn`",
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

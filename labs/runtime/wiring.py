@@ -1,0 +1,115 @@
+"""The netlink messages that turn a planned fabric into interfaces, as batches of bytes.
+
+Pure: from a `Fabric` and open namespace descriptors to encoded messages. Interface indexes are
+planned too (a node's n-th link has index n + 2, loopback being 1), so that addresses can be
+written without asking the kernel what it chose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from socket import AF_INET
+
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nlmsg
+from pyroute2.netlink.rtnl import RTM_NEWADDR, RTM_NEWLINK, RTM_NEWROUTE
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP, ifinfmsg
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
+
+from labs.plan.fabric import Fabric, Link, Node, Port
+
+LOOPBACK_INDEX = 1
+_NEW = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL
+
+
+def interface_indexes(fabric: Fabric) -> dict[tuple[str, str], int]:
+    """The index of every interface, by node and interface name."""
+    return {
+        (node, link.port(node).interface): position
+        for node, links in fabric.links_of.items()
+        for position, link in enumerate(links, start=LOOPBACK_INDEX + 1)
+    }
+
+
+def create_links(
+    links: Iterable[Link], indexes: Mapping[tuple[str, str], int], namespaces: Mapping[str, int]
+) -> list[bytes]:
+    """A veth pair per link, each end made in its node's namespace, down."""
+    return [_encode(_veth(link, indexes, namespaces), RTM_NEWLINK, _NEW) for link in links]
+
+
+def configure_node(
+    fabric: Fabric, node: Node, indexes: Mapping[tuple[str, str], int]
+) -> list[bytes]:
+    """A node's loopback up and every address on it; a server's default route by its first NIC."""
+    messages = [set_up(LOOPBACK_INDEX, up=True)]
+    if node.loopback is not None:
+        messages.append(_address(LOOPBACK_INDEX, f"{node.loopback}/32"))
+    for link in fabric.links_of[node.name]:
+        port = link.port(node.name)
+        if port.address is not None:
+            messages.append(_address(indexes[node.name, port.interface], port.address))
+    return messages
+
+
+def default_route(fabric: Fabric, server: str) -> bytes:
+    """A server's default route: its first NIC's RTSW port. The NIC must be up."""
+    message = rtmsg()
+    message["family"] = AF_INET
+    message["table"] = 254
+    message["proto"] = 4
+    message["type"] = 1
+    message["attrs"] = [("RTA_GATEWAY", fabric.uplinks(server)[0].b.ip)]
+    return _encode(message, RTM_NEWROUTE, _NEW)
+
+
+def set_up(index: int, *, up: bool) -> bytes:
+    """The interface of that index up, or down."""
+    message = ifinfmsg()
+    message["index"] = index
+    message["flags"] = IFF_UP if up else 0
+    message["change"] = IFF_UP
+    return _encode(message, RTM_NEWLINK, NLM_F_REQUEST)
+
+
+def _veth(
+    link: Link, indexes: Mapping[tuple[str, str], int], namespaces: Mapping[str, int]
+) -> ifinfmsg:
+    def attributes(port: Port) -> list[tuple[str, object]]:
+        return [
+            ("IFLA_IFNAME", port.interface),
+            ("IFLA_MTU", link.mtu),
+            ("IFLA_ADDRESS", port.mac),
+            ("IFLA_NUM_TX_QUEUES", 1),
+            ("IFLA_NUM_RX_QUEUES", 1),
+            ("IFLA_NET_NS_FD", namespaces[port.node]),
+        ]
+
+    peer = {"index": indexes[link.b.node, link.b.interface], "attrs": attributes(link.b)}
+    kind = {
+        "attrs": [
+            ("IFLA_INFO_KIND", "veth"),
+            ("IFLA_INFO_DATA", {"attrs": [("VETH_INFO_PEER", peer)]}),
+        ]
+    }
+    message = ifinfmsg()
+    message["index"] = indexes[link.a.node, link.a.interface]
+    message["attrs"] = [*attributes(link.a), ("IFLA_LINKINFO", kind)]
+    return message
+
+
+def _address(index: int, address: str) -> bytes:
+    ip, _, length = address.partition("/")
+    message = ifaddrmsg()
+    message["family"] = AF_INET
+    message["prefixlen"] = int(length)
+    message["index"] = index
+    message["attrs"] = [("IFA_LOCAL", ip), ("IFA_ADDRESS", ip)]
+    return _encode(message, RTM_NEWADDR, _NEW)
+
+
+def _encode(message: nlmsg, kind: int, flags: int) -> bytes:
+    message["header"]["type"] = kind
+    message["header"]["flags"] = flags | NLM_F_ACK
+    message.encode()
+    return bytes(message.data)

@@ -1,0 +1,144 @@
+"""Quantities as network engineers write them: `400G`, `800KB`, `50ms`.
+
+Each parser takes the text of a spec and gives a whole number in the base unit that its name
+states. Rates are decimal (1G = 10^9 bit/s); sizes are decimal (1KB = 1,000 bytes) or binary
+(1KiB = 1,024 bytes), as switch data sheets write them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from labs.spec.wording import Refusal, shown
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A kind of quantity: its units, each with how many base units it is worth.
+
+    The units stand in the order in which `written` tries them. `unit_ending` is a pattern of what
+    may follow a unit.
+    """
+
+    expected: str
+    base_unit: str
+    hint: str
+    units: Mapping[str, int]
+    examples: tuple[str, ...]
+    unit_ending: str = ""
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression, the same in Python and ECMAScript, of the texts accepted."""
+        names = "|".join(sorted(self.units, key=len, reverse=True))
+        return rf"^([0-9]{{1,15}}(\.[0-9]{{1,9}})?) ?({names}){self.unit_ending}$"
+
+    def parse(self, text: object) -> int:
+        """The quantity in base units. Raises Refusal, a ValueError, on anything else."""
+        match = re.fullmatch(self.pattern[1:-1], text) if isinstance(text, str) else None
+        if match is None:
+            raise Refusal(f"expected {self.expected}, got {shown(text)}", self.hint)
+        value = Decimal(match[1]) * self.units[match[3]]
+        if value != int(value):
+            raise Refusal(
+                f"expected a whole number of {self.base_unit}, got {shown(text)}", self.hint
+            )
+        return int(value)
+
+    def written(self, value: int) -> str:
+        """The text that `parse` reads as `value` base units, in the first unit that is exact."""
+        for unit, scale in self.units.items():
+            if value >= scale and value % scale == 0:
+                return f"{value // scale}{unit}"
+        smallest = min(self.units, key=self.units.__getitem__)
+        return f"{value}{smallest}"
+
+
+RATE = Quantity(
+    expected="a rate such as 400G, 25G or 100M",
+    base_unit="bits per second",
+    hint="a rate is bits per second: a number and k, M, G or T",
+    units={"T": 10**12, "G": 10**9, "M": 10**6, "k": 10**3, "K": 10**3, "": 1},
+    examples=("400G", "25G"),
+    unit_ending="(bps|bit/s)?",
+)
+SIZE = Quantity(
+    expected="a size such as 800KB, 16MB or 64KiB",
+    base_unit="bytes",
+    hint="a size is bytes: a number and B, KB, MB, GB (powers of 1,000) or KiB, MiB, GiB "
+    "(powers of 1,024)",
+    units={
+        "GB": 10**9,
+        "MB": 10**6,
+        "KB": 10**3,
+        "GiB": 2**30,
+        "MiB": 2**20,
+        "KiB": 2**10,
+        "B": 1,
+    },
+    examples=("800KB", "64KiB"),
+)
+DURATION = Quantity(
+    expected="a duration such as 50ms, 3s or 300us",
+    base_unit="nanoseconds",
+    hint="a duration is a number and ns, us, ms, s or m (minutes)",
+    units={"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "m": 60 * 10**9},
+    examples=("50ms", "3s"),
+)
+
+
+def parse_rate_bps(text: object) -> int:
+    """Bits per second from `400G`, `25Gbps`, `100M`. Raises ValueError on anything else."""
+    return RATE.parse(text)
+
+
+def parse_size_bytes(text: object) -> int:
+    """Bytes from `800KB`, `16MB`, `64KiB`. Raises ValueError on anything else."""
+    return SIZE.parse(text)
+
+
+def parse_duration_ns(text: object) -> int:
+    """Nanoseconds from `50ms`, `3s`, `300us`. Raises ValueError on anything else."""
+    return DURATION.parse(text)
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def format_rate(rate_bps: float) -> str:
+    """A rate to three digits, in the unit people would say it in: `400G`, `2.5M`."""
+    rounded = float(f"{rate_bps:.3g}")
+    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if rounded >= scale:
+            return f"{_three_digits(rounded / scale)}{unit}"
+    return _three_digits(rounded)
+
+
+def format_duration(duration_ns: float) -> str:
+    """A duration to three digits, in the unit people would say it in: `1.2 s`, `35.4 ms`."""
+    rounded = float(f"{duration_ns:.3g}")
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(rounded) >= scale:
+            return f"{_three_digits(rounded / scale)} {unit}"
+    return f"{rounded:.0f} ns"
+
+
+def _schema(quantity: Quantity) -> WithJsonSchema:
+    """The JSON Schema of a quantity, so that an editor checks what the parser checks."""
+    return WithJsonSchema(
+        {"type": "string", "pattern": quantity.pattern, "examples": list(quantity.examples)}
+    )
+
+
+# The Quantity in each annotation lets error messages and the schema write limits and defaults
+# as a person would.
+RateBps = Annotated[int, BeforeValidator(parse_rate_bps), RATE, _schema(RATE)]
+SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes), SIZE, _schema(SIZE)]
+DurationNs = Annotated[int, BeforeValidator(parse_duration_ns), DURATION, _schema(DURATION)]
