@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from labs.spec.wording import Refusal, shown
+from labs.spec.wording import RefusedError, shown
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Quantity:
     """A kind of quantity: its units, each with how many base units it is worth.
 
@@ -40,13 +40,13 @@ class Quantity:
         return rf"^([0-9]{{1,15}}(\.[0-9]{{1,9}})?) ?({names}){self.unit_ending}$"
 
     def parse(self, text: object) -> int:
-        """The quantity in base units. Raises Refusal, a ValueError, on anything else."""
+        """The quantity in base units. Raises RefusedError, a ValueError, on anything else."""
         match = re.fullmatch(self.pattern[1:-1], text) if isinstance(text, str) else None
         if match is None:
-            raise Refusal(f"expected {self.expected}, got {shown(text)}", self.hint)
+            raise RefusedError(f"expected {self.expected}, got {shown(text)}", self.hint)
         value = Decimal(match[1]) * self.units[match[3]]
         if value != int(value):
-            raise Refusal(
+            raise RefusedError(
                 f"expected a whole number of {self.base_unit}, got {shown(text)}", self.hint
             )
         return int(value)
@@ -137,8 +137,17 @@ def _schema(quantity: Quantity) -> WithJsonSchema:
     )
 
 
+def _as_written(quantity: Quantity) -> PlainSerializer:
+    """A spec's JSON holds quantities as people write them, so that it reads back."""
+    return PlainSerializer(quantity.written, return_type=str, when_used="json")
+
+
 # The Quantity in each annotation lets error messages and the schema write limits and defaults
 # as a person would.
-RateBps = Annotated[int, BeforeValidator(parse_rate_bps), RATE, _schema(RATE)]
-SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes), SIZE, _schema(SIZE)]
-DurationNs = Annotated[int, BeforeValidator(parse_duration_ns), DURATION, _schema(DURATION)]
+RateBps = Annotated[int, BeforeValidator(parse_rate_bps), RATE, _schema(RATE), _as_written(RATE)]
+SizeBytes = Annotated[
+    int, BeforeValidator(parse_size_bytes), SIZE, _schema(SIZE), _as_written(SIZE)
+]
+DurationNs = Annotated[
+    int, BeforeValidator(parse_duration_ns), DURATION, _schema(DURATION), _as_written(DURATION)
+]

@@ -23,6 +23,7 @@ TEMPLATES = Path(__file__).parents[2] / "templates" / "frr"
 LOG_FOLDER = Path("/var/log/frr")
 FABRIC_LIST = "FABRIC"
 OWN_LIST = "OWN"
+SMALL_FABRIC_SESSIONS = 256
 COALESCE_MS = 100
 """How long bgpd waits to announce to neighbours that come up together in one go; FRR's own default
 grows with the number of neighbours, to 10 s."""
@@ -36,19 +37,25 @@ class _PrefixList:
 
 @dataclass(frozen=True, slots=True)
 class _PeerGroup:
-    """Neighbours of one role: what they have in common."""
+    """Neighbours of one role and what they have in common.
+
+    CTSWs of a zone share an ASN, which the group then holds: giving an ASN to a neighbour and then
+    a group resets it, and a reset writes 640 KiB of bgpd's memory per neighbour.
+    """
 
     name: str
+    asn: int | None
     maximum_prefix: int
     accept: str | None
     announce: str | None
+    passive: bool
     unnumbered: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Neighbor:
     peer: str
-    asn: int
+    asn: int | None
     group: str
     accept: str | None
     unnumbered: bool
@@ -92,9 +99,11 @@ def daemons(fabric: Fabric) -> tuple[str, ...]:
 
 
 def frr_configuration(
-    fabric: Fabric, node: Node, log_folder: Path = LOG_FOLDER
+    fabric: Fabric, node: Node, log_folder: Path = LOG_FOLDER, *, interfaces: bool = True
 ) -> Mapping[str, str]:
     """Configuration text of each daemon of `node`, by daemon name.
+
+    Without `interfaces`, addresses are left to whoever makes the interfaces.
 
     Raises ValueError for a server, which runs none.
     """
@@ -105,7 +114,7 @@ def frr_configuration(
     context = {
         "node": node,
         "prefix": fabric.prefix_of[node.name].prefix,
-        "interfaces": [_interface(link, node) for link in fabric.links_of[node.name]],
+        "interfaces": _interfaces(fabric, node) if interfaces else [],
         "prefix_lists": _prefix_lists(fabric, node),
         "groups": _peer_groups(fabric, node),
         "neighbors": [_neighbor(fabric, node, link) for link in _session_links(fabric, node)],
@@ -115,6 +124,7 @@ def frr_configuration(
             routing.keepalive // SECOND, routing.hold // SECOND, routing.connect_retry // SECOND
         ),
         "coalesce_ms": COALESCE_MS,
+        "read_only_s": _read_only_s(fabric, node),
         "graceful_restart": routing.graceful_restart,
         "max_paths": routing.max_paths,
     }
@@ -124,9 +134,25 @@ def frr_configuration(
     }
 
 
+def _read_only_s(fabric: Fabric, node: Node) -> int:
+    """Longest time a restarted switch waits for all its neighbours before it announces; 0: none.
+
+    FRR's read-only mode (`update-delay`): a CTSW with hundreds of neighbours announces all
+    prefixes at once instead of each to all as neighbours come up one by one.
+    """
+    if len(fabric.sessions) <= SMALL_FABRIC_SESSIONS or not fabric.downlinks(node.name):
+        return 0
+    return 0 if node.role is Role.RTSW else 300
+
+
 def _session_links(fabric: Fabric, node: Node) -> tuple[Link, ...]:
     links = fabric.links_of[node.name]
     return tuple(link for link in links if fabric.node(link.a.node).is_switch)
+
+
+def _interfaces(fabric: Fabric, node: Node) -> list[_Interface]:
+    loopback = _Interface("lo", "loopback", f"{node.loopback}/32")
+    return [loopback, *(_interface(link, node) for link in fabric.links_of[node.name])]
 
 
 def _interface(link: Link, node: Node) -> _Interface:
@@ -156,9 +182,11 @@ def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
         from_rack = far.role is Role.RTSW
         groups[far.role] = _PeerGroup(
             name=_group_name(far.role),
+            asn=None if from_rack else far.asn,
             maximum_prefix=2 if from_rack else len(fabric.prefixes) + 1,
             accept=None if from_rack else FABRIC_LIST,
             announce=OWN_LIST if node.role is Role.RTSW else None,
+            passive=link.b.node == node.name,
             unnumbered=not fabric.numbered,
         )
     return list(groups.values())
@@ -167,13 +195,13 @@ def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
 def _neighbor(fabric: Fabric, node: Node, link: Link) -> _Neighbor:
     far = link.far(node.name)
     peer = fabric.node(far.node)
-    assert peer.asn is not None
+    from_rack = peer.role is Role.RTSW
     unnumbered = far.address is None
     return _Neighbor(
         peer=link.port(node.name).interface if unnumbered else far.ip,
-        asn=peer.asn,
+        asn=peer.asn if from_rack else None,
         group=_group_name(peer.role),
-        accept=peer.name if peer.role is Role.RTSW else None,
+        accept=peer.name if from_rack else None,
         unnumbered=unnumbered,
     )
 

@@ -74,7 +74,7 @@ def write_configuration(files: FrrFiles, configuration: Mapping[str, str]) -> No
         files.configuration(daemon).write_text(text)
 
 
-def start_daemon(daemon: str, files: FrrFiles, netns: int) -> None:
+def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) -> None:
     """Start one daemon in a namespace and return when it has loaded its configuration.
 
     The calling thread is left inside the namespace. Raises MachineError with what the daemon
@@ -94,6 +94,7 @@ def start_daemon(daemon: str, files: FrrFiles, netns: int) -> None:
         stderr=subprocess.PIPE,
         text=True,
         cwd=files.folder,
+        env={"PATH": os.defpath, "MALLOC_ARENA_MAX": "1"},
         check=False,
     )
     if outcome.returncode != 0:
@@ -101,6 +102,22 @@ def start_daemon(daemon: str, files: FrrFiles, netns: int) -> None:
             f"{daemon} of {files.folder.name} did not start: {outcome.stderr.strip()[-500:]}",
             f"its configuration is checked by `{arguments[0]} -C -f {files.configuration(daemon)}`",
         )
+    pid = running_pid(daemon, files)
+    if niceness and pid is not None:
+        set_niceness(pid, niceness)
+
+
+def set_niceness(pid: int, niceness: int) -> None:
+    """Set the niceness of every thread of a process; of none where it has ended meanwhile."""
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
+        # Where the scheduler groups processes by session, niceness counts within a group only.
+        group = Path(f"/proc/{pid}/autogroup")
+        if group.exists():
+            group.write_text(str(niceness))
+    except (FileNotFoundError, ProcessLookupError):
+        return
 
 
 def zebra_socket_arguments(daemon: str, files: FrrFiles) -> tuple[str, ...]:
@@ -129,8 +146,8 @@ def last_log_line(daemon: str, files: FrrFiles) -> str:
     return lines[-1] if lines else "(nothing logged)"
 
 
-def vty_command(files: FrrFiles, daemon: str, command: str) -> str:
-    """What a daemon answers to a vty command, over the socket vtysh uses (FRR lib/vty.c).
+def vty_command(files: FrrFiles, daemon: str, *commands: str) -> str:
+    """What a daemon answers to the last of `commands`, over vtysh's own socket (FRR lib/vty.c).
 
     Raises OSError when the daemon is not there or does not answer.
     """
@@ -138,7 +155,7 @@ def vty_command(files: FrrFiles, daemon: str, command: str) -> str:
         vty.settimeout(VTY_TIMEOUT_S)
         vty.connect(str(files.vty(daemon)))
         answer = b""
-        for line in ("enable", command):
+        for line in ("enable", *commands):
             vty.sendall(line.encode() + b"\0")
             answer = _read_answer(vty)
     return answer.decode(errors="replace")

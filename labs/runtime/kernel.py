@@ -33,6 +33,9 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
     if node.is_switch:
         settings |= {
             "ipv4/ip_forward": "1",
+            # A port without carrier takes no packets, as in a switch, before zebra has heard.
+            "ipv4/conf/all/ignore_routes_with_linkdown": "1",
+            "ipv4/conf/default/ignore_routes_with_linkdown": "1",
             "ipv4/fib_multipath_hash_policy": str(POLICY_NUMBER[fabric.hash_policy]),
             # A router answers every expired TTL, or a probe of a thousand paths would not end.
             "ipv4/icmp_ratelimit": "0",

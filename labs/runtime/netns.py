@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from labs.errors import InputError, MachineError
-from labs.plan.fabric import Fabric, Link
+from labs.plan.fabric import Fabric, Link, Role
 from labs.render import frr
 from labs.runtime import daemons, kernel, namespaces, netlink, wiring
 from labs.runtime.base import Counters, Progress, ProgressSink, no_progress
@@ -75,7 +75,7 @@ class NetnsLink:
 
     link: Link
     files: LabFiles
-    index: int
+    indexes: Mapping[tuple[str, str], int]
 
     @property
     def name(self) -> str:
@@ -83,26 +83,27 @@ class NetnsLink:
 
     def down(self) -> None:
         """Take the lower end down: both ends lose carrier at once."""
-        self._set(up=False)
+        index = self.indexes[self.link.a.node, self.link.a.interface]
+        self._send([wiring.set_up(index, up=False)])
 
     def up(self) -> None:
         """Give the carrier back."""
-        self._set(up=True)
+        self._send(wiring.bring_up(self.link, self.link.a.node, self.indexes))
 
-    def _set(self, *, up: bool) -> None:
-        def change() -> None:
+    def _send(self, messages: Sequence[bytes]) -> None:
+        def send() -> None:
             with netlink.open_socket() as channel:
-                netlink.send_batch(channel, [wiring.set_up(self.index, up=up)])
+                netlink.send_batch(channel, messages)
 
-        namespaces.inside(self.files.netns_of(self.link.a.node), change)
+        namespaces.inside(self.files.netns_of(self.link.a.node), send)
 
     def counters(self) -> dict[str, Counters]:
-        return {
-            port.node: namespaces.inside(
-                self.files.netns_of(port.node), lambda port=port: read_counters()[port.interface]
-            )
-            for port in (self.link.a, self.link.b)
+        ports = (self.link.a, self.link.b)
+        read = {
+            port.node: namespaces.inside(self.files.netns_of(port.node), read_counters)
+            for port in ports
         }
+        return {port.node: read[port.node][port.interface] for port in ports}
 
 
 def read_counters() -> dict[str, Counters]:
@@ -141,7 +142,7 @@ class NetnsRuntime:
     def link(self, name: str) -> NetnsLink:
         """Raises KeyError when the fabric has no such link."""
         link = self.fabric.link_by_name[name]
-        return NetnsLink(link, self.files, self._indexes[link.a.node, link.a.interface])
+        return NetnsLink(link, self.files, self._indexes)
 
     def up(self, progress: ProgressSink = no_progress) -> None:
         """Create everything and return when every FIB is complete.
@@ -190,11 +191,10 @@ class NetnsRuntime:
             with FibWatch(switches) as watch:
                 with self._stage("daemons"):
                     self._start_daemons(descriptors, progress)
-                with self._stage("carrier"):
-                    self._raise_carrier(descriptors, progress)
                 with self._stage("convergence"):
                     wait = ConvergenceWait(self.fabric, self.node)
                     wait.run(watch, convergence_timeout_s(self.fabric), progress)
+                    self._end_start_up()
         finally:
             for descriptor in descriptors.values():
                 os.close(descriptor)
@@ -237,7 +237,8 @@ class NetnsRuntime:
             node = fabric.node(name)
             ready = fabric.downlinks(name) if node.is_switch else fabric.links_of[name]
             messages = wiring.configure_node(fabric, node, self._indexes)
-            messages += [self._set_up(link, name) for link in ready]
+            for link in ready:
+                messages += wiring.bring_up(link, name, self._indexes)
             if not node.is_switch:
                 messages.append(wiring.default_route(fabric, name))
             with netlink.open_socket() as channel:
@@ -245,22 +246,25 @@ class NetnsRuntime:
 
         namespaces.inside_each(descriptors, configure)
 
-    def _set_up(self, link: Link, node: str) -> bytes:
-        return wiring.set_up(self._indexes[node, link.port(node).interface], up=True)
-
     def _start_daemons(self, descriptors: Mapping[str, int], progress: ProgressSink) -> None:
         fabric = self.fabric
         names = frr.daemons(fabric)
 
         def start(node: str) -> None:
             files = self.node(node).frr
-            daemons.write_configuration(files, frr.frr_configuration(fabric, fabric.node(node), files.folder))
+            configuration = frr.frr_configuration(
+                fabric, fabric.node(node), files.folder, interfaces=False
+            )
+            daemons.write_configuration(files, configuration)
             for daemon in names:
-                daemons.start_daemon(daemon, files, descriptors[node])
+                niceness = start_niceness(daemon, fabric.node(node).role)
+                daemons.start_daemon(daemon, files, descriptors[node], niceness)
+            self._raise_uplinks(node)
 
         total = len(fabric.switches)
+        from_the_top = sorted(fabric.switches, key=lambda node: -node.role.tier)
         with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
-            starts = [pool.submit(start, node.name) for node in fabric.switches]
+            starts = [pool.submit(start, node.name) for node in from_the_top]
             for done, outcome in enumerate(as_completed(starts), start=1):
                 try:
                     outcome.result()
@@ -269,21 +273,31 @@ class NetnsRuntime:
                     raise
                 progress(Progress("daemons", done, total))
 
-    def _raise_carrier(self, descriptors: Mapping[str, int], progress: ProgressSink) -> None:
-        """Bring the lower ends up, switch by switch: the moment each link comes alive."""
-        switches = {node.name: descriptors[node.name] for node in self.fabric.switches}
-        done = 0
+    def _end_start_up(self) -> None:
+        """Give all daemons equal priority again, before anything is measured."""
+        for node in self.fabric.switches:
+            for pid in self.node(node.name).daemons().values():
+                daemons.set_niceness(pid, 0)
 
-        def raise_node(name: str) -> None:
-            nonlocal done
-            uplinks = self.fabric.uplinks(name)
-            if uplinks:
-                with netlink.open_socket() as channel:
-                    netlink.send_batch(channel, [self._set_up(link, name) for link in uplinks])
-            done += 1
-            progress(Progress("carrier", done, len(switches)))
+    def _raise_uplinks(self, node: str) -> None:
+        """Give a switch's uplinks carrier. The calling thread must be inside its namespace."""
+        messages = []
+        for link in self.fabric.uplinks(node):
+            messages += wiring.bring_up(link, node, self._indexes)
+        with netlink.open_socket() as channel:
+            netlink.send_batch(channel, messages)
 
-        namespaces.inside_each(switches, raise_node)
+
+def start_niceness(daemon: str, role: Role) -> int:
+    """How far a daemon stands back while the fabric starts.
+
+    The work of starting has an order that costs least: CTSWs announce, then RTSWs decide, then
+    zebras install. Each stage that runs before the one above has finished does its work again for
+    every path that arrives later: an 18-way route would be installed up to 18 times.
+    """
+    if role is not Role.RTSW:
+        return 0
+    return 19 if daemon == "zebra" else 10
 
 
 def take_down(lab: str, progress: ProgressSink = no_progress) -> None:

@@ -8,17 +8,27 @@ written without asking the kernel what it chose.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from socket import AF_INET
+from ipaddress import IPv6Address
+from socket import AF_INET, AF_INET6
 
-from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nlmsg
-from pyroute2.netlink.rtnl import RTM_NEWADDR, RTM_NEWLINK, RTM_NEWROUTE
+from pyroute2.netlink import (
+    NLM_F_ACK,
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    NLM_F_REPLACE,
+    NLM_F_REQUEST,
+    nlmsg,
+)
+from pyroute2.netlink.rtnl import RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP, ifinfmsg
+from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from labs.plan.fabric import Fabric, Link, Node, Port
 
 LOOPBACK_INDEX = 1
+NUD_PERMANENT = 0x80
 _NEW = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL
 
 
@@ -70,6 +80,31 @@ def set_up(index: int, *, up: bool) -> bytes:
     message["flags"] = IFF_UP if up else 0
     message["change"] = IFF_UP
     return _encode(message, RTM_NEWLINK, NLM_F_REQUEST)
+
+
+def bring_up(link: Link, node: str, indexes: Mapping[tuple[str, str], int]) -> list[bytes]:
+    """A node's end of a link up, with a permanent neighbour entry for the far end.
+
+    The kernel's neighbour table is one for all namespaces and holds 1,024 entries (gc_thresh3);
+    permanent entries do not count. Taking an interface down flushes them, so they come with up.
+    """
+    index = indexes[node, link.port(node).interface]
+    far = link.far(node)
+    message = ndmsg()
+    message["family"] = AF_INET if far.address else AF_INET6
+    message["ifindex"] = index
+    message["state"] = NUD_PERMANENT
+    neighbour = far.ip if far.address else link_local(far.mac)
+    message["attrs"] = [("NDA_DST", neighbour), ("NDA_LLADDR", far.mac)]
+    replace = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE
+    return [set_up(index, up=True), _encode(message, RTM_NEWNEIGH, replace)]
+
+
+def link_local(mac: str) -> str:
+    """The IPv6 link-local address that the kernel gives an interface (RFC 4291 appendix A)."""
+    octets = bytes.fromhex(mac.replace(":", ""))
+    identifier = bytes([octets[0] ^ 2]) + octets[1:3] + b"\xff\xfe" + octets[3:]
+    return str(IPv6Address(b"\xfe\x80" + bytes(6) + identifier))
 
 
 def _veth(

@@ -1,0 +1,68 @@
+# Every command an engineer types. `make` alone lists them.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+LAB ?= zone-small
+NODE ?=
+DRILL ?= link-flap
+
+READY := .venv/.ready
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+AS_ROOT := $(if $(SUDO),$(SUDO) env PYTHONDONTWRITEBYTECODE=1)
+ROCELAB := $(AS_ROOT) "$(CURDIR)/.venv/bin/rocelab"
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  LAB=$(LAB) DRILL=$(DRILL): a name of the catalog or the path of a YAML file"
+
+.PHONY: setup
+setup: $(READY) ## install what is missing and make .venv; the others do it when needed
+
+$(READY): pyproject.toml Makefile setup.sh
+	@./setup.sh
+	@touch $@
+
+.PHONY: doctor
+doctor: $(READY) ## say of each thing a lab needs whether it is there
+	@$(ROCELAB) doctor
+
+.PHONY: lab-up
+lab-up: $(READY) ## bring up LAB=zone-small
+	@$(ROCELAB) up "$(LAB)"
+
+.PHONY: lab-status
+lab-status: $(READY) ## say how the lab is: sessions, routes, daemons
+	@$(ROCELAB) status "$(LAB)"
+
+.PHONY: lab-shell
+lab-shell: $(READY) ## open a shell in NODE=rtsw1
+	@test -n "$(NODE)" || { echo "lab-shell: say which node, for example NODE=rtsw1" >&2; exit 2; }
+	@$(ROCELAB) shell "$(LAB)" "$(NODE)"
+
+.PHONY: lab-down
+lab-down: $(READY) ## take the lab down
+	@$(ROCELAB) down "$(LAB)"
+
+.PHONY: drill
+drill: $(READY) ## run DRILL=link-flap: lab up, traffic, faults, lab down, what was lost
+	@$(ROCELAB) drill "$(DRILL)"
+
+.PHONY: test
+test: $(READY) ## lint, types, unit tests, then tests with real fabrics as root
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/python -m pytest tests/unit
+	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider tests/integration
+
+.PHONY: bench
+bench: $(READY) ## time and weigh two fabrics, beside Mininet
+	$(AS_ROOT) .venv/bin/python -m bench
+
+.PHONY: clean
+clean: ## remove .venv and caches; labs, results and Debian packages stay
+	rm -rf .venv build rocelab.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,107 @@
+"""The command `rocelab`: which commands there are, and the one place where errors end.
+
+Exit codes: 0 fine, 1 an expectation failed, 2 the input is wrong, 3 this machine cannot run it,
+70 a defect of rocelab itself (EX_SOFTWARE of sysexits.h), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from labs.cli import capture, doctor, inside, lifecycle, path, planning
+from labs.errors import RocelabError
+
+DEFECT_EXIT_CODE = 70
+
+_PLAN, _RUN, _LOOK = "Plan", "Run", "Look in"
+
+
+@dataclass(slots=True)
+class Settings:
+    """What the options before the command say."""
+
+    debug: bool = False
+
+
+def _print_version(wanted: bool) -> None:
+    from importlib.metadata import version
+
+    if wanted:
+        typer.echo(f"rocelab {version('rocelab')}")
+        raise typer.Exit
+
+
+def _root(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Clos fabrics of real FRR routers from one YAML file, and failures measured on them."""
+    context.obj.debug = debug
+
+
+def build_app() -> typer.Typer:
+    """The application with every command that concerns a lab."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, function, panel in (
+        ("plan", planning.plan, _PLAN),
+        ("render", planning.render, _PLAN),
+        ("graph", planning.graph, _PLAN),
+        ("schema", planning.schema, _PLAN),
+        ("doctor", doctor.doctor, _RUN),
+        ("up", lifecycle.up, _RUN),
+        ("down", lifecycle.down, _RUN),
+        ("list", lifecycle.list_labs, _RUN),
+        ("status", lifecycle.status, _LOOK),
+        ("shell", inside.shell, _LOOK),
+        ("vtysh", inside.vtysh, _LOOK),
+        ("path", path.path, _LOOK),
+        ("capture", capture.capture, _LOOK),
+    ):
+        app.command(name, rich_help_panel=panel)(function)
+    app.command("exec", rich_help_panel=_LOOK, context_settings=inside.EXEC_SETTINGS)(
+        inside.exec_command
+    )
+    return app
+
+
+def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
+    """Run a command line, sys.argv by default. Always ends with SystemExit."""
+    settings = Settings()
+    try:
+        app(args=arguments, obj=settings, prog_name="rocelab")
+    except RocelabError as error:
+        if settings.debug:
+            traceback.print_exc()
+        else:
+            show_error(error)
+        sys.exit(error.exit_code)
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.write("this is a defect of rocelab: please report it with the lines above\n")
+        sys.exit(DEFECT_EXIT_CODE)
+    sys.exit(0)
+
+
+def show_error(error: RocelabError) -> None:
+    """The message on stderr, in red where there are colours; hints are not."""
+    from labs.cli.console import err
+
+    console = err()
+    for line in str(error).splitlines():
+        style = "" if line.startswith("  hint:") else "red"
+        console.print(line, style=style, markup=False, soft_wrap=True)

@@ -1,0 +1,162 @@
+"""`rocelab capture`: packets of one interface of a node, as a pcapng file.
+
+tcpdump captures inside the node and its stream is written as pcapng, which names the interface and
+keeps nanoseconds.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from labs.cli.arguments import NodeArgument, RunningLab, need_root, running_lab
+from labs.cli.console import err, say
+
+if TYPE_CHECKING:
+    from labs.lab import Lab
+
+_BUFFER_KIB = 16384
+
+
+def capture(
+    lab: RunningLab,
+    node: NodeArgument,
+    interface: Annotated[str, typer.Argument(metavar="IFACE", help="Such as ctsw1.")],
+    file: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FILE", help="A pcapng file.", show_default=False),
+    ],
+    count: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="End after N packets.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.001, metavar="S", help="End after S seconds.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+) -> None:
+    """Capture packets of a node's interface until Ctrl-C, --count or --seconds."""
+    need_root("capturing in a node")
+    chosen = running_lab(lab)
+    _check_interface(chosen, node, interface)
+    _check_file(file, overwrite=force)
+    with (
+        _tcpdump(chosen, node, interface, count) as (process, messages),
+        _create(file, overwrite=force) as target,
+    ):
+        _end_on_signals(process)
+        timer = threading.Timer(seconds or 0, process.send_signal, (signal.SIGINT,))
+        if seconds is not None:
+            timer.start()
+        until = "" if count or seconds else ", Ctrl-C ends it"
+        err().print(f"capturing on {interface} of {node}{until}")
+        assert process.stdout is not None
+        packets = _copy(process.stdout, target, f"{node}:{interface}")
+        timer.cancel()
+        lost = _lost(messages.read().decode(errors="replace"))
+    say(f"{packets:,} packets in {file}" + (f", {lost:,} more were lost" if lost else ""))
+
+
+def _check_interface(lab: Lab, node: str, interface: str) -> None:
+    from labs.errors import InputError
+
+    name = lab.node(node).name
+    interfaces = [link.port(name).interface for link in lab.fabric.links_of[name]]
+    if interface not in (*interfaces, "lo"):
+        more = " ..." if len(interfaces) > 8 else ""
+        raise InputError(
+            f"{node} has no interface {interface}",
+            hint=f"its interfaces are {', '.join(interfaces[:8])}{more}",
+        )
+
+
+def _check_file(file: Path, *, overwrite: bool) -> None:
+    from labs.errors import InputError
+
+    if file.exists() and not overwrite:
+        raise InputError(f"{file} exists", hint="--force overwrites it")
+
+
+def _create(file: Path, *, overwrite: bool) -> IO[bytes]:
+    from labs.errors import InputError
+
+    try:
+        return file.open("wb" if overwrite else "xb")
+    except OSError as error:
+        raise InputError(f"can not write {file}: {error.strerror}") from error
+
+
+@contextmanager
+def _tcpdump(
+    lab: Lab, node: str, interface: str, count: int | None
+) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    """tcpdump that captures already, and its messages. Raises MachineError when it can not."""
+    from labs.errors import MachineError
+    from labs.runtime import namespaces
+
+    arguments = ["tcpdump", "-i", interface, "-n", "-U", "-w", "-", "-B", str(_BUFFER_KIB)]
+    arguments += ["--time-stamp-precision=nano", "--immediate-mode"]
+    arguments += ["-c", str(count)] if count else []
+
+    def start() -> subprocess.Popen[bytes]:
+        # A group of its own keeps Ctrl-C for us, who then end it and write what it still has.
+        return subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+        )
+
+    try:
+        process = namespaces.inside(lab.node(node).netns, start)
+    except FileNotFoundError:
+        raise MachineError(
+            "tcpdump is not installed", hint="install it with `make setup`"
+        ) from None
+    with process:
+        assert process.stderr is not None
+        try:
+            said = b""
+            while b"listening on" not in said:
+                line = process.stderr.readline()
+                if not line:
+                    raise MachineError(f"tcpdump did not start: {said.decode(errors='replace')}")
+                said += line
+            yield process, process.stderr
+        finally:
+            process.kill()
+
+
+def _end_on_signals(process: subprocess.Popen[bytes]) -> None:
+    """Let Ctrl-C and SIGTERM end tcpdump and not us, so that what it holds is still written."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: process.send_signal(signal.SIGINT))
+
+
+def _copy(stream: IO[bytes], target: IO[bytes], interface: str) -> int:
+    """Write the packets of a pcap stream as pcapng until it ends; gives their number."""
+    from importlib.metadata import version
+
+    from labs.cli.pcapng import pcapng_header, pcapng_packet, read_pcap
+
+    captured = read_pcap(stream)
+    target.write(pcapng_header(f"rocelab {version('rocelab')}", interface, captured))
+    packets = 0
+    for packet in captured.packets:
+        target.write(pcapng_packet(packet))
+        packets += 1
+    return packets
+
+
+def _lost(messages: str) -> int:
+    """Packets that tcpdump says the kernel had no room for."""
+    found = re.search(r"(\d+) packets dropped by kernel", messages)
+    return int(found[1]) if found else 0

@@ -1,0 +1,159 @@
+"""Commands that need nothing but a lab's file: plan, render, graph, schema."""
+
+from __future__ import annotations
+
+import gc
+import json as jsonlib
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labs.cli.arguments import JsonOption, LabArgument
+from labs.cli.console import out, progress_bars, say, table, write
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from labs.plan.fabric import Fabric
+
+
+def plan(lab: LabArgument, json: JsonOption = False) -> None:
+    """Show what a lab means: nodes, links, addresses, ASNs, BGP sessions, ECMP widths."""
+    from labs.document import plan_document
+    from labs.lab import Lab
+
+    # A plan is all live objects, 100,000 of them for 32,256 GPUs: looking for garbage among them
+    # would take a fifth of the time.
+    gc.disable()
+    try:
+        fabric = Lab.planned(lab).fabric
+        if json:
+            write(plan_document(fabric))
+        else:
+            _print_plan(fabric)
+    finally:
+        gc.enable()
+
+
+def _print_plan(fabric: Fabric) -> None:
+    from labs.plan.fabric import Role
+    from labs.units import format_rate
+
+    console = out()
+    addressing = "a /31 each" if fabric.numbered else "unnumbered (IPv6 link-local)"
+    say(f"lab {fabric.name}: {len(fabric.nodes):,} nodes, {len(fabric.links):,} links")
+
+    nodes = table("Nodes", ("role", "nodes", "ASNs", "prefixes"))
+    origin_roles = Counter(fabric.node(prefix.origin).role for prefix in fabric.prefixes)
+    for role in reversed(Role):
+        members = [node for node in fabric.nodes if node.role is role]
+        if members:
+            asns = {node.asn for node in members} - {None}
+            nodes.add_row(
+                role.value, f"{len(members):,}", f"{len(asns):,}", f"{origin_roles[role]:,}"
+            )
+    console.print(nodes)
+
+    links = table("Links", ("between", "links", "rate", "MTU", "BGP sessions"))
+    kinds = Counter(
+        (fabric.node(link.a.node).role, fabric.node(link.b.node).role, link.rate_bps, link.mtu)
+        for link in fabric.links
+    )
+    for (lower, upper, rate_bps, mtu), count in kinds.items():
+        sessions = 0 if lower is Role.SERVER else count
+        links.add_row(
+            f"{lower} to {upper}", f"{count:,}", format_rate(rate_bps), str(mtu), f"{sessions:,}"
+        )
+    console.print(links)
+    console.print(_ecmp_table(fabric))
+    say(f"Links between switches: {addressing}.")
+    say(_address_use(fabric))
+
+
+def _ecmp_table(fabric: Fabric) -> Table:
+    from labs.document import expected_widths
+
+    widths: dict[tuple[str, str, str], set[int]] = {}
+    for origin, reached in expected_widths(fabric).items():
+        for each in reached:
+            same = origin.zone is None or each.group.zone in (None, origin.zone)
+            where = "" if same else ", another zone"
+            key = (origin.role.value, each.group.role.value, where)
+            widths.setdefault(key, set()).add(each.width)
+    shown = table("Expected ECMP width", ("prefix of", "at", "next hops"), left=2)
+    for (origin_role, role, where), found in widths.items():
+        shown.add_row(origin_role, f"{role}{where}", ", ".join(map(str, sorted(found))))
+    return shown
+
+
+def _address_use(fabric: Fabric) -> str:
+    from ipaddress import ip_network
+
+    from labs.plan.addressing import SPACE_SIZE, SPACE_TEXT
+
+    originated = sum(ip_network(prefix.prefix).num_addresses for prefix in fabric.prefixes)
+    linked = 2 * len(fabric.sessions) if fabric.numbered else 0
+    used = originated + linked
+    return (
+        f"Addresses: {used:,} of the {SPACE_SIZE:,} of {SPACE_TEXT} are in use "
+        f"({used / SPACE_SIZE:.2%})."
+    )
+
+
+def render(
+    lab: LabArgument,
+    folder: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="DIR", help="Where to write.", show_default=False),
+    ],
+) -> None:
+    """Write the FRR configuration of every switch: DIR/SWITCH/{zebra,bgpd,bfdd}.conf."""
+    from labs.lab import Lab
+    from labs.render.files import write_rendered
+
+    fabric = Lab.planned(lab).fabric
+    with progress_bars() as progress:
+        switches = write_rendered(fabric, folder, progress)
+    say(f"configurations of {switches:,} switches of lab {fabric.name} are in {folder}")
+
+
+class Picture(StrEnum):
+    """What `graph` can write."""
+
+    SVG = "svg"
+    MERMAID = "mermaid"
+
+
+def graph(
+    lab: LabArgument,
+    picture: Annotated[Picture, typer.Option("--format", help="What to write.")] = Picture.SVG,
+    file: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Where to write; stdout by default."),
+    ] = None,
+) -> None:
+    """Draw a lab's fabric, tiers in rows."""
+    from labs.errors import InputError
+    from labs.graph import mermaid, svg
+    from labs.lab import Lab
+
+    fabric = Lab.planned(lab).fabric
+    text = svg(fabric) if picture is Picture.SVG else mermaid(fabric)
+    if file is None:
+        write([text])
+        return
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise InputError(f"can not write {file}: {error.strerror}") from error
+    say(f"{picture.value} of lab {fabric.name} is in {file}")
+
+
+def schema() -> None:
+    """Print the JSON Schema of a lab's file, for editors that complete and check YAML."""
+    from labs.spec.schema import lab_schema
+
+    write([jsonlib.dumps(lab_schema(), indent=2), "\n"])

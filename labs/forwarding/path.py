@@ -1,0 +1,142 @@
+"""The path of a flow, hop by hop, predicted from each switch's table and the kernel's hash.
+
+In: a fabric, the tables of its switches (read from the running kernels or planned), two NICs and
+the flow's ports. Out: every node, link and ECMP choice from the source to the destination server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labs.errors import ExpectationError, InputError
+from labs.forwarding.fib import FibOf, Route
+from labs.forwarding.multipath import UDP, Flow5, multipath_hash, select
+from labs.plan.fabric import Fabric, Link, Port
+
+ROCE_PORT = 4791
+"""UDP destination port of RoCEv2 (IANA)."""
+
+
+class NoPathError(ExpectationError):
+    """A flow that does not arrive, with the node where it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """What one node does with the flow: it sends by `interface` over `link`.
+
+    `index` is the next hop taken of the `width` that the node could choose from; `flow_hash` is
+    the 31-bit hash that decided, None where there was nothing to decide.
+    """
+
+    node: str
+    interface: str
+    link: str
+    width: int
+    index: int
+    flow_hash: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The hops of a flow, the source server's first, and the server where it arrives."""
+
+    flow: Flow5
+    hops: tuple[Hop, ...]
+    destination: str
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names from the source to the destination server."""
+        return (*(hop.node for hop in self.hops), self.destination)
+
+
+def find_nic(fabric: Fabric, server: str, number: int = 1) -> Port:
+    """The `number`-th NIC (from 1) of `server`. Raises InputError if there is none."""
+    node = fabric.node_by_name.get(server)
+    if node is None or node.is_switch:
+        what = "a switch" if node else "not a node"
+        raise InputError(
+            f"{server} is {what} of lab {fabric.name}: a path runs between two servers",
+            hint=f"servers are {_first_and_last([node.name for node in fabric.servers])}",
+        )
+    nics = fabric.nics(server)
+    if not 1 <= number <= len(nics):
+        raise InputError(f"{server} has no NIC {number}", hint=f"its NICs are 1 to {len(nics)}")
+    return nics[number - 1]
+
+
+def walk(
+    fabric: Fabric,
+    fib_of: FibOf,
+    source: Port,
+    destination: Port,
+    source_port: int,
+    destination_port: int = ROCE_PORT,
+    protocol: int = UDP,
+) -> Path:
+    """The path of a flow from one server's NIC to another's.
+
+    `fib_of` is called once per switch passed. Raises NoPathError where a node has no route,
+    discards, sends into a dead link or to a node already passed; InputError for a NIC pair on one
+    server and for a hash seed of 0 where there is a choice.
+    """
+    if source.node == destination.node:
+        raise InputError(
+            f"source and destination are both on {source.node}", hint="name two different servers"
+        )
+    flow = Flow5(source.ip, destination.ip, protocol, source_port, destination_port)
+    link = _link_at(fabric, source.node, source.interface)
+    hops = [Hop(source.node, source.interface, link.name, 1, 0, None)]
+    node = link.far(source.node).node
+    while node != destination.node:
+        if any(hop.node == node for hop in hops):
+            passed = " ".join([*(hop.node for hop in hops), node])
+            raise NoPathError(f"{node}: a packet to {destination.ip} comes back ({passed})")
+        hop = _forward(fabric, fib_of, node, flow)
+        hops.append(hop)
+        node = _link_at(fabric, node, hop.interface).far(node).node
+    return Path(flow, tuple(hops), destination.node)
+
+
+def _forward(fabric: Fabric, fib_of: FibOf, name: str, flow: Flow5) -> Hop:
+    node = fabric.node(name)
+    if not node.is_switch:
+        raise NoPathError(f"{name}: a server got a packet to {flow.destination}: it ends here")
+    route = fib_of(name).lookup(flow.destination)
+    if route is None:
+        raise NoPathError(
+            f"{name}: no route to {flow.destination}",
+            hint="rocelab status says whether the fabric has converged",
+        )
+    if not route.next_hops:
+        raise NoPathError(f"{name}: {route.prefix} discards packets to {flow.destination}")
+    flow_hash = None
+    index = 0
+    if len(route.next_hops) > 1:
+        flow_hash = multipath_hash(flow, node.hash_seed, fabric.hash_policy)
+        index = select(flow_hash, [hop.weight for hop in route.next_hops])
+    return _taken(fabric, name, route, index, flow_hash)
+
+
+def _taken(fabric: Fabric, name: str, route: Route, index: int, flow_hash: int | None) -> Hop:
+    chosen = route.next_hops[index]
+    if not chosen.carrier:
+        raise NoPathError(
+            f"{name}: {route.prefix} still uses {chosen.interface}, whose link is down"
+        )
+    link = _link_at(fabric, name, chosen.interface)
+    return Hop(name, chosen.interface, link.name, len(route.next_hops), index, flow_hash)
+
+
+def _link_at(fabric: Fabric, node: str, interface: str) -> Link:
+    for link in fabric.links_of[node]:
+        if link.port(node).interface == interface:
+            return link
+    raise NoPathError(f"{node}: {interface} leads out of the fabric")
+
+
+def _first_and_last(names: list[str]) -> str:
+    if len(names) < 3:
+        return " and ".join(names) or "none: fabric.servers_per_rack is 0"
+    return f"{names[0]}, {names[1]}, ... {names[-1]}"

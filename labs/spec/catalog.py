@@ -1,0 +1,46 @@
+"""The labs that ship with the kit, and the rule by which a command finds the lab it is given.
+
+A lab is named by its catalog name (`zone-small`) or by a path to a YAML file of the user's own.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from labs.errors import InputError
+from labs.spec.wording import shown
+
+CATALOG = Path(__file__).resolve().parent.parent / "catalog"
+
+
+def catalog_names() -> tuple[str, ...]:
+    """The names of the labs that ship, in alphabetical order."""
+    return tuple(sorted(path.stem for path in CATALOG.glob("*.yaml")))
+
+
+def find_lab(text: str) -> Path:
+    """The file of the lab that a user calls `text`: a catalog name, or a path to a file.
+
+    Text with a slash or ending in .yaml or .yml is a path whether or not the file exists; reading
+    it says so. Raises InputError with the catalog's names when there is no such lab.
+    """
+    names = catalog_names()
+    if text in names:
+        return CATALOG / f"{text}.yaml"
+    path = Path(text)
+    if "/" in text or path.suffix in (".yaml", ".yml") or _is_file(path):
+        return path
+    close = difflib.get_close_matches(text.lower()[:64], names, n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    raise InputError(
+        f"there is no lab {shown(text)} in the catalog, and no such file",
+        f"{meant}the catalog has {', '.join(names)}; a file of your own is given by its path",
+    )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False

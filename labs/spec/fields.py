@@ -1,0 +1,254 @@
+"""What a pydantic model declares at a place: where an error stands and what was expected there.
+
+In goes the location that pydantic gives, which mixes keys of the file with names of union members;
+out comes the path in the file, the model around it, and the declaration in words.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic.types import Tag
+
+from labs.spec.wording import KeyPath, listed
+from labs.units import Quantity
+
+MAX_LISTED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A type and the metadata of its Annotated, None where nothing is known."""
+
+    annotation: Any
+    metadata: tuple[object, ...] = ()
+
+    @property
+    def members(self) -> tuple[Declared, ...]:
+        """The members of a union, None left out; a type that is no union is its only member."""
+        if get_origin(self.annotation) not in (Union, types.UnionType):
+            return (self,)
+        args = (arg for arg in get_args(self.annotation) if arg is not types.NoneType)
+        return tuple(member for arg in args for member in declare(arg).members)
+
+    @property
+    def model(self) -> type[BaseModel] | None:
+        """The pydantic model, where the type is one or optionally one."""
+        only = self.members[0].annotation if len(self.members) == 1 else None
+        return only if isinstance(only, type) and issubclass(only, BaseModel) else None
+
+    def at(self, part: str | int) -> Declared:
+        """What is declared for a key or an item of this."""
+        model = self.model
+        if model is not None:
+            return next(
+                (of_field(info) for name, info in keys_of(model) if name == part), Declared(None)
+            )
+        if len(self.members) != 1:
+            return Declared(None)
+        args = get_args(self.members[0].annotation)
+        return declare(args[-1 if isinstance(part, str) else 0]) if args else Declared(None)
+
+    def member(self, tag: str | int) -> Declared:
+        """The member of this union that pydantic calls `tag`."""
+        return next((each for each in self.members if each.is_called(tag)), Declared(None))
+
+    def is_called(self, tag: str | int) -> bool:
+        """Whether pydantic names this member of a union `tag` in an error's location."""
+        if any(isinstance(item, Tag) and item.tag == tag for item in self.metadata):
+            return True
+        model = self.model
+        return model is not None and (
+            model.__name__ == tag
+            or any(tag in choices(of_field(info)) for _, info in keys_of(model))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an error stands: its path in the file and what is declared there.
+
+    `model` holds the last key of the path. `union` is the place of the outermost union passed and
+    `member` what was tried there.
+    """
+
+    path: KeyPath
+    declared: Declared
+    model: type[BaseModel] | None = None
+    union: Place | None = None
+    member: str | int | None = None
+
+    @property
+    def description(self) -> str | None:
+        """What the model says the last key of the path is for, and its default."""
+        keys = dict(keys_of(self.model)) if self.model and self.path else {}
+        info = keys.get(str(self.path[-1])) if keys else None
+        if info is None or info.description is None:
+            return None
+        default = default_text(info)
+        return f"{info.description}; {default} if left out" if default else info.description
+
+
+def declare(annotation: object) -> Declared:
+    """The declaration of a type, with the metadata of its Annotated taken off."""
+    if get_origin(annotation) is Annotated:
+        bare, *items = get_args(annotation)
+        metadata: list[object] = []
+        for item in items:
+            metadata += item.metadata if isinstance(item, FieldInfo) else [item]
+        return Declared(bare, tuple(metadata))
+    return Declared(annotation)
+
+
+def of_field(info: FieldInfo) -> Declared:
+    """The declaration of a model's field."""
+    return Declared(info.annotation, tuple(info.metadata))
+
+
+def keys_of(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    """The keys a file may give for `model`, with their fields."""
+    for name, info in model.model_fields.items():
+        yield info.alias or name, info
+
+
+def default_text(info: FieldInfo) -> str | None:
+    """A field's default as a person writes it, None where there is none to write."""
+    quantity = quantity_of(of_field(info))
+    match info.default:
+        case Enum(value=value):
+            return str(value)
+        case bool(flag):
+            return "true" if flag else "false"
+        case int(number) if quantity is not None:
+            return quantity.written(number)
+        case int() | float() | str():
+            return f"{info.default}".removesuffix(".0")
+        case _:
+            return None
+
+
+def locate(model: type[BaseModel], location: KeyPath) -> Place:
+    """The place of an error from the location that pydantic gives for it in `model`."""
+    here = Declared(model)
+    path: list[str | int] = []
+    holder: type[BaseModel] | None = None
+    union: Place | None = None
+    member: str | int | None = None
+    for part in location:
+        if len(here.members) > 1:
+            if union is None:
+                union, member = Place(tuple(path), here, holder), part
+            here = here.member(part)
+            continue
+        holder = here.model
+        here = here.at(part)
+        path.append(part)
+    return Place(tuple(path), here, holder, union, member)
+
+
+def choices(declared: Declared) -> tuple[str, ...]:
+    """The words allowed at a place: of its enumerations and literals."""
+    words: list[str] = []
+    for each in declared.members:
+        if get_origin(each.annotation) is Literal:
+            words += [str(arg) for arg in get_args(each.annotation)]
+        elif isinstance(each.annotation, type) and issubclass(each.annotation, Enum):
+            words += [str(item.value) for item in each.annotation]
+    return tuple(words)
+
+
+def takes_text(declared: Declared) -> bool:
+    """Whether some text is allowed at a place."""
+    return bool(choices(declared)) or any(
+        each.annotation is str or quantity_of(each) for each in declared.members
+    )
+
+
+def quantity_of(declared: Declared) -> Quantity | None:
+    """The kind of quantity (rate, size, duration) declared at a place, if it is one."""
+    metadata = (*declared.metadata, *declared.members[0].metadata)
+    return next((item for item in metadata if isinstance(item, Quantity)), None)
+
+
+def phrase(declared: Declared) -> str:
+    """What is expected at a place, in words: `a whole number from 1 to 64`."""
+    members = declared.members
+    if len(members) == 1:
+        return _phrase(Declared(members[0].annotation, declared.metadata + members[0].metadata))
+    words = choices(declared)
+    several_blocks = sum(each.model is not None for each in members) > 1
+    rest = [
+        "a block of keys" if several_blocks and each.model else _phrase(each)
+        for each in members
+        if not choices(each)
+    ]
+    return listed(dict.fromkeys([*words, *rest]))
+
+
+def _phrase(declared: Declared) -> str:
+    quantity = quantity_of(declared)
+    if quantity is not None:
+        limits = _limits(declared, quantity)
+        return f"{quantity.expected},{limits}" if limits else quantity.expected
+    words = choices(declared)
+    if words:
+        return listed(words)
+    if declared.model is not None:
+        keys = [name for name, _ in keys_of(declared.model)]
+        more = ", ..." if len(keys) > MAX_LISTED else ""
+        return f"a block of keys ({', '.join(keys[:MAX_LISTED])}{more})"
+    kind = get_origin(declared.annotation) or declared.annotation
+    names = {
+        bool: "true or false",
+        int: f"a whole number{_limits(declared)}",
+        float: f"a number{_limits(declared)}",
+        str: f"text{_sizes(declared, 'characters')}",
+        dict: "a block of keys",
+        list: f"a list{_sizes(declared, 'items')}",
+        tuple: f"a list{_sizes(declared, 'items')}",
+    }
+    return names.get(kind, "something else")
+
+
+def _limits(declared: Declared, quantity: Quantity | None = None) -> str:
+    def write(value: object) -> str:
+        return quantity.written(value) if quantity and isinstance(value, int) else f"{value}"
+
+    low = high = above = below = None
+    for item in declared.metadata:
+        match item:
+            case Ge(ge=value):
+                low = write(value)
+            case Gt(gt=value):
+                above = write(value)
+            case Le(le=value):
+                high = write(value)
+            case Lt(lt=value):
+                below = write(value)
+    if low and high:
+        return f" from {low} to {high}"
+    parts = (
+        f"of at least {low}" if low else "",
+        f"above {above}" if above else "",
+        f"at most {high}" if high else "",
+        f"below {below}" if below else "",
+    )
+    said = " and ".join(part for part in parts if part)
+    return f" {said}" if said else ""
+
+
+def _sizes(declared: Declared, what: str) -> str:
+    least = next((item.min_length for item in declared.metadata if isinstance(item, MinLen)), 0)
+    most = next((item.max_length for item in declared.metadata if isinstance(item, MaxLen)), None)
+    if least and most is not None:
+        return f" of {least} to {most} {what}"
+    if most is not None:
+        return f" of at most {most} {what}"
+    return f" of at least {least} {what}" if least else ""

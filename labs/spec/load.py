@@ -1,0 +1,183 @@
+"""From a YAML file to a validated model, or every problem in it with line, key and hint.
+
+`read_model` serves any pydantic model that users write; `load_spec` reads a lab. The stages are the
+file itself (`labs.spec.source`), the types and limits of a block's keys, and the checks across
+them. A stage shows all its problems; the next runs only where there are none.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from labs.errors import Problem
+from labs.spec.fields import Place, choices, keys_of, locate, of_field, phrase, takes_text
+from labs.spec.model import LabSpec
+from labs.spec.scalars import read_scalar
+from labs.spec.source import MAX_PROBLEMS, Data, Source, raise_problems, read_source
+from labs.spec.wording import KeyPath, RefusedError, described, dotted, listed, shown
+
+Model = TypeVar("Model", bound=BaseModel)
+Found = tuple[Place, ErrorDetails]
+
+
+def load_spec(path: Path) -> LabSpec:
+    """The lab that a YAML file describes. Raises SpecError with every problem of a stage."""
+    return read_model(path, LabSpec)
+
+
+def read_model(path: Path, model: type[Model]) -> Model:
+    """The `model` that a YAML file holds. Raises SpecError with every problem of a stage."""
+    return validate(read_source(path), model)
+
+
+def validate(source: Source, model: type[Model]) -> Model:
+    """The `model` that a file already read holds. Raises SpecError with every problem."""
+    found: list[Found] = []
+    result = None
+    try:
+        result = model.model_validate(source.data)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        found = _settle_unions([(locate(model, each["loc"]), each) for each in details])
+        found.sort(key=lambda each: source.line(each[0].path) or 0)
+    problems = [_problem(source, model, *each) for each in found[:MAX_PROBLEMS]]
+    told = {place.path for place, _ in found}
+    problems += [
+        Problem(
+            source.file,
+            source.line(path),
+            dotted(path),
+            "has no value",
+            "give it a value, or remove the key",
+        )
+        for path in _without_value(source.data)
+        if path not in told
+    ]
+    if result is None or problems:
+        raise_problems(problems, untold=len(found[MAX_PROBLEMS:]))
+    return result
+
+
+def _without_value(data: Data, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """The paths of keys and items that are there and say nothing."""
+    if data is None:
+        yield path
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            yield from _without_value(value, (*path, key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _without_value(value, (*path, index))
+
+
+def _settle_unions(found: Sequence[Found]) -> list[Found]:
+    """One error per place: of a union's members, only what the most fitting one says."""
+    settled = [each for each in found if each[0].union is None]
+    unions: dict[KeyPath, dict[str | int | None, list[Found]]] = {}
+    for each in found:
+        union = each[0].union
+        if union is not None:
+            unions.setdefault(union.path, {}).setdefault(each[0].member, []).append(each)
+    for path, members in unions.items():
+        fitting = [errors for errors in members.values() if _fits(errors, path)]
+        if fitting:
+            best: list[Found] = min(fitting, key=len)
+            settled += best
+            continue
+        place, error = next(iter(members.values()))[0]
+        assert place.union is not None
+        settled.append((place.union, ErrorDetails(**{**error, "type": "union"})))
+    return settled
+
+
+def _fits(errors: Sequence[Found], union: KeyPath) -> bool:
+    """Whether a member of a union took the value for its own and found fault within it."""
+    return any(
+        len(place.path) > len(union)
+        or (place.declared.model is not None and error["type"] != "model_type")
+        for place, error in errors
+    )
+
+
+def _problem(source: Source, model: type[BaseModel], place: Place, error: ErrorDetails) -> Problem:
+    path, given = place.path, error["input"]
+    context = error.get("ctx", {})
+    refusal = context.get("error")
+    hint: str | None
+    match error["type"]:
+        case "extra_forbidden":
+            message, hint = "unknown key", _key_hint(model, place)
+        case "missing":
+            message, hint = f"missing; expected {phrase(place.declared)}", place.description
+        case "union_tag_invalid" | "union_tag_not_found":
+            kind = str(context["discriminator"]).strip("'")
+            words = [word for each in place.declared.members for word in choices(each.at(kind))]
+            word = given.get(kind) if isinstance(given, dict) else given
+            path += (kind,)
+            message = f"expected {listed(words)}, got {shown(word)}"
+            hint = _word_hint(word, words)
+        case "value_error" if isinstance(refusal, RefusedError):
+            message, hint = refusal.message, refusal.hint or place.description
+            path += next(((key,) for key in refusal.keys if (*path, key) in source.lines), ())
+        case "value_error" | "assertion_error":
+            message, hint = str(refusal), place.description
+        case _:
+            got = shown(given) if takes_text(place.declared) else described(given)
+            message = f"expected {phrase(place.declared)}, got {got}"
+            hint = _value_hint(place, given)
+    return Problem(source.file, source.line(path), dotted(path), message, hint)
+
+
+def _key_hint(model: type[BaseModel], place: Place) -> str:
+    """What to do about an unknown key: the key that was meant, or those that are allowed."""
+    key = str(place.path[-1])
+    allowed = [name for name, _ in keys_of(place.model)] if place.model else []
+    close = difflib.get_close_matches(key.lower().replace("-", "_"), allowed, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    elsewhere = next((path for path in _keys_below(model) if path[-1] == key), None)
+    if elsewhere is not None:
+        return f"did you mean {dotted(elsewhere)}?"
+    return f"the keys allowed here: {', '.join(allowed)}"
+
+
+def _keys_below(model: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
+    for name, info in keys_of(model):
+        yield (*path, name)
+        inner = of_field(info).model
+        if inner is not None and inner is not model:
+            yield from _keys_below(inner, (*path, name))
+
+
+def _word_hint(given: object, words: Sequence[str]) -> str | None:
+    close = difflib.get_close_matches(given.lower(), words, n=1) if isinstance(given, str) else []
+    return f"did you mean {close[0]}?" if close else None
+
+
+def _value_hint(place: Place, given: object) -> str | None:
+    """What to do about a value of the wrong type or beyond a limit."""
+    if isinstance(given, bool):
+        return "YAML reads a bare on, yes or true as true, and off, no or false as false"
+    if isinstance(given, str):
+        if takes_text(place.declared):
+            return _word_hint(given, choices(place.declared)) or place.description
+        meant = type(_unquoted(given))
+        wanted = {each.annotation for each in place.declared.members}
+        if meant in wanted or (meant is int and float in wanted):
+            return f"write {given} without quotes"
+    if given is None:
+        return "give it a value, or remove the key"
+    return place.description
+
+
+def _unquoted(text: str) -> object:
+    try:
+        return read_scalar(text, None, plain=True)
+    except RefusedError:
+        return text

@@ -1,0 +1,340 @@
+"""What a person writes: the lab spec as pydantic models.
+
+Every value has its unit parsed and its limits checked here, and nothing is derived here: what a
+spec means (nodes, addresses, sessions) is the work of `labs.plan`. The limits keep interface names
+within Linux's 15 characters and the fabric within 198.18.0.0/15.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from labs.spec.wording import RefusedError, described, shown
+from labs.units import DURATION, SIZE, DurationNs, RateBps, SizeBytes
+
+MS = 10**6
+SECOND = 10**9
+MAX_SEED = 2**32 - 1
+MIN_RATE = 10**6
+MAX_RATE = 10 * 10**12
+MAX_BUFFER = 64 * 10**9
+MAX_NAME_LENGTH = 24
+MAX_LINKS = 2**18
+"""Links of a fabric, NICs included: several times a cluster of 32,256 GPUs."""
+
+_NAME_PATTERN = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
+
+
+def check_name(name: object) -> object:
+    """A name that is safe in namespaces, paths and shells. Raises RefusedError."""
+    if not isinstance(name, str):
+        hint = None if name is None else "put the name in quotes, and start it with a letter"
+        raise RefusedError(f"expected a name such as zone-small, got {shown(name)}", hint)
+    if len(name) > MAX_NAME_LENGTH:
+        raise RefusedError(
+            f"expected at most {MAX_NAME_LENGTH} characters, got {len(name):,}: {shown(name)}",
+            "it becomes part of the names of namespaces and files",
+        )
+    if not re.fullmatch(_NAME_PATTERN[1:-1], name):
+        safe = "-".join(re.findall(r"[a-z0-9]+", name.lower())).lstrip("0123456789-")
+        raise RefusedError(
+            "expected lower-case letters, digits and single dashes, starting with a letter, "
+            f"got {shown(name)}",
+            f"for example {safe}" if safe else "for example zone-small",
+        )
+    return name
+
+
+Name = Annotated[
+    str,
+    Field(pattern=_NAME_PATTERN, max_length=MAX_NAME_LENGTH),
+    BeforeValidator(check_name),
+]
+
+
+class SpecModel(BaseModel):
+    """Unknown keys are errors, text is not taken for numbers, and a spec never changes."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, validate_default=False, allow_inf_nan=False
+    )
+
+
+class ClosSpec(SpecModel):
+    """A Clos of RTSWs under CTSWs per AI zone, zones joined by ATSWs.
+
+    Uplink ratio of a rack (downlink : uplink capacity) follows from servers_per_rack x
+    nics_per_server x links.server_rate against spines x links_per_pair x links.rate.
+    """
+
+    kind: Annotated[Literal["clos"], Field(description="the kind of fabric")] = "clos"
+    zones: Annotated[int, Field(ge=1, le=64, description="AI zones; more than one needs ATSWs")] = 1
+    racks: Annotated[int, Field(ge=1, le=999, description="racks (RTSWs) per zone")] = 4
+    spines: Annotated[int, Field(ge=1, le=128, description="spines (CTSWs) per zone")] = 2
+    links_per_pair: Annotated[
+        int, Field(ge=1, le=16, description="parallel links between an RTSW and a CTSW")
+    ] = 1
+    servers_per_rack: Annotated[int, Field(ge=0, le=16, description="servers under an RTSW")] = 1
+    nics_per_server: Annotated[
+        int, Field(ge=1, le=8, description="NICs per server, each with a link to its RTSW")
+    ] = 1
+    atsws: Annotated[
+        int, Field(ge=0, le=128, description="aggregators (ATSWs) joining the zones")
+    ] = 0
+    links_per_atsw: Annotated[
+        int, Field(ge=1, le=16, description="parallel links between a CTSW and an ATSW")
+    ] = 1
+
+    @model_validator(mode="after")
+    def _zones_are_joined(self) -> Self:
+        if self.zones > 1 and self.atsws == 0:
+            raise RefusedError(
+                f"{self.zones} zones need at least one ATSW to join them",
+                "set fabric.atsws",
+                keys=("atsws", "zones"),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_size_that_can_be_planned(self) -> Self:
+        nics = self.racks * self.servers_per_rack * self.nics_per_server
+        uplinks = self.racks * self.spines * self.links_per_pair
+        trunks = self.spines * self.atsws * self.links_per_atsw
+        links = self.zones * (nics + uplinks + trunks)
+        if links > MAX_LINKS:
+            raise RefusedError(
+                f"expected a fabric of at most {MAX_LINKS:,} links, got {links:,}",
+                "links are zones x racks x (spines x links_per_pair + servers_per_rack x "
+                "nics_per_server) + zones x spines x atsws x links_per_atsw",
+            )
+        return self
+
+
+class LinksSpec(SpecModel):
+    """Rates and MTU of the modelled network's links."""
+
+    rate: Annotated[
+        RateBps, Field(ge=MIN_RATE, le=MAX_RATE, description="rate of switch-to-switch links")
+    ] = 400 * 10**9
+    server_rate: Annotated[
+        RateBps, Field(ge=MIN_RATE, le=MAX_RATE, description="rate of links from NIC to RTSW")
+    ] = 400 * 10**9
+    mtu: Annotated[
+        int,
+        Field(
+            ge=1280, le=65535, description="IP MTU in bytes; RoCE's 4096-byte payload needs 4156"
+        ),
+    ] = 9000
+
+
+class Numbering(StrEnum):
+    """How switch-to-switch links are addressed."""
+
+    AUTO = "auto"
+    NUMBERED = "numbered"
+    UNNUMBERED = "unnumbered"
+
+
+class BfdSpec(SpecModel):
+    """BFD (RFC 5880) on every session: detection takes interval x multiplier."""
+
+    interval: Annotated[
+        DurationNs,
+        Field(ge=10 * MS, le=60 * SECOND, description="time between control packets, both ways"),
+    ] = 300 * MS
+    multiplier: Annotated[
+        int, Field(ge=2, le=255, description="packets missed in a row before the session is down")
+    ] = 3
+
+    @field_validator("interval")
+    @classmethod
+    def _whole_milliseconds(cls, value: int) -> int:
+        if value % MS:
+            raise RefusedError(
+                f"expected whole milliseconds, got {DURATION.written(value)}",
+                "FRR takes BFD intervals in milliseconds",
+            )
+        return value
+
+
+class RoutingSpec(SpecModel):
+    """eBGP to RFC 7938: one session per link, ECMP over equal AS-path lengths."""
+
+    numbering: Annotated[
+        Numbering,
+        Field(
+            strict=False,
+            description="numbered: a /31 per switch-to-switch link; unnumbered: IPv6 link-local "
+            "(RFC 8950); auto: numbered while 198.18.0.0/15 holds it",
+        ),
+    ] = Numbering.AUTO
+    keepalive: Annotated[
+        DurationNs,
+        Field(ge=SECOND, le=21845 * SECOND, description="time between BGP keepalives"),
+    ] = 3 * SECOND
+    hold: Annotated[
+        DurationNs,
+        Field(
+            ge=3 * SECOND,
+            le=65535 * SECOND,
+            description="silence after which a BGP session is down; longer than keepalive",
+        ),
+    ] = 9 * SECOND
+    connect_retry: Annotated[
+        DurationNs,
+        Field(ge=SECOND, le=65535 * SECOND, description="time between attempts to open a session"),
+    ] = SECOND
+    bfd: Annotated[
+        BfdSpec | None,
+        Field(description="BFD timers; true: the default timers; false or left out: no BFD"),
+    ] = None
+    max_paths: Annotated[
+        int, Field(ge=1, le=256, description="most next hops of an ECMP group")
+    ] = 128
+    graceful_restart: Annotated[
+        bool, Field(description="keep forwarding while bgpd restarts (RFC 4724)")
+    ] = False
+
+    @field_validator("bfd", mode="before")
+    @classmethod
+    def _bfd_on_or_off(cls, value: object) -> object:
+        if isinstance(value, bool):
+            return BfdSpec() if value else None
+        if value is None or isinstance(value, Mapping | BfdSpec):
+            return value
+        raise RefusedError(
+            "expected true, false or a block of keys (interval, multiplier), "
+            f"got {described(value)}"
+        )
+
+    @field_validator("keepalive", "hold", "connect_retry")
+    @classmethod
+    def _whole_seconds(cls, value: int) -> int:
+        if value % SECOND:
+            raise RefusedError(
+                f"expected whole seconds, got {DURATION.written(value)}",
+                "BGP timers are whole seconds (RFC 4271 section 4.2)",
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _hold_outlasts_keepalive(self) -> Self:
+        if self.hold <= self.keepalive:
+            raise RefusedError(
+                f"expected hold to be longer than keepalive ({DURATION.written(self.keepalive)}), "
+                f"got {DURATION.written(self.hold)}",
+                "three times keepalive is usual (RFC 4271 section 4.4)",
+                keys=("hold", "keepalive"),
+            )
+        return self
+
+
+class HashPolicy(StrEnum):
+    """What the kernel's ECMP hash reads: net.ipv4.fib_multipath_hash_policy."""
+
+    L3 = "l3"
+    L4 = "l4"
+
+
+class SeedPlan(StrEnum):
+    """How hash seeds (net.ipv4.fib_multipath_hash_seed) are handed to switches."""
+
+    PER_NODE = "per-node"
+    PER_TIER = "per-tier"
+    SHARED = "shared"
+
+
+class HashingSpec(SpecModel):
+    """The ECMP hash of every switch.
+
+    `hashing: shared` is short for `hashing: {seed: shared}`. Equal seeds at two tiers make both
+    take the same choice for every flow (polarization); seed 0 is the kernel's default, one secret
+    shared by all namespaces, which polarizes too and can not be predicted.
+    """
+
+    policy: Annotated[
+        HashPolicy,
+        Field(strict=False, description="l3: addresses; l4: addresses, protocol and ports"),
+    ] = HashPolicy.L4
+    seed: Annotated[
+        Annotated[SeedPlan, Field(strict=False)] | Annotated[int, Field(ge=0, le=MAX_SEED)],
+        Field(description="per-node, per-tier, shared, or a number used by every switch"),
+    ] = SeedPlan.PER_NODE
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+            return {"seed": value}
+        if isinstance(value, Mapping | HashingSpec):
+            return value
+        raise RefusedError(
+            "expected per-node, per-tier, shared, a whole number or a block of keys "
+            f"(policy, seed), got {described(value)}"
+        )
+
+
+class EcnSpec(SpecModel):
+    """WRED/ECN marking line of a queue: 0 below kmin, rising to pmax at kmax, 1 above."""
+
+    kmin: Annotated[
+        SizeBytes, Field(ge=1, le=MAX_BUFFER, description="queue above which packets are marked")
+    ] = 800 * 10**3
+    kmax: Annotated[
+        SizeBytes,
+        Field(ge=1, le=MAX_BUFFER, description="queue above which every packet is marked"),
+    ] = 3200 * 10**3
+    pmax: Annotated[float, Field(gt=0, le=1, description="probability of a mark at kmax")] = 0.2
+
+    @model_validator(mode="after")
+    def _a_rising_line(self) -> Self:
+        if self.kmax <= self.kmin:
+            raise RefusedError(
+                f"expected kmax to be above kmin ({SIZE.written(self.kmin)}), "
+                f"got {SIZE.written(self.kmax)}",
+                "marking rises from kmin to kmax",
+                keys=("kmax", "kmin"),
+            )
+        return self
+
+
+class QueuesSpec(SpecModel):
+    """Buffer and marking of every switch port, in bytes of the modelled network."""
+
+    buffer: Annotated[
+        SizeBytes, Field(ge=1, le=MAX_BUFFER, description="packets queued at a port beyond it drop")
+    ] = 16 * 10**6
+    ecn: Annotated[EcnSpec, Field(description="when packets are marked")] = EcnSpec()
+
+
+class LabSpec(SpecModel):
+    """A lab: one fabric and everything a person may set about it."""
+
+    name: Annotated[Name, Field(description="names the lab's namespaces and files")]
+    fabric: Annotated[ClosSpec, Field(description="nodes and how they are wired")]
+    links: Annotated[LinksSpec, Field(description="rates and MTU")] = LinksSpec()
+    routing: Annotated[RoutingSpec, Field(description="BGP, BFD and addressing")] = RoutingSpec()
+    hashing: Annotated[
+        HashingSpec, Field(description="how switches choose among equal paths; short form: a seed")
+    ] = HashingSpec()
+    queues: Annotated[QueuesSpec, Field(description="buffers and ECN marking")] = QueuesSpec()
+    dilation: Annotated[
+        float,
+        Field(
+            ge=1,
+            le=10**9,
+            description="how many times slower the lab's clock runs than the modelled network's",
+        ),
+    ] = 1000.0

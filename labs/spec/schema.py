@@ -1,0 +1,60 @@
+"""The JSON Schema of a lab, for editors that complete and check YAML as it is typed.
+
+It is made from the models of `labs.spec.model`; limits and defaults of quantities are written as a
+person writes them (`400G`), and the short forms that the models read are allowed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from labs.spec.fields import default_text, keys_of, of_field, phrase, quantity_of
+from labs.spec.model import BfdSpec, HashingSpec, LabSpec
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+Schema = dict[str, Any]
+
+
+def lab_schema() -> Schema:
+    """The JSON Schema (draft 2020-12) of a lab's YAML file."""
+    schema = LabSpec.model_json_schema()
+    definitions: dict[str, Schema] = schema["$defs"]
+    _write_as_people_do(LabSpec, schema, definitions)
+
+    hashing = HashingSpec.__name__
+    seed = definitions[hashing]["properties"]["seed"]
+    definitions[hashing] = {
+        "title": "Hashing",
+        "description": definitions[hashing]["description"],
+        "anyOf": [*seed["anyOf"], _without(definitions[hashing], "description")],
+    }
+    bfd = definitions["RoutingSpec"]["properties"]["bfd"]
+    bfd["anyOf"] = [{"$ref": f"#/$defs/{BfdSpec.__name__}"}, {"type": "boolean"}]
+    bfd["default"] = False
+    return {"$schema": DIALECT, **schema, "title": "rocelab lab"}
+
+
+def _write_as_people_do(
+    model: type[BaseModel], schema: Schema, definitions: dict[str, Schema]
+) -> None:
+    """Give `model`'s properties titles of their keys, and quantities their text."""
+    for key, info in keys_of(model):
+        declared = of_field(info)
+        written = schema["properties"][key]
+        written["title"] = key
+        quantity = quantity_of(declared)
+        if quantity is not None:
+            for limit in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
+                written.pop(limit, None)
+            written["default"] = default_text(info)
+            written["description"] += f": {phrase(declared)}"
+        if declared.model is not None:
+            written.pop("default", None)
+            _write_as_people_do(declared.model, definitions[declared.model.__name__], definitions)
+
+
+def _without(schema: Schema, key: str) -> Schema:
+    return {name: value for name, value in schema.items() if name != key}

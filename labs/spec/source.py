@@ -1,0 +1,353 @@
+"""From a YAML file that anyone may have written to plain data that knows its lines.
+
+In goes a path; out come the file's keys and values and the line each stands at, or a SpecError
+with every problem found. Nothing is constructed but text, numbers, true, false, lists and blocks of
+keys, and aliases are counted before they are followed, so no file is dangerous to read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import yaml
+
+from labs.errors import Problem, SpecError
+from labs.spec.scalars import Scalar, read_scalar, unknown_tag
+from labs.spec.wording import KeyPath, RefusedError, dotted, printable, shown
+
+MAX_FILE_BYTES = 2**20
+MAX_DEPTH = 20
+MAX_VALUES = 10_000
+"""Values of one file, counted after aliases are expanded."""
+MAX_PROBLEMS = 50
+
+Data = Scalar | dict[str, "Data"] | list["Data"]
+
+_MAP_TAGS = (None, "!", "tag:yaml.org,2002:map")
+_LIST_TAGS = (None, "!", "tag:yaml.org,2002:seq")
+# The characters that YAML 1.2 section 5.1 allows in a file.
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_TOO_DEEP = f"nested deeper than the limit of {MAX_DEPTH} levels"
+_SIMPLER = "no lab or drill needs as much; is it the right file?"
+_SYNTAX_HINTS = (
+    ("undefined tag handle", "quote text that starts with !"),
+    (
+        "cannot start any token",
+        "indent with spaces, not tabs, and quote text that starts with @, ` or %",
+    ),
+    (
+        "mapping values are not allowed",
+        "quote text that holds ': ', and line the keys of a block up",
+    ),
+    ("expected ',' or", "close the list or block that opens on line {opened}"),
+    ("unexpected end of stream", "close the quote that opens on line {opened}"),
+    ("expected key", "line the keys of a block up under each other"),
+    ("expected '-'", "a block holds either '- ' items or keys, not both"),
+    ("escape character", "use single quotes, or double the backslash"),
+    ("expected ':'", "every key is followed by a colon and a space"),
+    ("expected node content", "a value is missing here, or a [ or { before it is not closed"),
+    ("<document start>", "remove what follows the end of the block"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that was read: its name, its keys and values, and the line of each by key path.
+
+    A value behind an alias has the lines of its anchor, where it is written.
+    """
+
+    file: str
+    data: dict[str, Data]
+    lines: Mapping[KeyPath, int]
+
+    def line(self, path: KeyPath) -> int | None:
+        """The line of `path`, or of the nearest block around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+
+def read_source(path: Path) -> Source:
+    """The keys and values of a YAML file.
+
+    Raises SpecError with every problem: a file that can not be read, is not UTF-8 text, is larger
+    than the limits of this module, is not YAML, or holds keys twice or keys that are not text.
+    """
+    file = printable(str(path))
+    return parse_source(_read_text(path, file), file)
+
+
+def parse_source(text: str, file: str) -> Source:
+    """The keys and values of YAML text; `file` is its name in messages. Raises SpecError."""
+    unprintable = _UNPRINTABLE.search(text)
+    if unprintable:
+        line = text.count("\n", 0, unprintable.start()) + 1
+        _refuse(
+            file,
+            f"the control character U+{ord(unprintable[0]):04X} is not allowed in YAML",
+            "remove it; in double quotes it can be written as an escape",
+            line=line,
+        )
+    composer = _Composer(file)
+    root = composer.compose(text)
+    if composer.problems:
+        raise_problems(composer.problems)
+    if root is None or root.data is None:
+        _refuse(
+            file,
+            "expected keys, the file is empty",
+            "start from a copy of one that ships with the kit",
+        )
+    if not isinstance(root.data, dict):
+        _refuse(
+            file,
+            f"expected keys at the top of the file, got {shown(root.data)}",
+            "start from a copy of one that ships with the kit",
+            line=root.line,
+        )
+    return Source(file, root.data, dict(_lines(root, ())))
+
+
+def raise_problems(problems: Sequence[Problem], untold: int = 0) -> NoReturn:
+    """Raise SpecError with the first 50 of `problems` by line, and how many more there are.
+
+    `untold` counts problems that were not put into words.
+    """
+    ordered = sorted(problems, key=lambda problem: (problem.line or 0, problem.key))
+    kept = ordered[:MAX_PROBLEMS]
+    more = len(ordered) - len(kept) + untold
+    if more:
+        kept.append(Problem(ordered[0].file, None, "", f"and {more:,} more problems"))
+    raise SpecError(kept)
+
+
+def _refuse(file: str, message: str, hint: str | None = None, line: int | None = None) -> NoReturn:
+    raise SpecError([Problem(file, line, "", message, hint)])
+
+
+def _read_text(path: Path, file: str) -> str:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        _refuse(file, "there is no such file", "check the path; `ls` shows what is there")
+    except IsADirectoryError:
+        _refuse(file, "expected a file, got a directory", "name the YAML file in it")
+    except PermissionError:
+        _refuse(file, "this user may not read it", "check the permissions with `ls -l`")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        _refuse(file, f"it can not be read: {reason}")
+    if len(content) > MAX_FILE_BYTES:
+        _refuse(file, f"larger than the limit of {MAX_FILE_BYTES:,} bytes", "is it the right file?")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        _refuse(file, "UTF-16 text", "save it as UTF-8")
+    if b"\0" in content:
+        _refuse(file, "a binary file; expected YAML text", "is it the right file?")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        _refuse(file, "not UTF-8 text", "save it as UTF-8", line=line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A value with its line and how deep the values in it go."""
+
+    data: Data
+    line: int
+    height: int = 0
+    children: Mapping[str | int, tuple[int, _Node]] = field(default_factory=dict)
+
+
+class _Stop(Exception):  # noqa: N818 - control flow, not an error of its own
+    """Nothing after this problem can be read."""
+
+
+class _Composer:
+    """Builds nodes from the parser's events, noting problems and going on where it can."""
+
+    def __init__(self, file: str) -> None:
+        self.problems: list[Problem] = []
+        self._file = file
+        self._values = 0
+        self._anchors: dict[str, tuple[_Node, int] | None] = {}
+        self._events: Iterator[yaml.Event] = iter(())
+
+    def compose(self, text: str) -> _Node | None:
+        """The root node of the only document in `text`, None if there is none."""
+        root = None
+        documents = 0
+        self._events = yaml.parse(text, Loader=yaml.CSafeLoader)
+        try:
+            for event in self._events:
+                if not isinstance(event, yaml.DocumentStartEvent):
+                    continue
+                documents += 1
+                if documents > 1:
+                    message = "a second YAML document starts here; a file holds one"
+                    self._stop(event, (), message, "put it in a file of its own")
+                root = self._node(next(self._events), ())
+        except _Stop:
+            return None
+        except yaml.MarkedYAMLError as error:
+            self._syntax(error, text)
+        except yaml.YAMLError as error:
+            self.problems.append(
+                Problem(self._file, None, "", f"not YAML: {printable(str(error))}")
+            )
+        return root
+
+    def _node(self, event: yaml.Event, path: KeyPath) -> _Node:
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event, path)
+        before = self._values
+        self._count(event, path, 1, "the file holds")
+        if len(path) > MAX_DEPTH:
+            self._stop(event, (), _TOO_DEEP, _SIMPLER)
+        anchor: str | None = getattr(event, "anchor", None)
+        if anchor is not None:
+            self._anchors[anchor] = None
+        if isinstance(event, yaml.MappingStartEvent):
+            node = self._mapping(event, path)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node = self._sequence(event, path)
+        else:
+            assert isinstance(event, yaml.ScalarEvent)
+            node = self._scalar(event, path)
+        if anchor is not None:
+            self._anchors[anchor] = node, self._values - before
+        return node
+
+    def _alias(self, event: yaml.AliasEvent, path: KeyPath) -> _Node:
+        name = printable(str(event.anchor))[:40]
+        if event.anchor not in self._anchors:
+            self._note(
+                event, path, f"the alias *{name} names no anchor", "quote text that starts with *"
+            )
+            return _Node(None, _line(event))
+        anchored = self._anchors[event.anchor]
+        if anchored is None:
+            self._stop(
+                event,
+                path,
+                f"the alias *{name} stands inside its own anchor",
+                "write the value out",
+            )
+        target, values = anchored
+        self._count(event, path, values, "with its aliases expanded, the file holds")
+        if len(path) + target.height > MAX_DEPTH:
+            self._stop(event, path, _TOO_DEEP, _SIMPLER)
+        return target
+
+    def _mapping(self, event: yaml.MappingStartEvent, path: KeyPath) -> _Node:
+        if event.tag not in _MAP_TAGS:
+            self._note_refusal(event, path, unknown_tag(str(event.tag)))
+        children: dict[str | int, tuple[int, _Node]] = {}
+        data: dict[str, Data] = {}
+        while not isinstance(key_event := next(self._events), yaml.MappingEndEvent):
+            key = self._key(key_event, path)
+            value = self._node(next(self._events), (*path, "?" if key is None else key))
+            if key is None:
+                continue
+            if key in children:
+                self._note(
+                    key_event,
+                    (*path, key),
+                    f"given twice; the first is on line {children[key][0]}",
+                    "keep one of them",
+                )
+                continue
+            children[key] = (_line(key_event), value)
+            data[key] = value.data
+        return _collection(data, event, children)
+
+    def _key(self, event: yaml.Event, path: KeyPath) -> str | None:
+        node = self._node(event, (*path, "?"))
+        if node.data == "<<" and isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
+            self._note(event, path, "merge keys (<<) are not read", "write the keys out")
+            return None
+        if isinstance(node.data, str):
+            return node.data
+        self._note(
+            event,
+            path,
+            f"expected a key that is text, got {shown(node.data)}",
+            "quote it: YAML reads a bare on, yes, no, off or number as a value, not as text",
+        )
+        return None
+
+    def _sequence(self, event: yaml.SequenceStartEvent, path: KeyPath) -> _Node:
+        if event.tag not in _LIST_TAGS:
+            self._note_refusal(event, path, unknown_tag(str(event.tag)))
+        children: dict[str | int, tuple[int, _Node]] = {}
+        while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
+            children[len(children)] = (_line(item), self._node(item, (*path, len(children))))
+        return _collection([node.data for _, node in children.values()], event, children)
+
+    def _scalar(self, event: yaml.ScalarEvent, path: KeyPath) -> _Node:
+        try:
+            data = read_scalar(event.value, event.tag, plain=event.implicit[0])
+        except RefusedError as refusal:
+            self._note_refusal(event, path, refusal)
+            data = event.value
+        return _Node(data, _line(event))
+
+    def _count(self, event: yaml.Event, path: KeyPath, values: int, what: str) -> None:
+        self._values += values
+        if self._values > MAX_VALUES:
+            self._stop(
+                event, path, f"{what} more than the limit of {MAX_VALUES:,} values", _SIMPLER
+            )
+
+    def _note(
+        self, event: yaml.Event, path: KeyPath, message: str, hint: str | None = None
+    ) -> None:
+        self.problems.append(Problem(self._file, _line(event), dotted(path), message, hint))
+
+    def _note_refusal(self, event: yaml.Event, path: KeyPath, refusal: RefusedError) -> None:
+        self._note(event, path, refusal.message, refusal.hint)
+
+    def _stop(
+        self, event: yaml.Event, path: KeyPath, message: str, hint: str | None = None
+    ) -> NoReturn:
+        self._note(event, path, message, hint)
+        raise _Stop
+
+    def _syntax(self, error: yaml.MarkedYAMLError, text: str) -> None:
+        what = re.sub("^(did|could) not find expected", "expected", str(error.problem))
+        opened = error.context_mark.line + 1 if error.context_mark else 1
+        hints = (hint for fragment, hint in _SYNTAX_HINTS if fragment in what)
+        hint = next(hints, "check the indentation and quotes around this line")
+        hint = hint.replace("{opened}", str(opened))
+        mark = error.problem_mark
+        line = max(1, min(mark.line + 1, len(text.splitlines()))) if mark else None
+        context = f" {error.context}" if error.context else ""
+        self.problems.append(Problem(self._file, line, "", f"not YAML: {what}{context}", hint))
+
+
+def _collection(
+    data: Data, event: yaml.Event, children: Mapping[str | int, tuple[int, _Node]]
+) -> _Node:
+    height = 1 + max((node.height for _, node in children.values()), default=0)
+    return _Node(data, _line(event), height, children)
+
+
+def _line(event: yaml.Event) -> int:
+    assert event.start_mark is not None
+    return event.start_mark.line + 1
+
+
+def _lines(node: _Node, path: KeyPath) -> Iterator[tuple[KeyPath, int]]:
+    if not path:
+        yield path, node.line
+    for part, (line, child) in node.children.items():
+        yield (*path, part), line
+        yield from _lines(child, (*path, part))

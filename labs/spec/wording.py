@@ -1,0 +1,80 @@
+"""How a value that was refused is put into words, and the error that models refuse it with.
+
+A message never echoes more than a short line of what the user wrote, and never a raw control
+character: in goes any value read from a file, out comes text that is safe on a terminal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+KeyPath = tuple[str | int, ...]
+"""Where a value stands in a file: mapping keys and list indices from the top."""
+
+MAX_SHOWN = 40
+_PLAIN_KEY = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_SHOWN}}}")
+
+
+class RefusedError(ValueError):
+    """Why a value is refused, what to do about it, and which of its keys to point at.
+
+    `keys` are names under the refused value; the first that the file sets is where the problem is
+    shown. Raised by parsers and pydantic validators.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, keys: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.keys = tuple(keys)
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: on one line, escaped, cut to about 40 characters."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            cut = value if len(value) <= MAX_SHOWN else value[: MAX_SHOWN - 3] + "..."
+            return repr(cut)
+        case int():
+            return str(value) if abs(value) < 10**MAX_SHOWN else "a number too long to show"
+        case float():
+            return repr(value)
+        case dict():
+            return "a block of keys"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def described(value: object) -> str:
+    """Like `shown`, but says of text that it is text: for where something else was expected."""
+    return f"the text {shown(value)}" if isinstance(value, str) else shown(value)
+
+
+def dotted(path: KeyPath) -> str:
+    """`fabric.racks`, `faults[2].at`; a key with other characters in it is quoted and cut."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += "." if text else ""
+            text += part if _PLAIN_KEY.fullmatch(part) else shown(part)
+    return text
+
+
+def printable(text: str) -> str:
+    """A file name that is safe to print: control characters and stray bytes escaped."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def listed(words: Iterable[str], last: str = "or") -> str:
+    """`a, b or c`."""
+    *head, tail = words
+    return f"{', '.join(head)} {last} {tail}" if head else tail

@@ -1,0 +1,114 @@
+"""A drill's result as one HTML page that stands alone: no scripts, fonts, styles or images from
+anywhere else.
+
+In: a `DrillResult`. Out: HTML text, the same bytes for the same result.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from labs.units import format_duration
+from report.view import (
+    LIMITS,
+    event_title,
+    fib_rows,
+    flow_rows,
+    kpi_rows,
+    plan_title,
+    polarization_rows,
+    representative,
+    tier_rows,
+    untouched,
+)
+from report.view import by_plan as plans
+from scripts.drill.expectations import KPIS, format_kpi
+from scripts.drill.result import DrillResult, Repeat
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CARDS = (
+    "full_convergence",
+    "first_route_convergence",
+    "loss_derived_convergence",
+    "lost_packets",
+    "affected_flows",
+    "uplink_mmr",
+)
+
+
+def render_html(result: DrillResult) -> str:
+    """The page. Plots and per-flow tables are of the repeat nearest the median of full
+    convergence; without a valid repeat the page says why and shows no figures."""
+    environment = Environment(
+        loader=PackageLoader("templates", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    rows = kpi_rows(result)
+    chosen = representative(result)
+    return environment.get_template("report.html.j2").render(
+        result=result,
+        kpis=rows,
+        cards=[row for name in CARDS for row in rows if row.name == name],
+        verdicts=[
+            (KPIS[one.kpi].title, one.expectation, format_kpi(one.kpi, one.observed), one.passed)
+            for one in result.verdicts
+        ],
+        number=chosen[0] if chosen else None,
+        detail=_detail(chosen[1]) if chosen else None,
+        limits=LIMITS,
+        duration=format_duration,
+        quantity=_quantity,
+        drill_json=json.dumps(result.drill, indent=1),
+        lab_json=json.dumps(result.lab, indent=1),
+    )
+
+
+def write_report(result: DrillResult, path: Path) -> None:
+    """Write the page to `path`. Raises OSError where that is not possible."""
+    path.write_text(render_html(result), encoding="utf-8")
+
+
+def _detail(repeat: Repeat) -> dict[str, object]:
+    """What the template shows of one repeat."""
+    # Here and not above: a program that only reads results does not wait for matplotlib.
+    from report import plots
+
+    return {
+        "events": [
+            (event_title(record.event), record.event.t_ns, record.convergence)
+            for record in repeat.events
+        ],
+        "flows": flow_rows(repeat),
+        "untouched": len(untouched(repeat)),
+        "flow_count": len(repeat.flows),
+        "overall": repeat.overall,
+        "fib": fib_rows(repeat),
+        "plans": [plan_title(run) for run in plans(repeat.hashing)],
+        "tiers": tier_rows(repeat.hashing),
+        "polarizations": polarization_rows(repeat.hashing),
+        "loss_plot": _inline(plots.loss_timeline(repeat), "loss"),
+        "throughput_plot": _inline(plots.throughput(repeat), "throughput"),
+        "fib_plot": _inline(plots.fib_timeline(repeat), "fib"),
+        "loads_plot": _inline(plots.link_loads(repeat.hashing), "loads"),
+    }
+
+
+def _inline(figure: Figure | None, name: str) -> Markup:
+    from report.plots import svg
+
+    # Matplotlib escapes the text it draws; names from a result can not become markup.
+    return Markup("" if figure is None else svg(figure, name))  # noqa: S704
+
+
+def _quantity(value: float, unit: str) -> str:
+    return format_duration(value) if unit == "ns" else f"{value:,.6g} packets/s"

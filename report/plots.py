@@ -1,0 +1,373 @@
+"""The plots of a drill's report, and their SVG to put into a page.
+
+In: one repeat's records. Out: figures, and of a figure SVG text without prolog, metadata or
+references to anything outside it, the same bytes for the same data. Matplotlib is loaded on first
+use, and never with a GUI.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from labs.units import format_duration
+from report.view import by_plan, changes_after, event_title, plan_title
+from scripts.balance import LinkLoad, TierBalance
+from scripts.drill.result import Event, FlowRecord, HashingRun, Repeat
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MS = 10**6
+MAX_FLOWS = 60
+MAX_BARS = 72
+
+INK, MUTED, GRID = "#1c2530", "#6b7785", "#e4e8ec"
+DELIVERED, LOST, EVENT = "#b9d3e6", "#c8102e", "#1c2530"
+OFFERED, RECEIVED = "#9aa5b1", "#1f6fb2"
+PLANS = ("#1f6fb2", "#d9822b", "#4c9a6a", "#8a5fb0")
+NARROWER, WIDER, OTHER = "#c8102e", "#2e8b57", "#1f6fb2"
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 14,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "text.color": INK,
+}
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _styled(draw: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Draw under our style, and leave everybody else's alone."""
+
+    @functools.wraps(draw)
+    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        import matplotlib as mpl
+
+        with mpl.rc_context(_STYLE):
+            return draw(*args, **kwargs)
+
+    return wrapped
+
+
+@_styled
+def loss_timeline(repeat: Repeat) -> Figure:
+    """A strip per flow, sent packets light and lost ones dark, over the whole run and around each
+    event that lost packets."""
+    flows = _shown(repeat.flows)
+    windows = _close_ups(repeat)
+    figure = _figure(11, 1.1 + 0.17 * len(flows))
+    axes = _panels(figure, 1 + len(windows))
+    begin, end = _extent(repeat)
+    for axis, (low, high) in zip(axes, [(begin, end), *windows], strict=True):
+        for row, record in enumerate(flows):
+            axis.hlines(row, begin / MS, end / MS, colors=DELIVERED, linewidth=5)
+            # A lost packet is thinner than a pixel of the whole run: give it one.
+            least = (high - low) // 500
+            for outage in record.measurement.outages:
+                stop = end if outage.end_ns is None else outage.end_ns
+                stop = max(stop, outage.start_ns + least)
+                axis.hlines(row, outage.start_ns / MS, stop / MS, colors=LOST, linewidth=5)
+        axis.set_xlim(low / MS, high / MS)
+        axis.set_ylim(len(flows) - 0.4, -0.6)
+        axis.set_xlabel("ms after the first event")
+        axis.tick_params(axis="y", length=0)
+        axis.spines["left"].set_visible(False)
+        _mark_events(axis, repeat)
+        axis.set_yticks([])
+    axes[0].set_yticks(range(len(flows)), [_label(record) for record in flows], fontsize=7)
+    axes[0].set_title("whole run")
+    for colour, label in ((DELIVERED, "delivered"), (LOST, "lost")):
+        axes[0].plot([], [], color=colour, linewidth=5, label=label)
+    figure.legend(frameon=False, fontsize=8, ncols=2, loc="outside upper right")
+    for axis, (low, high) in zip(axes[1:], windows, strict=True):
+        axis.set_title(f"close up: {format_duration(high - low)}")
+    for row, record in enumerate(flows):
+        if record.measurement.lost:
+            text = f"{record.measurement.lost:,} lost"
+            axes[-1].annotate(
+                text, (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=7
+            )
+    return figure
+
+
+@_styled
+def throughput(repeat: Repeat) -> Figure:
+    """All flows together: packets sent and received per second, over the run and close up."""
+    rates = [record.rate for record in repeat.flows]
+    interval = rates[0].interval_ns
+    # The run begins and ends within an interval; those two are not whole.
+    inner = slice(1, -1)
+    start_ns = (rates[0].start_ns + interval * np.arange(len(rates[0].sent)))[inner]
+    scale = 10**9 / interval / 1000
+    sent = np.sum([rate.sent for rate in rates], axis=0)[inner] * scale
+    received = np.sum([rate.received for rate in rates], axis=0)[inner] * scale
+    windows = _close_ups(repeat, least=20 * interval)
+    figure = _figure(11, 2.5)
+    axes = _panels(figure, 1 + len(windows))
+    for axis, (low, high) in zip(axes, [_extent(repeat), *windows], strict=True):
+        for values, colour, label, width in (
+            (sent, OFFERED, "sent", 2.4),
+            (received, RECEIVED, "received", 1.2),
+        ):
+            axis.step(
+                start_ns / MS, values, where="post", color=colour, label=label, linewidth=width
+            )
+        axis.set_xlim(low / MS, high / MS)
+        axis.set_xlabel("ms after the first event")
+        axis.grid(axis="y", color=GRID, linewidth=0.6)
+        _mark_events(axis, repeat)
+    axes[0].set_ylim(bottom=0)
+    axes[0].set_ylabel("thousand packets/s")
+    axes[0].set_title(f"whole run, per {format_duration(interval)}")
+    axes[0].legend(frameon=False, loc="lower right", ncols=2, fontsize=8)
+    for axis, (low, high) in zip(axes[1:], windows, strict=True):
+        axis.set_title("close up (axis not from 0)")
+        inside = (start_ns >= low) & (start_ns <= high)
+        seen = np.concatenate([sent[inside], received[inside]])
+        if seen.size:
+            margin = max(0.05 * float(seen.max()), 0.1 * float(np.ptp(seen)))
+            axis.set_ylim(float(seen.min()) - margin, float(seen.max()) + margin)
+    return figure
+
+
+@_styled
+def fib_timeline(repeat: Repeat) -> Figure | None:
+    """Every change of every switch's FIB after each event."""
+    groups = [(event, changes) for event, changes in changes_after(repeat) if changes]
+    if not groups:
+        return None
+    nodes = list(dict.fromkeys(change.node for _, changes in groups for change in changes))
+    nodes.sort(key=_tier_order)
+    figure = _figure(11, 1.3 + 0.2 * len(nodes))
+    axes = _panels(figure, len(groups))
+    for axis, (event, changes) in zip(axes, groups, strict=True):
+        after = np.array([max(1000, change.t_ns - event.t_ns) for change in changes])
+        rows = np.array([nodes.index(change.node) for change in changes])
+        kinds = np.array([_kind(change.width_before, change.width_after) for change in changes])
+        for kind, marker, colour in (
+            ("fewer next hops", "v", NARROWER),
+            ("more next hops", "^", WIDER),
+            ("other change", "o", OTHER),
+        ):
+            chosen = kinds == kind
+            if chosen.any():
+                axis.plot(
+                    after[chosen],
+                    rows[chosen],
+                    marker,
+                    color=colour,
+                    markersize=4,
+                    alpha=0.6,
+                    markeredgewidth=0,
+                    label=f"{kind} ({int(chosen.sum())})",
+                )
+        _time_axis(axis, float(after.min()), float(after.max()))
+        axis.set_ylim(len(nodes) - 0.4, -0.6)
+        axis.set_yticks(range(len(nodes)), [""] * len(nodes))
+        axis.tick_params(axis="y", length=0)
+        axis.set_xlabel("after the event")
+        axis.set_title(f"after {event_title(event)}")
+        axis.grid(color=GRID, linewidth=0.6)
+        axis.legend(
+            frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(0, -0.3), ncols=3
+        )
+    axes[0].set_yticks(range(len(nodes)), nodes)
+    return figure
+
+
+@_styled
+def link_loads(runs: Sequence[HashingRun]) -> Figure | None:
+    """A bar per link for each tier and direction, the seed plans side by side on one scale."""
+    ordered = by_plan(runs)
+    if not ordered or not ordered[0].tiers:
+        return None
+    tiers = [(tier.tier, tier.direction) for tier in ordered[0].tiers]
+    figure = _figure(11, 0.4 + 2.2 * len(tiers))
+    grid = figure.subplots(len(tiers), len(ordered), sharey="row", squeeze=False)
+    for row, key in enumerate(tiers):
+        for column, run in enumerate(ordered):
+            loads = [load for load in run.loads if (load.tier, load.direction) == key]
+            tier = next(tier for tier in run.tiers if (tier.tier, tier.direction) == key)
+            axis = grid[row][column]
+            _bars(axis, loads, PLANS[column % len(PLANS)])
+            axis.set_title(f"{plan_title(run)}: {_caption(tier)}")
+        grid[row][0].set_ylabel(f"{key[0]} {key[1].value}\npackets")
+    return figure
+
+
+def _time_axis(axis: Axes, first_ns: float, last_ns: float) -> None:
+    """Logarithmic where the changes spread over more than a decade, close to them otherwise."""
+    from matplotlib.ticker import MaxNLocator
+
+    if last_ns > 10 * first_ns:
+        low, high = first_ns * 0.7, last_ns * 1.4
+        decades = range(int(np.log10(low)), int(np.log10(high)) + 1)
+        ticks = [float(step * 10**decade) for decade in decades for step in (1, 2, 5)]
+        axis.set_xscale("log")
+        axis.set_xticks([], minor=True)
+    else:
+        margin = 0.15 * (last_ns - first_ns) + 1000
+        low, high = max(0.0, first_ns - margin), last_ns + margin
+        ticks = [float(tick) for tick in MaxNLocator(6).tick_values(low, high)]
+    shown = [tick for tick in ticks if low <= tick <= high]
+    axis.set_xticks(shown, [f"{tick / MS:g} ms" for tick in shown], fontsize=7)
+    axis.set_xlim(low, high)
+
+
+def _bars(axis: Axes, loads: Sequence[LinkLoad], colour: str) -> None:
+    packets = np.array([load.packets for load in loads])
+    groups = list(dict.fromkeys(load.group for load in loads))
+    if len(loads) > MAX_BARS:
+        axis.fill_between(
+            np.arange(len(loads)), np.sort(packets)[::-1], step="post", color=colour, linewidth=0
+        )
+        axis.set_xlabel(f"{len(loads):,} links, busiest first")
+    else:
+        places = np.array([i + 0.8 * groups.index(load.group) for i, load in enumerate(loads)])
+        axis.bar(places, packets, color=colour, width=0.85)
+        axis.set_xticks(places, [_far_name(load) for load in loads], rotation=90, fontsize=6.5)
+        axis.tick_params(axis="x", length=0, pad=1)
+        for group in groups:
+            own = places[[load.group == group for load in loads]]
+            axis.annotate(
+                group,
+                (float(own.mean()), -0.36),
+                xycoords=("data", "axes fraction"),
+                ha="center",
+                fontsize=7,
+                color=MUTED,
+            )
+    axis.axhline(float(packets.mean()), color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    axis.grid(axis="y", color=GRID, linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.margins(x=0.01)
+
+
+def _caption(tier: TierBalance) -> str:
+    balance = tier.all_links
+    if balance.mmr is None or balance.jfi is None:
+        return "no packets"
+    return f"MMR {balance.mmr:.2f}, JFI {balance.jfi:.2f}, {balance.unused} unused"
+
+
+def _far_name(load: LinkLoad) -> str:
+    """The upper end's name, from the link's name `rtsw1:ctsw2`."""
+    return load.link.partition(":")[2]
+
+
+def _shown(flows: Sequence[FlowRecord]) -> list[FlowRecord]:
+    """All flows in their order, or of very many those that lost most."""
+    if len(flows) <= MAX_FLOWS:
+        return list(flows)
+    return sorted(flows, key=lambda record: -record.measurement.lost)[:MAX_FLOWS]
+
+
+def _label(record: FlowRecord) -> str:
+    return f"{record.flow.name}  {record.flow.source} → {record.flow.destination}"
+
+
+def _extent(repeat: Repeat) -> tuple[int, int]:
+    rate = repeat.flows[0].rate
+    return rate.start_ns, rate.start_ns + rate.interval_ns * len(rate.sent)
+
+
+def _close_ups(repeat: Repeat, least: int = 0) -> list[tuple[int, int]]:
+    """A window around each of the first two events that lost packets, wide enough to see it."""
+    end = _extent(repeat)[1]
+    windows = []
+    for index, record in enumerate(repeat.events):
+        outages = [
+            outage
+            for flow in repeat.flows
+            for outage in flow.measurement.outages
+            if outage.event == index
+        ]
+        if outages:
+            last = max(end if outage.end_ns is None else outage.end_ns for outage in outages)
+            resolution = int(repeat.overall.resolution_ns)
+            width = max(last - record.event.t_ns, 5 * resolution, least)
+            low = record.event.t_ns - width // 4
+            windows.append((low, min(end, record.event.t_ns + width * 5 // 4)))
+    return windows[:2]
+
+
+def _mark_events(axis: Axes, repeat: Repeat) -> None:
+    low, high = axis.get_xlim()
+    for record in repeat.events:
+        at = record.event.t_ns / MS
+        if low <= at <= high:
+            axis.axvline(at, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
+            axis.annotate(
+                _short(record.event),
+                (at, 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, -1),
+                textcoords="offset points",
+                va="bottom",
+                ha="left",
+                fontsize=7,
+                color=MUTED,
+            )
+
+
+def _short(event: Event) -> str:
+    return event.kind.removeprefix("carrier-")
+
+
+def _kind(before: int | None, after: int | None) -> str:
+    if before is not None and after is not None and before != after:
+        return "fewer next hops" if after < before else "more next hops"
+    return "other change"
+
+
+def _tier_order(node: str) -> tuple[int, list[int]]:
+    """The top of the fabric first, and rtsw2 before rtsw10."""
+    tiers = ("atsw", "ctsw", "rtsw")
+    tier = next((index for index, name in enumerate(tiers) if name in node), len(tiers))
+    return tier, [int(number) for number in re.findall(r"[0-9]+", node)]
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _panels(figure: Figure, count: int) -> list[Axes]:
+    return list(figure.subplots(1, count, squeeze=False)[0])
+
+
+@_styled
+def svg(figure: Figure, name: str) -> str:
+    """The figure as SVG. `name` goes before its ids, so that a page can hold several."""
+    import matplotlib as mpl
+
+    out = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": "rocelab"}):
+        figure.savefig(
+            out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        )
+    text = out.getvalue()
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text[text.index("<svg") :])

@@ -1,0 +1,415 @@
+"""Convergence of one flow and of all flows, measured on the data plane.
+
+In: what a sender numbered and stamped, what the receiver saw, and the instants at which something
+was broken or mended. Out: packets lost, reordered and duplicated, outages, and the convergence
+times of RFC 6412 per flow, per event and overall.
+
+All instants are nanoseconds of one clock. An outage is placed by the send times of its packets, so
+that the delay of the path and the scheduling of the receiver do not enter it; only the rate-derived
+method looks at receive times. No time here is finer than the flow's packet interval, which every
+result carries as its resolution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+NS_PER_S = 10**9
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlowSamples:
+    """What one flow's sender and receiver noted.
+
+    `sent_seq` and `sent_ns` are in sending order, sequence numbers strictly rising;
+    `received_seq` and `receive_ns` are in order of arrival. Raises ValueError on anything else.
+    """
+
+    sent_seq: IntArray
+    sent_ns: IntArray
+    received_seq: IntArray
+    receive_ns: IntArray
+
+    def __post_init__(self) -> None:
+        if self.sent_seq.shape != self.sent_ns.shape or self.sent_seq.ndim != 1:
+            raise ValueError("sent_seq and sent_ns must be vectors of one length")
+        if self.received_seq.shape != self.receive_ns.shape or self.received_seq.ndim != 1:
+            raise ValueError("received_seq and receive_ns must be vectors of one length")
+        if np.any(np.diff(self.sent_seq) <= 0) or np.any(np.diff(self.sent_ns) < 0):
+            raise ValueError("sent_seq must rise strictly and sent_ns must never fall")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time in which losses are held to be the doing of one event: [start_ns, end_ns)."""
+
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How the measurement is made; every figure depends on these and is reported with them.
+
+    `sampling_interval_ns` is the Packet Sampling Interval of the rate-derived method (RFC 6412
+    section 3.7.4), `sustained_ns` the Sustained Convergence Validation Time (section 3.7.5): how
+    long forwarding must stay whole before it counts as recovered.
+    """
+
+    sampling_interval_ns: int
+    sustained_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A run of consecutive lost packets.
+
+    It starts when the first of them was sent and ends when the next packet that arrived was sent;
+    `end_ns` is None where none arrived after it. `event` is the index of the window it is held
+    against, None where it fell outside all of them.
+    """
+
+    start_ns: int
+    end_ns: int | None
+    lost: int
+    event: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowConvergence:
+    """What one event did to one flow. Times are None where there is nothing to measure: the flow
+    was not affected, or it did not recover.
+
+    convergence_ns: Route-Specific Convergence Time (RFC 6412 section 3.6.3): from the Convergence
+        Event Instant (3.2.2) to the flow's recovery, which must last `Method.sustained_ns`.
+    loss_derived_ns: Route-Specific Loss-Derived Method (3.5.3): Convergence Packet Loss (3.7.2)
+        divided by the flow's offered rate.
+    loss_of_connectivity_ns: Route Loss of Connectivity Period (3.6.5): the summed duration of the
+        outages until recovery.
+    rate_derived_ns: Rate-Derived Method (3.5.1), see `rate_derived_convergence`.
+    lost: Convergence Packet Loss, until recovery; `lost_after_recovery` are those after it, still
+        inside the event's window.
+    """
+
+    affected: bool
+    restored: bool
+    lost: int
+    lost_after_recovery: int
+    convergence_ns: int | None
+    loss_derived_ns: float | None
+    loss_of_connectivity_ns: int | None
+    rate_derived_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMeasurement:
+    """Everything measured on one flow.
+
+    `resolution_ns` is the packet interval: an outage of k packets lasted between k - 1 and k + 1 of
+    them. `lost` = the events' `lost` and `lost_after_recovery` + `lost_outside_events`.
+    `unexpected` counts arrivals whose number was never sent; they enter nothing else.
+    """
+
+    sent: int
+    received: int
+    lost: int
+    lost_outside_events: int
+    reordered: int
+    duplicated: int
+    unexpected: int
+    offered_pps: float
+    resolution_ns: float
+    outages: tuple[Outage, ...]
+    events: tuple[FlowConvergence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EventConvergence:
+    """What one event did to all flows together. Times are None where no flow was affected, and
+    where one of the affected flows did not recover.
+
+    first_route_convergence_ns: First Route Convergence Time (RFC 6412 section 3.6.2), from the
+        event to the recovery of the first affected flow.
+    full_convergence_ns: Full Convergence Time (3.6.1), to the recovery of the last one.
+    loss_derived_ns: Loss-Derived Convergence Time (3.6.4): packets lost by the affected flows
+        divided by the rate offered to them, an average over them. Flows that never crossed what
+        failed are left out: the method assumes that all of the offered load did.
+    rate_derived_ns: Rate-Derived Method (3.5.1), of the last affected flow.
+    loss_of_connectivity_ns: longest Route Loss of Connectivity Period (3.6.5) of any flow.
+    """
+
+    affected_flows: int
+    restored: bool
+    lost: int
+    lost_after_recovery: int
+    first_route_convergence_ns: int | None
+    full_convergence_ns: int | None
+    loss_derived_ns: float | None
+    rate_derived_ns: int | None
+    loss_of_connectivity_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """One run in figures: sums over flows, and for each time that of the worst event.
+
+    `restored` is true when every affected flow recovered and no flow ended in an outage.
+    `affected_flows` counts flows affected by any event.
+    """
+
+    flows: int
+    affected_flows: int
+    restored: bool
+    sent: int
+    received: int
+    lost: int
+    lost_outside_events: int
+    reordered: int
+    duplicated: int
+    first_route_convergence_ns: int | None
+    full_convergence_ns: int | None
+    loss_derived_ns: float | None
+    rate_derived_ns: int | None
+    loss_of_connectivity_ns: int | None
+    resolution_ns: float
+
+
+def event_windows(events_ns: Sequence[int], limit_ns: int, end_ns: int) -> tuple[Window, ...]:
+    """The window of each event: until the next one, for at most `limit_ns`, and never past
+    `end_ns`, the end of the traffic. Raises ValueError where events are not in order or not before
+    `end_ns`."""
+    spans = tuple(pairwise([*events_ns, end_ns]))
+    if any(at >= following for at, following in spans):
+        raise ValueError("events must be in order of time, and before the end of the traffic")
+    return tuple(Window(at, min(at + limit_ns, following)) for at, following in spans)
+
+
+def offered_rate_pps(sent_ns: IntArray) -> float:
+    """The rate a sender really had, packets/s, over its whole run. Raises ValueError below two
+    packets or without time between them."""
+    if len(sent_ns) < 2 or sent_ns[-1] <= sent_ns[0]:
+        raise ValueError("a rate needs at least two packets sent at different times")
+    return (len(sent_ns) - 1) * NS_PER_S / int(sent_ns[-1] - sent_ns[0])
+
+
+def first_arrivals(samples: FlowSamples) -> BoolArray:
+    """Which arrivals count: numbers that were sent, the first copy of each.
+
+    RFC 5560 counts further copies as duplicates, and RFC 4737 leaves them out of reordering.
+    """
+    known = np.isin(samples.received_seq, samples.sent_seq)
+    first = np.zeros(len(samples.received_seq), dtype=np.bool_)
+    first[np.unique(samples.received_seq, return_index=True)[1]] = True
+    return known & first
+
+
+def reordered_packets(received_seq: IntArray) -> int:
+    """Type-P-Reordered packets (RFC 4737 section 3.3) of a sequence without duplicates.
+
+    A packet is reordered when its number is below the next expected one, which is one more than
+    the highest that has arrived before it. A gap left by loss is not reordering.
+    """
+    if len(received_seq) < 2:
+        return 0
+    return int(np.count_nonzero(received_seq[1:] < np.maximum.accumulate(received_seq)[:-1]))
+
+
+def find_outages(sent_ns: IntArray, delivered: BoolArray) -> tuple[Outage, ...]:
+    """The runs of lost packets, in order. Both arrays are in sending order, of one length."""
+    edges = np.diff(np.concatenate(([False], ~delivered, [False])).astype(np.int8))
+    starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    return tuple(
+        Outage(
+            start_ns=int(sent_ns[start]),
+            end_ns=int(sent_ns[end]) if end < len(sent_ns) else None,
+            lost=int(end - start),
+        )
+        for start, end in zip(starts, ends, strict=True)
+    )
+
+
+def binned(instants_ns: IntArray, start_ns: int, interval_ns: int, bins: int) -> IntArray:
+    """How many instants fall into each of `bins` intervals from `start_ns` on."""
+    index = (instants_ns - start_ns) // interval_ns
+    inside = index[(index >= 0) & (index < bins)]
+    return np.bincount(inside, minlength=bins).astype(np.int64)
+
+
+def rate_derived_convergence(
+    sent_ns: IntArray, arrived_ns: IntArray, window: Window, method: Method
+) -> int | None:
+    """Convergence time by the Rate-Derived Method (RFC 6412 section 3.5.1), in ns.
+
+    Throughput is sampled over whole intervals of `method.sampling_interval_ns` from the event on.
+    It is below the offered load in an interval where more than one packet fewer arrived than was
+    sent (one may be on its way at each border). The result runs from the event to the first border
+    after which throughput stays at the offered load for `method.sustained_ns`: 0 where it never
+    fell, None where it did not return for that long. It is no finer than the sampling interval, and
+    blind to a single lost packet.
+    """
+    interval = method.sampling_interval_ns
+    end = min(window.end_ns, int(sent_ns[-1]) + 1) if len(sent_ns) else window.start_ns
+    bins = max(0, (end - window.start_ns) // interval)
+    offered = binned(sent_ns, window.start_ns, interval, bins)
+    arrived = binned(arrived_ns, window.start_ns, interval, bins)
+    below = np.flatnonzero(arrived < offered - 1)
+    if not len(below):
+        return 0
+    needed = math.ceil(method.sustained_ns / interval)
+    good_after = np.diff(np.append(below, bins)) - 1
+    recoveries = np.flatnonzero(good_after >= needed)
+    return int(below[recoveries[0]] + 1) * interval if len(recoveries) else None
+
+
+def measure_flow(
+    samples: FlowSamples, windows: Sequence[Window], offered_pps: float, method: Method
+) -> FlowMeasurement:
+    """All figures of one flow.
+
+    `windows` are disjoint and in order, one per event (`event_windows`). An outage is held against
+    an event when it starts in its window, or less than a packet interval before: that packet was
+    on its way when the event struck. Raises ValueError where `offered_pps` is not positive.
+    """
+    if not offered_pps > 0:
+        raise ValueError(f"the offered rate must be positive, got {offered_pps}")
+    resolution_ns = NS_PER_S / offered_pps
+    counted = first_arrivals(samples)
+    arrived_seq = samples.received_seq[counted]
+    known = int(np.count_nonzero(np.isin(samples.received_seq, samples.sent_seq)))
+    delivered = np.isin(samples.sent_seq, arrived_seq)
+    outages = tuple(
+        _attributed(outage, windows, resolution_ns)
+        for outage in find_outages(samples.sent_ns, delivered)
+    )
+    last_sent_ns = int(samples.sent_ns[-1]) if len(samples.sent_ns) else 0
+    events = tuple(
+        _flow_convergence(
+            [outage for outage in outages if outage.event == index],
+            window,
+            min(window.end_ns, last_sent_ns),
+            offered_pps,
+            method,
+            rate_derived_convergence(samples.sent_ns, samples.receive_ns[counted], window, method),
+        )
+        for index, window in enumerate(windows)
+    )
+    return FlowMeasurement(
+        sent=len(samples.sent_seq),
+        received=len(arrived_seq),
+        lost=int(np.count_nonzero(~delivered)),
+        lost_outside_events=sum(outage.lost for outage in outages if outage.event is None),
+        reordered=reordered_packets(arrived_seq),
+        duplicated=known - len(arrived_seq),
+        unexpected=len(samples.received_seq) - known,
+        offered_pps=offered_pps,
+        resolution_ns=resolution_ns,
+        outages=outages,
+        events=events,
+    )
+
+
+def _attributed(outage: Outage, windows: Sequence[Window], resolution_ns: float) -> Outage:
+    for index, window in reversed(list(enumerate(windows))):
+        if window.start_ns - resolution_ns < outage.start_ns < window.end_ns and (
+            outage.end_ns is None or outage.end_ns > window.start_ns
+        ):
+            return Outage(outage.start_ns, outage.end_ns, outage.lost, index)
+    return outage
+
+
+def _flow_convergence(
+    outages: Sequence[Outage],
+    window: Window,
+    watched_until_ns: int,
+    offered_pps: float,
+    method: Method,
+    rate_derived_ns: int | None,
+) -> FlowConvergence:
+    if not outages:
+        return FlowConvergence(False, True, 0, 0, None, None, None, None)
+    recovered_at: int | None = None
+    until_recovery: list[Outage] = []
+    for index, outage in enumerate(outages):
+        until_recovery.append(outage)
+        following = outages[index + 1].start_ns if index + 1 < len(outages) else watched_until_ns
+        if outage.end_ns is not None and following - outage.end_ns >= method.sustained_ns:
+            recovered_at = outage.end_ns
+            break
+    lost = sum(outage.lost for outage in until_recovery)
+    connectivity_ns = [o.end_ns - o.start_ns for o in until_recovery if o.end_ns is not None]
+    restored = recovered_at is not None
+    return FlowConvergence(
+        affected=True,
+        restored=restored,
+        lost=lost,
+        lost_after_recovery=sum(outage.lost for outage in outages) - lost,
+        convergence_ns=None if recovered_at is None else recovered_at - window.start_ns,
+        loss_derived_ns=lost * NS_PER_S / offered_pps if restored else None,
+        loss_of_connectivity_ns=sum(connectivity_ns) if restored else None,
+        rate_derived_ns=rate_derived_ns,
+    )
+
+
+def aggregate_event(flows: Sequence[FlowMeasurement], event: int) -> EventConvergence:
+    """One event over all flows; `event` is its index."""
+    affected = [flow for flow in flows if flow.events[event].affected]
+    ours = [flow.events[event] for flow in affected]
+    lost = sum(convergence.lost for convergence in ours)
+    restored = all(convergence.restored for convergence in ours)
+    recoveries = [one.convergence_ns for one in ours if one.convergence_ns is not None]
+    offered_pps = sum(flow.offered_pps for flow in affected)
+    return EventConvergence(
+        affected_flows=len(affected),
+        restored=restored,
+        lost=lost,
+        lost_after_recovery=sum(convergence.lost_after_recovery for convergence in ours),
+        first_route_convergence_ns=min(recoveries, default=None),
+        full_convergence_ns=_largest([one.convergence_ns for one in ours]),
+        loss_derived_ns=lost * NS_PER_S / offered_pps if affected and restored else None,
+        rate_derived_ns=_largest([one.rate_derived_ns for one in ours]),
+        loss_of_connectivity_ns=_largest([one.loss_of_connectivity_ns for one in ours]),
+    )
+
+
+def aggregate(flows: Sequence[FlowMeasurement], events: Sequence[EventConvergence]) -> Overall:
+    """One run over all flows and events. Raises ValueError without flows."""
+    if not flows:
+        raise ValueError("nothing to aggregate: no flows")
+    felt = [event for event in events if event.affected_flows]
+    firsts = [event.first_route_convergence_ns for event in felt]
+    loss_derived = [event.loss_derived_ns for event in felt]
+    known_loss_derived = [value for value in loss_derived if value is not None]
+    whole = len(known_loss_derived) == len(loss_derived)
+    return Overall(
+        flows=len(flows),
+        affected_flows=sum(any(one.affected for one in flow.events) for flow in flows),
+        restored=all(event.restored for event in events)
+        and all(outage.end_ns is not None for flow in flows for outage in flow.outages),
+        sent=sum(flow.sent for flow in flows),
+        received=sum(flow.received for flow in flows),
+        lost=sum(flow.lost for flow in flows),
+        lost_outside_events=sum(flow.lost_outside_events for flow in flows),
+        reordered=sum(flow.reordered for flow in flows),
+        duplicated=sum(flow.duplicated for flow in flows),
+        first_route_convergence_ns=_largest(firsts),
+        full_convergence_ns=_largest([event.full_convergence_ns for event in felt]),
+        loss_derived_ns=max(known_loss_derived, default=None) if whole else None,
+        rate_derived_ns=_largest([event.rate_derived_ns for event in felt]),
+        loss_of_connectivity_ns=_largest([event.loss_of_connectivity_ns for event in felt]),
+        resolution_ns=max(flow.resolution_ns for flow in flows),
+    )
+
+
+def _largest(times_ns: Sequence[int | None]) -> int | None:
+    """The largest time; None where one is missing, since a missing one is no small one."""
+    known = [time for time in times_ns if time is not None]
+    return max(known, default=None) if len(known) == len(times_ns) else None

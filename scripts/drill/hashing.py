@@ -1,0 +1,208 @@
+"""Where undisturbed flows land under a plan of hash seeds, on the wire and on paper.
+
+In: a running lab, its tables, flows and a seed plan. Out: a `HashingRun`: the probes that crossed
+each link, counted by the kernel at the port they came in by, and how many of them took another link
+than `labs.forwarding` predicts.
+
+Interface counters also count BGP. On a link that no flow uses its keepalives are all there is, and
+they would hide that the link is unused; so only probes are counted.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from labs.forwarding.fib import Fib
+from labs.forwarding.path import Path, find_nic, walk
+from labs.lab import Lab, plan
+from labs.plan.fabric import Fabric
+from labs.runtime import namespaces
+from labs.runtime.kernel import SEED, write_settings
+from labs.spec.model import SeedPlan
+from scripts.balance import Choice, Direction, link_loads, polarizations, tier_balances
+from scripts.drill.result import HashingRun
+from traffic.flow import Flow
+from traffic.result import TrafficResult
+from traffic.ring import attach_filter, probe_filter
+
+_ETH_P_IP = 0x0800
+_SOL_PACKET = 263
+_PACKET_STATISTICS = 6
+_STATISTICS = struct.Struct("=II")
+
+LinkPackets = Mapping[tuple[str, str], int]
+"""Packets by (link name, sending node)."""
+
+
+class PortCounters:
+    """Counts the probes that come in by every switch-to-switch port, from its making to `close`.
+
+    A packet socket per port with a filter for probes and next to no buffer: the kernel counts what
+    passes the filter, room for it or not (net/packet/af_packet.c), and nothing is ever read.
+    """
+
+    def __init__(self, fabric: Fabric, netns_of: Mapping[str, int]) -> None:
+        self._fabric = fabric
+        self._sockets: dict[tuple[str, str], socket.socket] = {}
+        try:
+            namespaces.inside_each(netns_of, self._listen)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop counting."""
+        for tap in self._sockets.values():
+            tap.close()
+        self._sockets.clear()
+
+    def read(self) -> dict[tuple[str, str], int]:
+        """Probes since the last call, by (link name, sending node)."""
+        return {key: _packets(tap) for key, tap in self._sockets.items()}
+
+    def _listen(self, node: str) -> None:
+        for link in self._fabric.links_of[node]:
+            far = link.far(node).node
+            if self._fabric.node(far).is_switch:
+                tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+                self._sockets[link.name, far] = tap
+                tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
+                attach_filter(tap, probe_filter())
+                # ETH_P_IP and not ETH_P_ALL: what comes in, and not what goes out.
+                tap.bind((link.port(node).interface, _ETH_P_IP))
+
+
+def _packets(tap: socket.socket) -> int:
+    answer = tap.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
+    packets, _ = _STATISTICS.unpack(answer)
+    return int(packets)
+
+
+class Prediction(NamedTuple):
+    """What the flows should do: packets per link, choices per flow, flows per group of links."""
+
+    packets: LinkPackets
+    choices: tuple[tuple[Choice, ...], ...]
+    crossing: Mapping[tuple[str, Direction, str], int]
+
+
+def plan_name(seed: SeedPlan | int) -> str:
+    """A seed plan as results name it: `per-node`, or `seed 7` for one that all switches use."""
+    return seed.value if isinstance(seed, SeedPlan) else f"seed {seed}"
+
+
+def reseeded(fabric: Fabric, seed: SeedPlan | int) -> Fabric:
+    """The same fabric with the hash seeds of another plan."""
+    hashing = fabric.spec.hashing.model_copy(update={"seed": seed})
+    return plan(fabric.spec.model_copy(update={"hashing": hashing}))
+
+
+@contextmanager
+def seeds_of(seeded: Fabric, lab: Lab, netns_of: Mapping[str, int]) -> Iterator[None]:
+    """The running switches hash with `seeded`'s seeds, and with the lab's own again afterwards."""
+    try:
+        _write_seeds(seeded, netns_of)
+        yield
+    finally:
+        _write_seeds(lab.fabric, netns_of)
+
+
+def _write_seeds(fabric: Fabric, netns_of: Mapping[str, int]) -> None:
+    namespaces.inside_each(
+        netns_of, lambda name: write_settings({SEED: str(fabric.node(name).hash_seed)})
+    )
+
+
+def predict(
+    fabric: Fabric, fibs: Mapping[str, Fib], sent: Sequence[tuple[Flow, int]]
+) -> Prediction | None:
+    """Where flows with that many packets each go, under the seeds of `fabric` and these tables.
+
+    None where a switch hashes with the kernel's own secret (seed 0). Raises NoPathError where a
+    flow has no path.
+    """
+    if any(node.hash_seed == 0 for node in fabric.switches):
+        return None
+    packets: Counter[tuple[str, str]] = Counter()
+    crossing: Counter[tuple[str, Direction, str]] = Counter()
+    choices = []
+    for flow, count in sent:
+        source = find_nic(fabric, flow.source, flow.source_nic)
+        destination = find_nic(fabric, flow.destination, flow.destination_nic)
+        path = walk(fabric, fibs.__getitem__, source, destination, flow.sport)
+        groups = set()
+        for hop in path.hops:
+            link = fabric.link_by_name[hop.link]
+            lower, upper = fabric.node(link.a.node), fabric.node(link.b.node)
+            if lower.is_switch:
+                packets[hop.link, hop.node] += count
+                direction = Direction.UP if hop.node == lower.name else Direction.DOWN
+                groups.add((f"{lower.role.value}-{upper.role.value}", direction, lower.name))
+        crossing.update(groups)
+        choices.append(_choices(fabric, path))
+    return Prediction(packets, tuple(choices), crossing)
+
+
+def _choices(fabric: Fabric, path: Path) -> tuple[Choice, ...]:
+    """The choices of a path's switches; a stage is a tier and a direction, as `ctsw down`."""
+    made = []
+    for hop in path.hops:
+        node = fabric.node(hop.node)
+        if node.is_switch:
+            up = fabric.link_by_name[hop.link].a.node == hop.node
+            stage = f"{node.role.value} {'up' if up else 'down'}"
+            made.append(Choice(hop.node, stage, hop.index, hop.width))
+    return tuple(made)
+
+
+def hashing_run(
+    fabric: Fabric,
+    own: bool,
+    counted: LinkPackets,
+    traffic: TrafficResult,
+    fibs: Mapping[str, Fib],
+) -> tuple[HashingRun, tuple[str, ...]]:
+    """The figures of one undisturbed run under the seeds of `fabric`, and why not to trust them.
+
+    Every probe must be where it was predicted: a misplaced one means that the switches did not do
+    what the model says, and a lost one that the run was not undisturbed.
+    """
+    name = plan_name(fabric.spec.hashing.seed)
+    prediction = predict(fabric, fibs, [(one.flow, len(one.sent_seq)) for one in traffic.flows])
+    loads = link_loads(fabric, counted)
+    problems = list(traffic.problems)
+    if lost := sum(len(one.sent_seq) - len(one.received_seq) for one in traffic.flows):
+        problems.append(f"not valid because {lost:,} packets were lost though nothing was broken")
+    misplaced = None
+    if prediction is not None:
+        misplaced = sum(max(0, n - prediction.packets.get(at, 0)) for at, n in counted.items())
+        if misplaced:
+            problems.append(
+                f"not valid because {misplaced:,} packets took other links than predicted"
+            )
+    run = HashingRun(
+        hashing=name,
+        own=own,
+        loads=loads,
+        tiers=tier_balances(loads, prediction.crossing if prediction else None),
+        polarizations=polarizations(prediction.choices) if prediction else (),
+        misplaced_packets=misplaced,
+    )
+    return run, tuple(f"undisturbed run under {name}: {problem}" for problem in problems)

@@ -1,0 +1,385 @@
+"""The result document of a drill: data first, from which every table, plot and page is made.
+
+In: the measurements of each repeat. Out: a frozen `DrillResult` with its spread over repeats and
+its verdicts, as JSON that reads back into the same object. docs/results.md describes every field.
+
+Instants of a repeat (`t_ns`, `start_ns`, ...) are nanoseconds of the lab's clock relative to the
+repeat's first event, so negative before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from labs.errors import InputError
+from scripts.balance import Direction, LinkLoad, Polarization, TierBalance
+from scripts.convergence import (
+    EventConvergence,
+    FlowMeasurement,
+    FlowSamples,
+    Method,
+    Overall,
+    aggregate,
+    aggregate_event,
+    binned,
+    event_windows,
+    first_arrivals,
+    measure_flow,
+    offered_rate_pps,
+)
+from scripts.drill.expectations import Expectation, KpiValue, Verdict, judge
+from scripts.statistics import Spread, spread
+
+SCHEMA_VERSION = 1
+
+UNSCALED = (
+    "the CPU time that zebra, bgpd and the kernel need to notice, decide and install routes",
+    "BGP and BFD timers, which run at the values in the lab's file",
+    "packet sizes, queue depths and ECN thresholds, which are bytes and not time",
+    "so convergence times are given in the lab's clock only: they are not divided by the dilation",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The machine and the software that gave the result."""
+
+    tool_version: str
+    kernel: str
+    frr_version: str
+    python: str
+    cpu_model: str
+    cpu_count: int
+    memory_bytes: int
+    started: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A time or a rate in both clocks. Rates of the modelled network are `dilation` times the
+    lab's, its times that much shorter."""
+
+    name: str
+    unit: Literal["ns", "packets/s"]
+    lab: float
+    modelled: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The lab's dilation, what it scales (in both clocks), and in words what it does not."""
+
+    dilation: float
+    scaled: tuple[Quantity, ...]
+    unscaled: tuple[str, ...] = UNSCALED
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something the drill did to the lab: a Convergence Event (RFC 6412 section 3.7.1)."""
+
+    t_ns: int
+    kind: Literal["carrier-down", "carrier-up"]
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A flow's name and 5-tuple; the protocol is UDP."""
+
+    name: str
+    source: str
+    destination: str
+    source_ip: str
+    destination_ip: str
+    source_port: int
+    destination_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Packets sent and received per interval; interval i starts at start_ns + i x interval_ns.
+
+    Sent packets are binned by send time, received ones (first copies) by receive time.
+    """
+
+    start_ns: int
+    interval_ns: int
+    sent: tuple[int, ...]
+    received: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRecord:
+    """One flow: who, what was measured, and its throughput over time."""
+
+    flow: Flow
+    measurement: FlowMeasurement
+    rate: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """One event and what it did to all flows together."""
+
+    event: Event
+    convergence: EventConvergence
+
+
+@dataclass(frozen=True, slots=True)
+class FibChange:
+    """A change of a switch's kernel FIB as netlink told it. Widths count next hops; None where
+    there was no route, or where it is not known."""
+
+    t_ns: int
+    node: str
+    prefix: str
+    action: Literal["new", "replace", "delete"]
+    width_before: int | None
+    width_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HashingRun:
+    """Where undisturbed traffic landed under one seed plan.
+
+    `own` marks the lab's own plan, under which the faults ran. `polarizations` is empty where no
+    flow has two choices in a row, as in two tiers joined by single links. `misplaced_packets` took
+    another link than the prediction from FIBs and seeds: 0 says that model and kernel agree, None
+    that the seeds do not allow one.
+    """
+
+    hashing: str
+    own: bool
+    loads: tuple[LinkLoad, ...]
+    tiers: tuple[TierBalance, ...]
+    polarizations: tuple[Polarization, ...]
+    misplaced_packets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """One run of the drill. It is valid when `problems` is empty: otherwise the machine or the lab
+    did not carry it, `problems` says why, and its figures enter no headline."""
+
+    problems: tuple[str, ...]
+    overall: Overall
+    events: tuple[EventRecord, ...]
+    flows: tuple[FlowRecord, ...]
+    fib: tuple[FibChange, ...]
+    hashing: tuple[HashingRun, ...]
+
+    @property
+    def valid(self) -> bool:
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class DrillResult:
+    """Everything a drill found out. `drill` and `lab` are the specs in full, as JSON values.
+
+    `spread` covers valid repeats that measured the KPI (its `n`). `passed` needs a valid repeat and
+    every verdict.
+    """
+
+    schema_version: int
+    name: str
+    title: str
+    description: str
+    drill: dict[str, Any]
+    lab: dict[str, Any]
+    environment: Environment
+    clocks: Clocks
+    method: Method
+    repeats: tuple[Repeat, ...]
+    spread: dict[str, Spread]
+    verdicts: tuple[Verdict, ...]
+    passed: bool
+
+    @property
+    def valid_repeats(self) -> tuple[Repeat, ...]:
+        return tuple(repeat for repeat in self.repeats if repeat.valid)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One clock for a repeat, in its raw nanoseconds: the events in order and when the counted
+    traffic ended. `event_window_ns` bounds how long after an event losses are held against it."""
+
+    events: tuple[Event, ...]
+    start_ns: int
+    end_ns: int
+    event_window_ns: int
+
+
+def measure_repeat(
+    samples: Mapping[Flow, FlowSamples],
+    timeline: Timeline,
+    method: Method,
+    fib: Sequence[FibChange] = (),
+    hashing: Sequence[HashingRun] = (),
+    problems: Sequence[str] = (),
+) -> Repeat:
+    """A repeat from what its agents noted, all in one raw clock; the result is relative to the
+    first event. Raises ValueError without flows or events, and where events are not in order."""
+    zero = timeline.events[0].t_ns if timeline.events else None
+    if zero is None:
+        raise ValueError("a repeat needs an event: it is where its time starts")
+    events = tuple(Event(e.t_ns - zero, e.kind, e.subject) for e in timeline.events)
+    end_ns = timeline.end_ns - zero
+    windows = event_windows([e.t_ns for e in events], timeline.event_window_ns, end_ns)
+    records = []
+    for flow, raw in samples.items():
+        shifted = FlowSamples(
+            raw.sent_seq, raw.sent_ns - zero, raw.received_seq, raw.receive_ns - zero
+        )
+        measurement = measure_flow(shifted, windows, offered_rate_pps(raw.sent_ns), method)
+        rate = _rate(shifted, timeline.start_ns - zero, end_ns, method.sampling_interval_ns)
+        records.append(FlowRecord(flow, measurement, rate))
+    measurements = [record.measurement for record in records]
+    convergences = [aggregate_event(measurements, index) for index in range(len(events))]
+    return Repeat(
+        problems=tuple(problems),
+        overall=aggregate(measurements, convergences),
+        events=tuple(EventRecord(*pair) for pair in zip(events, convergences, strict=True)),
+        flows=tuple(records),
+        fib=tuple(
+            FibChange(c.t_ns - zero, c.node, c.prefix, c.action, c.width_before, c.width_after)
+            for c in sorted(fib, key=lambda change: change.t_ns)
+        ),
+        hashing=tuple(hashing),
+    )
+
+
+def _rate(samples: FlowSamples, start_ns: int, end_ns: int, interval_ns: int) -> Rate:
+    """Binned with an interval's border at 0, the first event, so that it never shares a bin."""
+    aligned = start_ns // interval_ns * interval_ns
+    bins = max(0, -(-(end_ns - aligned) // interval_ns))
+    arrived = samples.receive_ns[first_arrivals(samples)]
+    return Rate(
+        start_ns=aligned,
+        interval_ns=interval_ns,
+        sent=tuple(binned(samples.sent_ns, aligned, interval_ns, bins).tolist()),
+        received=tuple(binned(arrived, aligned, interval_ns, bins).tolist()),
+    )
+
+
+def kpis(repeat: Repeat) -> dict[str, KpiValue]:
+    """The KPIs of a repeat by name (`scripts.drill.expectations.KPIS`), None where not measured."""
+    overall = repeat.overall
+    uplinks = [
+        tier.all_links
+        for run in repeat.hashing
+        if run.own
+        for tier in run.tiers
+        if tier.direction is Direction.UP and tier.tier.startswith("rtsw-")
+    ]
+    return {
+        "restored": overall.restored,
+        "full_convergence": overall.full_convergence_ns,
+        "first_route_convergence": overall.first_route_convergence_ns,
+        "loss_derived_convergence": overall.loss_derived_ns,
+        "rate_derived_convergence": overall.rate_derived_ns,
+        "loss_of_connectivity": overall.loss_of_connectivity_ns,
+        "affected_flows": overall.affected_flows,
+        "lost_packets": overall.lost,
+        "lost_outside_events": overall.lost_outside_events,
+        "reordered_packets": overall.reordered,
+        "duplicated_packets": overall.duplicated,
+        "uplink_mmr": uplinks[0].mmr if uplinks else None,
+        "uplink_jfi": uplinks[0].jfi if uplinks else None,
+    }
+
+
+def spread_of(repeats: Sequence[Mapping[str, KpiValue]]) -> dict[str, Spread]:
+    """The spread of each KPI over the repeats that measured it; truths are not spread."""
+    measured: dict[str, list[float]] = {}
+    for repeat in repeats:
+        for name, value in repeat.items():
+            if value is not None and not isinstance(value, bool):
+                measured.setdefault(name, []).append(float(value))
+    return {name: spread(values) for name, values in measured.items()}
+
+
+def conclude(
+    *,
+    drill: Mapping[str, Any],
+    lab: Mapping[str, Any],
+    environment: Environment,
+    clocks: Clocks,
+    method: Method,
+    repeats: Sequence[Repeat],
+    expectations: Sequence[Expectation],
+) -> DrillResult:
+    """The result of a drill from its repeats.
+
+    `drill` and `lab` are the specs as JSON values, `model_dump(mode="json", exclude_none=True)`;
+    name, title and description come from `drill`.
+    """
+    figures = [kpis(repeat) for repeat in repeats if repeat.valid]
+    verdicts = judge(expectations, figures)
+    return DrillResult(
+        schema_version=SCHEMA_VERSION,
+        name=drill["name"],
+        title=drill["title"] or drill["name"],
+        description=drill["description"],
+        drill=dict(drill),
+        lab=dict(lab),
+        environment=environment,
+        clocks=clocks,
+        method=method,
+        repeats=tuple(repeats),
+        spread=spread_of(figures),
+        verdicts=verdicts,
+        passed=bool(figures) and all(verdict.passed for verdict in verdicts),
+    )
+
+
+def in_both_clocks(
+    dilation: float, times_ns: Mapping[str, int], rates_pps: Mapping[str, float]
+) -> Clocks:
+    """What the drill sets, in the lab's clock and the modelled network's."""
+    times = [Quantity(name, "ns", float(lab), lab / dilation) for name, lab in times_ns.items()]
+    rates = [
+        Quantity(name, "packets/s", float(lab), lab * dilation) for name, lab in rates_pps.items()
+    ]
+    return Clocks(dilation, (*times, *rates))
+
+
+_DOCUMENT = TypeAdapter(DrillResult)
+
+
+# Only between two lines of the indented text, so never inside a JSON string.
+_NUMBERS = re.compile(r"\[\n\s+-?\d[-\d.e+,\s]*\]")
+
+
+def to_json(result: DrillResult) -> str:
+    """The document as JSON text: the same result gives the same bytes. Vectors of numbers stand on
+    one line."""
+    text = json.dumps(asdict(result), indent=1, sort_keys=True, allow_nan=False)
+    return _NUMBERS.sub(lambda match: re.sub(r"\s+", "", match[0]), text) + "\n"
+
+
+def from_json(text: str) -> DrillResult:
+    """The result that `to_json` wrote. Raises InputError on anything else."""
+    hint = "give the result.json that `rocelab drill` wrote"
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"not a result document: {error}", hint=hint) from error
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if version != SCHEMA_VERSION:
+        raise InputError(
+            f"a result document of schema version {version!r}; this tool reads {SCHEMA_VERSION}",
+            hint=hint,
+        )
+    try:
+        return _DOCUMENT.validate_python(document)
+    except ValidationError as error:
+        raise InputError(f"not a result document: {error}", hint=hint) from error

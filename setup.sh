@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Makes this checkout ready to use: the Debian packages that are missing, and .venv.
+# Called by `make setup`; safe to run again. Exit 3: this machine lacks something that can not be
+# installed from here, which is then named.
+set -euo pipefail
+cd "$(dirname "$0")"
+# On Debian a user's own PATH does not hold the folders of ip, tcpdump and ethtool.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+unusable() {
+    printf 'setup: %s\n' "$@" >&2
+    exit 3
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        unusable "this needs root, and there is no sudo: $*"
+    fi
+}
+
+# The newest Python that rocelab runs on and that can make a virtual environment.
+newest_python() {
+    local candidate
+    for candidate in $(compgen -c python3. | grep -xE 'python3\.[0-9]+' | sort -rVu) python3; do
+        if "$candidate" -c '
+import ensurepip, sys, venv
+sys.exit(sys.version_info < (3, 11) or sys.version_info.releaselevel != "final")' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+has_frr() {
+    [ -x /usr/lib/frr/bgpd ] || [ -x /usr/libexec/frr/bgpd ]
+}
+
+missing_packages() {
+    has_frr || echo frr
+    command -v mn >/dev/null || echo mininet
+    { command -v ip && command -v tc; } >/dev/null || echo iproute2
+    command -v ethtool >/dev/null || echo ethtool
+    command -v tcpdump >/dev/null || echo tcpdump
+    command -v clang >/dev/null || echo clang
+    [ -e /usr/include/bpf/bpf_helpers.h ] || echo libbpf-dev
+    newest_python >/dev/null || echo python3-venv
+}
+
+apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
+        apt-get -q -y -o DPkg::Lock::Timeout=300 "$@"
+}
+
+# Labs start FRR's daemons themselves, in namespaces of their own: the package's service is not to
+# run in the machine's, neither now nor after a restart. In a subshell, which ends by taking away
+# what held the service, however it ends.
+install_with_frr_held() (
+    policy=/usr/sbin/policy-rc.d
+    note='# Here while rocelab installs FRR.'
+    if [ -d /run/systemd/system ]; then
+        trap 'as_root systemctl --runtime --quiet unmask frr.service' EXIT
+        as_root systemctl --runtime --quiet mask frr.service
+    elif [ ! -e $policy ] || grep -q "$note" $policy; then
+        trap 'as_root rm -f $policy' EXIT
+        printf '#!/bin/sh\n%s\nexit 101\n' "$note" | as_root install -m 755 /dev/stdin $policy
+    fi
+    apt install --no-install-recommends "$@"
+)
+
+disable_frr_service() {
+    if [ -d /run/systemd/system ]; then
+        as_root systemctl --quiet disable frr.service
+    else
+        as_root update-rc.d frr disable
+    fi
+}
+
+install_packages() {
+    echo "setup: installing $*"
+    apt update
+    if has_frr; then
+        apt install --no-install-recommends "$@"
+    else
+        install_with_frr_held "$@"
+        disable_frr_service
+    fi
+}
+
+make_environment() {
+    local python
+    if ! .venv/bin/python -c '' 2>/dev/null; then
+        python=$(newest_python) ||
+            unusable "no Python 3.11 or later with venv: install one (Debian 12 and Ubuntu 24.04 have it)"
+        echo "setup: making .venv with $("$python" --version)"
+        "$python" -m venv --clear .venv
+    fi
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+}
+
+mapfile -t missing < <(missing_packages)
+if [ ${#missing[@]} -gt 0 ]; then
+    command -v apt-get >/dev/null ||
+        unusable "this system has no apt; install what these Debian packages hold, then try again:" "  ${missing[*]}"
+    install_packages "${missing[@]}"
+fi
+make_environment

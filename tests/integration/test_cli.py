@@ -1,0 +1,210 @@
+"""The command line on a real lab: up, look in, break a daemon, down, each as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LAB = "t-cli"
+SPEC = f"name: {LAB}\nfabric: {{kind: clos, racks: 4, spines: 2}}\n"
+PROGRAM = (sys.executable, "-c", "from scripts.cli import main; main()")
+FLOW = ("--src", "srv1-1", "--dst", "srv3-1")
+RECOVERY_S = 30.0
+
+
+def rocelab(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def read(*arguments: str | Path) -> Any:
+    return json.loads(rocelab(*arguments, "--json").stdout)
+
+
+def listed() -> set[str]:
+    return {lab["name"] for lab in read("list")}
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("cli") / "lab.yaml"
+    file.write_text(SPEC)
+    return file
+
+
+@pytest.fixture(scope="module")
+def lab(spec: Path) -> Iterator[str]:
+    rocelab("down", spec)
+    outcome = rocelab("up", spec, "--json")
+    assert outcome.returncode == 0, outcome.stderr
+    report = json.loads(outcome.stdout)
+    assert report["total_s"] == pytest.approx(sum(report["stages_s"].values()))
+    yield LAB
+    assert rocelab("down", LAB).returncode == 0
+    assert LAB not in listed()
+    assert not Path("/run/rocelab", LAB).exists()
+
+
+def test_a_lab_that_is_up_is_converged_and_says_with_what(lab: str) -> None:
+    state = read("status", lab)
+    by_name = {node["name"]: node for node in state["nodes"]}
+
+    assert state["converged"] is True
+    assert len(by_name) == 10
+    assert by_name["rtsw1"]["sessions"] == {"established": 2, "expected": 2}
+    assert by_name["rtsw1"]["routes"] == {"complete": 5, "expected": 5}
+    assert by_name["srv1-1"]["daemons"] == {}
+    for name in ("zebra", "bgpd"):
+        pid = by_name["ctsw1"]["daemons"][name]
+        assert Path(f"/proc/{pid}/comm").read_text().strip() == name
+    assert state["totals"]["pss_bytes"] > 10e6
+    assert rocelab("status", lab).returncode == 0
+
+
+def test_a_lab_that_is_up_is_listed_and_not_brought_up_twice(lab: str, spec: Path) -> None:
+    state = {each["name"]: each["state"] for each in read("list")}
+    assert state[lab] == "running"
+    again = rocelab("up", spec)
+    assert again.returncode == 2
+    assert f"rocelab down {lab}" in again.stderr
+    assert read("status", lab)["converged"]
+
+
+def test_a_command_runs_in_the_node_with_our_input_and_its_exit_code(lab: str) -> None:
+    addresses = rocelab("exec", lab, "rtsw1", "--", "ip", "-4", "addr", "show", "ctsw1")
+    assert "198.18." in addresses.stdout
+    assert rocelab("exec", lab, "rtsw1", "cat", stdin="through").stdout == "through"
+    assert rocelab("exec", lab, "rtsw1", "--", "sh", "-c", "exit 7").returncode == 7
+    for wrong in (["nosuch", "ls"], ["rtsw1", "no-such-command"], ["rtsw1", "--"]):
+        outcome = rocelab("exec", lab, *wrong)
+        assert outcome.returncode == 2
+        assert "Traceback" not in outcome.stderr
+
+
+def test_a_shell_is_the_users_own_and_runs_in_the_node(lab: str) -> None:
+    outcome = subprocess.run(
+        [*PROGRAM, "shell", lab, "rtsw2"],
+        input="echo $ROCELAB_LAB $ROCELAB_NODE $PS1; ip -br link show ctsw2; exit 5",
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "SHELL": "/bin/sh"},
+    )
+    assert outcome.returncode == 5
+    assert outcome.stdout.startswith(f"{lab} rtsw2 {lab}/rtsw2:")
+    assert "ctsw2" in outcome.stdout.splitlines()[1]
+
+
+def test_vtysh_talks_to_the_daemons_of_a_switch(lab: str) -> None:
+    outcome = rocelab("vtysh", lab, "ctsw1", "-c", "show bgp summary json")
+    assert '"peerCount":4' in outcome.stdout.replace(" ", "")
+    assert rocelab("vtysh", lab, "srv1-1").returncode == 2
+
+
+@pytest.mark.parametrize("source_port", [50000, 50001, 50002])
+def test_the_computed_path_is_the_one_that_packets_take(lab: str, source_port: int) -> None:
+    found = read("path", lab, *FLOW, "--sport", str(source_port), "--probe")
+    assert found["tables"] == "kernel"
+    assert found["hops"][0] == "srv1-1"
+    assert found["hops"][-1] == "srv3-1"
+    assert found["probe"] == {"hops": found["hops"], "agrees": True}
+
+
+def test_a_capture_is_pcapng_with_the_packets_and_the_time_they_came(
+    lab: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "x.pcapng"
+    capture = subprocess.Popen(
+        [*PROGRAM, "capture", lab, "srv3-1", "rtsw3", "-o", str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert capture.stderr is not None
+    assert "Ctrl-C" in capture.stderr.readline()
+    before_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+    rocelab("path", lab, *FLOW, "--sport", "50007", "--probe")
+    after_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+    capture.send_signal(signal.SIGINT)
+    said, _ = capture.communicate(timeout=20)
+
+    packets = read_pcapng(file.read_bytes())
+    assert capture.returncode == 0
+    assert said.startswith(f"{len(packets)} packets in ")
+    probes = [
+        time_ns for time_ns, data in packets if data[34:38] == struct.pack("!HH", 50007, 4791)
+    ]
+    assert len(probes) == 1
+    assert before_ns < probes[0] < after_ns
+
+    again = rocelab("capture", lab, "srv3-1", "rtsw3", "-o", file)
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+    forced = ("-o", file, "--force", "--seconds", "0.2")
+    assert rocelab("capture", lab, "srv3-1", "rtsw3", *forced).returncode == 0
+    assert rocelab("capture", lab, "srv3-1", "nosuch", "-o", tmp_path / "y").returncode == 2
+
+
+def read_pcapng(data: bytes) -> list[tuple[int, bytes]]:
+    """Time and bytes of every enhanced packet block, each block's two lengths compared."""
+    packets = []
+    kinds = []
+    while data:
+        kind, length = struct.unpack_from("=II", data)
+        assert struct.unpack_from("=I", data, length - 4)[0] == length
+        kinds.append(kind)
+        if kind == 6:
+            _, high, low, kept, _ = struct.unpack_from("=IIIII", data, 8)
+            packets.append((high << 32 | low, data[28 : 28 + kept]))
+        data = data[length:]
+    assert kinds[:2] == [0x0A0D0D0A, 1]
+    return packets
+
+
+def test_status_answers_while_a_daemon_is_dead_and_exits_1(lab: str) -> None:
+    bgpd = next(node for node in read("status", lab)["nodes"] if node["name"] == "ctsw2")
+    os.kill(bgpd["daemons"]["bgpd"], signal.SIGKILL)
+
+    deadline = time.monotonic() + RECOVERY_S
+    while (state := read("status", lab))["nodes"][2]["routes"]["complete"] == 5:
+        assert time.monotonic() < deadline
+
+    by_name = {node["name"]: node for node in state["nodes"]}
+    assert state["converged"] is False
+    assert by_name["ctsw2"]["daemons"]["bgpd"] is None
+    assert by_name["ctsw2"]["sessions"]["established"] == 0
+    assert by_name["rtsw1"]["converged"] is False
+    table = rocelab("status", lab)
+    assert table.returncode == 1
+    assert "bgpd:DEAD" in table.stdout
+
+
+def test_commands_on_a_lab_that_is_not_up_end_with_2() -> None:
+    for arguments in (["status", "bfd"], ["exec", "bfd", "rtsw1", "ls"], ["vtysh", "bfd", "rtsw1"]):
+        outcome = rocelab(*arguments)
+        assert outcome.returncode == 2
+        assert "rocelab up bfd" in outcome.stderr
+
+
+def test_down_is_idempotent_and_never_takes_a_path_for_a_name(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    assert rocelab("down", "bfd").returncode == 0
+    assert rocelab("down", os.path.relpath(precious, "/run/rocelab")).returncode == 2
+    assert precious.is_dir()

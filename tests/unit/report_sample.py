@@ -1,0 +1,182 @@
+"""A drill result worked out on paper: a small zone, 24 flows, one link flap, two seed plans."""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+
+import numpy as np
+
+from labs.plan.clos import build_clos
+from labs.plan.fabric import Fabric
+from labs.spec.model import ClosSpec, LabSpec
+from scripts.balance import Choice, Direction, link_loads, polarizations, tier_balances
+from scripts.convergence import FlowSamples
+from scripts.drill.result import (
+    DrillResult,
+    Environment,
+    Event,
+    FibChange,
+    Flow,
+    HashingRun,
+    Repeat,
+    Timeline,
+    conclude,
+    in_both_clocks,
+    measure_repeat,
+)
+from scripts.drill.spec import DrillSpec
+
+MS = 10**6
+START = 1_000 * 10**9
+DRILL = {
+    "name": "link-flap",
+    "title": "Carrier flap of one RTSW uplink",
+    "description": "A cable is pulled for two seconds.",
+    "lab": "zone-small",
+    "traffic": {"flows": 24},
+    "faults": [{"kind": "link-flap", "at": "2s", "link": "rtsw1:ctsw2", "down_for": "2s"}],
+    "compare_hashing": ["per-node", "shared"],
+    "expect": {
+        "restored": True,
+        "affected_flows": ">= 1",
+        "full_convergence": "<= 1s",
+        "lost_outside_events": 0,
+        "lost_packets": "<= 50",
+    },
+}
+
+
+def lab() -> LabSpec:
+    return LabSpec(name="zone-small", fabric=ClosSpec(racks=4, spines=4, servers_per_rack=2))
+
+
+def flows(fabric: Fabric, count: int = 24) -> list[Flow]:
+    servers = [node.name for node in fabric.servers]
+    made = []
+    for index in range(count):
+        source = servers[index % len(servers)]
+        destination = servers[(index + 2) % len(servers)]
+        made.append(
+            Flow(
+                name=f"f{index + 1}",
+                source=source,
+                destination=destination,
+                source_ip=fabric.nics(source)[0].ip,
+                destination_ip=fabric.nics(destination)[0].ip,
+                source_port=49152 + index,
+                destination_port=4791,
+            )
+        )
+    return made
+
+
+def rack_of(server: str) -> str:
+    """`rtsw3` of `srv3-1`."""
+    return f"rtsw{server.removeprefix('srv').partition('-')[0]}"
+
+
+def hashing(fabric: Fabric, plan: str, own: bool, seed: int) -> HashingRun:
+    """2,000 packets of each flow over a spine drawn at random."""
+    draw = random.Random(seed)
+    packets = {
+        (link.name, end): 0 for link in fabric.sessions for end in (link.a.node, link.b.node)
+    }
+    paths = []
+    for flow in flows(fabric):
+        rack, far = (
+            f"rtsw{name[3:].partition('-')[0]}" for name in (flow.source, flow.destination)
+        )
+        spine = draw.randrange(4) if own else draw.choice([0, 0, 1, 3])
+        packets[f"{rack}:ctsw{spine + 1}", rack] += 2000
+        packets[f"{far}:ctsw{spine + 1}", f"ctsw{spine + 1}"] += 2000
+        second = draw.randrange(4) if own else spine
+        paths.append(
+            [
+                Choice(rack, "rtsw up", spine, 4),
+                Choice(f"ctsw{spine + 1}", "ctsw down", second, 4),
+            ]
+        )
+    loads = link_loads(fabric, packets)
+    crossing = {
+        ("rtsw-ctsw", direction, f"rtsw{rack}"): 6
+        for direction in Direction
+        for rack in range(1, 5)
+    }
+    return HashingRun(plan, own, loads, tier_balances(loads, crossing), polarizations(paths))
+
+
+def samples(outage_ms: dict[int, int], index: int) -> FlowSamples:
+    sent = np.arange(6000, dtype=np.int64)
+    sent_ns = START + sent * MS + index * 40_000
+    first, after = 2000, 2000 + outage_ms.get(index, 0)
+    got = np.concatenate([sent[:first], sent[after:]])
+    return FlowSamples(sent, sent_ns, got, sent_ns[got] + 50_000 + 977 * got % 30_000)
+
+
+def fib(fabric: Fabric, jitter: random.Random) -> list[FibChange]:
+    down, up = START + 2000 * MS, START + 4000 * MS
+    changes = []
+    for rack in range(1, 5):
+        prefixes = [f"198.18.0.{4 * other}/29" for other in range(1, 4)]
+        for prefix in prefixes:
+            at = 4 * MS if rack == 1 else 22 * MS
+            late = jitter.randrange(6 * MS)
+            changes.append(FibChange(down + at + late, f"rtsw{rack}", prefix, "replace", 4, 3))
+            changes.append(
+                FibChange(up + 1100 * MS + late * 10, f"rtsw{rack}", prefix, "replace", 3, 4)
+            )
+    changes.append(FibChange(down + 3 * MS, "ctsw2", "198.18.0.0/29", "delete", 1, None))
+    changes.append(FibChange(up + 1050 * MS, "ctsw2", "198.18.0.0/29", "new", None, 1))
+    return changes
+
+
+@lru_cache
+def repeat(seed: int, problems: tuple[str, ...] = ()) -> Repeat:
+    fabric = build_clos(lab())
+    jitter = random.Random(seed)
+    outage_ms = {0: 5 + seed, 3: 24 + seed, 9: 27 + seed}
+    events = (
+        Event(START + 2000 * MS, "carrier-down", "rtsw1:ctsw2"),
+        Event(START + 4000 * MS, "carrier-up", "rtsw1:ctsw2"),
+    )
+    spec = drill()
+    return measure_repeat(
+        {flow: samples(outage_ms, i) for i, flow in enumerate(flows(fabric))},
+        Timeline(events, START, START + 6000 * MS, spec.measure.event_window),
+        spec.measure.method,
+        fib=fib(fabric, jitter),
+        hashing=[hashing(fabric, "shared", False, 3), hashing(fabric, "per-node", True, 1)],
+        problems=problems,
+    )
+
+
+def drill() -> DrillSpec:
+    return DrillSpec.model_validate(DRILL)
+
+
+def result(*repeats: Repeat) -> DrillResult:
+    spec = drill()
+    fault = spec.faults[0]
+    return conclude(
+        drill=spec.model_dump(mode="json", exclude_none=True),
+        lab=lab().model_dump(mode="json"),
+        environment=Environment(
+            tool_version="0.1.0",
+            kernel="Linux 6.12.0",
+            frr_version="8.4.4",
+            python="3.11.2",
+            cpu_model="an <ordinary> CPU",
+            cpu_count=2,
+            memory_bytes=24 * 2**30,
+            started="2025-01-01T00:00:00Z",
+        ),
+        clocks=in_both_clocks(
+            1000.0,
+            {"fault at": fault.at, "carrier down for": fault.down_for, "packet interval": MS},
+            {"rate of a flow": 1000},
+        ),
+        method=spec.measure.method,
+        repeats=repeats or (repeat(1), repeat(2), repeat(4)),
+        expectations=spec.expect.expectations(),
+    )

@@ -1,0 +1,262 @@
+"""The command line without a lab: what it prints, where errors end, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labs.cli import app as cli_app
+from labs.cli.arguments import running_or_planned
+from labs.errors import ExpectationError, InputError, MachineError, RocelabError
+from labs.render.files import MARKER, write_rendered
+from labs.status import live_widths
+from scripts.cli import build, main
+
+BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3}\n"
+
+COMMANDS = (
+    *("plan", "render", "graph", "schema", "doctor", "up", "down", "list", "status"),
+    *("exec", "shell", "vtysh", "path", "capture", "drill"),
+)
+
+
+class Outcome:
+    """What a command line printed, and its exit code."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def rocelab(capsys: pytest.CaptureFixture[str]):
+    def call(*arguments: str | Path) -> Outcome:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Outcome(code, captured.out, captured.err)
+
+    return call
+
+
+def test_the_version_is_that_of_the_distribution(rocelab) -> None:
+    outcome = rocelab("--version")
+    assert (outcome.code, outcome.out) == (0, "rocelab 0.1.0\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(rocelab, command: str) -> None:
+    outcome = rocelab(command, "--help")
+    assert outcome.code == 0
+    assert "Usage: rocelab" in outcome.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nosuch"],
+        ["plan"],
+        ["plan", "no-such-lab"],
+        ["plan", "/no/such/file.yaml"],
+        ["plan", "tiny", "--nosuch"],
+        ["render", "tiny"],
+        ["graph", "tiny", "--format", "png"],
+        ["graph", "tiny", "-o", "/no/such/folder/x.svg"],
+        ["path", "tiny", "--src", "srv1-1", "--dst", "srv1-1", "--sport", "1"],
+        ["path", "tiny", "--src", "srv1-1", "--dst", "nosuch", "--sport", "1"],
+        ["path", "tiny", "--src", "srv1-1", "--dst", "srv2-1", "--sport", "65536"],
+        ["path", "tiny", "--src", "srv1-1", "--dst", "srv2-1", "--sport", "1", "--src-nic", "2"],
+        ["down"],
+        ["down", "tiny", "--all"],
+        ["drill", "no-such-drill"],
+    ],
+)
+def test_wrong_input_ends_with_2_and_a_message_and_no_traceback(rocelab, arguments) -> None:
+    outcome = rocelab(*arguments)
+    assert outcome.code == 2
+    assert outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_every_problem_of_a_file_is_shown_with_its_line_and_hint(rocelab, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(BAD_SPEC)
+
+    outcome = rocelab("plan", file)
+
+    assert outcome.code == 2
+    assert f"{file}:2: fabric.racks" in outcome.err
+    assert f"{file}:2: fabric.leaves: unknown key" in outcome.err
+    assert "  hint: " in outcome.err
+
+
+def test_debug_shows_the_traceback_of_an_error(rocelab) -> None:
+    outcome = rocelab("--debug", "plan", "no-such-lab")
+    assert outcome.code == 2
+    assert "Traceback" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(ExpectationError("e", "h"), 1), (InputError("e", "h"), 2), (MachineError("e", "h"), 3)],
+)
+def test_an_error_ends_with_its_own_exit_code(rocelab, monkeypatch, error, code) -> None:
+    raise_in_plan(monkeypatch, error)
+    outcome = rocelab("plan", "tiny")
+    assert (outcome.code, outcome.err) == (code, "e\n  hint: h\n")
+
+
+def test_an_unexpected_error_says_that_it_is_a_defect(rocelab, monkeypatch) -> None:
+    raise_in_plan(monkeypatch, ZeroDivisionError("x"))
+    outcome = rocelab("plan", "tiny")
+    assert outcome.code == cli_app.DEFECT_EXIT_CODE
+    assert "ZeroDivisionError" in outcome.err
+    assert "defect" in outcome.err
+
+
+def test_an_interrupt_ends_with_130(rocelab, monkeypatch) -> None:
+    raise_in_plan(monkeypatch, KeyboardInterrupt())
+    assert rocelab("plan", "tiny").code == 130
+
+
+def raise_in_plan(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(_: str) -> None:
+        raise error
+
+    monkeypatch.setattr("labs.lab.Lab.planned", fail)
+
+
+def test_a_reader_that_goes_away_is_not_an_error_to_speak_of() -> None:
+    program = f"{sys.executable} -c 'from scripts.cli import main; main()'"
+    pipe = f"{program} plan zone-252x18 --json | head -c 1"
+    outcome = subprocess.run(["sh", "-c", pipe], capture_output=True, text=True, check=False)
+    assert (outcome.stdout, outcome.stderr) == ("{", "")
+
+
+def test_a_plan_for_people_counts_nodes_links_sessions_and_widths(rocelab) -> None:
+    outcome = rocelab("plan", "zones-small")
+    rows = [line.split() for line in outcome.out.splitlines()]
+    assert outcome.code == 0
+    assert ["atsw", "2", "1", "2"] in rows
+    assert ["rtsw", "8", "8", "8"] in rows
+    assert ["rtsw", "to", "ctsw", "16", "400G", "9000", "16"] in rows
+    assert ["rtsw", "rtsw,", "another", "zone", "2"] in rows
+
+
+def test_a_plan_for_programs_is_the_same_every_time(rocelab) -> None:
+    first, second = rocelab("plan", "zone-small", "--json"), rocelab("plan", "zone-small", "--json")
+    assert first.out == second.out
+    assert json.loads(first.out)["lab"] == "zone-small"
+
+
+def test_the_schema_is_json_of_a_lab(rocelab) -> None:
+    schema = json.loads(rocelab("schema").out)
+    assert {"name", "fabric", "routing", "hashing"} <= set(schema["properties"])
+
+
+def test_a_graph_goes_to_stdout_or_to_a_file(rocelab, tmp_path: Path) -> None:
+    drawn = rocelab("graph", "tiny").out
+    assert rocelab("graph", "tiny", "-o", tmp_path / "tiny.svg").code == 0
+    assert (tmp_path / "tiny.svg").read_text() == drawn
+    assert drawn.lstrip().startswith("<svg")
+    assert "ctsw1" in rocelab("graph", "tiny", "--format", "mermaid").out
+
+
+def test_the_path_of_a_lab_that_is_not_up_says_that_it_is_planned(rocelab, tmp_path) -> None:
+    outcome = rocelab(
+        *("path", a_lab(tmp_path), "--src", "srv1-1", "--dst", "srv3-1"),
+        *("--sport", "50000", "--json"),
+    )
+    document = json.loads(outcome.out)
+    assert document["tables"] == "planned"
+    assert document["hops"][0] == "srv1-1"
+    assert document["hops"][1] == "rtsw1"
+    assert document["hops"][-2:] == ["rtsw3", "srv3-1"]
+    assert len(document["links"]) == len(document["hops"]) - 1 == len(document["detail"])
+    assert document["detail"][1]["width"] == 2
+
+
+def test_a_lab_that_is_not_up_can_not_be_probed(rocelab, tmp_path: Path) -> None:
+    outcome = rocelab(
+        *("path", a_lab(tmp_path), "--src", "srv1-1", "--dst", "srv3-1"),
+        *("--sport", "50000", "--probe"),
+    )
+    assert outcome.code == 2
+    assert "rocelab up" in outcome.err
+
+
+def a_lab(folder: Path) -> Path:
+    file = folder / "lab.yaml"
+    file.write_text("name: t-cli-unit\nfabric: {kind: clos, racks: 4, spines: 2}\n")
+    return file
+
+
+def test_render_writes_a_folder_per_switch_and_replaces_only_its_own(tmp_path: Path) -> None:
+    large, _ = running_or_planned("zone-small")
+    small, _ = running_or_planned(str(a_lab(tmp_path)))
+    folder = tmp_path / "out"
+
+    assert write_rendered(large.fabric, folder) == 8
+    (folder / "ctsw4" / "notes.txt").write_text("mine")
+    assert write_rendered(small.fabric, folder) == 6
+
+    assert sorted(entry.name for entry in folder.iterdir()) == [
+        *(MARKER, "ctsw1", "ctsw2", "ctsw4", "rtsw1", "rtsw2", "rtsw3", "rtsw4"),
+    ]
+    assert [entry.name for entry in (folder / "ctsw4").iterdir()] == ["notes.txt"]
+    assert "router bgp 4200000002" in (folder / "rtsw1" / "bgpd.conf").read_text()
+    assert (folder / "rtsw1" / "zebra.conf").exists()
+
+
+def test_render_refuses_a_folder_with_files_of_others(rocelab, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    outcome = rocelab("render", "tiny", "-o", tmp_path)
+    assert outcome.code == 2
+    assert "not empty" in outcome.err
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_render_refuses_a_file_in_place_of_a_folder(rocelab, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert rocelab("render", "tiny", "-o", file).code == 2
+    assert rocelab("render", "tiny", "-o", file / "below").code == 2
+
+
+def test_a_next_hop_without_carrier_is_not_counted() -> None:
+    routes = [
+        {"dst": "198.18.0.4", "nexthops": [{"flags": []}, {"flags": ["dead", "linkdown"]}]},
+        {"dst": "198.18.0.8/30", "flags": []},
+        {"dst": "198.18.0.12/30", "flags": ["linkdown"]},
+        {"dst": "default", "flags": []},
+    ]
+    assert live_widths(routes) == {
+        "198.18.0.4/32": 1,
+        "198.18.0.8/30": 1,
+        "198.18.0.12/30": 0,
+        "0.0.0.0/0": 1,
+    }
+
+
+def test_a_user_without_rights_is_told_to_use_sudo(rocelab, monkeypatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for arguments in (["status"], ["exec", "t", "rtsw1", "ls"], ["shell", "t", "rtsw1"]):
+        outcome = rocelab(*arguments)
+        assert outcome.code == 3
+        assert "sudo" in outcome.err
+
+
+def test_the_application_has_every_command_once() -> None:
+    names = [command.name for command in build().registered_commands]
+    assert sorted(map(str, names)) == sorted(COMMANDS)
+
+
+def test_an_error_is_shown_without_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    cli_app.show_error(RocelabError("[red]not markup[/red]"))
+    assert capsys.readouterr().err == "[red]not markup[/red]\n"

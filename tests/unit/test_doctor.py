@@ -1,0 +1,109 @@
+"""What the doctor says, without asking this machine."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labs import doctor, probes
+from labs.doctor import CAPABILITIES, KERNEL_FEATURES, Check, Diagnosis
+from labs.probes import Outcome
+
+ALL = (1 << 41) - 1
+
+
+def check(*, ok: bool, needed: bool) -> Check:
+    return Check("thing", ok, needed, found="", purpose="", remedy="")
+
+
+@given(st.lists(st.builds(check, ok=st.booleans(), needed=st.booleans())))
+def test_a_lab_can_run_when_nothing_that_is_needed_is_missing(checks: list[Check]) -> None:
+    missing = [one for one in checks if one.needed and not one.ok]
+    assert Diagnosis(tuple(checks)).can_run == (not missing)
+
+
+def test_capabilities_are_read_from_the_effective_set() -> None:
+    status = "Name:\tsh\nCapPrm:\t0000000000000fff\nCapEff:\t000001fffeffffff\nCapBnd:\t0\n"
+    assert doctor.effective_capabilities(status) == 0x1FFFEFFFFFF
+
+
+def test_a_status_without_capabilities_counts_as_none() -> None:
+    assert doctor.effective_capabilities("Name:\tsh\n") == 0
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda capability: capability.name)
+def test_a_missing_capability_is_the_only_one_named(capability: doctor.Capability) -> None:
+    checks = doctor.capability_checks(ALL & ~(1 << capability.bit))
+    assert [one.name for one in checks if not one.ok] == [capability.name]
+
+
+def test_a_lab_runs_without_cap_sys_resource() -> None:
+    checks = doctor.capability_checks(ALL & ~(1 << 24))
+    assert Diagnosis(tuple(checks)).can_run
+    assert not all(one.ok for one in checks)
+
+
+def test_every_kernel_feature_has_a_probe_and_every_probe_is_shown() -> None:
+    assert {feature.probe for feature in KERNEL_FEATURES} == {"namespaces", *probes.PROBES}
+
+
+def test_without_a_namespace_every_kernel_check_says_it_was_not_tried() -> None:
+    checks = doctor.kernel_checks({"namespaces": Outcome(False, "needs root", denied=True)})
+    assert checks[0].found == "needs root"
+    assert {one.found for one in checks[1:]} == {"not tried: needs root"}
+    assert {one.remedy for one in checks} == {
+        "run `rocelab doctor` as root: sudo rocelab doctor",
+    }
+
+
+def test_a_missing_feature_keeps_its_own_remedy() -> None:
+    outcomes = {feature.probe: Outcome(True, "present") for feature in KERNEL_FEATURES}
+    outcomes["hash seed"] = Outcome(False, "not in this kernel (6.8.0)")
+    seed = next(one for one in doctor.kernel_checks(outcomes) if not one.ok)
+    assert seed.name == "multipath hash seed"
+    assert not seed.needed
+    assert "linux-generic-hwe-24.04" in seed.remedy
+    assert "hashing: 0" in seed.purpose
+
+
+def test_what_is_needed_has_a_purpose_and_a_remedy() -> None:
+    for one in (*CAPABILITIES, *KERNEL_FEATURES):
+        assert one.purpose
+        assert one.remedy
+
+
+@pytest.mark.parametrize(
+    ("printed", "version"),
+    [
+        ("bgpd version 8.4.4\nCopyright 1996-2005 Kunihiro Ishiguro, et al.\n", "8.4.4"),
+        ("Debian clang version 14.0.6\n", "14.0.6"),
+        ("ip utility, iproute2-6.1.0, libbpf 1.1.0\n", "6.1.0"),
+        ("Usage: thing [OPTION]\n", "present"),
+    ],
+)
+def test_the_version_is_the_first_number_a_program_prints(printed: str, version: str) -> None:
+    assert doctor.version_in(printed) == version
+
+
+def test_a_program_that_is_not_there_is_missing_and_names_its_package() -> None:
+    found = doctor.program_check(("rocelab-no-such-program",), "frr", "nothing")
+    assert not found.ok
+    assert found.found == "missing"
+    assert "Debian package frr" in found.remedy
+
+
+def test_a_program_that_fails_is_not_there() -> None:
+    assert doctor.program_version(("false",)) is None
+
+
+@given(st.integers(0, 0xFFFF), st.binary(max_size=64))
+def test_a_netlink_attribute_is_padded_and_says_its_unpadded_length(
+    kind: int, value: bytes
+) -> None:
+    encoded = probes.attribute(kind, value)
+    assert len(encoded) % 4 == 0
+    assert struct.unpack_from("=HH", encoded) == (4 + len(value), kind)
+    assert encoded[4 : 4 + len(value)] == value

@@ -1,0 +1,223 @@
+"""Drill files: the one that ships, what is refused and where, and how expectations are judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+import scripts
+from labs.errors import InputError, SpecError
+from labs.plan.clos import build_clos
+from labs.spec.model import ClosSpec, LabSpec, SeedPlan
+from scripts.drill.expectations import (
+    KPIS,
+    KpiValue,
+    Quantity,
+    format_kpi,
+    judge,
+    parse_expectation,
+)
+from scripts.drill.spec import DrillSpec, ExpectSpec, LinkSelector, load_drill
+
+CATALOG = Path(scripts.__file__).parent / "catalog"
+MS = 10**6
+BASE = """name: flap
+lab: zone-small
+faults:
+  - {kind: link-flap, at: 2s, link: "rtsw1:ctsw2", down_for: 1s}
+"""
+
+
+def refused(tmp_path: Path, text: str) -> list[str]:
+    """The problems of a drill file, without the file's name."""
+    path = tmp_path / "drill.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        load_drill(path)
+    return [str(problem).partition("drill.yaml:")[2] for problem in caught.value.problems]
+
+
+def test_the_link_flap_that_ships_loads_and_expects_what_a_carrier_flap_should_meet() -> None:
+    drill = load_drill(CATALOG / "link-flap.yaml")
+    assert drill.name == "link-flap"
+    assert drill.traffic.flows >= 20
+    assert drill.traffic.rate_pps == 1000
+    assert drill.compare_hashing == (SeedPlan.PER_NODE, SeedPlan.SHARED)
+    assert drill.faults[0].at == drill.faults[0].down_for == 2_000 * MS
+    stated = {expectation.kpi: expectation for expectation in drill.expect.expectations()}
+    assert stated["full_convergence"].limit == 1_000 * MS
+    assert stated["restored"].met_by(True)
+    assert "reordered_packets" not in stated
+
+
+def test_three_keys_are_a_whole_drill(tmp_path: Path) -> None:
+    path = tmp_path / "drill.yaml"
+    path.write_text(BASE)
+    drill = load_drill(path)
+    assert drill.traffic.flows == 20
+    assert drill.measure.method.sampling_interval_ns == 10 * MS
+    assert drill.expect.expectations() == ()
+
+
+def test_a_dumped_drill_reads_back_its_expectations() -> None:
+    drill = load_drill(CATALOG / "link-flap.yaml")
+    again = ExpectSpec.model_validate(drill.model_dump(mode="json", exclude_none=True)["expect"])
+    assert again == drill.expect
+
+
+def test_every_kpi_can_be_expected_and_nothing_else() -> None:
+    assert list(ExpectSpec.model_fields) == list(KPIS)
+
+
+def test_an_unknown_kpi_is_an_error_at_its_line_that_names_the_known_ones(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, BASE + "expect:\n  convergance: '<= 1s'\n")
+    assert problem.startswith("6: expect.convergance: unknown key")
+    assert "full_convergence" in problem
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("full_convergence: '<= 1'", 'expected "<= 1s" or "< 300ms"'),
+        ("full_convergence: 5", 'expected "<= 1s" or "< 300ms"'),
+        ("lost_packets: '<= 1ms'", 'expected 0 or "<= 500"'),
+        ("lost_packets: 1.5", 'expected 0 or "<= 500"'),
+        ("lost_packets: -1", 'expected 0 or "<= 500"'),
+        ("lost_packets: true", 'expected 0 or "<= 500"'),
+        ("restored: 1", "expected true or false"),
+        ("uplink_jfi: '~ 0.9'", 'expected ">= 0.9"'),
+    ],
+)
+def test_an_expectation_of_the_wrong_unit_is_an_error_at_its_line(
+    tmp_path: Path, line: str, expected: str
+) -> None:
+    (problem,) = refused(tmp_path, BASE + f"expect:\n  {line}\n")
+    assert problem.startswith(f"6: expect.{line.partition(':')[0]}: ")
+    assert expected in problem
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "expected"),
+    [
+        (("link-flap", "meteor"), "4: faults[0].kind", "link-flap"),
+        (('"rtsw1:ctsw2"', "rtsw1"), "4: faults[0].link", "NODE:INTERFACE"),
+        (('"rtsw1:ctsw2"', "{node: rtsw1}"), "4: faults[0].link", "interface or uplink"),
+        (("at: 2s", "at: 2"), "4: faults[0].at", "a duration"),
+        (("down_for: 1s", "down_for: 10ms"), "3: faults", "measure.sustained"),
+        (("at: 2s", "at: 5s"), "3: faults", "end of the traffic"),
+        (("name: flap", "name: a/b"), "1: name", "lower-case"),
+    ],
+)
+def test_a_wrong_fault_is_an_error_with_its_place(
+    tmp_path: Path, change: tuple[str, str], place: str, expected: str
+) -> None:
+    problems = refused(tmp_path, BASE.replace(*change))
+    assert problems[0].startswith(place)
+    assert expected in problems[0]
+
+
+def test_a_drill_without_a_fault_or_with_a_seed_plan_twice_is_refused(tmp_path: Path) -> None:
+    text = "name: flap\nlab: l\nfaults: []\ncompare_hashing: [shared, shared]\n"
+    problems = refused(tmp_path, text)
+    assert problems[0].startswith("3: faults: a drill needs a fault")
+    assert problems[1].startswith("4: compare_hashing: a seed plan stands here twice")
+
+
+def test_a_sampling_interval_that_holds_too_few_packets_is_refused(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, BASE + "traffic: {rate_pps: 100}\n")
+    assert problem.startswith("5: traffic: a sampling interval of 10 ms holds fewer than 5 packets")
+    assert "50 ms" in problem
+
+
+def test_a_link_is_found_by_either_end_or_by_the_number_of_an_uplink() -> None:
+    fabric = build_clos(LabSpec(name="zone", fabric=ClosSpec(racks=2, spines=3)))
+    for text in ("rtsw1:ctsw2", "ctsw2:rtsw1"):
+        assert LinkSelector.model_validate(text).find(fabric).name == "rtsw1:ctsw2"
+    by_number = LinkSelector.model_validate({"node": "rtsw1", "uplink": 2})
+    assert by_number.find(fabric).name == "rtsw1:ctsw2"
+
+
+@pytest.mark.parametrize(
+    ("selector", "message", "hint"),
+    [
+        ("rtsw9:ctsw2", "no node rtsw9", "rocelab plan zone"),
+        ("rtsw1:ctsw9", "no interface ctsw9", "ctsw1, ctsw2, ctsw3"),
+        ({"node": "rtsw1", "uplink": 4}, "no uplink 4", "it has 3"),
+    ],
+)
+def test_a_link_that_is_not_there_is_an_input_error_that_says_what_is(
+    selector: object, message: str, hint: str
+) -> None:
+    fabric = build_clos(LabSpec(name="zone", fabric=ClosSpec(racks=2, spines=3)))
+    with pytest.raises(InputError, match=message) as caught:
+        LinkSelector.model_validate(selector).find(fabric)
+    assert hint in (caught.value.hint or "")
+
+
+def test_the_json_schema_names_every_kpi_for_editors() -> None:
+    properties = DrillSpec.model_json_schema()["$defs"]["ExpectSpec"]["properties"]
+    assert set(properties) == set(KPIS)
+    assert properties["full_convergence"]["type"] == "string"
+    assert "RFC 6412" in properties["full_convergence"]["description"]
+
+
+def test_comparisons_mean_what_they_say() -> None:
+    at_most = parse_expectation("full_convergence", "<= 1s")
+    assert at_most.met_by(1_000 * MS)
+    assert not at_most.met_by(1_000 * MS + 1)
+    assert not parse_expectation("lost_packets", "< 5").met_by(5)
+    assert parse_expectation("lost_packets", "== 5").met_by(5)
+    assert parse_expectation("uplink_jfi", "> 0.9").met_by(0.91)
+    assert not parse_expectation("restored", True).met_by(False)
+
+
+@pytest.mark.parametrize("kpi", KPIS)
+def test_a_figure_that_was_not_measured_meets_nothing(kpi: str) -> None:
+    written = {
+        Quantity.TRUTH: False,
+        Quantity.DURATION: ">= 0s",
+        Quantity.COUNT: ">= 0",
+        Quantity.RATIO: ">= 0",
+    }
+    expectation = parse_expectation(kpi, written[KPIS[kpi].quantity])
+    missing: list[list[dict[str, KpiValue]]] = [[{kpi: None}], [{}], [], [{kpi: 0}, {kpi: None}]]
+    for repeats in missing:
+        (verdict,) = judge([expectation], repeats)
+        assert not verdict.passed
+        assert verdict.observed is None
+        assert format_kpi(kpi, verdict.observed) == "not measured"
+
+
+def test_the_verdict_is_that_of_the_repeat_that_did_worst() -> None:
+    at_most, at_least, exactly = (
+        parse_expectation("lost_packets", text) for text in ("<= 10", ">= 3", "== 5")
+    )
+    repeats = [{"lost_packets": 5}, {"lost_packets": 11}, {"lost_packets": 4}]
+    verdicts = judge([at_most, at_least, exactly], repeats)
+    assert [verdict.observed for verdict in verdicts] == [11, 4, 11]
+    assert [verdict.passed for verdict in verdicts] == [False, True, False]
+
+
+@given(
+    st.sampled_from(["<=", "<", ">=", ">", "=="]),
+    st.integers(0, 100),
+    st.lists(st.integers(0, 100), min_size=1),
+)
+def test_a_verdict_passes_exactly_when_every_repeat_meets_the_expectation(
+    comparison: str, limit: int, values: list[int]
+) -> None:
+    expectation = parse_expectation("lost_packets", f"{comparison} {limit}")
+    (verdict,) = judge([expectation], [{"lost_packets": value} for value in values])
+    assert verdict.passed == all(expectation.met_by(value) for value in values)
+
+
+def test_the_shipped_file_explains_every_key_it_sets() -> None:
+    text = (CATALOG / "link-flap.yaml").read_text()
+    measure = yaml.safe_load(text)["measure"]
+    for key in measure:
+        (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{key}:")]
+        assert "#" in line

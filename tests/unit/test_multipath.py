@@ -1,0 +1,107 @@
+"""The kernel's ECMP choice as a pure function."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labs.errors import InputError
+from labs.forwarding.multipath import (
+    Flow5,
+    _siphash_2_4,
+    multipath_hash,
+    select,
+    upper_bounds,
+)
+from labs.spec.model import MAX_SEED, HashPolicy
+
+addresses = st.ip_addresses(v=4).map(str)
+ports = st.integers(0, 65535)
+flows = st.builds(Flow5, addresses, addresses, st.integers(0, 255), ports, ports)
+seeds = st.integers(1, MAX_SEED)
+policies = st.sampled_from(HashPolicy)
+weight_lists = st.lists(st.integers(1, 256), min_size=1, max_size=128)
+
+
+def test_siphash_gives_the_published_answer_for_forty_eight_bytes() -> None:
+    # Aumasson and Bernstein's reference vectors: key 00..0f, message 00..2f.
+    key = bytes(range(16))
+    key0, key1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")
+    digest = _siphash_2_4(bytes(range(48)), key0, key1).to_bytes(8, "little")
+    assert digest.hex() == "51a9cb9ecba312e6"
+
+
+@settings(deadline=None)
+@given(flows, seeds, policies)
+def test_a_hash_has_31_bits_and_is_the_same_in_both_directions(
+    flow: Flow5, seed: int, policy: HashPolicy
+) -> None:
+    back = Flow5(
+        flow.destination,
+        flow.source,
+        flow.protocol,
+        flow.destination_port,
+        flow.source_port,
+    )
+    assert 0 <= multipath_hash(flow, seed, policy) < 2**31
+    assert multipath_hash(flow, seed, policy) == multipath_hash(back, seed, policy)
+
+
+@settings(deadline=None)
+@given(flows, seeds, ports, st.integers(0, 255))
+def test_policy_l3_does_not_see_ports_or_protocol(
+    flow: Flow5, seed: int, port: int, protocol: int
+) -> None:
+    other = replace(flow, source_port=port, protocol=protocol)
+    assert multipath_hash(flow, seed, HashPolicy.L3) == multipath_hash(other, seed, HashPolicy.L3)
+
+
+def test_policy_l4_sees_the_source_port() -> None:
+    flow = Flow5("198.18.0.0", "198.18.0.2", 17, 49152, 4791)
+    hashes = {
+        multipath_hash(replace(flow, source_port=port), 1, HashPolicy.L4)
+        for port in range(49152, 49252)
+    }
+    assert len(hashes) == 100
+
+
+def test_the_kernels_own_secret_can_not_be_predicted_and_the_error_names_the_key() -> None:
+    with pytest.raises(InputError, match=r"hashing\.seed"):
+        multipath_hash(Flow5("198.18.0.0", "198.18.0.2", 17, 1, 2), 0, HashPolicy.L4)
+
+
+def test_the_hash_space_is_cut_where_the_kernel_cuts_it() -> None:
+    assert upper_bounds([1]) == (2**31 - 1,)
+    assert upper_bounds([1, 1, 1]) == (715827882, 1431655764, 2147483647)
+    assert upper_bounds([3, 1]) == (1610612735, 2147483647)
+
+
+@settings(deadline=None)
+@given(weight_lists)
+def test_every_hash_has_a_next_hop_and_shares_follow_weights(weights: list[int]) -> None:
+    bounds = upper_bounds(weights)
+    assert bounds[-1] == 2**31 - 1
+    previous = -1
+    for bound, weight in zip(bounds, weights, strict=True):
+        assert bound - previous == pytest.approx(2**31 * weight / sum(weights), abs=1)
+        previous = bound
+
+
+@settings(deadline=None)
+@given(weight_lists, st.data())
+def test_a_bound_belongs_to_its_next_hop_and_what_follows_to_the_next(
+    weights: list[int], data: st.DataObject
+) -> None:
+    index = data.draw(st.integers(0, len(weights) - 1))
+    bound = upper_bounds(weights)[index]
+    assert select(bound, weights) == index
+    if index + 1 < len(weights):
+        assert select(bound + 1, weights) == index + 1
+
+
+def test_an_empty_group_has_no_choice() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        select(0, [])

@@ -1,0 +1,178 @@
+"""The terminal tables and the page: what they say, and that the page stands alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+from xml.etree import ElementTree
+
+import pytest
+from report_sample import repeat, result
+from rich.console import Console
+
+from report.html import render_html
+from report.plots import MAX_FLOWS, fib_timeline, link_loads, loss_timeline, svg
+from report.terminal import print_result
+from report.view import fib_rows, flow_rows, kpi_rows, representative
+from scripts.drill.result import DrillResult
+
+VOID = {"meta", "br", "link", "img", "hr", "input"}
+
+
+class Outline(HTMLParser):
+    """Which tags stay open, every id, and every attribute that could load something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        self.note(attrs)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.note(attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def note(self, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids.append(value)
+            if name in {"src", "href", "xlink:href", "srcset", "data"} and value:
+                self.loads.append(value)
+
+
+def terminal(drill: DrillResult, width: int = 120) -> str:
+    out = StringIO()
+    print_result(drill, Console(file=out, width=width))
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render_html(result())
+
+
+def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
+    outline = Outline()
+    outline.feed(page)
+    assert outline.open == []
+    assert len(outline.ids) == len(set(outline.ids))
+    assert all(target.startswith("#") for target in outline.loads)
+    assert {target[1:] for target in outline.loads} <= set(outline.ids)
+    assert "<script" not in page
+    assert "@import" not in page
+    assert re.findall(r"url\((?!#)", page) == []
+    addresses = set(re.findall(r"https?://[^\"'\s<]+", page))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+
+
+def test_the_page_shows_the_headline_the_verdicts_and_four_plots(page: str) -> None:
+    assert page.count("<svg") == 4
+    assert "29.4 ms" in page
+    assert "28.4 ms to 31.4 ms" in page
+    assert "not met" in page
+    assert "rtsw1:ctsw2 carrier down" in page
+    assert "What this tells about hardware, and what it does not" in page
+    assert "rocelab drill link-flap --repeat 3" in page
+
+
+def test_text_from_outside_is_escaped(page: str) -> None:
+    assert "an &lt;ordinary&gt; CPU" in page
+    assert "<ordinary>" not in page
+
+
+def test_the_same_result_gives_the_same_page(page: str) -> None:
+    assert render_html(result()) == page
+
+
+def test_a_page_without_a_valid_repeat_gives_the_reason_and_no_figures() -> None:
+    page = render_html(result(repeat(1, problems=("the <clock> jumped",))))
+    assert "the &lt;clock&gt; jumped" in page
+    assert "<svg" not in page
+    assert "28.4 ms" not in page
+
+
+def test_what_does_not_apply_or_was_not_seen_is_said_and_not_drawn() -> None:
+    one = repeat(1)
+    runs = tuple(replace(run, polarizations=()) for run in one.hashing)
+    plain = replace(one, fib=(), hashing=runs)
+    assert fib_timeline(plain) is None
+    assert link_loads(()) is None
+    page = render_html(result(plain))
+    assert "No change of any switch" in page
+    assert "Not applicable: in this fabric" in page
+    assert page.count("<svg") == 3
+    assert "not applicable: no flow has two choices" in terminal(result(plain))
+
+
+def test_every_plot_is_xml_that_names_what_it_shows(page: str) -> None:
+    drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    words = ("srv2-2", "received", "rtsw3", "shared: MMR 3.33")
+    for drawing, word in zip(drawings, words, strict=True):
+        ElementTree.fromstring(drawing)
+        assert word in drawing
+
+
+def test_of_very_many_links_a_curve_is_drawn_and_of_very_many_flows_the_worst() -> None:
+    one = repeat(1)
+    run = one.hashing[0]
+    figure = link_loads([replace(run, loads=run.loads * 5)])
+    assert figure is not None
+    assert "80 links, busiest first" in svg(figure, "loads")
+    strips = svg(loss_timeline(replace(one, flows=one.flows * 3)), "loss")
+    assert strips.count(" → srv") == MAX_FLOWS
+    assert strips.count("28 lost") == 3
+
+
+def test_reading_results_does_not_wait_for_matplotlib() -> None:
+    code = "import report.html, report.terminal, sys; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_terminal_says_what_was_lost_where_flows_landed_and_the_verdict() -> None:
+    text = terminal(result())
+    assert re.search(r"Full convergence +29.4 ms +28.4 ms to 31.4 ms +5% +3", text)
+    assert re.search(r"Packets lost +<= 50 +68 +not met", text)
+    assert re.search(r"rtsw-ctsw up +shared .* 3.33 ", text)
+    assert "21 of 24 flows were not affected" in text
+    assert text.rstrip().endswith("link-flap: failed")
+
+
+def test_one_repeat_has_no_spread_columns() -> None:
+    text = terminal(result(repeat(1)))
+    assert "median" not in text
+    assert re.search(r"Full convergence +28.4 ms\s*\n", text)
+
+
+def test_the_terminal_names_what_made_a_repeat_invalid() -> None:
+    text = terminal(result(repeat(1), repeat(2, problems=("a sender lagged 40 ms",))))
+    assert "repeat 2 is invalid: a sender lagged 40 ms" in text
+
+
+def test_the_repeat_that_is_shown_is_the_valid_one_nearest_the_median() -> None:
+    chosen = representative(result(repeat(9), repeat(1), repeat(4), repeat(5, problems=("x",))))
+    assert chosen is not None
+    assert chosen[0] == 3
+    assert representative(result(repeat(1, problems=("x",)))) is None
+
+
+def test_rows_are_per_flow_and_event_worst_first_and_per_switch_and_event() -> None:
+    one = repeat(1)
+    assert [row.lost for row in flow_rows(one)] == ["28", "25", "6"]
+    row = next(row for row in fib_rows(one) if row.node == "ctsw2")
+    assert (row.changes, row.first, row.widths) == (1, "3 ms", "1 x 1→none")
+
+
+def test_a_figure_that_was_not_measured_says_so() -> None:
+    rows = {row.name: row for row in kpi_rows(result(repeat(1, problems=("x",))))}
+    assert {row.value for row in rows.values()} == {"not measured"}

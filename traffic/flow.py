@@ -1,0 +1,202 @@
+"""Flows: who sends to whom, over which NICs, how fast, and the patterns they form.
+
+In: a `Fabric` and a few numbers. Out: frozen flows and, for each, the addresses its frames carry.
+Patterns draw from a seed and nothing else, so a run can be repeated flow by flow.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labs.errors import InputError
+from labs.plan.fabric import Fabric, Port
+from traffic.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
+
+FIRST_SPORT = 0xC000
+"""RoCEv2 senders take UDP source ports from 0xC000 up (rdma_flow_label_to_udp_sport, Linux)."""
+
+SPORTS = 0x10000 - FIRST_SPORT
+FIRST_QP = 2
+"""QP 0 and 1 are the management QPs (InfiniBand Architecture Specification 3.9.1)."""
+
+QP_LIMIT = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A constant-rate stream of probes from one NIC to another; NICs count from 1.
+
+    Raises InputError where a number is outside what the packet or the sender can hold.
+    """
+
+    id: int
+    source: str
+    source_nic: int
+    destination: str
+    destination_nic: int
+    sport: int
+    dest_qp: int
+    rate_pps: int
+    payload_bytes: int
+
+    def __post_init__(self) -> None:
+        limits = (
+            ("id", self.id, 0, NO_FLOW - 1),
+            ("sport", self.sport, 1, 2**16 - 1),
+            ("dest_qp", self.dest_qp, 0, QP_LIMIT - 1),
+            ("rate_pps", self.rate_pps, 1, 10**6),
+            ("payload_bytes", self.payload_bytes, MIN_PAYLOAD_BYTES, 4096),
+        )
+        for name, value, lowest, highest in limits:
+            if not lowest <= value <= highest:
+                raise InputError(
+                    f"flow {self.id}: {name} is {value}",
+                    hint=f"give a value from {lowest} to {highest}",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """What the frames between two NICs carry, and the interface they leave by.
+
+    `next_hop_mac` is the RTSW's: a server hands every packet to its switch.
+    """
+
+    source: str
+    interface: str
+    destination: str
+    source_mac: str
+    next_hop_mac: str
+    source_ip: str
+    destination_ip: str
+    mtu: int
+
+
+def resolve_endpoints(
+    fabric: Fabric,
+    source: str,
+    destination: str,
+    source_nic: int = 1,
+    destination_nic: int = 1,
+) -> Endpoints:
+    """The addresses between two servers' NICs (from 1). Raises InputError where one is missing."""
+    port = _nic(fabric, source, source_nic)
+    far = _nic(fabric, destination, destination_nic)
+    if source == destination:
+        raise InputError(f"{source} would send to itself", hint="name two servers")
+    link = fabric.uplinks(source)[source_nic - 1]
+    return Endpoints(
+        source=source,
+        interface=port.interface,
+        destination=destination,
+        source_mac=port.mac,
+        next_hop_mac=link.far(source).mac,
+        source_ip=port.ip,
+        destination_ip=far.ip,
+        mtu=link.mtu,
+    )
+
+
+def resolve_flow(fabric: Fabric, flow: Flow) -> Endpoints:
+    """A flow's addresses. Raises InputError where it does not fit the fabric or its MTU."""
+    ends = resolve_endpoints(
+        fabric, flow.source, flow.destination, flow.source_nic, flow.destination_nic
+    )
+    largest = (ends.mtu - IP_OVERHEAD_BYTES) // 4 * 4
+    if flow.payload_bytes > largest:
+        raise InputError(
+            f"flow {flow.id}: {flow.payload_bytes} bytes of payload do not fit the MTU {ends.mtu}",
+            hint=f"send {largest} at most (RoCEv2 adds {IP_OVERHEAD_BYTES}), or raise links.mtu",
+        )
+    return ends
+
+
+def _nic(fabric: Fabric, server: str, nic: int) -> Port:
+    node = fabric.node_by_name.get(server)
+    if node is None or node.is_switch:
+        what = "is a switch" if node else "is not in the fabric"
+        raise InputError(f"{server} {what}", hint=f"servers: {_examples(fabric)}")
+    ports = fabric.nics(server)
+    if not 1 <= nic <= len(ports):
+        raise InputError(f"{server} has no NIC {nic}", hint=f"its NICs are 1 to {len(ports)}")
+    return ports[nic - 1]
+
+
+def _examples(fabric: Fabric) -> str:
+    names = [node.name for node in fabric.servers]
+    return ", ".join(names[:4]) + (" ..." if len(names) > 4 else "") if names else "none"
+
+
+def permutation(
+    fabric: Fabric, flows: int, rate_pps: int, payload_bytes: int, seed: int
+) -> tuple[Flow, ...]:
+    """`flows` flows, each to a server of another rack, from NIC *i* to NIC *i*.
+
+    Flows are dealt in rounds: in each, every server sends to one other and receives from one other,
+    until `flows` are dealt. Source ports and QPs are random and, up to 16,384 flows, all distinct.
+    Raises InputError where fewer than two racks have servers.
+    """
+    if flows < 1:
+        raise InputError(f"{flows} flows asked for", hint="ask for one or more")
+    racks = _servers_by_rack(fabric)
+    if len(racks) < 2:
+        raise InputError(
+            "flows between racks need servers in two racks or more",
+            hint="set fabric.racks to 2 or more and fabric.servers_per_rack to 1 or more",
+        )
+    rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
+    pairs: list[tuple[str, str]] = []
+    while len(pairs) < flows:
+        pairs += _round(racks, rng)
+    sports = [
+        port for _ in range(-(-flows // SPORTS)) for port in rng.sample(range(SPORTS), SPORTS)
+    ]
+    queue_pairs = rng.sample(range(FIRST_QP, QP_LIMIT), flows)
+    per_round = sum(len(rack) for rack in racks)
+    dealt = []
+    for index, (source, destination) in enumerate(pairs[:flows]):
+        rails = min(len(fabric.uplinks(source)), len(fabric.uplinks(destination)))
+        nic = index // per_round % rails + 1
+        dealt.append(
+            Flow(
+                id=index,
+                source=source,
+                source_nic=nic,
+                destination=destination,
+                destination_nic=nic,
+                sport=FIRST_SPORT + sports[index],
+                dest_qp=queue_pairs[index],
+                rate_pps=rate_pps,
+                payload_bytes=payload_bytes,
+            )
+        )
+    return tuple(dealt)
+
+
+def _servers_by_rack(fabric: Fabric) -> list[list[str]]:
+    racks: dict[str, list[str]] = {}
+    for server in fabric.servers:
+        rtsw = fabric.uplinks(server.name)[0].b.node
+        racks.setdefault(rtsw, []).append(server.name)
+    return list(racks.values())
+
+
+def _round(racks: Sequence[Sequence[str]], rng: random.Random) -> list[tuple[str, str]]:
+    """Every server with a partner in another rack.
+
+    With racks laid out one after another on a ring, a shift no shorter than the largest rack and no
+    longer than the rest of the ring never ends in the rack it began in.
+    """
+    shuffled = [rng.sample(rack, len(rack)) for rack in rng.sample(racks, len(racks))]
+    ring = [server for rack in shuffled for server in rack]
+    largest = max(len(rack) for rack in racks)
+    if 2 * largest > len(ring):
+        raise InputError(
+            "one rack has more servers than all others together",
+            hint="a permutation between racks needs racks of like size",
+        )
+    shift = rng.randint(largest, len(ring) - largest)
+    partners = ring[shift:] + ring[:shift]
+    return rng.sample(list(zip(ring, partners, strict=True)), len(ring))

@@ -1,0 +1,145 @@
+"""Probe packets as bytes: RoCEv2 frames that say which flow they are of, which number, sent when.
+
+In: a complete frame of a flow (`traffic.roce` builds it). Out: the same frame with another sequence
+number, time and ICRC, at a few microseconds a piece; or, from a frame off the wire, what it says.
+Needs nothing but the standard library, so that the process in each server starts fast.
+
+    Ethernet | IPv4 | UDP to 4791 | BTH | magic 4, flow 4, sequence 8, time 8, zeros ... | ICRC 4
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+from zlib import crc32
+
+ROCE_PORT = 4791
+RC_SEND_ONLY = 0x04
+MAGIC = 0x526F4345
+PSN_MASK = 0xFFFFFF
+NO_FLOW = 2**32 - 1
+"""The flow id of single probes, so that none is taken for a packet of a running flow."""
+
+IP_OFFSET = 14
+UDP_OFFSET = IP_OFFSET + 20
+BTH_OFFSET = UDP_OFFSET + 8
+PSN_OFFSET = BTH_OFFSET + 8
+PAYLOAD_OFFSET = BTH_OFFSET + 12
+ICRC_BYTES = 4
+
+PROBE_HEADER = struct.Struct("!IIQQ")
+"""Magic, flow id, sequence number, send time: the start of the payload."""
+
+HEADER_END = PAYLOAD_OFFSET + PROBE_HEADER.size
+MIN_PAYLOAD_BYTES = PROBE_HEADER.size
+IP_OVERHEAD_BYTES = PAYLOAD_OFFSET - IP_OFFSET + ICRC_BYTES
+"""What IPv4, UDP, BTH and ICRC add to a payload within the IP MTU."""
+
+_IPV4_NO_OPTIONS = b"\x08\x00\x45"
+_PROTOCOL_UDP = 17
+_PSN_WORD = struct.Struct("!I")
+_SEQUENCE_AND_TIME = struct.Struct("!QQ")
+_SEQUENCE_OFFSET = PAYLOAD_OFFSET + 8
+_ICRC = struct.Struct("<I")
+
+
+class Probe(NamedTuple):
+    """What an intact probe says. Times are CLOCK_REALTIME nanoseconds."""
+
+    flow: int
+    sequence: int
+    send_ns: int
+    psn: int
+    dest_qp: int
+    sport: int
+    ttl: int
+
+
+def _is_ipv4_udp(frame: bytes | bytearray) -> bool:
+    return (
+        len(frame) >= PAYLOAD_OFFSET + ICRC_BYTES
+        and frame[12:15] == _IPV4_NO_OPTIONS
+        and frame[23] == _PROTOCOL_UDP
+    )
+
+
+def _constant_crc(frame: bytes | bytearray) -> int:
+    """CRC state after the fields that come before the PSN, the variant ones masked to ones.
+
+    InfiniBand Architecture Specification, Annex A17 (RoCEv2), section A17.3.3: eight bytes of ones
+    for the absent LRH; TOS, TTL and header checksum; UDP checksum; FECN, BECN and reserved bits.
+    """
+    masked = bytearray(b"\xff" * 8) + frame[IP_OFFSET:PSN_OFFSET]
+    ip, udp, bth = 8, 8 + UDP_OFFSET - IP_OFFSET, 8 + BTH_OFFSET - IP_OFFSET
+    masked[ip + 1] = masked[ip + 8] = 0xFF
+    masked[ip + 10 : ip + 12] = b"\xff\xff"
+    masked[udp + 6 : udp + 8] = b"\xff\xff"
+    masked[bth + 4] = 0xFF
+    return crc32(masked)
+
+
+def icrc(frame: bytes | bytearray) -> bytes:
+    """The four ICRC bytes that belong at the end of a RoCEv2 frame over IPv4.
+
+    The frame's own last four bytes are not read. Raises ValueError where it is not Ethernet with
+    IPv4 without options and UDP.
+    """
+    if not _is_ipv4_udp(frame):
+        raise ValueError("not an Ethernet frame with IPv4 without options, UDP and a BTH")
+    return _ICRC.pack(crc32(frame[PSN_OFFSET:-ICRC_BYTES], _constant_crc(frame)))
+
+
+def parse_probe(frame: bytes) -> Probe | None:
+    """What a frame says, or None where it is not a probe or its ICRC is wrong.
+
+    A NIC drops a packet of wrong ICRC too, so a damaged probe counts as a lost one.
+    """
+    if not _is_ipv4_udp(frame) or len(frame) < HEADER_END + ICRC_BYTES:
+        return None
+    total_bytes = int.from_bytes(frame[16:18], "big")
+    frame = frame[: IP_OFFSET + total_bytes]
+    if len(frame) < max(HEADER_END + ICRC_BYTES, IP_OFFSET + total_bytes):
+        return None
+    sport, dport = struct.unpack_from("!HH", frame, UDP_OFFSET)
+    magic, flow, sequence, send_ns = PROBE_HEADER.unpack_from(frame, PAYLOAD_OFFSET)
+    if dport != ROCE_PORT or frame[BTH_OFFSET] != RC_SEND_ONLY or magic != MAGIC:
+        return None
+    if icrc(frame) != frame[-ICRC_BYTES:]:
+        return None
+    return Probe(
+        flow=flow,
+        sequence=sequence,
+        send_ns=send_ns,
+        psn=int.from_bytes(frame[PSN_OFFSET + 1 : PAYLOAD_OFFSET], "big"),
+        dest_qp=int.from_bytes(frame[BTH_OFFSET + 5 : PSN_OFFSET], "big"),
+        sport=sport,
+        ttl=frame[IP_OFFSET + 8],
+    )
+
+
+class ProbeStamper:
+    """One flow's frame, stamped afresh for every packet.
+
+    The CRC over what stays the same up to the PSN is computed once; the result is equal, byte for
+    byte, to the frame that Scapy builds for the same sequence number and time.
+    """
+
+    __slots__ = ("_covered", "_crc", "_frame", "_icrc_offset", "_psn_flags")
+
+    def __init__(self, template: bytes) -> None:
+        """Raises ValueError where `template` is not a RoCEv2 frame over IPv4."""
+        if not _is_ipv4_udp(template) or len(template) < HEADER_END + ICRC_BYTES:
+            raise ValueError("the template is not a probe frame")
+        self._frame = bytearray(template)
+        self._icrc_offset = len(template) - ICRC_BYTES
+        self._covered = memoryview(self._frame)[PSN_OFFSET : self._icrc_offset]
+        self._crc = _constant_crc(template)
+        self._psn_flags = template[PSN_OFFSET] << 24
+
+    def stamp(self, sequence: int, send_ns: int) -> bytearray:
+        """The frame numbered `sequence` (its PSN: modulo 2^24). Valid until the next call."""
+        frame = self._frame
+        _PSN_WORD.pack_into(frame, PSN_OFFSET, self._psn_flags | sequence & PSN_MASK)
+        _SEQUENCE_AND_TIME.pack_into(frame, _SEQUENCE_OFFSET, sequence, send_ns)
+        _ICRC.pack_into(frame, self._icrc_offset, crc32(self._covered, self._crc))
+        return frame

@@ -1,0 +1,218 @@
+"""What a traffic run brought: every packet sent and received, and if the numbers can be trusted.
+
+In: the flows and what each agent reported. Out: a frozen `TrafficResult` with one numpy array per
+measure and flow, and `problems`: each reason why this machine did not carry the run as intended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traffic.flow import Flow
+
+Numbers = npt.NDArray[np.int64]
+
+SECOND_NS = 10**9
+RATE_ERROR_LIMIT = 0.01
+LAG_P99_LIMIT_NS = 1_000_000
+LAG_MAX_LIMIT_NS = 10_000_000
+CLOCK_JUMP_LIMIT_NS = 50_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlowRecord:
+    """One flow's packets. Times are CLOCK_REALTIME ns; every deadline has a sequence number.
+
+    sent_seq, sent_ns        what the kernel took, in sending order
+    refused_seq              what it did not (interface down, queue full): never on the wire
+    received_seq, send_ns,   what arrived at the destination, in arrival order, with the kernel's
+    receive_ns, ttl          receive time and the TTL left
+    intended                 packets due between start and stop
+    lag_p99_ns, lag_max_ns   how late packets left, against their deadlines
+    """
+
+    flow: Flow
+    sent_seq: Numbers
+    sent_ns: Numbers
+    refused_seq: Numbers
+    received_seq: Numbers
+    send_ns: Numbers
+    receive_ns: Numbers
+    ttl: npt.NDArray[np.uint8]
+    intended: int
+    lag_p99_ns: int
+    lag_max_ns: int
+
+    @property
+    def offered(self) -> int:
+        """Packets offered to the kernel, taken or refused."""
+        return len(self.sent_seq) + len(self.refused_seq)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """What one server's agent cost and met. `send_errors` counts refusals by errno name."""
+
+    server: str
+    startup_cpu_s: float
+    cpu_s: float
+    socket_drops: int
+    send_errors: Mapping[str, int]
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrafficResult:
+    """One run. It is a measurement only where `problems` is empty."""
+
+    flows: tuple[FlowRecord, ...]
+    agents: tuple[AgentRecord, ...]
+    started_ns: int
+    stopped_ns: int
+    clock_jump_ns: int
+    softnet_drops: int
+    problems: tuple[str, ...]
+
+    @property
+    def valid(self) -> bool:
+        return not self.problems
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of all agents during the run.
+
+        Includes forwarding: the kernel carries a packet across veths in its sender's system time.
+        """
+        return sum(agent.cpu_s for agent in self.agents)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """Everything one agent received, in arrival order, of any flow."""
+
+    flow: npt.NDArray[np.uint32]
+    sequence: Numbers
+    send_ns: Numbers
+    receive_ns: Numbers
+    ttl: npt.NDArray[np.uint8]
+
+
+def read_arrivals(columns: Sequence[bytes]) -> Arrivals:
+    """The columns of `traffic.ring.Columns` as numbers."""
+    flow, sequence, send_ns, seconds, nanoseconds, ttl = columns
+    return Arrivals(
+        flow=np.frombuffer(flow, ">u4").astype(np.uint32),
+        sequence=np.frombuffer(sequence, ">u8").astype(np.int64),
+        send_ns=np.frombuffer(send_ns, ">u8").astype(np.int64),
+        receive_ns=np.frombuffer(seconds, np.uint32).astype(np.int64) * SECOND_NS
+        + np.frombuffer(nanoseconds, np.uint32),
+        ttl=np.frombuffer(ttl, np.uint8),
+    )
+
+
+def packets_due(elapsed_ns: int, rate_pps: int) -> int:
+    """Deadlines of a flow within `elapsed_ns` of its first, that one included."""
+    return 0 if elapsed_ns < 0 else elapsed_ns * rate_pps // SECOND_NS + 1
+
+
+def flow_record(
+    flow: Flow,
+    *,
+    offered_ns: Numbers,
+    refused_seq: Numbers,
+    first_ns: int,
+    stopped_ns: int,
+    arrivals: Arrivals,
+) -> FlowRecord:
+    """One flow's record; `offered_ns[n]` is the time in packet n, due n intervals after `first_ns`.
+
+    All times are CLOCK_REALTIME nanoseconds.
+    """
+    sequence = np.arange(len(offered_ns), dtype=np.int64)
+    lag_ns = offered_ns - first_ns - sequence * SECOND_NS // flow.rate_pps
+    sent = np.ones(len(offered_ns), dtype=bool)
+    sent[refused_seq] = False
+    mine = arrivals.flow == flow.id
+    return FlowRecord(
+        flow=flow,
+        sent_seq=sequence[sent],
+        sent_ns=offered_ns[sent],
+        refused_seq=refused_seq,
+        received_seq=arrivals.sequence[mine],
+        send_ns=arrivals.send_ns[mine],
+        receive_ns=arrivals.receive_ns[mine],
+        ttl=arrivals.ttl[mine],
+        intended=packets_due(stopped_ns - first_ns, flow.rate_pps),
+        lag_p99_ns=int(np.percentile(lag_ns, 99)) if len(lag_ns) else 0,
+        lag_max_ns=int(lag_ns.max(initial=0)),
+    )
+
+
+def find_problems(
+    flows: Sequence[FlowRecord],
+    agents: Sequence[AgentRecord],
+    clock_jump_ns: int,
+    softnet_drops: int,
+) -> tuple[str, ...]:
+    """Why a run can not be trusted, one sentence per kind, each naming the worst case.
+
+    A packet refused because an interface was down is what a fault does, not a problem; one refused
+    because a queue or buffer was full is load that was never offered.
+    """
+    return tuple(
+        f"not valid because {reason}"
+        for reason in (
+            *_rate_problems(flows),
+            *_lag_problems(flows),
+            *_agent_problems(agents),
+            *_machine_problems(clock_jump_ns, softnet_drops),
+        )
+    )
+
+
+def _rate_problems(flows: Sequence[FlowRecord]) -> Iterable[str]:
+    # One packet may be due in the very moment the sender is told to stop.
+    short = [f for f in flows if f.offered + 1 < f.intended * (1 - RATE_ERROR_LIMIT)]
+    if short:
+        worst = min(short, key=lambda f: f.offered / f.intended)
+        yield (
+            f"{len(short)} of {len(flows)} flows were sent more than {RATE_ERROR_LIMIT:.0%} too "
+            f"slowly (flow {worst.flow.id} of {worst.flow.source}: {worst.offered:,} of "
+            f"{worst.intended:,} packets)"
+        )
+
+
+def _lag_problems(flows: Sequence[FlowRecord]) -> Iterable[str]:
+    for what, limit_ns, lags_ns in (
+        ("99th percentile", LAG_P99_LIMIT_NS, [f.lag_p99_ns for f in flows]),
+        ("maximum", LAG_MAX_LIMIT_NS, [f.lag_max_ns for f in flows]),
+    ):
+        worst_ns = max(lags_ns, default=0)
+        if worst_ns > limit_ns:
+            flow = flows[lags_ns.index(worst_ns)].flow
+            yield (
+                f"packets of flow {flow.id} left {flow.source} {worst_ns / 1e6:.1f} ms late "
+                f"({what}; the limit is {limit_ns / 1e6:g} ms)"
+            )
+
+
+def _agent_problems(agents: Sequence[AgentRecord]) -> Iterable[str]:
+    for agent in agents:
+        if agent.socket_drops:
+            yield f"{agent.server}'s receiver had no room for {agent.socket_drops:,} packets"
+        full = agent.send_errors.get("ENOBUFS", 0) + agent.send_errors.get("EAGAIN", 0)
+        if full:
+            yield f"{agent.server}'s kernel had no room for {full:,} packets to send"
+        if not agent.drained:
+            yield f"packets were still arriving at {agent.server} when it stopped waiting for them"
+
+
+def _machine_problems(clock_jump_ns: int, softnet_drops: int) -> Iterable[str]:
+    if softnet_drops:
+        yield f"the kernel's receive backlog had no room for {softnet_drops:,} packets"
+    if abs(clock_jump_ns) > CLOCK_JUMP_LIMIT_NS:
+        yield f"the machine's clock jumped by {clock_jump_ns / 1e6:.3f} ms"

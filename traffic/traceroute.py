@@ -1,0 +1,243 @@
+"""The path of a flow as seen on the wire: RoCEv2 packets whose TTL ends at each switch in turn.
+
+In: a fabric, the namespaces of two servers, their NICs and the UDP source ports to try. Out: for
+each port the nodes that packet met. Frames go out raw on the NIC, as RoCE hardware sends them, so
+no socket's hash replaces the switches' own. Switches answer an expired TTL with ICMP time exceeded
+(RFC 792), which quotes the probe's UDP source port and its IP identification; the latter carries
+the TTL the probe was sent with.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labs.errors import MachineError
+from labs.plan.fabric import Fabric, Port
+from labs.runtime.namespaces import inside
+from traffic.flow import Endpoints, resolve_endpoints
+from traffic.probe import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET, icrc
+from traffic.roce import probe_frame
+
+PROBE_QP = 0xFFFFFE
+"""Destination QP of these probes, so that a capture shows what they are."""
+
+_BURST = 128
+_QUIET_S = 0.2
+_ATTEMPTS = 4
+_RECEIVE_BUFFER = 8 << 20
+_SO_RCVBUFFORCE = 33
+_SOL_RAW = 255
+_ICMP_FILTER = 1
+_TIME_EXCEEDED = 11
+_ETH_P_IP = 0x0800
+
+Nodes = tuple[str | None, ...]
+Probe = tuple[int, int]
+"""UDP source port and TTL."""
+
+
+def probe_path(
+    fabric: Fabric,
+    netns_of: Callable[[str], Path],
+    source: Port,
+    destination: Port,
+    source_ports: Sequence[int],
+) -> dict[int, Nodes]:
+    """For each source port the nodes from the source to the destination server.
+
+    None stands for a hop that did not answer, and ends the path of a flow that did not arrive. A
+    switch may answer from any of its addresses, so each of them names it; an answer from an
+    address that is not the fabric's is given as that address.
+
+    The kernel limits ICMP errors: one a second to each peer (net.ipv4.icmp_ratelimit) and 1,000 a
+    second in all (icmp_msgs_per_sec). Both must be off in every switch: icmp_ratelimit 0 and
+    icmp_msgs_per_sec high, as the runtime sets them, or time exceeded taken out of icmp_ratemask.
+    Unanswered probes are sent again, three times at most.
+
+    Raises OSError when a namespace can not be entered, MachineError without CAP_NET_RAW,
+    InputError where both NICs are on one server.
+    """
+    tag = os.urandom(1)[0]
+    frames = ProbeFrames(_endpoints(fabric, source, destination), tag)
+    names = _names(fabric)
+    longest = 2 * max(node.role.tier for node in fabric.nodes)
+    found = _Found(source.node, destination.node, {port: {} for port in source_ports}, {})
+    with (
+        _open(netns_of(source.node), lambda: _sender(source)) as sender,
+        _open(netns_of(source.node), _time_exceeded_listener) as expiries,
+        _open(netns_of(destination.node), lambda: _listener(destination)) as arrivals,
+    ):
+
+        def receive(timeout_s: float) -> bool:
+            ready, _, _ = select.select([expiries, arrivals], [], [], timeout_s)
+            if expiries in ready:
+                for packet in _drain(expiries):
+                    if probe := _expired(packet, tag, destination.ip):
+                        address = socket.inet_ntoa(packet[12:16])
+                        found.expire(probe, names.get(address, address))
+            if arrivals in ready:
+                for packet in _drain(arrivals):
+                    if probe := _arrived(packet, tag, source.ip):
+                        found.arrive(probe)
+            return bool(ready)
+
+        for _ in range(_ATTEMPTS):
+            missing = list(found.missing(longest))
+            for start in range(0, len(missing), _BURST):
+                for port, ttl in missing[start : start + _BURST]:
+                    sender.send(frames.build(port, ttl))
+                receive(0)
+            quiet_at = time.monotonic() + _QUIET_S
+            while time.monotonic() < quiet_at and any(found.missing(longest)):
+                if receive(_QUIET_S):
+                    quiet_at = time.monotonic() + _QUIET_S
+    return {port: found.nodes(port) for port in source_ports}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is known so far: per source port, who answered at which TTL and which TTL arrived."""
+
+    source: str
+    destination: str
+    answers: dict[int, dict[int, str]]
+    arrived: dict[int, int]
+
+    def expire(self, probe: Probe, node: str) -> None:
+        port, ttl = probe
+        if port in self.answers:
+            self.answers[port][ttl] = node
+
+    def arrive(self, probe: Probe) -> None:
+        port, ttl = probe
+        if port in self.answers:
+            self.arrived[port] = min(ttl, self.arrived.get(port, ttl))
+
+    def missing(self, longest: int) -> Iterable[Probe]:
+        """The probes below the lowest TTL that arrived that are still unanswered."""
+        for port, answers in self.answers.items():
+            end = self.arrived.get(port, longest + 1)
+            for ttl in range(1, end):
+                if ttl not in answers:
+                    yield port, ttl
+
+    def nodes(self, port: int) -> Nodes:
+        answers = self.answers[port]
+        if port in self.arrived:
+            passed = range(1, self.arrived[port])
+            return (self.source, *(answers.get(ttl) for ttl in passed), self.destination)
+        last = max(answers, default=0)
+        return (self.source, *(answers.get(ttl) for ttl in range(1, last + 1)), None)
+
+
+class ProbeFrames:
+    """Probe frames of one NIC pair: built once by Scapy, then only the changing fields patched."""
+
+    def __init__(self, endpoints: Endpoints, tag: int) -> None:
+        """`tag` (0 to 255) goes into every IP identification and tells this run from others."""
+        self._frame = bytearray(probe_frame(endpoints, sport=0, dest_qp=PROBE_QP, ttl=1))
+        self._tag = tag
+
+    def build(self, source_port: int, ttl: int) -> bytes:
+        """The frame of a probe, its IP checksum and ICRC right."""
+        frame = self._frame
+        struct.pack_into("!H", frame, IP_OFFSET + 4, self._tag << 8 | ttl)
+        frame[IP_OFFSET + 8] = ttl
+        struct.pack_into("!H", frame, IP_OFFSET + 10, 0)
+        struct.pack_into("!H", frame, IP_OFFSET + 10, _checksum(frame[IP_OFFSET:UDP_OFFSET]))
+        struct.pack_into("!H", frame, UDP_OFFSET, source_port)
+        frame[-ICRC_BYTES:] = icrc(frame)
+        return bytes(frame)
+
+
+def _checksum(header: bytes | bytearray) -> int:
+    """The Internet checksum (RFC 1071) of a header whose checksum field is zero."""
+    total: int = sum(struct.unpack(f"!{len(header) // 2}H", header))
+    total = (total & 0xFFFF) + (total >> 16)
+    return ~(total + (total >> 16)) & 0xFFFF
+
+
+def _probe_in(packet: bytes, tag: int) -> Probe | None:
+    """The probe of this run that starts at an IPv4 header, if it is one."""
+    if len(packet) < 28 or packet[0] != 0x45 or packet[9] != socket.IPPROTO_UDP:
+        return None
+    source_port, destination_port = struct.unpack_from("!HH", packet, 20)
+    if destination_port != ROCE_PORT or packet[4] != tag:
+        return None
+    return source_port, packet[5]
+
+
+def _expired(packet: bytes, tag: int, destination: str) -> Probe | None:
+    quoted = packet[(packet[0] & 0xF) * 4 + 8 :]
+    if quoted[16:20] != socket.inet_aton(destination):
+        return None
+    return _probe_in(quoted, tag)
+
+
+def _arrived(packet: bytes, tag: int, source: str) -> Probe | None:
+    return _probe_in(packet, tag) if packet[12:16] == socket.inet_aton(source) else None
+
+
+def _endpoints(fabric: Fabric, source: Port, destination: Port) -> Endpoints:
+    source_nic = fabric.nics(source.node).index(source) + 1
+    destination_nic = fabric.nics(destination.node).index(destination) + 1
+    return resolve_endpoints(fabric, source.node, destination.node, source_nic, destination_nic)
+
+
+def _names(fabric: Fabric) -> Mapping[str, str]:
+    names = {node.loopback: node.name for node in fabric.nodes if node.loopback}
+    for link in fabric.links:
+        for port in (link.a, link.b):
+            if port.address is not None:
+                names[port.ip] = port.node
+    return names
+
+
+def _open(netns: Path, make: Callable[[], socket.socket]) -> socket.socket:
+    try:
+        return inside(netns, make)
+    except PermissionError as error:
+        raise MachineError(
+            f"no permission to send raw frames in {netns}: {error}",
+            hint="run as root, or with CAP_NET_RAW and CAP_SYS_ADMIN",
+        ) from error
+
+
+def _sender(port: Port) -> socket.socket:
+    sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    sender.bind((port.interface, 0))
+    return sender
+
+
+def _time_exceeded_listener() -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+    all_others = ~(1 << _TIME_EXCEEDED) & 0xFFFF_FFFF
+    listener.setsockopt(_SOL_RAW, _ICMP_FILTER, struct.pack("=I", all_others))
+    return _receiving(listener)
+
+
+def _listener(port: Port) -> socket.socket:
+    listener = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_IP))
+    listener.bind((port.interface, _ETH_P_IP))
+    return _receiving(listener)
+
+
+def _receiving(listener: socket.socket) -> socket.socket:
+    listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+    listener.setblocking(False)
+    return listener
+
+
+def _drain(listener: socket.socket) -> Iterable[bytes]:
+    while True:
+        try:
+            yield listener.recv(128)
+        except BlockingIOError:
+            return
