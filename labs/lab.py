@@ -10,6 +10,7 @@ Everything the command line does is one of these calls.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -20,6 +21,7 @@ from labs.forwarding.fib import Fib, FibOf, read_fib
 from labs.plan.addressing import AddressSpaceFullError
 from labs.plan.clos import build_clos
 from labs.plan.fabric import Fabric
+from labs.runtime import kernel
 from labs.runtime.base import ProgressSink, no_progress
 from labs.runtime.netns import NetnsLink, NetnsNode, NetnsRuntime, take_down
 from labs.runtime.record import State, locked, read_record, recorded_labs
@@ -45,6 +47,7 @@ class Lab:
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
         self.runtime = NetnsRuntime(fabric)
+        self.notes: tuple[str, ...] = ()
 
     @classmethod
     def planned(cls, text: str | Path) -> Lab:
@@ -89,10 +92,25 @@ class Lab:
     def up(self, progress: ProgressSink = no_progress) -> Mapping[str, float]:
         """Bring the lab up and return the seconds each stage took.
 
-        Raises as `labs.runtime.base.Runtime.up` does.
+        Where the kernel can not seed its ECMP hash the lab runs on the one secret that all
+        namespaces share, as with `hashing: 0`, and `notes` says so. Raises as
+        `labs.runtime.base.Runtime.up` does.
         """
+        if self.fabric.spec.hashing.seed != 0 and not kernel.seeds_supported():
+            self._run_unseeded()
         self.runtime.up(progress)
         return dict(self.runtime.stage_seconds)
+
+    def _run_unseeded(self) -> None:
+        spec = self.fabric.spec
+        hashing = spec.hashing.model_copy(update={"seed": 0})
+        self.fabric = plan(spec.model_copy(update={"hashing": hashing}))
+        self.runtime = NetnsRuntime(self.fabric)
+        self.notes = (
+            f"this kernel ({os.uname().release}) has no fib_multipath_hash_seed (Linux 6.11 has): "
+            "all switches share one secret hash, so tiers polarize fully and paths can not be "
+            "predicted",
+        )
 
     def down(self, progress: ProgressSink = no_progress) -> None:
         """Take the lab down. Idempotent."""

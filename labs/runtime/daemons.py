@@ -74,6 +74,16 @@ def write_configuration(files: FrrFiles, configuration: Mapping[str, str]) -> No
         files.configuration(daemon).write_text(text)
 
 
+def start_arguments(daemon: str, files: FrrFiles) -> list[str]:
+    """The command that starts a daemon on its own files. Raises MachineError without FRR."""
+    return [
+        str(frr_folder() / daemon),
+        *("-d", "-f", str(files.configuration(daemon)), "-i", str(files.pid(daemon))),
+        *("--vty_socket", str(files.folder), "-A", "127.0.0.1", "-P", "0"),
+        *zebra_socket_arguments(daemon, files),
+    ]
+
+
 def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) -> None:
     """Start one daemon in a namespace and return when it has loaded its configuration.
 
@@ -81,12 +91,7 @@ def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) ->
     printed when it does not start.
     """
     namespaces.enter(netns)
-    arguments = [
-        str(frr_folder() / daemon),
-        *("-d", "-f", str(files.configuration(daemon)), "-i", str(files.pid(daemon))),
-        *("--vty_socket", str(files.folder), "-A", "127.0.0.1", "-P", "0"),
-        *zebra_socket_arguments(daemon, files),
-    ]
+    arguments = start_arguments(daemon, files)
     outcome = subprocess.run(
         arguments,
         stdin=subprocess.DEVNULL,
@@ -110,8 +115,8 @@ def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) ->
 def set_niceness(pid: int, niceness: int) -> None:
     """Set the niceness of every thread of a process; of none where it has ended meanwhile."""
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
         # Where the scheduler groups processes by session, niceness counts within a group only.
         group = Path(f"/proc/{pid}/autogroup")
         if group.exists():
@@ -131,10 +136,12 @@ def running_pid(daemon: str, files: FrrFiles) -> int | None:
     """Process id of a daemon that is alive, or None."""
     try:
         pid = int(files.pid(daemon).read_text())
-        command = Path(f"/proc/{pid}/comm").read_text().strip()
+        # proc(5): "pid (command) state ..."; a killed daemon is a zombie until it is reaped.
+        command, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(") ")
     except (OSError, ValueError):
         return None
-    return pid if command == daemon else None
+    is_daemon = command.endswith(f"({daemon}") and not rest.startswith("Z")
+    return pid if is_daemon else None
 
 
 def last_log_line(daemon: str, files: FrrFiles) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from labs.errors import MachineError
 from labs.plan.fabric import Fabric, Node
@@ -14,6 +15,11 @@ from labs.spec.model import HashPolicy
 
 POLICY_NUMBER = {HashPolicy.L3: 0, HashPolicy.L4: 1}
 SEED = "ipv4/fib_multipath_hash_seed"
+
+
+def seeds_supported() -> bool:
+    """Whether this kernel lets a namespace choose its ECMP hash seed (Linux 6.11 and later)."""
+    return Path("/proc/sys/net", SEED).exists()
 
 
 def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
@@ -57,18 +63,10 @@ def write_settings(settings: Mapping[str, str]) -> None:
             descriptor = os.open(f"/proc/sys/net/{name}", os.O_WRONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise MachineError(
-                f"this kernel ({os.uname().release}) has no sysctl net/{name}", _hint(name)
+                f"this kernel ({os.uname().release}) has no sysctl net/{name}",
+                "run `rocelab doctor` for what a lab needs",
             ) from None
         try:
             os.write(descriptor, value.encode())
         finally:
             os.close(descriptor)
-
-
-def _hint(name: str) -> str:
-    if name == SEED:
-        return (
-            "Linux has it from 6.11 on; on Ubuntu 24.04 install linux-generic-hwe-24.04, "
-            "or set hashing: 0 to run all switches on one secret hash (fully polarized)"
-        )
-    return "run `rocelab doctor` for what a lab needs"

@@ -56,7 +56,12 @@ def on_own_thread(function: Callable[[], Result]) -> Result:
 
     thread = threading.Thread(target=body, name="netns")
     thread.start()
-    thread.join()
+    try:
+        thread.join()
+    except BaseException:
+        # An interrupted caller cleans up next: what it cleans must not still be growing.
+        thread.join()
+        raise
     if failure:
         raise failure[0]
     return outcome[0]
@@ -89,13 +94,18 @@ def inside_each(netns_of: Mapping[str, int], function: Callable[[str], None]) ->
     on_own_thread(visit_all)
 
 
+def unshare() -> None:
+    """Move the calling thread into a fresh namespace. Raises OSError."""
+    _check(_libc.unshare(CLONE_NEWNET), "unshare")
+
+
 def create(mount_point: Path) -> int:
     """Make a namespace, keep it alive by mounting it on `mount_point`, give a descriptor of it.
 
     The calling thread ends up inside the new namespace. Raises OSError.
     """
     mount_point.touch(exist_ok=False)
-    _check(_libc.unshare(CLONE_NEWNET), "unshare")
+    unshare()
     source = b"/proc/thread-self/ns/net"
     _check(_libc.mount(source, os.fsencode(mount_point), None, MS_BIND, None), "mount")
     return os.open(mount_point, os.O_RDONLY | os.O_CLOEXEC)

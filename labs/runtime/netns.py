@@ -24,7 +24,7 @@ from pathlib import Path
 from labs.errors import InputError, MachineError
 from labs.plan.fabric import Fabric, Link, Role
 from labs.render import frr
-from labs.runtime import daemons, kernel, namespaces, netlink, wiring
+from labs.runtime import canary, daemons, kernel, namespaces, netlink, wiring
 from labs.runtime.base import Counters, Progress, ProgressSink, no_progress
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
@@ -32,6 +32,7 @@ from labs.runtime.record import LabFiles, Record, State, locked, remove_files, w
 
 RUNTIME = "netns"
 KILL_TIMEOUT_S = 10.0
+CLEANUP_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,9 @@ class NetnsNode:
 
         try:
             return namespaces.inside(self.netns, run)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if error.filename != argv[0]:
+                raise
             raise InputError(f"there is no command {argv[0]!r} on this machine") from None
 
     def daemons(self) -> dict[str, int]:
@@ -318,6 +321,10 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
         killed += len(doomed)
         progress(Progress("processes", killed, killed))
     remove_files(files)
+    if inodes:
+        progress(Progress("interfaces", 0, 1))
+        canary.await_cleanup(CLEANUP_TIMEOUT_S)
+        progress(Progress("interfaces", 1, 1))
 
 
 def _namespace_inodes(files: LabFiles) -> list[int]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,10 @@ class LabFiles:
     """Where a lab's files are."""
 
     lab: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9-]+", self.lab):
+            raise InputError(f"{self.lab!r} is not the name of a lab", "see `rocelab list`")
 
     @property
     def root(self) -> Path:

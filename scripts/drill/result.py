@@ -164,6 +164,24 @@ class HashingRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Fidelity:
+    """How well the machine carried a faulted run.
+
+    lag_p99_ns, lag_max_ns: how late packets left against their deadlines, of the worst flow.
+    stall_ns: the longest a flow was not sending while an event had it cut off, None without such a
+        flow. No convergence time of this repeat is known better than that.
+    agents_cpu_s: CPU time of the senders, forwarding included.
+    stolen_s: CPU time that the hypervisor kept from this machine ("steal" of /proc/stat).
+    """
+
+    lag_p99_ns: int
+    lag_max_ns: int
+    stall_ns: int | None
+    agents_cpu_s: float
+    stolen_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Repeat:
     """One run of the drill. It is valid when `problems` is empty: otherwise the machine or the lab
     did not carry it, `problems` says why, and its figures enter no headline."""
@@ -174,6 +192,7 @@ class Repeat:
     flows: tuple[FlowRecord, ...]
     fib: tuple[FibChange, ...]
     hashing: tuple[HashingRun, ...]
+    fidelity: Fidelity | None = None
 
     @property
     def valid(self) -> bool:

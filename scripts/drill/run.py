@@ -22,6 +22,7 @@ from scripts.drill import result as results
 from scripts.drill.catalog import lab_of
 from scripts.drill.environment import read_environment
 from scripts.drill.faults import fault_problems, inject, wait_until
+from scripts.drill.fidelity import judged, stolen_cpu_s
 from scripts.drill.hashing import PortCounters, hashing_run, plan_name, reseeded, seeds_of
 from scripts.drill.result import DrillResult, HashingRun, Repeat, Timeline, measure_repeat
 from scripts.drill.spec import DrillSpec, load_drill
@@ -166,23 +167,23 @@ def _run_repeats(
             stage = _Stage(number, repeats, progress)
             hashing, problems = _compare_hashing(lab, drill, flows, netns_of, fibs, stage)
             started_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+            stolen_s = stolen_cpu_s()
             faulted, traffic, more = _run_faults(lab, drill, flows, stage)
+            stolen_s = stolen_cpu_s() - stolen_s
             fibs = timeline.wait_until_whole(timeout_s)
             ended_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
-            problems += (*traffic.problems, *more, *_watch_problems(timeline))
-            measured.append(
-                measure_repeat(
-                    {
-                        _named(lab, record.flow): _samples(record, faulted)
-                        for record in traffic.flows
-                    },
-                    faulted,
-                    drill.measure.method,
-                    fib=timeline.changes(started_ns, ended_ns),
-                    hashing=hashing,
-                    problems=problems,
-                )
+            samples = {
+                _named(lab, record.flow): _samples(record, faulted) for record in traffic.flows
+            }
+            repeat = measure_repeat(
+                samples,
+                faulted,
+                drill.measure.method,
+                fib=timeline.changes(started_ns, ended_ns),
+                hashing=hashing,
+                problems=(*problems, *traffic.problems, *more, *_watch_problems(timeline)),
             )
+            measured.append(judged(repeat, samples, faulted, traffic, stolen_s))
     return measured
 
 

@@ -1,0 +1,123 @@
+"""`make bench`: how long two fabrics take to come up, what they cost, and Mininet beside them.
+
+(a) 16 RTSWs x 4 CTSWs, in pairs one after the other so that both see the same machine; (b) the full
+AI zone of 252 x 18 once, with Mininet's wiring and stopping only. Writes bench/results.json and
+bench/results.md, which state the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench.fabrics import Up, measure_mininet, measure_rocelab
+from scripts.drill.environment import read_environment
+
+SMALL, ZONE = "bench-16x4", "zone-252x18"
+FOLDER = Path(__file__).parent
+GIB = 2**30
+Row = tuple[str, Callable[[Up], float], str]
+
+ROWS: Sequence[Row] = (
+    ("up, s", lambda up: up.up_s, ".2f"),
+    ("  wiring alone, s", lambda up: up.wiring_s, ".3f"),
+    ("  daemons started, s", lambda up: up.stages_s.get("daemons", 0.0), ".2f"),
+    ("  then until converged, s", lambda up: up.stages_s.get("convergence", 0.0), ".2f"),
+    ("down, s", lambda up: up.down_s, ".2f"),
+    ("daemons' PSS, GiB", lambda up: up.daemons_pss_bytes / GIB, ".2f"),
+    ("MemAvailable lost, GiB", lambda up: up.machine_lost_bytes / GIB, ".2f"),
+    ("CPU of the machine until up, s", lambda up: up.machine_cpu_s, ".1f"),
+)
+
+
+def main(
+    pairs: Annotated[int, typer.Option(min=1, help="runs of (a), rocelab and Mininet in turn")] = 5,
+    zone: Annotated[bool, typer.Option(help="also (b), which takes minutes and 14 GB")] = True,
+) -> None:
+    """Measure both fabrics and write bench/results.json and bench/results.md."""
+    console = Console(stderr=True)
+    measured: dict[str, dict[str, list[Up]]] = {SMALL: {"rocelab": [], "mininet": []}}
+    for pair in range(1, pairs + 1):
+        console.print(f"{SMALL}: pair {pair} of {pairs}")
+        measured[SMALL]["rocelab"].append(measure_rocelab(SMALL))
+        measured[SMALL]["mininet"].append(measure_mininet(SMALL, with_daemons=True))
+    if zone:
+        console.print(f"{ZONE}: rocelab")
+        measured[ZONE] = {"rocelab": [measure_rocelab(ZONE)]}
+        console.print(f"{ZONE}: Mininet, wiring only")
+        measured[ZONE]["mininet"] = [measure_mininet(ZONE, with_daemons=False)]
+    write_results(measured)
+    for lab, by_tool in measured.items():
+        Console().print(table(lab, by_tool))
+
+
+def write_results(measured: dict[str, dict[str, list[Up]]]) -> None:
+    """results.json with every run, results.md with medians and the machine."""
+    environment = asdict(read_environment())
+    runs = {
+        lab: {tool: [asdict(up) for up in ups] for tool, ups in by_tool.items()}
+        for lab, by_tool in measured.items()
+    }
+    document = {"environment": environment, "load_average": os.getloadavg(), "runs": runs}
+    FOLDER.joinpath("results.json").write_text(json.dumps(document, indent=1) + "\n")
+    lines = ["# Results of `make bench`", "", f"Measured {time.strftime('%Y-%m-%d')} on:", ""]
+    lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in environment.items()]
+    for lab, by_tool in measured.items():
+        lines += ["", f"## {lab}", "", "| median (min to max) | rocelab | Mininet | ratio |"]
+        lines += ["|---|---|---|---|"]
+        lines += ["| " + " | ".join(cells) + " |" for cells in rows(by_tool)]
+        counts = ", ".join(f"{tool} n={len(ups)}" for tool, ups in by_tool.items())
+        lines += ["", f"{counts}."]
+    FOLDER.joinpath("results.md").write_text("\n".join(lines) + "\n")
+
+
+def rows(by_tool: dict[str, list[Up]]) -> list[list[str]]:
+    """A row per figure: its name, each tool's median and range, and Mininet over rocelab."""
+    found = []
+    for name, value, form in ROWS:
+        ours = [value(up) for up in by_tool["rocelab"]]
+        theirs = [value(up) for up in by_tool["mininet"]]
+        measured = any(theirs) and (name.strip() != "up, s" or _has_daemons(by_tool["mininet"]))
+        ratio = statistics.median(theirs) / statistics.median(ours) if measured else None
+        found.append(
+            [
+                name.replace("  ", "- "),
+                _spread(ours, form),
+                _spread(theirs, form) if measured else "not measured",
+                f"{ratio:.1f}" if ratio else "",
+            ]
+        )
+    return found
+
+
+def _has_daemons(ups: list[Up]) -> bool:
+    return all("daemons" in up.stages_s for up in ups)
+
+
+def _spread(values: Sequence[float], form: str) -> str:
+    middle = format(statistics.median(values), form)
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({min(values):{form}} to {max(values):{form}})"
+
+
+def table(lab: str, by_tool: dict[str, list[Up]]) -> Table:
+    """The same rows for a terminal."""
+    shown = Table("", "rocelab", "Mininet", "Mininet : rocelab", title=lab)
+    for cells in rows(by_tool):
+        shown.add_row(*cells)
+    return shown
+
+
+if __name__ == "__main__":
+    typer.run(main)

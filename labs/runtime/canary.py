@@ -1,0 +1,77 @@
+"""Knowing when the kernel has removed the namespaces that were let go.
+
+Letting a namespace go only queues it: a worker of the kernel (net/core/net_namespace.c cleanup_net)
+removes its interfaces later, in the order of queueing, and tells nobody. So a further namespace is
+queued behind them, with one end of a veth pair whose other end is watched: when that end is gone,
+so is everything queued before.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
+from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+
+from labs.errors import MachineError
+from labs.runtime import namespaces, netlink
+
+RTNLGRP_LINK = 1
+_WATCHED_INDEX = 1000
+
+
+def await_cleanup(timeout_s: float) -> None:
+    """Return when every namespace let go before the call is gone from the kernel.
+
+    Raises MachineError when that takes longer than `timeout_s`.
+    """
+    namespaces.on_own_thread(lambda: _await_cleanup(timeout_s))
+
+
+def _await_cleanup(timeout_s: float) -> None:
+    namespaces.unshare()
+    doomed = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    namespaces.unshare()
+    with netlink.open_socket((RTNLGRP_LINK,)) as events:
+        with netlink.open_socket() as channel:
+            netlink.send_batch(channel, [_veth_into(doomed)])
+        os.close(doomed)
+        _await_deletion(events, time.monotonic() + timeout_s)
+
+
+def _veth_into(namespace: int) -> bytes:
+    """A message that makes a veth pair, one end here and one in `namespace`."""
+    peer = {"attrs": [("IFLA_IFNAME", "canary"), ("IFLA_NET_NS_FD", namespace)]}
+    data = {"attrs": [("VETH_INFO_PEER", peer)]}
+    message = ifinfmsg()
+    message["index"] = _WATCHED_INDEX
+    message["attrs"] = [
+        ("IFLA_IFNAME", "canary"),
+        ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}),
+    ]
+    message["header"]["type"] = RTM_NEWLINK
+    message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
+    message.encode()
+    return bytes(message.data)
+
+
+def _await_deletion(events: socket.socket, deadline: float) -> None:
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([events], [], [], left)[0]:
+            raise MachineError(
+                "the kernel has not removed the lab's namespaces yet",
+                "it goes on in the background; `rocelab list` no longer shows the lab",
+            )
+        data = events.recv(1 << 16)
+        offset = 0
+        while offset + netlink.HEADER.size <= len(data):
+            length, kind, _, _, _ = netlink.HEADER.unpack_from(data, offset)
+            index = int.from_bytes(data[offset + 20 : offset + 24], "little")
+            if kind == RTM_DELLINK and index == _WATCHED_INDEX:
+                return
+            offset += (length + 3) & ~3

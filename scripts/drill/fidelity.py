@@ -1,0 +1,73 @@
+"""How well the machine carried a faulted run, and whether its convergence times can stand.
+
+In: a measured repeat, its packets and what the senders met. Out: the same repeat with its
+`Fidelity`, and with a problem where a sender stalled just when an event had its flow cut off: the
+recovery then shows only in the next packet sent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from labs.units import format_duration
+from scripts.convergence import FlowSamples
+from scripts.drill.result import Fidelity, Flow, Repeat, Timeline
+from traffic.result import TrafficResult
+
+STALL_LIMIT_NS = 20_000_000
+"""The most that a stalled sender may add to a convergence time."""
+
+
+def judged(
+    repeat: Repeat,
+    samples: Mapping[Flow, FlowSamples],
+    timeline: Timeline,
+    traffic: TrafficResult,
+    stolen_s: float,
+) -> Repeat:
+    """`repeat` with its fidelity; `samples` are on the clock of `timeline`."""
+    stall_ns = longest_stall_ns(repeat, samples, timeline.events[0].t_ns)
+    fidelity = Fidelity(
+        lag_p99_ns=max(flow.lag_p99_ns for flow in traffic.flows),
+        lag_max_ns=max(flow.lag_max_ns for flow in traffic.flows),
+        stall_ns=stall_ns,
+        agents_cpu_s=traffic.cpu_s,
+        stolen_s=stolen_s,
+    )
+    problems = repeat.problems
+    if stall_ns is not None and stall_ns > STALL_LIMIT_NS:
+        problems += (
+            f"not valid because a sender stalled for {format_duration(stall_ns)} while its flow "
+            f"was cut off (the limit is {format_duration(STALL_LIMIT_NS)})",
+        )
+    return replace(repeat, problems=problems, fidelity=fidelity)
+
+
+def longest_stall_ns(
+    repeat: Repeat, samples: Mapping[Flow, FlowSamples], zero_ns: int
+) -> int | None:
+    """The longest time between two packets sent by a flow from the last before an event's outage
+    to the first after it; None where no flow had an outage. `zero_ns` is the first event's instant
+    on the clock of `samples`."""
+    longest: int | None = None
+    for record in repeat.flows:
+        sent_ns = samples[record.flow].sent_ns - zero_ns
+        for outage in record.measurement.outages:
+            if outage.event is None:
+                continue
+            first = max(0, int(np.searchsorted(sent_ns, outage.start_ns)) - 1)
+            end_ns = sent_ns[-1] if outage.end_ns is None else outage.end_ns
+            gaps = np.diff(sent_ns[first : int(np.searchsorted(sent_ns, end_ns)) + 1])
+            longest = max(longest or 0, int(gaps.max(initial=0)))
+    return longest
+
+
+def stolen_cpu_s() -> float:
+    """CPU seconds that a hypervisor has kept from this machine since boot (proc(5), "steal")."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
