@@ -1,0 +1,36 @@
+"""Labs for the tests: each under a name of its own, taken down whatever happens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from labs.lab import Lab
+from labs.runtime.netns import take_down
+
+MakeLab = Callable[..., Lab]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def root() -> None:
+    """These tests make real labs: without root they fail, they are not skipped."""
+    assert os.geteuid() == 0, "integration tests need root: run `make test`"
+
+
+@pytest.fixture
+def make_lab(tmp_path: Path) -> Iterator[MakeLab]:
+    """`make_lab("name", "fabric: {...}")` plans a lab; it is down when the test ends."""
+    names: list[str] = []
+
+    def make(name: str, body: str) -> Lab:
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(f"name: {name}\n{body}\n")
+        names.append(name)
+        return Lab.planned(file)
+
+    yield make
+    for name in names:
+        take_down(name)

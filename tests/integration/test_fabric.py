@@ -1,0 +1,197 @@
+"""Real fabrics: what the kernels and FRR say once `up` has returned."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from labs.errors import ExpectationError, InputError
+from labs.forwarding.path import find_nic, walk
+from labs.lab import Lab
+from labs.plan.routes import expected_routes
+from labs.runtime import netns
+from labs.runtime.daemons import vty_command, vty_json
+from labs.runtime.fibwatch import FibWatch
+from labs.runtime.record import recorded_labs
+from tests.integration.conftest import MakeLab
+from traffic.traceroute import probe_path
+
+TWO_TIERS = "fabric: {kind: clos, racks: 4, spines: 4, servers_per_rack: 2}"
+THREE_TIERS = "fabric: {kind: clos, zones: 2, racks: 3, spines: 2, atsws: 2, links_per_atsw: 2}"
+PARALLEL = "fabric: {kind: clos, racks: 3, spines: 2, links_per_pair: 2}"
+
+
+def kernel_widths(lab: Lab, node: str) -> dict[str, int]:
+    """Next hops per BGP route, as iproute2 prints a node's table."""
+    routes = json.loads(lab.node(node).exec(["ip", "-json", "route"]).stdout)
+    return {
+        route["dst"] if "/" in route["dst"] else route["dst"] + "/32": len(
+            route.get("nexthops", [route])
+        )
+        for route in routes
+        if route.get("protocol") == "bgp"
+    }
+
+
+def assert_every_route_is_at_full_width(lab: Lab) -> None:
+    for node, routes in expected_routes(lab.fabric).items():
+        assert kernel_widths(lab, node) == {prefix: len(links) for prefix, links in routes.items()}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        TWO_TIERS,
+        THREE_TIERS,
+        PARALLEL,
+        TWO_TIERS + "\nrouting: {numbering: unnumbered}",
+        TWO_TIERS + "\nrouting: {bfd: {interval: 100ms}}",
+        TWO_TIERS + "\nrouting: {graceful_restart: true}",
+    ],
+    ids=["two-tiers", "three-tiers", "parallel-links", "unnumbered", "bfd", "graceful-restart"],
+)
+def test_up_returns_when_every_kernel_holds_every_prefix_at_full_width(
+    make_lab: MakeLab, body: str
+) -> None:
+    lab = make_lab("it-width", body)
+    lab.up()
+    assert_every_route_is_at_full_width(lab)
+    for node in lab.fabric.switches:
+        peers = vty_json(lab.node(node.name).frr, "bgpd", "show bgp ipv4 unicast summary json")
+        links = [link for link in lab.fabric.sessions if node.name in (link.a.node, link.b.node)]
+        assert {peer["state"] for peer in peers["peers"].values()} == {"Established"}
+        assert len(peers["peers"]) == len(links)
+
+
+def test_bfd_runs_on_every_session_at_the_spec_s_interval(make_lab: MakeLab) -> None:
+    lab = make_lab("it-bfd", TWO_TIERS + "\nrouting: {bfd: {interval: 200ms, multiplier: 4}}")
+    lab.up()
+    frr = lab.node("rtsw1").frr
+    peers = json.loads(vty_command(frr, "bfdd", "show bfd peers json"))
+    assert len(peers) == 4
+    assert {(peer["transmit-interval"], peer["detect-multiplier"]) for peer in peers} == {(200, 4)}
+
+
+def test_kernel_settings_are_those_of_the_spec(make_lab: MakeLab) -> None:
+    lab = make_lab("it-kernel", TWO_TIERS + "\nhashing: {policy: l3, seed: per-tier}")
+    lab.up()
+    seeds = {}
+    for node in lab.fabric.switches:
+        shown = lab.node(node.name).exec(
+            [
+                "cat",
+                "/proc/sys/net/ipv4/fib_multipath_hash_seed",
+                "/proc/sys/net/ipv4/fib_multipath_hash_policy",
+                "/proc/sys/net/ipv4/ip_forward",
+                "/proc/sys/net/ipv4/conf/all/rp_filter",
+            ]
+        )
+        seed, policy, forwarding, rp_filter = shown.stdout.split()
+        seeds[node.name] = int(seed)
+        assert (policy, forwarding, rp_filter) == ("0", "1", "0")
+    assert len({seeds[f"rtsw{i}"] for i in range(1, 5)}) == 1
+    assert seeds["rtsw1"] != seeds["ctsw1"]
+    assert 0 not in seeds.values()
+
+
+def test_servers_of_different_racks_reach_each_other_with_full_size_packets(
+    make_lab: MakeLab,
+) -> None:
+    lab = make_lab("it-reach", THREE_TIERS)
+    lab.up()
+    target = lab.fabric.nics("z2-srv3-1")[0].ip
+    ping = ["ping", "-c", "2", "-i", "0.1", "-M", "do", "-s", str(9000 - 28), target]
+    assert lab.node("z1-srv1-1").exec(ping).returncode == 0
+
+
+@pytest.mark.parametrize("body", [TWO_TIERS, THREE_TIERS, PARALLEL], ids=["2", "3", "parallel"])
+def test_a_thousand_predicted_paths_are_the_ones_seen_on_the_wire(
+    make_lab: MakeLab, body: str
+) -> None:
+    lab = make_lab("it-path", body)
+    lab.up()
+    chance = random.Random(1)
+    pairs = [chance.sample([server.name for server in lab.fabric.servers], 2) for _ in range(4)]
+    pairs = [pair for pair in pairs if pair[0].rpartition("-")[0] != pair[1].rpartition("-")[0]]
+    used = set()
+    per_pair = -(-1000 // len(pairs))
+    for source_name, destination_name in pairs:
+        source = find_nic(lab.fabric, source_name)
+        destination = find_nic(lab.fabric, destination_name)
+        ports = chance.sample(range(0xC000, 0x10000), per_pair)
+        seen = probe_path(lab.fabric, lambda name: lab.node(name).netns, source, destination, ports)
+        for port in ports:
+            predicted = walk(lab.fabric, lab.fib_of, source, destination, port).nodes
+            assert seen[port] == predicted
+            used.add(predicted)
+    assert len(used) > len(pairs), "all flows took one path: nothing was tested"
+
+
+def test_a_link_taken_down_and_up_is_used_again(make_lab: MakeLab) -> None:
+    lab = make_lab("it-link", TWO_TIERS)
+    lab.up()
+    link = lab.link("rtsw1:ctsw2")
+    namespace = os.open(lab.node("rtsw1").netns, os.O_RDONLY)
+    try:
+        with FibWatch({"rtsw1": namespace}) as watch:
+            link.down()
+            assert wait_for_width(watch, 3)
+            link.up()
+            assert wait_for_width(watch, 4)
+    finally:
+        os.close(namespace)
+    assert_every_route_is_at_full_width(lab)
+
+
+def wait_for_width(watch: FibWatch, width: int) -> bool:
+    """Whether the three other racks' prefixes come to `width` next hops."""
+    reached: set[str] = set()
+    for _ in range(100):
+        for event in watch.events(0.2):
+            if event.width == width:
+                reached.add(event.prefix)
+        if len(reached) == 3:
+            return True
+    return False
+
+
+def test_two_labs_run_side_by_side_and_one_going_leaves_the_other(make_lab: MakeLab) -> None:
+    first = make_lab("it-first", TWO_TIERS)
+    second = make_lab("it-second", THREE_TIERS)
+    first.up()
+    second.up()
+    first.down()
+    assert_every_route_is_at_full_width(second)
+    assert "it-first" not in recorded_labs()
+
+
+def test_a_lab_that_is_up_is_not_brought_up_again(make_lab: MakeLab) -> None:
+    lab = make_lab("it-again", TWO_TIERS)
+    lab.up()
+    with pytest.raises(InputError, match="is up"):
+        Lab(lab.fabric).up()
+    assert_every_route_is_at_full_width(lab)
+
+
+def test_a_lab_found_by_name_is_the_one_that_was_brought_up(make_lab: MakeLab) -> None:
+    lab = make_lab("it-found", TWO_TIERS + "\nlinks: {rate: 100G}")
+    lab.up()
+    assert Lab.running("it-found").fabric == lab.fabric
+
+
+def test_a_timeout_names_what_is_missing_and_leaves_nothing(
+    make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make_lab("it-late", TWO_TIERS)
+    monkeypatch.setattr(netns, "convergence_timeout_s", lambda _: 0.0)
+    with pytest.raises(ExpectationError) as caught:
+        lab.up()
+    told = str(caught.value)
+    assert "rtsw1: 7 prefixes" in told
+    assert "sessions not established: 198.18." in told
+    assert "bgpd's last word" in told
+    assert not Path("/run/rocelab/it-late").exists()

@@ -1,0 +1,63 @@
+"""FRR's own parser accepts every configuration that is rendered."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from labs.lab import Lab
+from labs.plan.fabric import Fabric, Node
+from labs.render.frr import frr_configuration
+from labs.runtime.daemons import frr_folder
+from labs.spec.catalog import catalog_names
+
+FEW_SWITCHES = 40
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that FRR's user can read."""
+    with tempfile.TemporaryDirectory(prefix="rocelab-parser-") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+def chosen(fabric: Fabric) -> Iterable[Node]:
+    """All switches of a small fabric; of a large one the first and last of each role and zone."""
+    if len(fabric.switches) <= FEW_SWITCHES:
+        return fabric.switches
+    first = {(node.role, node.zone): node for node in reversed(fabric.switches)}
+    last = {(node.role, node.zone): node for node in fabric.switches}
+    return [*first.values(), *last.values()]
+
+
+@pytest.mark.parametrize("name", catalog_names())
+def test_every_configuration_of_a_catalog_lab_passes_frr_s_parser(name: str, folder: Path) -> None:
+    fabric = Lab.planned(name).fabric
+    for node in chosen(fabric):
+        for daemon, text in frr_configuration(fabric, node).items():
+            file = folder / f"{daemon}.conf"
+            file.write_text(text)
+            assert complaints(daemon, file) == []
+
+
+def test_the_parser_s_complaints_are_seen(folder: Path) -> None:
+    file = folder / "bgpd.conf"
+    file.write_text("router bgp 65000\n neighbor nonsense\n")
+    assert complaints("bgpd", file) != []
+
+
+def complaints(daemon: str, file: Path) -> list[str]:
+    outcome = subprocess.run(
+        [str(frr_folder() / daemon), "-C", "-f", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = (outcome.stdout + outcome.stderr).splitlines()
+    found = [line for line in lines if line.strip() and "MPLS" not in line]
+    return found or ([f"exit {outcome.returncode}"] if outcome.returncode else [])

@@ -1,0 +1,94 @@
+"""Killed at any moment, a lab leaves nothing that the next `down` does not find."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from labs.runtime.netns import take_down
+
+SPEC = "name: it-kill\nfabric: {kind: clos, racks: 4, spines: 2}\n"
+UP_TAKES_S = 2.0
+
+
+def belongings(lab: str) -> list[str]:
+    """Whatever of the lab is still on the machine: processes, mounts and files."""
+    mark = f"/run/rocelab/{lab}"
+    left = [
+        line.split()[4]
+        for line in Path("/proc/self/mountinfo").read_text().splitlines()
+        if mark in line
+    ]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if mark in command:
+            left.append(command)
+    left += [str(path) for path in Path("/run/rocelab").glob(f"{lab}*")]
+    return left
+
+
+def host_interfaces() -> set[str]:
+    return {interface.name for interface in Path("/sys/class/net").iterdir()}
+
+
+@pytest.mark.parametrize("moment", range(12))
+def test_killed_at_a_random_moment_of_up_the_next_down_leaves_nothing(
+    tmp_path: Path, moment: int
+) -> None:
+    spec = tmp_path / "lab.yaml"
+    spec.write_text(SPEC)
+    before = host_interfaces()
+    program = f"from labs.lab import Lab; Lab.planned({str(spec)!r}).up()"
+    with subprocess.Popen([sys.executable, "-c", program]) as driver:
+        wait_until_started(driver)
+        time.sleep(random.Random(moment).uniform(0.0, UP_TAKES_S))
+        driver.send_signal(signal.SIGKILL)
+    take_down("it-kill")
+    assert belongings("it-kill") == []
+    assert host_interfaces() == before
+
+
+def wait_until_started(driver: subprocess.Popen[bytes]) -> None:
+    """Return once the driver has made the lab's folder."""
+    while driver.poll() is None and not Path("/run/rocelab/it-kill").exists():
+        time.sleep(0.005)
+
+
+def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> None:
+    spec = tmp_path / "lab.yaml"
+    spec.write_text(SPEC)
+    up = f"from labs.lab import Lab; Lab.planned({str(spec)!r}).up()"
+    subprocess.run([sys.executable, "-c", up], check=True)
+    down = "from labs.runtime.netns import take_down; print(flush=True); take_down('it-kill')"
+    with subprocess.Popen([sys.executable, "-c", down], stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        driver.stdout.readline()
+        time.sleep(0.02)
+        driver.send_signal(signal.SIGKILL)
+    take_down("it-kill")
+    assert belongings("it-kill") == []
+
+
+def test_a_process_that_is_not_of_the_lab_is_left_alone(tmp_path: Path) -> None:
+    spec = tmp_path / "lab.yaml"
+    spec.write_text(SPEC)
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        up = f"from labs.lab import Lab; Lab.planned({str(spec)!r}).up()"
+        subprocess.run([sys.executable, "-c", up], check=True)
+        take_down("it-kill")
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_down_of_a_lab_that_is_not_there_is_quiet() -> None:
+    take_down("it-never")
+    assert belongings("it-never") == []
