@@ -29,9 +29,16 @@ def up(lab: LabArgument, json: JsonOption = False) -> None:
         seconds = chosen.up(progress)
     if json:
         write_json(
-            {"lab": chosen.name, "stages_s": dict(seconds), "total_s": sum(seconds.values())}
+            {
+                "lab": chosen.name,
+                "stages_s": dict(seconds),
+                "total_s": sum(seconds.values()),
+                "notes": chosen.notes,
+            }
         )
         return
+    for note in chosen.notes:
+        say(f"note: {note}")
     out().print(seconds_table(seconds))
     say(
         f"lab {chosen.name} is up: {len(fabric.switches):,} switches, "

@@ -39,8 +39,8 @@ class _PrefixList:
 class _PeerGroup:
     """Neighbours of one role and what they have in common.
 
-    CTSWs of a zone share an ASN, which the group then holds: giving an ASN to a neighbour and then
-    a group resets it, and a reset writes 640 KiB of bgpd's memory per neighbour.
+    Where all share one ASN, as CTSWs of a zone do, the group holds it: giving an ASN to a
+    neighbour and then a group resets it, and a reset writes 640 KiB of bgpd's memory.
     """
 
     name: str
@@ -110,6 +110,7 @@ def frr_configuration(
     if node.asn is None or node.loopback is None:
         raise ValueError(f"{node.name} is a {node.role.value} and runs no routing daemon")
     routing = fabric.spec.routing
+    shared = {role for role, asns in _neighbour_asns(fabric, node).items() if len(asns) == 1}
     bfd = routing.bfd and _Bfd(routing.bfd.interval // MS, routing.bfd.multiplier)
     context = {
         "node": node,
@@ -117,7 +118,9 @@ def frr_configuration(
         "interfaces": _interfaces(fabric, node) if interfaces else [],
         "prefix_lists": _prefix_lists(fabric, node),
         "groups": _peer_groups(fabric, node),
-        "neighbors": [_neighbor(fabric, node, link) for link in _session_links(fabric, node)],
+        "neighbors": [
+            _neighbor(fabric, node, link, shared) for link in _session_links(fabric, node)
+        ],
         "bfd": bfd,
         "log_folder": log_folder,
         "timers": _Timers(
@@ -176,30 +179,42 @@ def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
 
 def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
     """One group per role of neighbour: RTSWs are let announce one prefix, others the fabric's."""
-    groups = {}
+    groups = []
+    for role, asns in _neighbour_asns(fabric, node).items():
+        from_rack = role is Role.RTSW
+        groups.append(
+            _PeerGroup(
+                name=_group_name(role),
+                asn=asns[0] if len(asns) == 1 else None,
+                maximum_prefix=2 if from_rack else len(fabric.prefixes) + 1,
+                accept=None if from_rack else FABRIC_LIST,
+                announce=OWN_LIST if node.role is Role.RTSW else None,
+                passive=role.tier < node.role.tier,
+                unnumbered=not fabric.numbered,
+            )
+        )
+    return groups
+
+
+def _neighbour_asns(fabric: Fabric, node: Node) -> dict[Role, list[int]]:
+    """The distinct ASNs of a switch's neighbours, by their role."""
+    found: dict[Role, list[int]] = {}
     for link in _session_links(fabric, node):
         far = fabric.node(link.far(node.name).node)
-        from_rack = far.role is Role.RTSW
-        groups[far.role] = _PeerGroup(
-            name=_group_name(far.role),
-            asn=None if from_rack else far.asn,
-            maximum_prefix=2 if from_rack else len(fabric.prefixes) + 1,
-            accept=None if from_rack else FABRIC_LIST,
-            announce=OWN_LIST if node.role is Role.RTSW else None,
-            passive=link.b.node == node.name,
-            unnumbered=not fabric.numbered,
-        )
-    return list(groups.values())
+        asns = found.setdefault(far.role, [])
+        if far.asn is not None and far.asn not in asns:
+            asns.append(far.asn)
+    return found
 
 
-def _neighbor(fabric: Fabric, node: Node, link: Link) -> _Neighbor:
+def _neighbor(fabric: Fabric, node: Node, link: Link, shared: set[Role]) -> _Neighbor:
     far = link.far(node.name)
     peer = fabric.node(far.node)
     from_rack = peer.role is Role.RTSW
     unnumbered = far.address is None
     return _Neighbor(
         peer=link.port(node.name).interface if unnumbered else far.ip,
-        asn=peer.asn if from_rack else None,
+        asn=None if peer.role in shared else peer.asn,
         group=_group_name(peer.role),
         accept=peer.name if from_rack else None,
         unnumbered=unnumbered,

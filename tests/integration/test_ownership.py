@@ -81,12 +81,14 @@ def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> No
 def test_a_process_that_is_not_of_the_lab_is_left_alone(tmp_path: Path) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
+    up = f"from labs.lab import Lab; Lab.planned({str(spec)!r}).up()"
     with subprocess.Popen(["sleep", "60"]) as stranger:
-        up = f"from labs.lab import Lab; Lab.planned({str(spec)!r}).up()"
-        subprocess.run([sys.executable, "-c", up], check=True)
-        take_down("it-kill")
-        assert stranger.poll() is None
-        stranger.kill()
+        try:
+            subprocess.run([sys.executable, "-c", up], check=True)
+            take_down("it-kill")
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
 
 
 def test_down_of_a_lab_that_is_not_there_is_quiet() -> None:
