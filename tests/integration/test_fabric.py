@@ -215,3 +215,18 @@ def test_a_timeout_names_what_is_missing_and_leaves_nothing(
     assert "sessions not established: 198.18." in told
     assert "bgpd's last word" in told
     assert not Path("/run/rocelab/it-late").exists()
+
+
+def test_a_kernel_without_hash_seeds_runs_the_lab_polarized_and_says_so(
+    make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make_lab("it-noseed", TWO_TIERS)
+    monkeypatch.setattr("labs.runtime.kernel.seeds_supported", lambda: False)
+    lab.up()
+    assert "fib_multipath_hash_seed" in lab.notes[0]
+    seed = ["cat", "/proc/sys/net/ipv4/fib_multipath_hash_seed"]
+    assert {lab.node(node.name).exec(seed).stdout for node in lab.fabric.switches} == {"0\n"}
+    source, destination = find_nic(lab.fabric, "srv1-1"), find_nic(lab.fabric, "srv3-1")
+    with pytest.raises(InputError, match="can not be predicted"):
+        walk(lab.fabric, lab.fib_of, source, destination, 50000)
+    assert Lab.running("it-noseed").fabric == lab.fabric
