@@ -20,9 +20,9 @@ SECOND_NS = 10**9
 RATE_ERROR_LIMIT = 0.01
 LAG_P99_LIMIT_NS = 5_000_000
 LAG_MAX_LIMIT_NS = 50_000_000
-"""How late packets may leave. 24 flows of 1,000 packets/s over four hops on two virtual CPUs: 0.2 to
-1.5 ms (99th percentile) and 2 to 22 ms (maximum, where the hypervisor kept a CPU for as long); with
-a fabric of 270 switches converging beside it: 54 and 84 ms."""
+"""How late packets may leave. 24 flows of 1,000 packets/s over four hops on two virtual CPUs: 0.2
+to 1.5 ms (99th percentile) and 2 to 22 ms (maximum, where the hypervisor kept a CPU for as long);
+with a fabric of 270 switches converging beside it: 54 and 84 ms."""
 
 CLOCK_JUMP_LIMIT_NS = 50_000
 

@@ -47,7 +47,10 @@ def test_the_link_flap_that_ships_loads_and_expects_what_a_carrier_flap_should_m
     assert drill.traffic.flows >= 20
     assert drill.traffic.rate_pps == 1000
     assert drill.compare_hashing == (SeedPlan.PER_NODE, SeedPlan.SHARED)
-    assert drill.faults[0].at == drill.faults[0].down_for == 2_000 * MS
+    assert [(fault.at, fault.down_for) for fault in drill.faults] == [
+        (1_000 * MS, 1_000 * MS),
+        (3_500 * MS, 2_000 * MS),
+    ]
     stated = {expectation.kpi: expectation for expectation in drill.expect.expectations()}
     assert stated["full_convergence"].limit == 1_000 * MS
     assert stated["restored"].met_by(True)
