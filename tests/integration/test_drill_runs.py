@@ -1,0 +1,121 @@
+"""A drill on a real lab: what it reports is what happened, and it leaves nothing."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from labs.errors import InputError
+from labs.runtime.netns import take_down
+from scripts.drill.result import DrillResult, from_json
+from scripts.drill.run import run_drill
+from tests.integration.conftest import MakeLab
+from tests.integration.test_ownership import belongings, wait_until_started
+
+LAB = """name: {name}
+fabric: {{kind: clos, racks: 3, spines: 2, links_per_pair: 2, servers_per_rack: 2}}
+"""
+DRILL = """name: short
+lab: {lab}
+traffic: {{flows: 16, rate_pps: 500, payload: 256B, warmup: 500ms, duration: 3s, seed: 3}}
+faults:
+  - {{kind: link-flap, at: 500ms, links: [rtsw1:ctsw1, rtsw1:ctsw1-2], down_for: 1s}}
+compare_hashing: [per-node, shared]
+expect:
+  restored: true
+  affected_flows: ">= 1"
+  lost_packets: "{lost}"
+"""
+
+
+def write_drill(folder: Path, name: str, lost: str) -> Path:
+    lab = folder / f"{name}.yaml"
+    lab.write_text(LAB.format(name=name))
+    drill = folder / "short.yaml"
+    drill.write_text(DRILL.format(lab=lab, lost=lost))
+    return drill
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[DrillResult, Path]:
+    """One short drill, its result and its folder."""
+    folder = tmp_path_factory.mktemp("drill")
+    out = folder / "out"
+    return run_drill(write_drill(folder, "it-drill", "<= 5000"), out=out), out
+
+
+def test_only_flows_that_crossed_the_dead_links_lost_packets(
+    ran: tuple[DrillResult, Path],
+) -> None:
+    repeat = ran[0].repeats[0]
+    lost = {record.flow.name: record.measurement.lost for record in repeat.flows}
+    assert sum(lost.values()) > 0
+    assert 0 in lost.values()
+    for record in repeat.flows:
+        if record.measurement.lost:
+            assert "rtsw1" in {rack_of(record.flow.source), rack_of(record.flow.destination)}
+
+
+def rack_of(server: str) -> str:
+    return "rtsw" + server.removeprefix("srv").partition("-")[0]
+
+
+def test_the_fib_timeline_has_both_ends_of_the_link_and_the_racks_told_by_bgp(
+    ran: tuple[DrillResult, Path],
+) -> None:
+    changed = {change.node for change in ran[0].repeats[0].fib}
+    assert {"rtsw1", "ctsw1", "rtsw2", "rtsw3"} <= changed
+
+
+def test_shared_seeds_leave_half_of_the_parallel_links_unused(
+    ran: tuple[DrillResult, Path],
+) -> None:
+    runs = {run.hashing: run.polarizations[0] for run in ran[0].repeats[0].hashing}
+    assert runs["shared"].used_fraction <= 0.5
+    assert runs["shared"].information == pytest.approx(1.0)
+    assert runs["per-node"].used_links > runs["shared"].used_links
+    assert [run.misplaced_packets for run in ran[0].repeats[0].hashing] == [0, 0]
+
+
+def test_the_result_is_written_whole_and_nothing_is_left(ran: tuple[DrillResult, Path]) -> None:
+    result, out = ran
+    assert from_json((out / "result.json").read_text()) == result
+    assert "<html" in (out / "report.html").read_text()
+    assert belongings("it-drill") == []
+
+
+def test_an_expectation_too_tight_fails_the_drill(tmp_path: Path) -> None:
+    result = run_drill(write_drill(tmp_path, "it-tight", "<= 0"))
+    assert not result.passed
+    assert [verdict.kpi for verdict in result.verdicts if not verdict.passed] == ["lost_packets"]
+
+
+def test_a_drill_does_not_touch_a_lab_that_is_up(make_lab: MakeLab, tmp_path: Path) -> None:
+    lab = make_lab("it-busy", LAB.partition("\n")[2].format())
+    lab.up()
+    with pytest.raises(InputError, match="it-busy"):
+        run_drill(write_drill(tmp_path, "it-busy", "<= 5000"))
+    assert lab.is_running
+
+
+@pytest.mark.parametrize("moment", range(3))
+def test_a_drill_killed_at_a_random_moment_leaves_nothing_after_down(
+    tmp_path: Path, moment: int
+) -> None:
+    drill = write_drill(tmp_path, "it-kill", "<= 5000")
+    program = (
+        "from pathlib import Path; from scripts.drill.run import run_drill; "
+        f"run_drill(Path({str(drill)!r}))"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as driver:
+        wait_until_started(driver)
+        time.sleep(random.Random(moment).uniform(1.5, 8.0))
+        driver.send_signal(signal.SIGKILL)
+    take_down("it-kill")
+    assert belongings("it-kill") == []
