@@ -153,11 +153,16 @@ def _start_and_wait(
 
 def _kill_daemons(lab: Lab, folders: Mapping[str, daemons.FrrFiles]) -> None:
     """End the daemons started here: Mininet ends a node's shell and not what that started."""
-    for files in folders.values():
-        for daemon in frr.daemons(lab.fabric):
-            pid = daemons.running_pid(daemon, files)
-            if pid is not None:
-                os.kill(pid, signal.SIGKILL)
+    pids = [
+        pid
+        for files in folders.values()
+        for daemon in frr.daemons(lab.fabric)
+        if (pid := daemons.running_pid(daemon, files)) is not None
+    ]
+    left = daemons.crash_folders_of(pids)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    daemons.remove_crash_folders(left)
 
 
 def _ask(pipes: tuple[IO[str], IO[str]], line: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pwd
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from labs.runtime import namespaces
 
 FRR_FOLDERS = (Path("/usr/lib/frr"), Path("/usr/libexec/frr"))
 FRR_USER = "frr"
+CRASH_FOLDER = Path("/var/tmp/frr")  # noqa: S108 - FRR's choice, not ours
+DAEMONS = ("zebra", "bfdd", "bgpd")
 VTY_TIMEOUT_S = 30.0
 
 
@@ -42,6 +44,10 @@ class FrrFiles:
 
     def pid(self, daemon: str) -> Path:
         return self.folder / f"{daemon}.pid"
+
+    def crash(self, daemon: str) -> Path:
+        """Where it is written which folder FRR made for the daemon's crash log."""
+        return self.folder / f"{daemon}.crash"
 
     def vty(self, daemon: str) -> Path:
         return self.folder / f"{daemon}.vty"
@@ -92,7 +98,7 @@ def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) ->
     """
     namespaces.enter(netns)
     arguments = start_arguments(daemon, files)
-    outcome = subprocess.run(
+    with subprocess.Popen(
         arguments,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -100,16 +106,49 @@ def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) ->
         text=True,
         cwd=files.folder,
         env={"PATH": os.defpath, "MALLOC_ARENA_MAX": "1"},
-        check=False,
-    )
-    if outcome.returncode != 0:
+    ) as process:
+        files.crash(daemon).write_text(str(CRASH_FOLDER / f"{daemon}.{process.pid}"))
+        _, complaint = process.communicate()
+    if process.returncode != 0:
         raise MachineError(
-            f"{daemon} of {files.folder.name} did not start: {outcome.stderr.strip()[-500:]}",
+            f"{daemon} of {files.folder.name} did not start: {complaint.strip()[-500:]}",
             f"its configuration is checked by `{arguments[0]} -C -f {files.configuration(daemon)}`",
         )
     pid = running_pid(daemon, files)
     if niceness and pid is not None:
         set_niceness(pid, niceness)
+
+
+def crash_folders_of(pids: Iterable[int]) -> set[Path]:
+    """FRR's folders outside the lab's own that these running processes use.
+
+    FRR keeps a folder per process for crash logs at a fixed place, named after the process that
+    was started and not after the daemon that this became, and removes it only when the daemon ends
+    by itself (FRR lib/zlog.c). Its files are mapped, which is where it can be read from.
+    """
+    found = set()
+    for pid in pids:
+        try:
+            maps = Path(f"/proc/{pid}/maps").read_text()
+        except OSError:
+            continue
+        for line in maps.splitlines():
+            path = line.partition("/")[2]
+            if f"/{path}".startswith(f"{CRASH_FOLDER}/"):
+                found.add(Path(f"/{path}").parent)
+    return found
+
+
+def recorded_crash_folders(nodes: Path) -> set[Path]:
+    """The folders of all daemons ever started below a lab's folder of nodes."""
+    return {Path(file.read_text()) for file in nodes.glob("*/*.crash")}
+
+
+def remove_crash_folders(folders: Iterable[Path]) -> None:
+    """Remove FRR's folders of daemons that have ended."""
+    for folder in folders:
+        if folder.parent == CRASH_FOLDER:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def set_niceness(pid: int, niceness: int) -> None:

@@ -28,7 +28,16 @@ from labs.runtime import canary, daemons, kernel, namespaces, netlink, wiring
 from labs.runtime.base import Counters, Progress, ProgressSink, no_progress
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
-from labs.runtime.record import LabFiles, Record, State, locked, remove_files, write_record
+from labs.runtime.record import (
+    LabFiles,
+    Record,
+    State,
+    add_left_outside,
+    locked,
+    read_left_outside,
+    remove_files,
+    write_record,
+)
 
 RUNTIME = "netns"
 KILL_TIMEOUT_S = 10.0
@@ -68,7 +77,7 @@ class NetnsNode:
             raise InputError(f"there is no command {argv[0]!r} on this machine") from None
 
     def daemons(self) -> dict[str, int]:
-        alive = {name: daemons.running_pid(name, self.frr) for name in ("zebra", "bfdd", "bgpd")}
+        alive = {name: daemons.running_pid(name, self.frr) for name in daemons.DAEMONS}
         return {name: pid for name, pid in alive.items() if pid is not None}
 
 
@@ -317,9 +326,12 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
     inodes = _namespace_inodes(files)
     killed = 0
     while doomed := namespaces.processes_in(inodes):
+        add_left_outside(files, daemons.crash_folders_of(doomed))
         _kill_and_wait(doomed)
         killed += len(doomed)
         progress(Progress("processes", killed, killed))
+    outside = read_left_outside(files) | daemons.recorded_crash_folders(files.nodes)
+    daemons.remove_crash_folders(outside)
     remove_files(files)
     if inodes:
         progress(Progress("interfaces", 0, 1))

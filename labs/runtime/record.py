@@ -6,6 +6,7 @@ command leaves behind can be found from it and from nothing else:
     /run/rocelab/<lab>/record.json   the spec, the runtime, who started it and how far it came
     /run/rocelab/<lab>/netns/        a tmpfs whose files are the nodes' namespaces
     /run/rocelab/<lab>/nodes/<node>/ configurations, logs, sockets and pid files
+    /run/rocelab/<lab>/outside       what killed daemons leave elsewhere, for `down` to remove
     /run/rocelab/<lab>.lock          serialises commands on the lab
 """
 
@@ -16,7 +17,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -72,6 +73,10 @@ class LabFiles:
     @property
     def nodes(self) -> Path:
         return self.root / "nodes"
+
+    @property
+    def left_outside(self) -> Path:
+        return self.root / "outside"
 
     @property
     def lock(self) -> Path:
@@ -133,6 +138,20 @@ def locked(lab: str) -> Iterator[LabFiles]:
             files.lock.unlink(missing_ok=True)
             _remove_if_empty(RUN_ROOT)
         os.close(descriptor)
+
+
+def add_left_outside(files: LabFiles, paths: Iterable[Path]) -> None:
+    """Write down what processes about to be killed keep outside the lab's folder."""
+    with files.left_outside.open("a") as file:
+        file.writelines(f"{path}\n" for path in paths)
+
+
+def read_left_outside(files: LabFiles) -> set[Path]:
+    """What this or an earlier `down` of the lab has written down."""
+    try:
+        return {Path(line) for line in files.left_outside.read_text().splitlines()}
+    except FileNotFoundError:
+        return set()
 
 
 def remove_files(files: LabFiles) -> None:

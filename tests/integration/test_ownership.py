@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from labs.runtime import daemons
 from labs.runtime.netns import take_down
 
 SPEC = "name: it-kill\nfabric: {kind: clos, racks: 4, spines: 2}\n"
@@ -33,7 +34,15 @@ def belongings(lab: str) -> list[str]:
         if mark in command:
             left.append(command)
     left += [str(path) for path in Path("/run/rocelab").glob(f"{lab}*")]
-    return left
+    return left + unused_crash_folders()
+
+
+def unused_crash_folders() -> list[str]:
+    """Folders that FRR made for crash logs and that no process uses."""
+    mapped = daemons.crash_folders_of(
+        int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()
+    )
+    return [str(path) for path in daemons.CRASH_FOLDER.glob("*.*") if path not in mapped]
 
 
 def host_interfaces() -> set[str]:
