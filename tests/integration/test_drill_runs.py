@@ -104,6 +104,15 @@ def test_a_drill_does_not_touch_a_lab_that_is_up(make_lab: MakeLab, tmp_path: Pa
     assert lab.is_running
 
 
+def test_a_drill_runs_where_the_kernel_takes_no_hash_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labs.runtime.kernel.seeds_supported", lambda: False)
+    repeat = run_drill(write_drill(tmp_path, "it-noseed", "<= 5000")).repeats[0]
+    assert repeat.valid
+    assert [(run.hashing, run.misplaced_packets) for run in repeat.hashing] == [("seed 0", None)]
+
+
 @pytest.mark.parametrize("moment", range(3))
 def test_a_drill_killed_at_a_random_moment_leaves_nothing_after_down(
     tmp_path: Path, moment: int
