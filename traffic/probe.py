@@ -13,19 +13,23 @@ import struct
 from typing import NamedTuple
 from zlib import crc32
 
-ROCE_PORT = 4791
-RC_SEND_ONLY = 0x04
+from traffic.icrc import crc_before_psn, icrc
+from traffic.wire import (
+    BTH_OFFSET,
+    ICRC_BYTES,
+    IP_OFFSET,
+    PAYLOAD_OFFSET,
+    PSN_MASK,
+    PSN_OFFSET,
+    UDP_OFFSET,
+    Opcode,
+    bth_offset,
+)
+from traffic.wire import ROCE_PORT as ROCE_PORT
+
 MAGIC = 0x526F4345
-PSN_MASK = 0xFFFFFF
 NO_FLOW = 2**32 - 1
 """The flow id of single probes, so that none is taken for a packet of a running flow."""
-
-IP_OFFSET = 14
-UDP_OFFSET = IP_OFFSET + 20
-BTH_OFFSET = UDP_OFFSET + 8
-PSN_OFFSET = BTH_OFFSET + 8
-PAYLOAD_OFFSET = BTH_OFFSET + 12
-ICRC_BYTES = 4
 
 PROBE_HEADER = struct.Struct("!IIQQ")
 """Magic, flow id, sequence number, send time: the start of the payload."""
@@ -35,8 +39,6 @@ MIN_PAYLOAD_BYTES = PROBE_HEADER.size
 IP_OVERHEAD_BYTES = PAYLOAD_OFFSET - IP_OFFSET + ICRC_BYTES
 """What IPv4, UDP, BTH and ICRC add to a payload within the IP MTU."""
 
-_IPV4_NO_OPTIONS = b"\x08\x00\x45"
-_PROTOCOL_UDP = 17
 _PSN_WORD = struct.Struct("!I")
 _SEQUENCE_AND_TIME = struct.Struct("!QQ")
 _SEQUENCE_OFFSET = PAYLOAD_OFFSET + 8
@@ -55,38 +57,11 @@ class Probe(NamedTuple):
     ttl: int
 
 
-def _is_ipv4_udp(frame: bytes | bytearray) -> bool:
-    return (
-        len(frame) >= PAYLOAD_OFFSET + ICRC_BYTES
-        and frame[12:15] == _IPV4_NO_OPTIONS
-        and frame[23] == _PROTOCOL_UDP
-    )
-
-
-def _constant_crc(frame: bytes | bytearray) -> int:
-    """CRC state after the fields that come before the PSN, the variant ones masked to ones.
-
-    InfiniBand Architecture Specification, Annex A17 (RoCEv2), section A17.3.3: eight bytes of ones
-    for the absent LRH; TOS, TTL and header checksum; UDP checksum; FECN, BECN and reserved bits.
-    """
-    masked = bytearray(b"\xff" * 8) + frame[IP_OFFSET:PSN_OFFSET]
-    ip, udp, bth = 8, 8 + UDP_OFFSET - IP_OFFSET, 8 + BTH_OFFSET - IP_OFFSET
-    masked[ip + 1] = masked[ip + 8] = 0xFF
-    masked[ip + 10 : ip + 12] = b"\xff\xff"
-    masked[udp + 6 : udp + 8] = b"\xff\xff"
-    masked[bth + 4] = 0xFF
-    return crc32(masked)
-
-
-def icrc(frame: bytes | bytearray) -> bytes:
-    """The four ICRC bytes that belong at the end of a RoCEv2 frame over IPv4.
-
-    The frame's own last four bytes are not read. Raises ValueError where it is not Ethernet with
-    IPv4 without options and UDP.
-    """
-    if not _is_ipv4_udp(frame):
-        raise ValueError("not an Ethernet frame with IPv4 without options, UDP and a BTH")
-    return _ICRC.pack(crc32(frame[PSN_OFFSET:-ICRC_BYTES], _constant_crc(frame)))
+def _is_ipv4(frame: bytes | bytearray) -> bool:
+    try:
+        return bth_offset(frame) == BTH_OFFSET
+    except ValueError:
+        return False
 
 
 def parse_probe(frame: bytes) -> Probe | None:
@@ -94,7 +69,7 @@ def parse_probe(frame: bytes) -> Probe | None:
 
     A NIC drops a packet of wrong ICRC too, so a damaged probe counts as a lost one.
     """
-    if not _is_ipv4_udp(frame) or len(frame) < HEADER_END + ICRC_BYTES:
+    if not _is_ipv4(frame) or len(frame) < HEADER_END + ICRC_BYTES:
         return None
     total_bytes = int.from_bytes(frame[16:18], "big")
     frame = frame[: IP_OFFSET + total_bytes]
@@ -102,7 +77,7 @@ def parse_probe(frame: bytes) -> Probe | None:
         return None
     sport, dport = struct.unpack_from("!HH", frame, UDP_OFFSET)
     magic, flow, sequence, send_ns = PROBE_HEADER.unpack_from(frame, PAYLOAD_OFFSET)
-    if dport != ROCE_PORT or frame[BTH_OFFSET] != RC_SEND_ONLY or magic != MAGIC:
+    if dport != ROCE_PORT or frame[BTH_OFFSET] != Opcode.RC_SEND_ONLY or magic != MAGIC:
         return None
     if icrc(frame) != frame[-ICRC_BYTES:]:
         return None
@@ -128,12 +103,12 @@ class ProbeStamper:
 
     def __init__(self, template: bytes) -> None:
         """Raises ValueError where `template` is not a RoCEv2 frame over IPv4."""
-        if not _is_ipv4_udp(template) or len(template) < HEADER_END + ICRC_BYTES:
+        if not _is_ipv4(template) or len(template) < HEADER_END + ICRC_BYTES:
             raise ValueError("the template is not a probe frame")
         self._frame = bytearray(template)
         self._icrc_offset = len(template) - ICRC_BYTES
         self._covered = memoryview(self._frame)[PSN_OFFSET : self._icrc_offset]
-        self._crc = _constant_crc(template)
+        self._crc = crc_before_psn(template)
         self._psn_flags = template[PSN_OFFSET] << 24
 
     def stamp(self, sequence: int, send_ns: int) -> bytearray:

@@ -1,34 +1,171 @@
-"""RoCEv2 packets built with Scapy: what every probe on the wire is made from.
+"""RoCEv2 frames built with Scapy: every packet that a NIC sends, over IPv4 and IPv6.
 
-In: the addresses of a pair of NICs and the numbers of one packet. Out: the complete Ethernet frame,
-its ICRC correct. Senders build one frame per flow here and stamp it with `traffic.probe`.
+In: the `Envelope` of a queue pair's direction, an opcode, and the headers that opcode has. Out: the
+complete Ethernet frame, padded, its checksums and ICRC right. Building takes milliseconds; senders
+build one frame of a kind here and patch it with `traffic.icrc`, or stamp it with `traffic.probe`.
 """
 
 from __future__ import annotations
 
-from scapy.contrib.roce import BTH
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from scapy.contrib.roce import AETH, BTH
 from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
-from scapy.packet import Raw
+from scapy.packet import Packet, Raw
 
 from traffic.flow import Endpoints
-from traffic.probe import (
-    MAGIC,
-    MIN_PAYLOAD_BYTES,
-    NO_FLOW,
-    PROBE_HEADER,
+from traffic.probe import MAGIC, MIN_PAYLOAD_BYTES, NO_FLOW, PROBE_HEADER
+from traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
+from traffic.wire import (
+    CNP_PAYLOAD_BYTES,
     PSN_MASK,
-    RC_SEND_ONLY,
     ROCE_PORT,
+    Extension,
+    Opcode,
+    Syndrome,
+    extensions,
+    has_payload,
 )
 
 DSCP_ROCE = 26
 """The DSCP that NICs put on RoCE traffic by default, for lossless queues."""
 
+DSCP_CNP = 48
+"""The DSCP that ConnectX NICs put on CNPs by default, for a queue of strict priority."""
+
 ECT_0 = 0b10
 """ECN-capable transport (RFC 3168 section 5), so that switches mark instead of dropping."""
 
 DEFAULT_TTL = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What all packets of one direction of a queue pair have in common.
+
+    Both IP addresses are of one version. `ttl` is IPv6's hop limit too; `flow_label` is IPv6 only.
+    """
+
+    source_mac: str
+    next_hop_mac: str
+    source_ip: str
+    destination_ip: str
+    sport: int
+    dest_qp: int
+    dscp: int = DSCP_ROCE
+    ecn: int = ECT_0
+    ttl: int = DEFAULT_TTL
+    flow_label: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteMemory:
+    """RETH: what a WRITE writes or a READ reads, in the whole message."""
+
+    address: int
+    rkey: int
+    length_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """ImmDt: 32 bits for the receiver's completion."""
+
+    data: int
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidate:
+    """IETH: the remote key to invalidate."""
+
+    rkey: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicOperation:
+    """AtomicETH; `swap` is what FETCH_ADD adds, `compare` is 0 there."""
+
+    address: int
+    rkey: int
+    swap: int
+    compare: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """AETH: an ACK, NAK or RNR NAK, and how many messages the responder has completed."""
+
+    syndrome: Syndrome
+    msn: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicOriginal:
+    """AtomicAckETH: what the memory held before."""
+
+    value: int
+
+
+Header = RemoteMemory | Immediate | Invalidate | AtomicOperation | Acknowledgement | AtomicOriginal
+
+
+def roce_frame(
+    envelope: Envelope,
+    opcode: Opcode,
+    *headers: Header,
+    psn: int,
+    payload: bytes = b"",
+    ack_request: bool = False,
+    solicited: bool = False,
+) -> bytes:
+    """One packet as an Ethernet frame, with the headers the opcode has, in the order of the wire.
+
+    The payload is padded to four bytes. As NICs send it: UDP checksum 0, IPv4 with DF, partition
+    key 0xFFFF, and the migration bit set but in CNPs. Raises ValueError where the headers are not
+    those of the opcode, the opcode carries no such payload, or a number does not fit its field.
+    """
+    layers = [_layer(header) for header in headers]
+    given = tuple(extension for extension, _ in layers)
+    if given != extensions(opcode):
+        expected = ", ".join(e.value for e in extensions(opcode)) or "no header"
+        raise ValueError(f"{opcode.name} has {expected}, got {[e.value for e in given]}")
+    if payload and not has_payload(opcode):
+        raise ValueError(f"{opcode.name} carries no payload, got {len(payload)} bytes")
+    is_cnp = opcode is Opcode.CNP
+    if is_cnp and payload != bytes(CNP_PAYLOAD_BYTES):
+        raise ValueError(f"the payload of a CNP is {CNP_PAYLOAD_BYTES} zero bytes")
+    pad_bytes = -len(payload) % 4
+    packet = _up_to_udp(envelope) / BTH(
+        opcode=int(opcode),
+        solicited=int(solicited),
+        migreq=int(not is_cnp),
+        becn=int(is_cnp),
+        padcount=pad_bytes,
+        dqpn=_unsigned("dest_qp", envelope.dest_qp, 24),
+        ackreq=int(ack_request),
+        psn=_unsigned("psn", psn, 24),
+    )
+    for _, layer in layers:
+        packet /= layer
+    if payload:
+        packet /= Raw(payload + bytes(pad_bytes))
+    return bytes(packet)
+
+
+def cnp_frame(envelope: Envelope) -> bytes:
+    """A congestion notification packet for the queue pair `dest_qp` (annex A17.9.3): BECN, PSN 0.
+
+    ConnectX NICs send it with `DSCP_CNP` and UDP source port 0; both are the envelope's to say.
+    """
+    return roce_frame(envelope, Opcode.CNP, psn=0, payload=bytes(CNP_PAYLOAD_BYTES))
+
+
+def acknowledge_frame(envelope: Envelope, *, psn: int, syndrome: Syndrome, msn: int) -> bytes:
+    """An ACK, NAK or RNR NAK. Raises ValueError where `psn` or `msn` does not fit 24 bits."""
+    return roce_frame(envelope, Opcode.RC_ACKNOWLEDGE, Acknowledgement(syndrome, msn), psn=psn)
 
 
 def probe_frame(
@@ -46,33 +183,89 @@ def probe_frame(
 
     `payload_bytes` counts from the probe's magic, without padding to four bytes and ICRC; `send_ns`
     is CLOCK_REALTIME. With a low `ttl` the frame ends at the ttl-th switch, which answers ICMP time
-    exceeded. The UDP checksum is 0, as NICs send it. Raises ValueError where the payload is too
-    small for the probe's own fields.
+    exceeded. Raises ValueError where the payload is too small for the probe's own fields.
     """
     if payload_bytes < MIN_PAYLOAD_BYTES:
         raise ValueError(f"a probe needs {MIN_PAYLOAD_BYTES} bytes of payload, got {payload_bytes}")
-    pad_bytes = -payload_bytes % 4
-    payload = PROBE_HEADER.pack(MAGIC, flow, sequence, send_ns).ljust(
-        payload_bytes + pad_bytes, b"\0"
+    envelope = Envelope(
+        source_mac=endpoints.source_mac,
+        next_hop_mac=endpoints.next_hop_mac,
+        source_ip=endpoints.source_ip,
+        destination_ip=endpoints.destination_ip,
+        sport=sport,
+        dest_qp=dest_qp,
+        ttl=ttl,
     )
-    packet = (
-        Ether(src=endpoints.source_mac, dst=endpoints.next_hop_mac)
-        / IP(
-            src=endpoints.source_ip,
-            dst=endpoints.destination_ip,
-            tos=DSCP_ROCE << 2 | ECT_0,
+    header = PROBE_HEADER.pack(MAGIC, flow, sequence, send_ns)
+    return roce_frame(
+        envelope,
+        Opcode.RC_SEND_ONLY,
+        psn=sequence & PSN_MASK,
+        payload=header.ljust(payload_bytes, b"\0"),
+    )
+
+
+def _up_to_udp(envelope: Envelope) -> Packet:
+    versions = {ip_address(ip).version for ip in (envelope.source_ip, envelope.destination_ip)}
+    if len(versions) != 1:
+        raise ValueError(f"{envelope.source_ip} and {envelope.destination_ip} differ in version")
+    traffic_class = _unsigned("dscp", envelope.dscp, 6) << 2 | _unsigned("ecn", envelope.ecn, 2)
+    ttl = _unsigned("ttl", envelope.ttl, 8)
+    if versions == {4}:
+        ip = IP(
+            src=envelope.source_ip,
+            dst=envelope.destination_ip,
+            tos=traffic_class,
             flags="DF",
             id=0,
             ttl=ttl,
         )
-        / UDP(sport=sport, dport=ROCE_PORT, chksum=0)
-        / BTH(
-            opcode=RC_SEND_ONLY,
-            migreq=1,
-            padcount=pad_bytes,
-            dqpn=dest_qp,
-            psn=sequence & PSN_MASK,
+    else:
+        ip = IPv6(
+            src=envelope.source_ip,
+            dst=envelope.destination_ip,
+            tc=traffic_class,
+            fl=_unsigned("flow_label", envelope.flow_label, 20),
+            hlim=ttl,
         )
-        / Raw(payload)
+    sport = _unsigned("sport", envelope.sport, 16)
+    return (
+        Ether(src=envelope.source_mac, dst=envelope.next_hop_mac)
+        / ip
+        / UDP(sport=sport, dport=ROCE_PORT, chksum=0)
     )
-    return bytes(packet)
+
+
+def _layer(header: Header) -> tuple[Extension, Packet]:
+    match header:
+        case RemoteMemory():
+            return Extension.RETH, RETH(
+                va=_unsigned("address", header.address, 64),
+                rkey=_unsigned("rkey", header.rkey, 32),
+                dmalen=_unsigned("length_bytes", header.length_bytes, 32),
+            )
+        case Immediate():
+            return Extension.IMM, ImmDt(data=_unsigned("immediate data", header.data, 32))
+        case Invalidate():
+            return Extension.IETH, IETH(rkey=_unsigned("rkey", header.rkey, 32))
+        case AtomicOperation():
+            return Extension.ATOMIC, AtomicETH(
+                va=_unsigned("address", header.address, 64),
+                rkey=_unsigned("rkey", header.rkey, 32),
+                swap=_unsigned("swap", header.swap, 64),
+                compare=_unsigned("compare", header.compare, 64),
+            )
+        case Acknowledgement():
+            return Extension.AETH, AETH(
+                syndrome=header.syndrome.byte, msn=_unsigned("msn", header.msn, 24)
+            )
+        case AtomicOriginal():
+            return Extension.ATOMIC_ACK, AtomicAckETH(
+                value=_unsigned("original value", header.value, 64)
+            )
+
+
+def _unsigned(name: str, value: int, bits: int) -> int:
+    if not 0 <= value < 1 << bits:
+        raise ValueError(f"{name} is {value}, it has {bits} bits")
+    return value

@@ -22,8 +22,9 @@ from labs.errors import MachineError
 from labs.plan.fabric import Fabric, Port
 from labs.runtime.namespaces import inside
 from traffic.flow import Endpoints, resolve_endpoints
-from traffic.probe import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET, icrc
+from traffic.icrc import icrc
 from traffic.roce import probe_frame
+from traffic.wire import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 
 PROBE_QP = 0xFFFFFE
 """Destination QP of these probes, so that a capture shows what they are."""

@@ -1,0 +1,254 @@
+"""Where things are in a RoCEv2 frame, and what its numbers mean: offsets, opcodes, AETH syndromes.
+
+In: nothing, or a frame. Out: constants and small predicates that everything on the wire shares.
+Needs nothing but the standard library, so that the process in each server starts fast.
+
+    Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | BTH 12 | extended headers | payload, pad | ICRC 4
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+ROCE_PORT = 4791
+PSN_MASK = 0xFFFFFF
+CNP_PAYLOAD_BYTES = 16
+
+IP_OFFSET = 14
+"""This and the next four hold for IPv4 without options; for IPv6 see `bth_offset`."""
+UDP_OFFSET = IP_OFFSET + 20
+BTH_OFFSET = UDP_OFFSET + 8
+PSN_OFFSET = BTH_OFFSET + 8
+PAYLOAD_OFFSET = BTH_OFFSET + 12
+IPV6_BTH_OFFSET = IP_OFFSET + 40 + 8
+UDP_BYTES = 8
+BTH_BYTES = 12
+ICRC_BYTES = 4
+
+_PROTOCOL_UDP = 17
+_IPV4_NO_OPTIONS = b"\x08\x00\x45"
+_IPV6_ETHERTYPE = b"\x86\xdd"
+_IPV6_VERSION = 6
+
+
+def bth_offset(frame: bytes | bytearray) -> int:
+    """Where the BTH starts: 42 over IPv4, 62 over IPv6.
+
+    NICs send RoCEv2 without IPv4 options, IPv6 extension headers or fragments. Raises ValueError
+    where the frame has any, a VLAN tag, another protocol than UDP, or no room for BTH and ICRC.
+    """
+    if len(frame) >= BTH_OFFSET + BTH_BYTES + ICRC_BYTES:
+        if frame[12:15] == _IPV4_NO_OPTIONS:
+            if frame[23] == _PROTOCOL_UDP and not (frame[20] & 0x3F or frame[21]):
+                return BTH_OFFSET
+        elif (
+            frame[12:14] == _IPV6_ETHERTYPE
+            and frame[IP_OFFSET] >> 4 == _IPV6_VERSION
+            and frame[20] == _PROTOCOL_UDP
+            and len(frame) >= IPV6_BTH_OFFSET + BTH_BYTES + ICRC_BYTES
+        ):
+            return IPV6_BTH_OFFSET
+    raise ValueError("not an Ethernet frame with IPv4 without options, or IPv6, and UDP and a BTH")
+
+
+class Opcode(IntEnum):
+    """The BTH's first byte: transport service in the upper three bits, operation in the lower five.
+
+    InfiniBand Architecture Specification, volume 1, table "OpCode field"; CNP: annex A17.9.3.
+    """
+
+    RC_SEND_FIRST = 0x00
+    RC_SEND_MIDDLE = 0x01
+    RC_SEND_LAST = 0x02
+    RC_SEND_LAST_WITH_IMM = 0x03
+    RC_SEND_ONLY = 0x04
+    RC_SEND_ONLY_WITH_IMM = 0x05
+    RC_WRITE_FIRST = 0x06
+    RC_WRITE_MIDDLE = 0x07
+    RC_WRITE_LAST = 0x08
+    RC_WRITE_LAST_WITH_IMM = 0x09
+    RC_WRITE_ONLY = 0x0A
+    RC_WRITE_ONLY_WITH_IMM = 0x0B
+    RC_READ_REQUEST = 0x0C
+    RC_READ_RESPONSE_FIRST = 0x0D
+    RC_READ_RESPONSE_MIDDLE = 0x0E
+    RC_READ_RESPONSE_LAST = 0x0F
+    RC_READ_RESPONSE_ONLY = 0x10
+    RC_ACKNOWLEDGE = 0x11
+    RC_ATOMIC_ACKNOWLEDGE = 0x12
+    RC_COMPARE_SWAP = 0x13
+    RC_FETCH_ADD = 0x14
+    RC_SEND_LAST_WITH_INVALIDATE = 0x16
+    RC_SEND_ONLY_WITH_INVALIDATE = 0x17
+    UC_SEND_FIRST = 0x20
+    UC_SEND_MIDDLE = 0x21
+    UC_SEND_LAST = 0x22
+    UC_SEND_LAST_WITH_IMM = 0x23
+    UC_SEND_ONLY = 0x24
+    UC_SEND_ONLY_WITH_IMM = 0x25
+    UC_WRITE_FIRST = 0x26
+    UC_WRITE_MIDDLE = 0x27
+    UC_WRITE_LAST = 0x28
+    UC_WRITE_LAST_WITH_IMM = 0x29
+    UC_WRITE_ONLY = 0x2A
+    UC_WRITE_ONLY_WITH_IMM = 0x2B
+    CNP = 0x81
+
+
+class Extension(Enum):
+    """A header that some opcodes put behind the BTH."""
+
+    RETH = "RETH"
+    IMM = "ImmDt"
+    IETH = "IETH"
+    ATOMIC = "AtomicETH"
+    AETH = "AETH"
+    ATOMIC_ACK = "AtomicAckETH"
+
+
+EXTENSION_BYTES = {
+    Extension.RETH: 16,
+    Extension.IMM: 4,
+    Extension.IETH: 4,
+    Extension.ATOMIC: 28,
+    Extension.AETH: 4,
+    Extension.ATOMIC_ACK: 8,
+}
+
+_EXTENSIONS: dict[int, tuple[Extension, ...]] = {
+    Opcode.RC_SEND_LAST_WITH_IMM: (Extension.IMM,),
+    Opcode.RC_SEND_ONLY_WITH_IMM: (Extension.IMM,),
+    Opcode.RC_WRITE_FIRST: (Extension.RETH,),
+    Opcode.RC_WRITE_LAST_WITH_IMM: (Extension.IMM,),
+    Opcode.RC_WRITE_ONLY: (Extension.RETH,),
+    Opcode.RC_WRITE_ONLY_WITH_IMM: (Extension.RETH, Extension.IMM),
+    Opcode.RC_READ_REQUEST: (Extension.RETH,),
+    Opcode.RC_READ_RESPONSE_FIRST: (Extension.AETH,),
+    Opcode.RC_READ_RESPONSE_LAST: (Extension.AETH,),
+    Opcode.RC_READ_RESPONSE_ONLY: (Extension.AETH,),
+    Opcode.RC_ACKNOWLEDGE: (Extension.AETH,),
+    Opcode.RC_ATOMIC_ACKNOWLEDGE: (Extension.AETH, Extension.ATOMIC_ACK),
+    Opcode.RC_COMPARE_SWAP: (Extension.ATOMIC,),
+    Opcode.RC_FETCH_ADD: (Extension.ATOMIC,),
+    Opcode.RC_SEND_LAST_WITH_INVALIDATE: (Extension.IETH,),
+    Opcode.RC_SEND_ONLY_WITH_INVALIDATE: (Extension.IETH,),
+    Opcode.UC_SEND_LAST_WITH_IMM: (Extension.IMM,),
+    Opcode.UC_SEND_ONLY_WITH_IMM: (Extension.IMM,),
+    Opcode.UC_WRITE_FIRST: (Extension.RETH,),
+    Opcode.UC_WRITE_LAST_WITH_IMM: (Extension.IMM,),
+    Opcode.UC_WRITE_ONLY: (Extension.RETH,),
+    Opcode.UC_WRITE_ONLY_WITH_IMM: (Extension.RETH, Extension.IMM),
+}
+
+_WITHOUT_PAYLOAD = frozenset(
+    {
+        Opcode.RC_READ_REQUEST,
+        Opcode.RC_ACKNOWLEDGE,
+        Opcode.RC_ATOMIC_ACKNOWLEDGE,
+        Opcode.RC_COMPARE_SWAP,
+        Opcode.RC_FETCH_ADD,
+    }
+)
+
+_LAST = frozenset(opcode for opcode in Opcode if "_LAST" in opcode.name or "_ONLY" in opcode.name)
+
+
+def extensions(opcode: int) -> tuple[Extension, ...]:
+    """The headers between BTH and payload, in the order of the wire; none for unknown opcodes."""
+    return _EXTENSIONS.get(opcode, ())
+
+
+def extension_bytes(opcode: int) -> int:
+    """How long the headers between BTH and payload are together."""
+    return sum(EXTENSION_BYTES[extension] for extension in extensions(opcode))
+
+
+def has_reth(opcode: int) -> bool:
+    """Whether virtual address, remote key and DMA length follow the BTH."""
+    return Extension.RETH in extensions(opcode)
+
+
+def has_imm(opcode: int) -> bool:
+    """Whether the packet carries immediate data."""
+    return Extension.IMM in extensions(opcode)
+
+
+def has_aeth(opcode: int) -> bool:
+    """Whether the packet carries a syndrome and a message sequence number."""
+    return Extension.AETH in extensions(opcode)
+
+
+def has_payload(opcode: int) -> bool:
+    """Whether the packet may carry payload."""
+    return opcode not in _WITHOUT_PAYLOAD
+
+
+def is_last(opcode: int) -> bool:
+    """Whether the packet ends a message: every LAST and every ONLY."""
+    return opcode in _LAST
+
+
+class SyndromeKind(IntEnum):
+    """What an AETH says: bits 6 and 5 of its first byte."""
+
+    ACK = 0b00
+    RNR_NAK = 0b01
+    NAK = 0b11
+
+
+class NakCode(IntEnum):
+    """Why a request was refused: the lower five bits of a NAK's syndrome."""
+
+    PSN_SEQUENCE_ERROR = 0
+    INVALID_REQUEST = 1
+    REMOTE_ACCESS_ERROR = 2
+    REMOTE_OPERATIONAL_ERROR = 3
+    INVALID_RD_REQUEST = 4
+
+
+NO_CREDITS = 0b11111
+"""The credit count of an ACK from a responder that does not use end-to-end credits."""
+
+_VALUE_MASK = 0b11111
+
+
+class Syndrome(NamedTuple):
+    """An AETH's first byte taken apart (InfiniBand specification, volume 1, AETH syndrome field).
+
+    `value` is the credit count of an ACK, the encoded timer of an RNR NAK, the code of a NAK.
+    """
+
+    kind: SyndromeKind
+    value: int
+
+    @classmethod
+    def ack(cls, credit_count: int = NO_CREDITS) -> Syndrome:
+        """An acknowledgement. Raises ValueError where the count does not fit five bits."""
+        return cls(SyndromeKind.ACK, _five_bits(credit_count))
+
+    @classmethod
+    def rnr_nak(cls, timer: int) -> Syndrome:
+        """Receiver not ready; `timer` is the encoded delay, 0 to 31, else ValueError."""
+        return cls(SyndromeKind.RNR_NAK, _five_bits(timer))
+
+    @classmethod
+    def nak(cls, code: NakCode) -> Syndrome:
+        """A negative acknowledgement."""
+        return cls(SyndromeKind.NAK, code)
+
+    @classmethod
+    def from_byte(cls, byte: int) -> Syndrome:
+        """Reads the byte of the wire. Raises ValueError for the kind that is reserved."""
+        return cls(SyndromeKind(byte >> 5 & 0b11), byte & _VALUE_MASK)
+
+    @property
+    def byte(self) -> int:
+        """As on the wire."""
+        return self.kind << 5 | self.value
+
+
+def _five_bits(value: int) -> int:
+    if not 0 <= value <= _VALUE_MASK:
+        raise ValueError(f"an AETH syndrome holds 0 to {_VALUE_MASK}, got {value}")
+    return value
