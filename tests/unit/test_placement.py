@@ -1,0 +1,146 @@
+"""Ranks on NICs: contiguous, fragmented, random, listed, and what is refused."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labs.errors import InputError
+from labs.plan.clos import build_clos
+from labs.plan.fabric import Fabric
+from labs.spec.model import ClosSpec, LabSpec
+from traffic.placement import NicRef, Placement, group_size, place
+
+
+def fabric(racks: int = 3, servers: int = 2, nics: int = 2, **keys: int) -> Fabric:
+    clos = ClosSpec(racks=racks, servers_per_rack=servers, nics_per_server=nics, **keys)
+    return build_clos(LabSpec(name="zone", fabric=clos))
+
+
+def names(places: tuple[NicRef, ...]) -> list[str]:
+    return [str(each) for each in places]
+
+
+def rack_of(nic: NicRef) -> str:
+    return nic.server.partition("-")[0]
+
+
+def test_contiguous_fills_nic_by_nic_server_by_server_rack_by_rack() -> None:
+    places = place(fabric(), 6, Placement.CONTIGUOUS)
+    assert names(places) == [
+        "srv1-1:1",
+        "srv1-1:2",
+        "srv1-2:1",
+        "srv1-2:2",
+        "srv2-1:1",
+        "srv2-1:2",
+    ]
+
+
+def test_fragmented_puts_consecutive_ranks_into_different_racks() -> None:
+    places = place(fabric(), 7, Placement.FRAGMENTED)
+    assert names(places) == [
+        "srv1-1:1",
+        "srv2-1:1",
+        "srv3-1:1",
+        "srv1-1:2",
+        "srv2-1:2",
+        "srv3-1:2",
+        "srv1-2:1",
+    ]
+
+
+def test_zones_are_filled_one_after_another() -> None:
+    two_zones = fabric(racks=1, servers=1, nics=1, zones=2, atsws=1)
+    assert names(place(two_zones, 2, Placement.CONTIGUOUS)) == ["z1-srv1-1:1", "z2-srv1-1:1"]
+
+
+def test_a_random_placement_is_its_seeds() -> None:
+    built = fabric(racks=4, servers=4)
+    first = place(built, 16, Placement.RANDOM, seed=1)
+    assert first == place(built, 16, Placement.RANDOM, seed=1)
+    assert first != place(built, 16, Placement.RANDOM, seed=2)
+    assert first[:8] == place(built, 8, Placement.RANDOM, seed=1)
+
+
+@given(
+    st.integers(2, 4),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from(Placement),
+    st.integers(0, 2**32 - 1),
+    st.data(),
+)
+def test_every_rank_gets_a_nic_of_its_own_that_exists(
+    racks: int, servers: int, nics: int, how: Placement, seed: int, data: st.DataObject
+) -> None:
+    built = fabric(racks, servers, nics)
+    ranks = data.draw(st.integers(1, racks * servers * nics))
+    places = place(built, ranks, how, seed)
+    assert len(set(places)) == len(places) == ranks
+    assert all(1 <= each.nic <= len(built.nics(each.server)) for each in places)
+    assert place(built, ranks, names(places)) == places
+    if how is Placement.FRAGMENTED:
+        assert all(rack_of(one) != rack_of(other) for one, other in pairwise(places))
+
+
+def test_a_list_names_servers_or_their_nics() -> None:
+    places = place(fabric(), 3, ["srv2-1", "srv1-1:2", "srv1-1"])
+    assert places == (NicRef("srv2-1", 1), NicRef("srv1-1", 2), NicRef("srv1-1", 1))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "how", "message", "hint"),
+    [
+        (13, Placement.CONTIGUOUS, "13 ranks do not fit the 12 NICs of zone", "fewer ranks"),
+        (2, ["srv1-1"], "lists 1 NICs for 2 ranks", "one NIC per rank"),
+        (2, ["srv1-1", "srv1-1:1"], "NIC srv1-1:1 is listed 2 times", "srv1-1 alone means"),
+        (1, ["srv9-1"], "'srv9-1' is not in the fabric", "srv1-1, srv1-2"),
+        (1, ["rtsw1"], "'rtsw1' is a switch", "srv1-1, srv1-2"),
+        (1, ["srv1-1:3"], "srv1-1 has no NIC 3", "1 to 2"),
+        (1, ["srv1-1:0"], "srv1-1 has no NIC 0", "1 to 2"),
+        (1, ["srv1-1:x"], "expected server or server:nic", "from 1"),
+        (1, [""], "expected server or server:nic", "from 1"),
+    ],
+)
+def test_what_can_not_be_placed_is_an_input_error_with_a_hint(
+    ranks: int, how: Placement | list[str], message: str, hint: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        place(fabric(), ranks, how)
+    assert hint in (caught.value.hint or "")
+
+
+def test_one_rack_can_not_be_fragmented() -> None:
+    with pytest.raises(InputError, match="one rack") as caught:
+        place(fabric(racks=1), 2, Placement.FRAGMENTED)
+    assert "contiguous" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("nics", "ranks", "how", "size"),
+    [
+        (2, 8, Placement.CONTIGUOUS, 2),
+        (1, 4, Placement.CONTIGUOUS, 2),
+        (1, 3, Placement.FRAGMENTED, 1),
+        (2, 2, Placement.CONTIGUOUS, 2),
+    ],
+)
+def test_a_group_is_the_ranks_of_a_server_or_else_of_a_rack(
+    nics: int, ranks: int, how: Placement, size: int
+) -> None:
+    built = fabric(nics=nics)
+    assert group_size(built, place(built, ranks, how)) == size
+
+
+@pytest.mark.parametrize(("ranks", "how"), [(6, Placement.FRAGMENTED), (5, Placement.CONTIGUOUS)])
+def test_ranks_that_do_not_fall_into_equal_groups_are_an_input_error(
+    ranks: int, how: Placement
+) -> None:
+    built = fabric(nics=1)
+    with pytest.raises(InputError, match="groups of one size") as caught:
+        group_size(built, place(built, ranks, how))
+    assert "contiguous" in (caught.value.hint or "")

@@ -1,0 +1,423 @@
+"""What a person writes to describe a job: what the ranks do, where they run, how their NICs send.
+
+In: keys of a drill file or options of a command. Out: a validated `JobSpec`, times in ns of the
+modelled network and sizes in bytes; its schedule of sends, or its continuous streams.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, Tag, WithJsonSchema, field_validator, model_validator
+
+from labs.spec.model import MAX_SEED, MS, SECOND, SpecModel
+from labs.spec.wording import RefusedError, described, listed, shown
+from labs.units import DURATION, SIZE, DurationNs, SizeBytes
+from traffic.collectives import (
+    IN_RING_ORDER,
+    MAX_SENDS,
+    POINT_TO_POINT,
+    ROOTED,
+    Algorithm,
+    Pattern,
+    Schedule,
+    count_sends,
+    point_to_point,
+    schedule,
+)
+from traffic.dcqcn import PROFILES
+from traffic.performance import DIVIDED
+from traffic.placement import Placement
+from traffic.sport import SourcePort
+
+MIB = 2**20
+MAX_SIZE = 64 * 10**9
+MAX_MESSAGE = 2**31
+"""The longest message of an RC queue pair (InfiniBand Architecture Specification 9.7.7)."""
+
+MAX_WINDOW = 2**22
+MAX_DURATION = 600 * SECOND
+DCQCN_OFF = "off"
+
+Dscp = Annotated[int, Field(ge=0, le=63)]
+
+
+class Strategy(StrEnum):
+    """How messages go over the queue pairs of a connection."""
+
+    SPLIT = "split"
+    ROUND_ROBIN = "round-robin"
+
+
+class Ecn(StrEnum):
+    """The ECN field of data packets as they leave the NIC (RFC 3168 section 5)."""
+
+    ECT0 = "ect0"
+    NOT_ECT = "not-ect"
+    CE = "ce"
+
+
+class AdmissionSpec(SpecModel):
+    """Receiver-driven admission: nothing is sent before the receiver has cleared room for it."""
+
+    channels: Annotated[
+        int, Field(ge=1, le=64, description="buffers that the receiver has per connection")
+    ] = 1
+    buffer: Annotated[
+        SizeBytes,
+        Field(ge=256, le=MAX_SIZE, description="size of one; NCCL's NCCL_BUFFSIZE is 4MiB"),
+    ] = 4 * MIB
+
+
+class TransportSpec(SpecModel):
+    """Reliable connections between NICs: queue pairs, packets, markings and congestion control."""
+
+    qps: Annotated[
+        int, Field(ge=1, le=256, description="queue pairs per connection of two NICs")
+    ] = 1
+    strategy: Annotated[
+        Strategy,
+        Field(
+            strict=False,
+            description="split: every message over all queue pairs; round-robin: each over the "
+            "next one",
+        ),
+    ] = Strategy.ROUND_ROBIN
+    message: Annotated[
+        SizeBytes,
+        Field(ge=1, le=MAX_MESSAGE, description="a send is cut into messages of at most this"),
+    ] = MIB
+    mtu: Annotated[
+        Literal[256, 512, 1024, 2048, 4096],
+        Field(description="path MTU: bytes of payload per packet"),
+    ] = 4096
+    window: Annotated[
+        int,
+        Field(ge=1, le=MAX_WINDOW, description="unacknowledged packets of a queue pair at most"),
+    ] = 512
+    ack_every: Annotated[
+        int, Field(ge=1, le=MAX_WINDOW, description="packets that one ACK is sent for")
+    ] = 16
+    ack_timeout: Annotated[
+        DurationNs,
+        Field(gt=0, le=MAX_DURATION, description="silence after which packets are sent again"),
+    ] = MS
+    retries: Annotated[
+        int, Field(ge=0, le=7, description="timeouts in a row that a queue pair survives")
+    ] = 7
+    source_port: Annotated[
+        SourcePort,
+        Field(
+            strict=False,
+            description="UDP source port: fixed for all, per-qp, Linux's flow-label formula or "
+            "that of its software RoCE, rxe",
+        ),
+    ] = SourcePort.PER_QP
+    dscp: Annotated[Dscp, Field(description="DSCP of data packets")] = 26
+    ack_dscp: Annotated[Dscp, Field(description="DSCP of ACKs and NAKs")] = 46
+    cnp_dscp: Annotated[Dscp, Field(description="DSCP of congestion notifications (CNP)")] = 48
+    ecn: Annotated[
+        Ecn,
+        Field(
+            strict=False,
+            description="ect0: switches may mark; not-ect: they drop instead; ce: all leave marked",
+        ),
+    ] = Ecn.ECT0
+    dcqcn: Annotated[
+        str,
+        WithJsonSchema({"type": "string", "enum": [DCQCN_OFF, *PROFILES]}),
+        Field(description=f"congestion control: off, or parameters: {', '.join(PROFILES)}"),
+    ] = DCQCN_OFF
+    admission: Annotated[
+        AdmissionSpec | None,
+        Field(
+            description="clear-to-send before data; true: the default buffers; false or left out: "
+            "none"
+        ),
+    ] = None
+
+    @field_validator("dcqcn", mode="before")
+    @classmethod
+    def _a_known_profile(cls, value: object) -> object:
+        # YAML reads a bare off as false.
+        if value is False or value == DCQCN_OFF:
+            return DCQCN_OFF
+        if isinstance(value, str) and value in PROFILES:
+            return value
+        words = [DCQCN_OFF, *PROFILES]
+        close = difflib.get_close_matches(value.lower(), words, 1) if isinstance(value, str) else []
+        raise RefusedError(
+            f"expected {listed(words)}, got {shown(value)}",
+            f"did you mean {close[0]}?" if close else None,
+        )
+
+    @field_validator("admission", mode="before")
+    @classmethod
+    def _admission_on_or_off(cls, value: object) -> object:
+        if isinstance(value, bool):
+            return AdmissionSpec() if value else None
+        if value is None or isinstance(value, Mapping | AdmissionSpec):
+            return value
+        raise RefusedError(
+            f"expected true, false or a block of keys (channels, buffer), got {described(value)}"
+        )
+
+    @model_validator(mode="after")
+    def _acks_open_the_window(self) -> Self:
+        if self.ack_every > self.window:
+            raise RefusedError(
+                f"expected ack_every to be within the window ({self.window}), got {self.ack_every}",
+                "a full window would wait for an ACK that is never sent",
+                keys=("ack_every", "window"),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _marks_reach_dcqcn(self) -> Self:
+        if self.dcqcn != DCQCN_OFF and self.ecn is Ecn.NOT_ECT:
+            raise RefusedError(
+                f"DCQCN ({self.dcqcn}) never acts on packets that are not ECN-capable",
+                "set ecn: ect0, or dcqcn: off",
+                keys=("ecn", "dcqcn"),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_message_fits_the_buffers(self) -> Self:
+        if self.admission is not None:
+            room = self.admission.channels * self.admission.buffer
+            if self.message > room:
+                raise RefusedError(
+                    f"a message of {SIZE.written(self.message)} is never cleared to send: the "
+                    f"receiver's buffers hold {SIZE.written(room)}",
+                    "shorten message, or raise admission.channels or admission.buffer",
+                    keys=("message", "admission"),
+                )
+        return self
+
+
+class JobSpec(SpecModel):
+    """A job: a collective done over and over (`size`), or streams that run on (`duration`)."""
+
+    pattern: Annotated[Pattern, Field(strict=False, description="what the ranks do together")]
+    algorithm: Annotated[Algorithm, Field(strict=False, description="how an allreduce is done")] = (
+        Algorithm.RING
+    )
+    ranks: Annotated[int, Field(ge=2, le=2**16, description="ranks, each on a NIC of its own")]
+    size: Annotated[
+        SizeBytes | None,
+        Field(
+            ge=1,
+            le=MAX_SIZE,
+            description="bytes as nccl-tests counts them; for incast, pairs and permutation what "
+            "each sender sends",
+        ),
+    ] = None
+    duration: Annotated[
+        DurationNs | None,
+        Field(
+            gt=0,
+            le=MAX_DURATION,
+            description="instead of size: how long incast, pairs or permutation send on",
+        ),
+    ] = None
+    starts: Annotated[
+        tuple[Annotated[DurationNs, Field(ge=0, le=MAX_DURATION)], ...],
+        Field(
+            strict=False,
+            description="with duration: senders in as many equal groups, each begins at its time",
+        ),
+    ] = (0,)
+    iterations: Annotated[int, Field(ge=1, le=10_000, description="measured repetitions")] = 5
+    warmup_iterations: Annotated[
+        int, Field(ge=0, le=10_000, description="repetitions before, not measured")
+    ] = 1
+    compute: Annotated[
+        DurationNs,
+        Field(ge=0, le=MAX_DURATION, description="pause of every rank between iterations"),
+    ] = 0
+    placement: Annotated[
+        Annotated[Placement, Field(strict=False)]
+        | Annotated[tuple[str, ...], Field(strict=False), Tag("list")],
+        Field(
+            description="contiguous: rack by rack; fragmented: racks in turn; random; or a list of "
+            "server or server:nic, one per rank"
+        ),
+    ] = Placement.CONTIGUOUS
+    seed: Annotated[
+        int,
+        Field(ge=0, le=MAX_SEED, description="draws random placements, permutations and alltoallv"),
+    ] = 1
+    channels: Annotated[
+        int, Field(ge=1, le=64, description="parts of the buffer that go on independently")
+    ] = 1
+    group: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            description="ranks per group of a hierarchical allreduce, and within which rings "
+            "rotate from channel to channel; left out: those on a server, or in a rack",
+        ),
+    ] = None
+    root: Annotated[int, Field(ge=0, description="the rank of a broadcast or gather")] = 0
+    transport: Annotated[TransportSpec, Field(description="how the NICs send")] = TransportSpec()
+
+    @model_validator(mode="after")
+    def _size_or_duration(self) -> Self:
+        if (self.size is None) == (self.duration is None):
+            raise RefusedError(
+                "expected size or duration, one of the two",
+                "size for collectives, such as 64MB; duration for streams that run on",
+                keys=("duration", "size"),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _keys_that_mean_something(self) -> Self:
+        patterns_of: dict[str, Iterable[Pattern]] = {
+            "algorithm": (Pattern.ALLREDUCE,),
+            "duration": POINT_TO_POINT,
+            "group": IN_RING_ORDER,
+            "root": ROOTED,
+        }
+        for key, patterns in patterns_of.items():
+            if self.pattern not in patterns and self._says(key):
+                raise RefusedError(
+                    f"{key} means nothing for {self.pattern}",
+                    f"remove it; it is for {listed(sorted(patterns), 'and')}",
+                    keys=(key,),
+                )
+        missing = "duration" if self.duration is None else "size"
+        of_duration, of_size = (
+            ("starts",),
+            ("iterations", "warmup_iterations", "compute", "channels"),
+        )
+        for key in of_duration if missing == "duration" else of_size:
+            if self._says(key):
+                raise RefusedError(
+                    f"{key} goes with {missing}, and this job has none",
+                    "remove it: a job repeats a size, or runs for a duration",
+                    keys=(key,),
+                )
+        return self
+
+    def _says(self, key: str) -> bool:
+        """Whether a key is other than when left out: a dump that holds every default reads back."""
+        return bool(getattr(self, key) != type(self).model_fields[key].default)
+
+    @model_validator(mode="after")
+    def _ranks_fit_the_pattern(self) -> Self:
+        ranks = self.ranks
+        if self.root >= ranks:
+            raise RefusedError(
+                f"there is no rank {self.root}", f"ranks are 0 to {ranks - 1}", keys=("root",)
+            )
+        if self.pattern is Pattern.PAIRS and ranks % 2:
+            raise RefusedError(
+                f"{ranks} ranks do not make pairs", "take an even number", keys=("ranks",)
+            )
+        if self.group is not None and ranks % self.group:
+            raise RefusedError(
+                f"{ranks} ranks do not divide into groups of {self.group}",
+                "give a group size that divides ranks",
+                keys=("group", "ranks"),
+            )
+        if not isinstance(self.placement, Placement) and len(self.placement) != ranks:
+            raise RefusedError(
+                f"the placement lists {len(self.placement)} NICs for {ranks} ranks",
+                "list one per rank",
+                keys=("placement", "ranks"),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_size_that_can_be_sent(self) -> Self:
+        if self.size is None:
+            return self
+        parts = self.ranks * self.channels
+        if self.size < parts and (self.pattern in DIVIDED or self.pattern is Pattern.ALLREDUCE):
+            raise RefusedError(
+                f"{SIZE.written(self.size)} does not divide into {parts:,} parts",
+                "give at least a byte per rank and channel",
+                keys=("size", "ranks", "channels"),
+            )
+        sends = count_sends(self.pattern, self.ranks, self.size, self.algorithm, self.channels)
+        if sends > MAX_SENDS:
+            raise RefusedError(
+                f"{self.pattern} is up to {sends:,} sends; at most {MAX_SENDS:,} are planned",
+                "take fewer ranks or channels, or a smaller size",
+                keys=("ranks", "size", "channels"),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _starts_divide_the_senders(self) -> Self:
+        if self.duration is None:
+            return self
+        if not self.starts or any(later <= earlier for earlier, later in pairwise(self.starts)):
+            raise RefusedError(
+                "expected one start or more, each later than the one before",
+                "such as [0ms, 5ms]: half of the senders begin 5 ms after the others",
+                keys=("starts",),
+            )
+        if self.starts[-1] >= self.duration:
+            raise RefusedError(
+                f"the start at {DURATION.written(self.starts[-1])} is not before the end at "
+                f"{DURATION.written(self.duration)}",
+                "lengthen duration",
+                keys=("starts", "duration"),
+            )
+        senders = len(point_to_point(self.pattern, self.ranks, self.seed))
+        if senders % len(self.starts):
+            raise RefusedError(
+                f"{senders} senders do not divide into {len(self.starts)} equal groups",
+                "give a number of starts that divides the senders, or other ranks",
+                keys=("starts", "ranks"),
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rank `source` sends to rank `destination` from `start_ns` on, until the job's duration."""
+
+    source: int
+    destination: int
+    start_ns: int
+
+
+def schedule_of(job: JobSpec, group: int | None = None) -> Schedule:
+    """The sends of one iteration of a job with a size.
+
+    `group` is the group size where the job leaves it out (`traffic.placement.group_size`). Raises
+    ValueError for a job of streams, InputError where the group does not divide the ranks.
+    """
+    if job.size is None:
+        raise ValueError("a job with a duration has streams, not a schedule")
+    return schedule(
+        job.pattern,
+        job.ranks,
+        job.size,
+        algorithm=job.algorithm,
+        channels=job.channels,
+        group=group if job.group is None else job.group,
+        root=job.root,
+        seed=job.seed,
+    )
+
+
+def streams_of(job: JobSpec) -> tuple[Stream, ...]:
+    """The streams of a job with a duration, by source. Raises ValueError for a job with a size."""
+    if job.duration is None:
+        raise ValueError("a job with a size has a schedule, not streams")
+    senders = point_to_point(job.pattern, job.ranks, job.seed)
+    per_start = len(senders) // len(job.starts)
+    return tuple(
+        Stream(source, destination, job.starts[index // per_start])
+        for index, (source, destination) in enumerate(senders)
+    )

@@ -1,0 +1,185 @@
+"""What a collective's time says: nccl-tests' bandwidths and table, and the least time possible.
+
+In: a pattern, sizes, and times of the modelled network. Out: algbw, busbw, a lower bound (roofline)
+and text in the shape of nccl-tests' output, which tools that read that output take as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from traffic.collectives import Pattern, Schedule
+
+FRAME_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
+"""Ethernet, IPv4, UDP, BTH and ICRC: what Linux counts of a RoCEv2 packet beside its payload.
+
+On a real cable preamble, FCS and gap are 24 bytes more.
+"""
+
+DIVIDED = frozenset(
+    {
+        Pattern.ALLGATHER,
+        Pattern.REDUCESCATTER,
+        Pattern.ALLTOALL,
+        Pattern.ALLTOALLV,
+        Pattern.GATHER,
+    }
+)
+"""Patterns whose size counts a part for every rank, its own included, which does not travel."""
+
+BYTE_TYPE = "uint8"
+"""ncclUint8 in nccl-tests' words: elements are bytes, since no data type is modelled."""
+
+
+_MEASURED = ("time", "algbw", "busbw", "#wrong")
+_WIDTHS = (12, 12, 8, 6, 6, 7, 6, 6, 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured size. `wrong_bytes` were not delivered exactly once; None where not counted.
+
+    `time_ns` is that of one iteration on the modelled clock; `root` is -1 where there is none.
+    """
+
+    pattern: Pattern
+    ranks: int
+    size_bytes: int
+    time_ns: float
+    root: int = -1
+    wrong_bytes: int | None = None
+
+    @property
+    def algbw_gbs(self) -> float:
+        """Algorithm bandwidth, GB/s (10^9 bytes)."""
+        return algbw_gbs(self.size_bytes, self.time_ns)
+
+    @property
+    def busbw_gbs(self) -> float:
+        """Bus bandwidth, GB/s (10^9 bytes)."""
+        return self.algbw_gbs * busbw_factor(self.pattern, self.ranks)
+
+
+def algbw_gbs(size_bytes: int, time_ns: float) -> float:
+    """Size over time in GB/s (10^9 bytes). Raises ValueError where no time has passed."""
+    if time_ns <= 0:
+        raise ValueError(f"a time of {time_ns} ns has no bandwidth")
+    return size_bytes / time_ns
+
+
+def busbw_factor(pattern: Pattern, ranks: int) -> float:
+    """busbw / algbw: it makes the bandwidth comparable to a NIC's, whatever the number of ranks.
+
+    nccl-tests, doc/PERFORMANCE.md; the same for every algorithm. Its alltoallv and gather take
+    (n-1)/n too. Incast, which it lacks, gets n-1: what the receiver's NIC takes in.
+    """
+    match pattern:
+        case Pattern.ALLREDUCE:
+            return 2 * (ranks - 1) / ranks
+        case _ if pattern in DIVIDED:
+            return (ranks - 1) / ranks
+        case Pattern.INCAST:
+            return float(ranks - 1)
+        case _:
+            return 1.0
+
+
+def roofline_ns(
+    schedule: Schedule,
+    nic_rate_bps: int,
+    *,
+    mtu_bytes: int = 4096,
+    overhead_bytes: int = FRAME_OVERHEAD_BYTES,
+) -> float:
+    """The least time in which NICs of `nic_rate_bps` can carry `schedule`: that of the busiest one.
+
+    Each NIC sends and receives at its rate at once; a send is packets of `mtu_bytes` payload, each
+    `overhead_bytes` longer on the wire. Left out, so that it stays a lower bound: latency (alpha)
+    and what sends wait for, ACKs, the RETH of a message's first packet, and links between switches.
+    """
+    out = [0] * schedule.ranks
+    into = [0] * schedule.ranks
+    for send in schedule.sends:
+        packets = -(-send.size_bytes // mtu_bytes)
+        wire_bytes = send.size_bytes + packets * overhead_bytes
+        out[send.source] += wire_bytes
+        into[send.destination] += wire_bytes
+    return max(*out, *into) * 8 * 10**9 / nic_rate_bps
+
+
+def jct_ratio(measured_ns: float, bound_ns: float) -> float:
+    """Measured completion time over its lower bound. Raises ValueError where the bound is 0."""
+    if bound_ns <= 0:
+        raise ValueError("nothing is sent, so there is no lower bound")
+    return measured_ns / bound_ns
+
+
+def nccl_table(
+    rows: Sequence[Row],
+    *,
+    iterations: int,
+    warmup_iterations: int,
+    places: Sequence[str] = (),
+) -> str:
+    """`rows` as nccl-tests prints them, out of place only, `places` as the devices of its ranks.
+
+    Columns are those of nccl-tests (src/util.cu). Raises ValueError without rows.
+    """
+    if not rows:
+        raise ValueError("a table needs a row")
+    sizes = [row.size_bytes for row in rows]
+    validated = int(all(row.wrong_bytes is not None for row in rows))
+    wrong = [row for row in rows if row.wrong_bytes]
+    mean = sum(row.busbw_gbs for row in rows) / len(rows)
+    lines = [
+        f"# nThread 1 nGpus 1 minBytes {min(sizes)} maxBytes {max(sizes)} step: {_step(sizes)} "
+        f"warmup iters: {warmup_iterations} iters: {iterations} agg iters: 1 "
+        f"validation: {validated} graph: 0",
+        "#",
+        "# Using devices",
+        *(f"#  Rank {rank:2d} on {place:>10}" for rank, place in enumerate(places)),
+        "#",
+        "# Times are of the modelled network.",
+        "#",
+        f"#{'out-of-place':>73}",
+        "#" + _columns("size", "count", "type", "redop", "root", *_MEASURED)[1:],
+        "#" + _columns("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")[1:],
+        *map(_line, rows),
+        f"# Out of bounds values : {len(wrong)} {'FAILED' if wrong else 'OK'}",
+        f"# Avg bus bandwidth    : {mean:g}",
+        "#",
+    ]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _step(sizes: Sequence[int]) -> str:
+    """nccl-tests' step between sizes: their factor where all are the same factor apart, else 1."""
+    factors = {high / low for low, high in pairwise(sizes)}
+    return f"{factors.pop() if len(factors) == 1 else 1:g}(factor)"
+
+
+def _columns(*cells: str) -> str:
+    return "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))
+
+
+def _line(row: Row) -> str:
+    reduces = row.pattern in (Pattern.ALLREDUCE, Pattern.REDUCESCATTER)
+    return _columns(
+        str(row.size_bytes),
+        str(row.size_bytes // row.ranks if row.pattern in DIVIDED else row.size_bytes),
+        BYTE_TYPE,
+        "sum" if reduces else "none",
+        str(row.root),
+        _fitted(row.time_ns / 1000, 7),
+        _fitted(row.algbw_gbs, 6),
+        _fitted(row.busbw_gbs, 6),
+        "N/A" if row.wrong_bytes is None else f"{row.wrong_bytes:g}",
+    )
+
+
+def _fitted(value: float, width: int) -> str:
+    """As many decimals, up to two, as leave the number room in its column."""
+    texts = (f"{value:.{decimals}f}" for decimals in (2, 1, 0))
+    return next((text for text in texts if len(text) <= width), f"{value:.1e}")

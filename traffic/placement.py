@@ -1,0 +1,137 @@
+"""Which NIC each rank of a job runs on.
+
+In: a `Fabric`, how many ranks, and how to lay them out. Out: a NIC per rank. Draws come from a seed
+and nothing else, so a placement can be repeated.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby, zip_longest
+
+from labs.errors import InputError
+from labs.plan.fabric import Fabric
+from labs.spec.wording import shown
+
+
+class Placement(StrEnum):
+    """How ranks are laid out over the NICs of a fabric."""
+
+    CONTIGUOUS = "contiguous"
+    FRAGMENTED = "fragmented"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class NicRef:
+    """A server's NIC; NICs count from 1."""
+
+    server: str
+    nic: int
+
+    def __str__(self) -> str:
+        return f"{self.server}:{self.nic}"
+
+
+def place(
+    fabric: Fabric, ranks: int, how: Placement | Sequence[str], seed: int = 0
+) -> tuple[NicRef, ...]:
+    """The NIC of each rank, each NIC used once at most.
+
+    contiguous fills rack by rack, server by server, NIC by NIC; fragmented deals ranks to the racks
+    in turn, so that consecutive ranks are in different racks while racks have NICs left; random
+    draws NICs from `seed`. A list names the NIC of each rank: `srv1-2:3`, or `srv1-2` for NIC 1.
+
+    Raises InputError for more ranks than NICs, a fragmented placement in one rack, and a list that
+    is too short or long, repeats a NIC or names one that is not there.
+    """
+    if not isinstance(how, Placement):
+        return _listed(fabric, ranks, how)
+    racks = _nics_by_rack(fabric)
+    nics = [nic for rack in racks for nic in rack]
+    if ranks > len(nics):
+        raise InputError(
+            f"{ranks} ranks do not fit the {len(nics)} NICs of {fabric.name}",
+            hint="a rank needs a NIC of its own: take fewer ranks, or raise fabric.racks, "
+            "servers_per_rack or nics_per_server",
+        )
+    match how:
+        case Placement.CONTIGUOUS:
+            chosen = nics
+        case Placement.FRAGMENTED:
+            if len(racks) < 2:
+                raise InputError(
+                    f"{fabric.name} has servers in one rack only",
+                    hint="a fragmented placement needs two racks; take contiguous",
+                )
+            rounds = zip_longest(*racks)
+            chosen = [nic for one_each in rounds for nic in one_each if nic is not None]
+        case Placement.RANDOM:
+            rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
+            chosen = rng.sample(nics, len(nics))
+    return tuple(chosen[:ranks])
+
+
+def group_size(fabric: Fabric, places: Sequence[NicRef]) -> int:
+    """How many consecutive ranks make up a group of a hierarchical collective.
+
+    Those on one server where every server holds the same number of them, two or more; else those in
+    one rack. Raises InputError where racks hold different numbers or the ranks of one are apart.
+    """
+    racks = [fabric.uplinks(place.server)[place.nic - 1].b.node for place in places]
+    for homes, least in (([place.server for place in places], 2), (racks, 1)):
+        runs = [len(list(run)) for _, run in groupby(homes)]
+        if len(runs) == len(set(homes)) and len(set(runs)) == 1 and runs[0] >= least:
+            return runs[0]
+    raise InputError(
+        "the ranks do not fall into groups of one size by server or rack",
+        hint="give the group size, or place ranks contiguous in full racks",
+    )
+
+
+def _nics_by_rack(fabric: Fabric) -> list[list[NicRef]]:
+    racks: dict[str, list[NicRef]] = {}
+    for server in fabric.servers:
+        for nic, link in enumerate(fabric.uplinks(server.name), start=1):
+            racks.setdefault(link.b.node, []).append(NicRef(server.name, nic))
+    return list(racks.values())
+
+
+def _listed(fabric: Fabric, ranks: int, names: Sequence[str]) -> tuple[NicRef, ...]:
+    if len(names) != ranks:
+        raise InputError(
+            f"the placement lists {len(names)} NICs for {ranks} ranks",
+            hint="list one NIC per rank, as server or server:nic",
+        )
+    places = tuple(_named(fabric, name) for name in names)
+    place, times = Counter(places).most_common(1)[0]
+    if times > 1:
+        raise InputError(
+            f"NIC {place} is listed {times} times",
+            hint=f"a rank needs a NIC of its own; {place.server} alone means {place.server}:1",
+        )
+    return places
+
+
+def _named(fabric: Fabric, name: str) -> NicRef:
+    match = re.fullmatch(r"([^:]+)(?::([0-9]{1,3}))?", name)
+    if match is None:
+        raise InputError(
+            f"expected server or server:nic such as srv1-1:2, got {shown(name)}",
+            hint="NICs count from 1",
+        )
+    server, nic = match[1], int(match[2] or 1)
+    node = fabric.node_by_name.get(server)
+    if node is None or node.is_switch:
+        examples = ", ".join(each.name for each in fabric.servers[:4]) or "none"
+        what = "is a switch" if node else "is not in the fabric"
+        raise InputError(f"{shown(server)} {what}", hint=f"its servers: {examples} ...")
+    count = len(fabric.uplinks(server))
+    if not 1 <= nic <= count:
+        raise InputError(f"{server} has no NIC {nic}", hint=f"its NICs are 1 to {count}")
+    return NicRef(server, nic)
