@@ -1,167 +1,170 @@
-"""The process in a server: sends its flows at constant rates and receives every probe.
+"""The process in a server: all its NICs, queue pairs and probe flows in one loop.
 
 `python -m traffic.agent PARENT_PID`, with the control channel as its standard input. It enters the
-server's namespace itself, arms its sockets, and runs all in one loop: sleep to the next deadline,
-send what is due, take what has arrived. In: its flows, each with a complete frame. Out: the time of
-every packet sent, which of them the kernel refused, and the columns of all that was received.
+server's namespace itself, arms its sockets, and then repeats: take what has arrived and answer it,
+send what is due, sleep to the next deadline. In: its part of a run (`traffic.session` says it). Out:
+what it sent and received, and how well this machine let it.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import gc
-import heapq
 import os
 import resource
 import select
 import signal
 import socket
 import sys
-from array import array
 from time import CLOCK_REALTIME, clock_gettime_ns, monotonic_ns
 
 from traffic.channel import Channel, ChannelClosedError, join, split
+from traffic.demux import Demux
+from traffic.endpoint import Endpoint
+from traffic.nic import NEVER_NS, SECOND_NS, Outlet
 from traffic.priority import run_first
-from traffic.probe import ProbeStamper
-from traffic.ring import ProbeRing, open_sink
+from traffic.prober import ProbeFlow, Prober
+from traffic.ring import Ring, open_sink
 
-SECOND_NS = 10**9
-BURST = 64
-"""Packets sent at most, when late, before arrivals and commands get their turn."""
+PATIENCE = 16
+"""Turns of the loop without a pause before the control channel is looked at."""
 
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
 _PR_SET_TIMERSLACK = 29
 
-REFUSALS = (errno.ENOBUFS, errno.EAGAIN, errno.ENETDOWN, errno.ENXIO, errno.ENODEV)
-"""A full queue or buffer, and an interface that is down or gone: a refused packet, not a defect."""
-
-
-class Sender:
-    """One flow: when its next packet is due, and what became of every packet so far."""
-
-    def __init__(
-        self, outlet: socket.socket, template: bytes, rate_pps: int, phase_ns: int
-    ) -> None:
-        self._outlet = outlet
-        self._stamper = ProbeStamper(template)
-        self._rate_pps = rate_pps
-        self._phase_ns = phase_ns
-        self.sent_ns = array("q")
-        self.refused = array("q")
-        self.errors: dict[str, int] = {}
-
-    def deadline_ns(self, start_ns: int) -> int:
-        """When the next packet is due: counted from the start, so that it never drifts."""
-        return start_ns + self._phase_ns + len(self.sent_ns) * SECOND_NS // self._rate_pps
-
-    def send(self, stamp_ns: int) -> None:
-        """Offer the next packet to the kernel, stamped with CLOCK_REALTIME `stamp_ns`."""
-        sequence = len(self.sent_ns)
-        self.sent_ns.append(stamp_ns)
-        try:
-            self._outlet.send(self._stamper.stamp(sequence, stamp_ns), socket.MSG_DONTWAIT)
-        except OSError as error:
-            if error.errno not in REFUSALS:
-                raise
-            self.refused.append(sequence)
-            name = errno.errorcode[error.errno]
-            self.errors[name] = self.errors.get(name, 0) + 1
-
 
 class Agent:
-    """The loop over one server's senders, its ring and its control channel."""
+    """The loop over one server's ring, NICs, queue pairs, probe flows and control channel."""
 
     def __init__(self, channel: Channel) -> None:
         """Arms everything in the namespace the setup message names. Raises OSError."""
         self._channel = channel
         setup = channel.receive()
-        _enter(setup.fields["netns"])
+        fields, parts = setup.fields, split(setup.fields["sizes"], setup.payload)
+        _enter(fields["netns"])
         self._sink = open_sink()
-        self._ring = ProbeRing()
-        self._senders: list[Sender] = []
-        outlets: dict[str, socket.socket] = {}
-        templates = split(setup.fields["sizes"], setup.payload)
-        for flow, template in zip(setup.fields["flows"], templates, strict=True):
-            interface = flow["interface"]
+        self._moderation_ns = fields["moderation_ns"]
+        outlets: dict[str, Outlet] = {}
+
+        def outlet(interface: str) -> Outlet:
             if interface not in outlets:
-                outlets[interface] = _open_outlet(interface)
-            self._senders.append(
-                Sender(outlets[interface], template, flow["rate_pps"], flow["phase_ns"])
-            )
-        self._start_ns = 0
+                outlets[interface] = Outlet(interface, fields["frame_bytes"])
+            return outlets[interface]
+
+        probes = fields["probes"]
+        self._prober = Prober(
+            [
+                ProbeFlow(
+                    outlet(probe["interface"]), template, probe["rate_pps"], probe["phase_ns"]
+                )
+                for probe, template in zip(probes, parts, strict=False)
+            ]
+        )
+        self._endpoint = Endpoint(fields, parts[len(probes) :], outlet, self._channel.send)
+        self._outlets = outlets
+        self._ring = Ring(fields["frame_bytes"])
+        self._demux = Demux(
+            self._ring,
+            self._endpoint.queue_pairs,
+            self._endpoint.on_message,
+            self._endpoint.on_over,
+        )
+        self._woke_ns = 0
         self._clock_offset_ns = 0
-        self._due: list[tuple[int, int]] = []
 
     def run(self) -> None:
         """Serve until the results are handed over. Raises ChannelClosedError, OSError."""
         startup_cpu_s = _cpu_s()
         self._channel.send({"startup_cpu_s": startup_cpu_s})
-        control, ring = self._channel.fileno(), self._ring.fileno()
+        turns = 0
         while True:
-            ready, _, _ = select.select((control, ring), (), (), self._send_due())
-            if ring in ready:
-                self._ring.drain()
-            if control in ready:
-                command = self._channel.receive().fields
-                match command["do"]:
-                    case "start":
-                        self._start(command["at_ns"])
-                    case "stop":
-                        self._due.clear()
-                        self._channel.send({"stopped_ns": monotonic_ns()})
-                    case "finish":
-                        drained = self._await_quiet(command["quiet_ns"], command["limit_ns"])
-                        self._report(drained, _cpu_s() - startup_cpu_s)
-                        return
+            _, next_ns = self._turn()
+            turns += 1
+            if next_ns <= monotonic_ns() and turns < PATIENCE:
+                continue
+            turns = 0
+            if not self._pause(next_ns):
+                continue
+            command = self._channel.receive().fields
+            match command["do"]:
+                case "start":
+                    self._start(command["at_ns"])
+                case "stop":
+                    self._prober.stop()
+                    self._endpoint.stop()
+                    self._channel.send({"stopped_ns": monotonic_ns()})
+                case "finish":
+                    drained = self._await_quiet(command["quiet_ns"], command["limit_ns"])
+                    self._report(drained, _cpu_s() - startup_cpu_s)
+                    return
 
     def _start(self, at_ns: int) -> None:
         run_first()
-        self._start_ns = at_ns
         self._clock_offset_ns = clock_offset_ns()
-        self._due = [
-            (sender.deadline_ns(at_ns), index) for index, sender in enumerate(self._senders)
-        ]
-        heapq.heapify(self._due)
+        self._prober.start(at_ns, self._clock_offset_ns)
+        self._endpoint.start(at_ns)
 
-    def _send_due(self) -> float | None:
-        """Send what is due. The seconds until the next deadline, None where there is none."""
-        due = self._due
-        if not due:
-            return None
+    def _turn(self) -> tuple[int, int]:
+        """Take what has arrived, send what is due; how many frames came, and what is due next."""
+        arrived = self._demux.drain(monotonic_ns())
+        probe_ns = self._prober.send()
         now_ns = monotonic_ns()
-        for _ in range(BURST):
-            deadline_ns, index = due[0]
-            if deadline_ns > now_ns:
-                return (deadline_ns - now_ns) / SECOND_NS
-            sender = self._senders[index]
-            sender.send(now_ns + self._clock_offset_ns)
-            heapq.heapreplace(due, (sender.deadline_ns(self._start_ns), index))
+        next_ns = self._endpoint.turn(now_ns)
+        if next_ns > now_ns:
+            # As a NIC gathers packets before it asks for the bus: waking costs more than sending.
+            next_ns = max(next_ns, self._woke_ns + self._moderation_ns)
+        return arrived, min(probe_ns, next_ns)
+
+    def _pause(self, next_ns: int) -> bool:
+        """Sleep to the next deadline, arrival or command; whether it is a command.
+
+        Arrivals wake nobody within `moderation_ns` of the last time, as a NIC moderates interrupts.
+        """
+        now_ns = monotonic_ns()
+        deaf_until_ns = min(next_ns, self._woke_ns + self._moderation_ns)
+        control, ring = self._channel.fileno(), self._ring.fileno()
+        ready, _, _ = select.select((control,), (), (), max(0, deaf_until_ns - now_ns) / SECOND_NS)
+        if not ready and next_ns > deaf_until_ns:
             now_ns = monotonic_ns()
-        return 0.0
+            timeout = None if next_ns == NEVER_NS else max(0, next_ns - now_ns) / SECOND_NS
+            ready, _, _ = select.select((control, ring), (), (), timeout)
+        self._woke_ns = monotonic_ns()
+        return control in ready
 
     def _await_quiet(self, quiet_ns: int, limit_ns: int) -> bool:
-        """Take arrivals until none came for `quiet_ns`; False where `limit_ns` passed before."""
-        end_ns = monotonic_ns() + limit_ns
-        while monotonic_ns() < end_ns:
-            ready, _, _ = select.select((self._ring,), (), (), quiet_ns / SECOND_NS)
-            if not ready:
+        """Go on until all is acknowledged and nothing came for `quiet_ns`; False where `limit_ns`
+        passed before."""
+        now_ns = quiet_since_ns = monotonic_ns()
+        end_ns = now_ns + limit_ns
+        while now_ns < end_ns:
+            arrived, next_ns = self._turn()
+            now_ns = monotonic_ns()
+            if arrived:
+                quiet_since_ns = now_ns
+            elif now_ns - quiet_since_ns >= quiet_ns and self._endpoint.idle:
                 return True
-            self._ring.drain()
+            if next_ns > now_ns:
+                limit = min(next_ns, quiet_since_ns + quiet_ns, end_ns)
+                select.select((self._ring,), (), (), max(0, limit - now_ns) / SECOND_NS)
         return False
 
     def _report(self, drained: bool, cpu_s: float) -> None:
-        flows = [{"errors": sender.errors} for sender in self._senders]
-        sent = [
-            part.tobytes() for sender in self._senders for part in (sender.sent_ns, sender.refused)
-        ]
-        sizes, payload = join([*sent, *self._ring.columns()])
-        fields = {
-            "flows": flows,
+        flows = self._prober.flows
+        sent = [part.tobytes() for flow in flows for part in (flow.sent_ns, flow.refused)]
+        fields, columns = self._endpoint.report()
+        sizes, payload = join([*sent, *self._demux.probes.columns(), *columns])
+        errors: dict[str, int] = {}
+        for outlet in self._outlets.values():
+            for name, count in outlet.errors.items():
+                errors[name] = errors.get(name, 0) + count
+        fields |= {
+            "send_errors": errors,
             "drained": drained,
             "cpu_s": cpu_s,
             "socket_drops": self._ring.drops(),
+            "icrc_errors": self._demux.icrc_errors,
+            "unexpected": self._demux.unexpected,
             "clock_offset_ns": self._clock_offset_ns,
             "sizes": sizes,
         }
@@ -192,13 +195,6 @@ def _enter(netns: str) -> None:
             raise OSError(number, f"setns: {os.strerror(number)}", netns)
     finally:
         os.close(descriptor)
-
-
-def _open_outlet(interface: str) -> socket.socket:
-    """A raw socket that sends by `interface`, through its queueing discipline. Raises OSError."""
-    outlet = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-    outlet.bind((interface, 0))
-    return outlet
 
 
 def _cpu_s() -> float:

@@ -84,7 +84,7 @@ def resolve_endpoints(
     """The addresses between two servers' NICs (from 1). Raises InputError where one is missing."""
     port = _nic(fabric, source, source_nic)
     far = _nic(fabric, destination, destination_nic)
-    if source == destination:
+    if (source, source_nic) == (destination, destination_nic):
         raise InputError(f"{source} would send to itself", hint="name two servers")
     link = fabric.uplinks(source)[source_nic - 1]
     return Endpoints(

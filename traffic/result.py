@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traffic.flow import Flow
+from traffic.jobresult import JobResult
 
 Numbers = npt.NDArray[np.int64]
 
@@ -59,13 +60,19 @@ class FlowRecord:
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
-    """What one server's agent cost and met. `send_errors` counts refusals by errno name."""
+    """What one server's agent cost and met.
+
+    `send_errors` counts refusals by errno name, `icrc_errors` frames with a wrong ICRC, `unexpected`
+    RoCE frames that were for no queue pair here.
+    """
 
     server: str
     startup_cpu_s: float
     cpu_s: float
     socket_drops: int
     send_errors: Mapping[str, int]
+    icrc_errors: int
+    unexpected: int
     drained: bool
 
 
@@ -80,6 +87,7 @@ class TrafficResult:
     clock_jump_ns: int
     softnet_drops: int
     problems: tuple[str, ...]
+    job: JobResult | None = None
 
     @property
     def valid(self) -> bool:
@@ -106,14 +114,13 @@ class Arrivals:
 
 
 def read_arrivals(columns: Sequence[bytes]) -> Arrivals:
-    """The columns of `traffic.ring.Columns` as numbers."""
-    flow, sequence, send_ns, seconds, nanoseconds, ttl = columns
+    """The columns of `traffic.demux.ProbeLog` as numbers."""
+    flow, sequence, send_ns, receive_ns, ttl = columns
     return Arrivals(
-        flow=np.frombuffer(flow, ">u4").astype(np.uint32),
-        sequence=np.frombuffer(sequence, ">u8").astype(np.int64),
-        send_ns=np.frombuffer(send_ns, ">u8").astype(np.int64),
-        receive_ns=np.frombuffer(seconds, np.uint32).astype(np.int64) * SECOND_NS
-        + np.frombuffer(nanoseconds, np.uint32),
+        flow=np.frombuffer(flow, np.uint32),
+        sequence=np.frombuffer(sequence, np.int64),
+        send_ns=np.frombuffer(send_ns, np.int64),
+        receive_ns=np.frombuffer(receive_ns, np.int64),
         ttl=np.frombuffer(ttl, np.uint8),
     )
 

@@ -1,8 +1,8 @@
-"""The receiving end of a server: probes off every NIC of a namespace, with kernel timestamps.
+"""The receiving end of a server: RoCEv2 frames off every NIC of a namespace, with kernel timestamps.
 
-A packet socket with a TPACKET_V3 ring (Linux Documentation/networking/packet_mmap.rst): the kernel
-stamps each probe as it arrives, copies its headers into the ring and hands over whole blocks, so
-that receiving costs no system call per packet. Out: columns of raw numbers in arrival order.
+A packet socket with a TPACKET_V2 ring (Linux Documentation/networking/packet_mmap.rst): the kernel
+stamps each frame as it arrives and copies it into the ring, where it is read in place, so that
+receiving costs no system call per packet.
 """
 
 from __future__ import annotations
@@ -12,87 +12,28 @@ import mmap
 import os
 import socket
 import struct
-from typing import NamedTuple
+from collections.abc import Iterator
 
-from traffic.probe import BTH_OFFSET, HEADER_END, IP_OFFSET, MAGIC, PAYLOAD_OFFSET, ROCE_PORT
+from traffic.filters import NOTHING, attach_filter, roce_filter
+from traffic.wire import ROCE_PORT
 
-BLOCK_BYTES = 16 * 1024
-BLOCKS = 64
-RETIRE_MS = 20
-"""A block that is not full is handed over after this long: the longest a probe stays unseen."""
+RING_BYTES = 8 << 20
+DRAIN_LIMIT = 512
+"""Frames taken in one go at most, so that senders get their turn."""
 
 _ETH_P_IP = 0x0800
-_SO_ATTACH_FILTER = 26
 _SOL_PACKET = 263
 _PACKET_RX_RING = 5
 _PACKET_STATISTICS = 6
 _PACKET_VERSION = 10
-_TPACKET_V3 = 2
+_TPACKET_V2 = 1
 _TP_STATUS_USER = 1
+_BLOCK_BYTES = 64 * 1024
 
-# struct tpacket_block_desc with tpacket_hdr_v1, and tpacket3_hdr (linux/if_packet.h).
-_BLOCK_STATUS = 8
-_BLOCK_PACKETS = 12
-_BLOCK_FIRST = 16
-_PACKET_SECONDS = 4
-_PACKET_NANOSECONDS = 8
-_PACKET_MAC = 24
-
-_SMALLEST_FRAME = 256
-
-# Classic BPF (Linux Documentation/networking/filter.rst): code, jump if true, if false, operand.
-_LD_WORD, _LD_HALF, _LD_BYTE = 0x20, 0x28, 0x30
-_JUMP_EQUAL, _JUMP_SET, _RETURN = 0x15, 0x45, 0x06
-
-
-class Columns(NamedTuple):
-    """One value per probe, in arrival order, as packed bytes.
-
-    `flow` (4 bytes), `sequence` and `send_ns` (8) are in network order as they stood in the packet;
-    `seconds` and `nanoseconds` (4 each, CLOCK_REALTIME) are in the machine's; `ttl` is 1 byte.
-    """
-
-    flow: bytes
-    sequence: bytes
-    send_ns: bytes
-    seconds: bytes
-    nanoseconds: bytes
-    ttl: bytes
-
-
-def probe_filter() -> bytes:
-    """Classic BPF: only whole probes pass, cut to their headers, so that all records are alike."""
-    checks = (
-        (_LD_HALF, 12, _ETH_P_IP),
-        (_LD_BYTE, IP_OFFSET, 0x45),
-        (_LD_BYTE, IP_OFFSET + 9, socket.IPPROTO_UDP),
-        (_LD_HALF, BTH_OFFSET - 6, ROCE_PORT),
-        (_LD_WORD, PAYLOAD_OFFSET, MAGIC),
-    )
-    fragment_bits = 0x3FFF
-    length = 2 * len(checks) + 5
-    reject = length - 1
-    program = []
-    for load, offset, expected in checks:
-        program.append((load, 0, 0, offset))
-        program.append((_JUMP_EQUAL, 0, reject - len(program) - 1, expected))
-    program.append((_LD_HALF, 0, 0, IP_OFFSET + 6))
-    program.append((_JUMP_SET, reject - len(program) - 1, 0, fragment_bits))
-    # A load beyond the end of a packet rejects it: this one asks for the whole probe header.
-    program.append((_LD_WORD, 0, 0, HEADER_END - 4))
-    program.append((_RETURN, 0, 0, HEADER_END))
-    program.append((_RETURN, 0, 0, 0))
-    return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
-
-
-def attach_filter(target: socket.socket, program: bytes) -> None:
-    """Let only what `program` accepts into `target`. Raises OSError."""
-    code = ctypes.create_string_buffer(program, len(program))
-    target.setsockopt(
-        socket.SOL_SOCKET,
-        _SO_ATTACH_FILTER,
-        struct.pack("HL", len(program) // 8, ctypes.addressof(code)),
-    )
+# struct tpacket2_hdr (linux/if_packet.h): status, length, captured, offset of the Ethernet header,
+# of the IP header, seconds, nanoseconds.
+_FRAME = struct.Struct("=IIIHHII")
+_MOST_HEADROOM_BYTES = 128
 
 
 def _bind_to_all_interfaces(target: socket.socket) -> None:
@@ -106,88 +47,66 @@ def _bind_to_all_interfaces(target: socket.socket) -> None:
 def open_sink() -> socket.socket:
     """A UDP socket on the RoCEv2 port that takes nothing.
 
-    Without it the server's kernel would answer probes with ICMP port unreachable, which a RoCE NIC
-    never does. Raises OSError where the port is taken.
+    Without it the server's kernel would answer with ICMP port unreachable, which a RoCE NIC never
+    does. Raises OSError where the port is taken.
     """
     sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-    attach_filter(sink, struct.pack("HBBI", _RETURN, 0, 0, 0))
+    attach_filter(sink, NOTHING)
     sink.bind(("0.0.0.0", ROCE_PORT))  # noqa: S104 - inside a lab's namespace
     return sink
 
 
-class ProbeRing:
-    """Receives the probes of the namespace it is made in, on every interface."""
+def slot_bytes(frame_bytes: int) -> int:
+    """The size of a ring's slot for frames of that size: a power of two, so that slots fill blocks."""
+    return max(2048, 1 << (frame_bytes + _MOST_HEADROOM_BYTES - 1).bit_length())
 
-    def __init__(self) -> None:
-        """Starts receiving. Raises OSError without CAP_NET_RAW or memory."""
+
+class Ring:
+    """Receives the RoCEv2 frames of the namespace it is made in, on every interface."""
+
+    def __init__(self, frame_bytes: int) -> None:
+        """Starts receiving frames of `frame_bytes` at most (below 64 KiB; longer ones are cut).
+
+        Raises OSError without CAP_NET_RAW or memory.
+        """
         # Protocol 0 until filter and ring stand: nothing else ever gets in. ETH_P_IP, not
         # ETH_P_ALL, keeps the socket off the path of outgoing packets.
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-        attach_filter(self._socket, probe_filter())
-        self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V3)
-        frames = BLOCK_BYTES // _SMALLEST_FRAME * BLOCKS
-        request = (BLOCK_BYTES, BLOCKS, _SMALLEST_FRAME, frames, RETIRE_MS, 0, 0)
-        self._socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, struct.pack("7I", *request))
-        self._memory = mmap.mmap(self._socket.fileno(), BLOCK_BYTES * BLOCKS)
-        self._bytes = memoryview(self._memory)
-        self._halves = self._bytes.cast("H")
-        self._words = self._bytes.cast("I")
-        self._longs = self._bytes.cast("Q")
-        self._next_block = 0
-        self._chunks: list[Columns] = []
+        attach_filter(self._socket, roce_filter())
+        self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
+        self._slot = slot_bytes(frame_bytes)
+        self._slots = RING_BYTES // self._slot
+        blocks = RING_BYTES // _BLOCK_BYTES
+        request = struct.pack("4I", _BLOCK_BYTES, blocks, self._slot, self._slots)
+        self._socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
+        self.memory = memoryview(mmap.mmap(self._socket.fileno(), RING_BYTES))
+        """The ring; `frames` says where the frames are."""
+        self._next = 0
         _bind_to_all_interfaces(self._socket)
 
     def fileno(self) -> int:
-        """Readable once a block is ready."""
+        """Readable once a frame is there."""
         return self._socket.fileno()
 
-    def drain(self) -> int:
-        """Take every block that is ready; how many probes they held."""
-        taken = 0
-        while True:
-            start = self._next_block * BLOCK_BYTES
-            status = (start + _BLOCK_STATUS) // 4
-            if not self._words[status] & _TP_STATUS_USER:
-                return taken
-            count = self._words[(start + _BLOCK_PACKETS) // 4]
-            if count:
-                first = start + self._words[(start + _BLOCK_FIRST) // 4]
-                self._chunks.append(self._columns(first, count))
-                taken += count
-            self._words[status] = 0
-            self._next_block = (self._next_block + 1) % BLOCKS
+    def frames(self) -> Iterator[tuple[int, int, int]]:
+        """Every frame that is there, up to DRAIN_LIMIT: where its Ethernet header starts in
+        `memory`, and the seconds and nanoseconds (CLOCK_REALTIME) of its arrival.
 
-    def _columns(self, first: int, count: int) -> Columns:
-        # The filter cuts every probe to one length, so records follow at one distance; the last
-        # of a block names none.
-        stride = self._words[first // 4] or BLOCK_BYTES
-        end = first + stride * (count - 1) + 1
-        ip = first + self._halves[(first + _PACKET_MAC) // 2] + IP_OFFSET
-        payload = ip + PAYLOAD_OFFSET - IP_OFFSET
-
-        def column(view: memoryview, item_bytes: int, offset: int) -> bytes:
-            last = end + offset - first
-            return view[
-                offset // item_bytes : -(-last // item_bytes) : stride // item_bytes
-            ].tobytes()
-
-        return Columns(
-            flow=column(self._words, 4, payload + 4),
-            sequence=column(self._longs, 8, payload + 8),
-            send_ns=column(self._longs, 8, payload + 16),
-            seconds=column(self._words, 4, first + _PACKET_SECONDS),
-            nanoseconds=column(self._words, 4, first + _PACKET_NANOSECONDS),
-            ttl=column(self._bytes, 1, ip + 8),
-        )
+        A frame stays where it is until the next is asked for.
+        """
+        memory, size, slots = self.memory, self._slot, self._slots
+        unpack = _FRAME.unpack_from
+        for _ in range(DRAIN_LIMIT):
+            start = self._next * size
+            status, _, _, mac, _, seconds, nanoseconds = unpack(memory, start)
+            if not status & _TP_STATUS_USER:
+                return
+            yield start + mac, seconds, nanoseconds
+            memory[start : start + 4] = b"\0\0\0\0"
+            self._next = (self._next + 1) % slots
 
     def drops(self) -> int:
-        """Probes the ring had no room for, since the last call. Raises OSError."""
-        statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 12)
-        _, drops, _ = struct.unpack("3I", statistics)
+        """Frames the ring had no room for, since the last call. Raises OSError."""
+        statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
+        _, drops = struct.unpack("2I", statistics)
         return int(drops)
-
-    def columns(self) -> Columns:
-        """All probes drained so far, in arrival order."""
-        if not self._chunks:
-            return Columns(b"", b"", b"", b"", b"", b"")
-        return Columns(*(b"".join(column) for column in zip(*self._chunks, strict=True)))

@@ -1,8 +1,7 @@
 """A traffic run on a running lab: an agent in every server that takes part, started together.
 
-In: a fabric, where each server's namespace is, and flows. Out: a `TrafficResult`. Agents live
-exactly as long as the session: they end with it, with the process, and with the thread that opened
-it (the kernel's parent-death signal follows that thread), whatever ends those.
+In: a fabric, where each server's namespace is, and probe flows, a job, or both. Out: a
+`TrafficResult`.
 
     with TrafficSession(fabric, netns_of, flows) as session:
         session.start()
@@ -12,26 +11,24 @@ it (the kernel's parent-death signal follows that thread), whatever ends those.
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
-from typing import IO, Self
+from typing import Any, Self
 
 import numpy as np
 
-import traffic
-from labs.errors import InputError, MachineError
+from labs.errors import InputError
 from labs.plan.fabric import Fabric
+from labs.runtime.base import Progress, ProgressSink, no_progress
 from traffic.agent import clock_offset_ns
-from traffic.channel import Channel, ChannelClosedError, Message, join, split
+from traffic.agents import Agent, AgentGroup, Part
+from traffic.channel import Message, split
 from traffic.flow import Flow, resolve_flow
+from traffic.jobplan import JobPlan
+from traffic.jobresult import read_job
 from traffic.result import (
     SECOND_NS,
     AgentRecord,
@@ -48,10 +45,14 @@ START_DELAY_NS = 20_000_000
 """From `start` to the first deadline, so that every agent has its command before."""
 
 QUIET_NS = 200_000_000
-"""A run is over once no probe has arrived for this long (ten times the ring's hand-over time)."""
+"""A run is over once nothing has arrived for this long."""
 
 DRAIN_LIMIT_NS = 10 * SECOND_NS
-REPLY_TIMEOUT_S = 60.0
+PROBE_MODERATION_NS = 1_000_000
+"""How long arrivals may wait where there are probes alone: they are stamped by the kernel."""
+
+PROBE_COLUMNS = 5
+PROGRESS_STEP_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,104 +65,33 @@ class _Outgoing:
     template: bytes
 
 
-class _AgentProcess:
-    """One agent: the process, its channel and what it wrote to standard error."""
-
-    def __init__(self, server: str, outgoing: Sequence[_Outgoing]) -> None:
-        self.server = server
-        self.outgoing = outgoing
-        self.startup_cpu_s = 0.0
-        self._stderr = _scratch_file()
-        ours, theirs = socket.socketpair()
-        ours.settimeout(REPLY_TIMEOUT_S)
-        self._channel = Channel(ours)
-        with theirs:
-            # Without `site`: an agent needs this package and the standard library only.
-            self._process = subprocess.Popen(
-                [sys.executable, "-S", "-m", "traffic.agent", str(os.getpid())],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=self._stderr,
-                env={**os.environ, "PYTHONPATH": str(Path(traffic.__path__[0]).parent)},
-                process_group=0,
-            )
-
-    def close(self) -> None:
-        self._channel.close()
-        self._process.kill()
-        self._process.wait()
-        self._stderr.close()
-
-    def send(self, fields: dict[str, object], payload: bytes = b"") -> None:
-        try:
-            self._channel.send(fields, payload)
-        except ChannelClosedError as error:
-            raise self._ended() from error
-
-    def receive(self) -> Message:
-        try:
-            return self._channel.receive()
-        except ChannelClosedError as error:
-            raise self._ended() from error
-        except TimeoutError as error:
-            raise MachineError(
-                f"the traffic agent of {self.server} has not answered for {REPLY_TIMEOUT_S:.0f} s",
-                hint="the machine may be short of CPU or memory",
-            ) from error
-
-    def _ended(self) -> MachineError:
-        status = self._process.wait()
-        self._stderr.seek(0)
-        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        reason = lines[-1] if lines else f"exit status {status}"
-        return MachineError(
-            f"the traffic agent of {self.server} ended: {reason}",
-            hint="is the lab up, and no other traffic session running on it?",
-        )
-
-
 class TrafficSession:
-    """Flows on a running fabric. `netns_of` gives the path of a server's namespace."""
+    """Flows and a job on a running fabric. `netns_of` gives the path of a server's namespace."""
 
     def __init__(
-        self, fabric: Fabric, netns_of: Callable[[str], Path], flows: Sequence[Flow]
+        self,
+        fabric: Fabric,
+        netns_of: Callable[[str], Path],
+        flows: Sequence[Flow] = (),
+        job: JobPlan | None = None,
     ) -> None:
         """Plans only. Raises InputError where a flow does not fit the fabric."""
-        if not flows:
+        if not flows and job is None:
             raise InputError("a traffic session has no flows", hint="give it one or more")
         if len({flow.id for flow in flows}) != len(flows):
             raise InputError("two flows have the same id", hint="number them apart")
-        self._netns_of = netns_of
         self._flows = tuple(flows)
+        self._job = job
         self._outgoing = _plan(fabric, self._flows)
-        self._agents: list[_AgentProcess] = []
-        self._cleanup = ExitStack()
+        self._group = AgentGroup(_parts(self._outgoing, job, netns_of))
         self._start_ns = 0
         self._clock_offset_ns = 0
         self._softnet_drops = 0
+        self._errors: list[str] = []
 
     def __enter__(self) -> Self:
         """Start and arm every agent. Raises MachineError where one can not."""
-        with ExitStack() as undo:
-            for server, outgoing in self._outgoing.items():
-                agent = _AgentProcess(server, outgoing)
-                undo.callback(agent.close)
-                self._agents.append(agent)
-            for agent in self._agents:
-                sizes, templates = join([item.template for item in agent.outgoing])
-                flows = [
-                    {
-                        "interface": item.interface,
-                        "rate_pps": item.flow.rate_pps,
-                        "phase_ns": item.phase_ns,
-                    }
-                    for item in agent.outgoing
-                ]
-                netns = str(self._netns_of(agent.server))
-                agent.send({"netns": netns, "flows": flows, "sizes": sizes}, templates)
-            for agent in self._agents:
-                agent.startup_cpu_s = agent.receive().fields["startup_cpu_s"]
-            self._cleanup = undo.pop_all()
+        self._group.__enter__()
         return self
 
     def __exit__(
@@ -170,69 +100,115 @@ class TrafficSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._cleanup.close()
+        self._group.__exit__(kind, error, trace)
 
     def start(self) -> int:
-        """Start all flows; the first deadline in CLOCK_REALTIME ns. Raises MachineError."""
+        """Start everything; the first deadline in CLOCK_REALTIME ns. Raises MachineError."""
         self._clock_offset_ns = clock_offset_ns()
         self._softnet_drops = softnet_drops()
         self._start_ns = monotonic_ns() + START_DELAY_NS
-        for agent in self._agents:
-            agent.send({"do": "start", "at_ns": self._start_ns})
+        self._group.tell({"do": "start", "at_ns": self._start_ns})
         return self._start_ns + self._clock_offset_ns
+
+    def wait_for_job(self, progress: ProgressSink = no_progress) -> None:
+        """Return when the job's iterations or its duration are over, or a queue pair has failed.
+
+        Raises MachineError where an agent has ended, ValueError where there is no job.
+        """
+        job = self._job
+        if job is None:
+            raise ValueError("the session has no job")
+        if job.schedule is None:
+            self._wait_for_streams(job, progress)
+            return
+        total = job.iterations * job.job.ranks
+        done = 0
+        progress(Progress("iterations", 0, job.iterations))
+        while done < total and not self._errors:
+            for _, message in self._group.messages(PROGRESS_STEP_S):
+                if "error" in message.fields:
+                    self._errors.append(_queue_pair_error(job, message.fields))
+                    break
+                done += 1
+                progress(Progress("iterations", done // job.job.ranks, job.iterations))
+                if done == total:
+                    break
+
+    def _wait_for_streams(self, job: JobPlan, progress: ProgressSink) -> None:
+        end_ns = self._start_ns + job.duration_ns
+        total = max(1, job.duration_ns * 10 // SECOND_NS)
+        while (left_ns := end_ns - monotonic_ns()) > 0 and not self._errors:
+            progress(Progress("streams", total - max(0, left_ns * 10 // SECOND_NS), total))
+            for _, message in self._group.messages(min(left_ns / SECOND_NS, PROGRESS_STEP_S)):
+                self._errors.append(_queue_pair_error(job, message.fields))
+                break
+        progress(Progress("streams", total, total))
 
     def stop(self) -> TrafficResult:
         """Stop sending, wait until nothing arrives any more, and collect. Raises MachineError."""
-        for agent in self._agents:
-            agent.send({"do": "stop"})
-        stopped_ns = {agent.server: agent.receive().fields["stopped_ns"] for agent in self._agents}
-        for agent in self._agents:
-            agent.send({"do": "finish", "quiet_ns": QUIET_NS, "limit_ns": DRAIN_LIMIT_NS})
-        reports = {agent.server: agent.receive() for agent in self._agents}
+        agents = self._group.agents
+        self._group.tell({"do": "stop"})
+        stopped_ns = {
+            agent.server: agent.answer("stopped_ns").fields["stopped_ns"] for agent in agents
+        }
+        self._group.tell({"do": "finish", "quiet_ns": QUIET_NS, "limit_ns": DRAIN_LIMIT_NS})
+        reports = {agent.server: agent.answer("sizes") for agent in agents}
         clock_jump_ns = clock_offset_ns() - self._clock_offset_ns
         dropped = softnet_drops() - self._softnet_drops
-        flows = self._flow_records(reports, stopped_ns)
-        agents = tuple(_agent_record(agent, reports[agent.server]) for agent in self._agents)
+        flows, job_columns = self._flow_records(reports, stopped_ns)
+        records = tuple(_agent_record(agent, reports[agent.server]) for agent in agents)
+        job = None
+        if self._job is not None:
+            fields = {server: report.fields for server, report in reports.items()}
+            job = read_job(self._job, fields, job_columns, self._start_ns, tuple(self._errors))
+        problems = find_problems(flows, records, clock_jump_ns, dropped)
         return TrafficResult(
             flows=flows,
-            agents=agents,
+            agents=records,
             started_ns=self._start_ns + self._clock_offset_ns,
             stopped_ns=max(stopped_ns.values()) + self._clock_offset_ns,
             clock_jump_ns=clock_jump_ns,
             softnet_drops=dropped,
-            problems=find_problems(flows, agents, clock_jump_ns, dropped),
+            problems=problems + (job.problems if job else ()),
+            job=job,
         )
 
     def _flow_records(
-        self, reports: dict[str, Message], stopped_ns: dict[str, int]
-    ) -> tuple[FlowRecord, ...]:
-        parts = {
-            server: split(report.fields["sizes"], report.payload)
-            for server, report in reports.items()
-        }
-        arrivals: dict[str, Arrivals] = {
-            agent.server: read_arrivals(parts[agent.server][2 * len(agent.outgoing) :])
-            for agent in self._agents
-        }
+        self, reports: Mapping[str, Message], stopped_ns: Mapping[str, int]
+    ) -> tuple[tuple[FlowRecord, ...], dict[str, list[bytes]]]:
+        """What became of every flow, and the columns of each report that belong to the job."""
+        sent: dict[str, list[bytes]] = {}
+        arrivals: dict[str, Arrivals] = {}
+        rest: dict[str, list[bytes]] = {}
+        for server, report in reports.items():
+            parts = split(report.fields["sizes"], report.payload)
+            own = 2 * len(self._outgoing.get(server, ()))
+            sent[server] = parts[:own]
+            arrivals[server] = read_arrivals(parts[own : own + PROBE_COLUMNS])
+            rest[server] = parts[own + PROBE_COLUMNS :]
         records = {}
-        for agent in self._agents:
-            offset_ns = reports[agent.server].fields["clock_offset_ns"]
-            for index, item in enumerate(agent.outgoing):
-                offered, refused = parts[agent.server][2 * index : 2 * index + 2]
+        for server, outgoing in self._outgoing.items():
+            offset_ns = reports[server].fields["clock_offset_ns"]
+            for index, item in enumerate(outgoing):
+                offered, refused = sent[server][2 * index : 2 * index + 2]
                 records[item.flow.id] = flow_record(
                     item.flow,
                     offered_ns=np.frombuffer(offered, np.int64),
                     refused_seq=np.frombuffer(refused, np.int64),
                     first_ns=self._start_ns + item.phase_ns + offset_ns,
-                    stopped_ns=stopped_ns[agent.server] + offset_ns,
+                    stopped_ns=stopped_ns[server] + offset_ns,
                     arrivals=arrivals[item.flow.destination],
                 )
-        return tuple(records[flow.id] for flow in self._flows)
+        return tuple(records[flow.id] for flow in self._flows), rest
 
 
-def _scratch_file() -> IO[bytes]:
-    """A file without a name: it can not fill up like a pipe and block the agent."""
-    return os.fdopen(os.memfd_create("agent-stderr"), "w+b")
+def _queue_pair_error(job: JobPlan, fields: Mapping[str, Any]) -> str:
+    end = next(end for end in job.ends if end.number == fields["queue_pair"])
+    here, there = job.places[end.rank], job.places[end.peer]
+    return (
+        f"queue pair {end.number} of rank {end.rank} ({here}) to rank {end.peer} ({there}) is in "
+        f"error: {fields['error']}"
+    )
 
 
 def softnet_drops() -> int:
@@ -270,16 +246,58 @@ def _plan(fabric: Fabric, flows: Sequence[Flow]) -> dict[str, list[_Outgoing]]:
     return outgoing
 
 
-def _agent_record(agent: _AgentProcess, report: Message) -> AgentRecord:
-    errors: dict[str, int] = {}
-    for flow in report.fields["flows"]:
-        for name, count in flow["errors"].items():
-            errors[name] = errors.get(name, 0) + count
+def _agent_record(agent: Agent, report: Message) -> AgentRecord:
+    fields = report.fields
     return AgentRecord(
         server=agent.server,
         startup_cpu_s=agent.startup_cpu_s,
-        cpu_s=report.fields["cpu_s"],
-        socket_drops=report.fields["socket_drops"],
-        send_errors=errors,
-        drained=report.fields["drained"],
+        cpu_s=fields["cpu_s"],
+        socket_drops=fields["socket_drops"],
+        send_errors=fields["send_errors"],
+        icrc_errors=fields["icrc_errors"],
+        unexpected=fields["unexpected"],
+        drained=fields["drained"],
     )
+
+
+def _parts(
+    outgoing: Mapping[str, Sequence[_Outgoing]],
+    job: JobPlan | None,
+    netns_of: Callable[[str], Path],
+) -> dict[str, Part]:
+    """Each server's setup message: its probes in front of its part of the job."""
+    of_job = job.parts() if job is not None else {}
+    parts = {}
+    for server in dict.fromkeys((*outgoing, *of_job)):
+        part = of_job.get(server, _NO_JOB)
+        probes = outgoing.get(server, ())
+        frame_bytes = max([part.fields["frame_bytes"], *(len(p.template) for p in probes)])
+        fields = {
+            **part.fields,
+            "netns": str(netns_of(server)),
+            "frame_bytes": frame_bytes,
+            "probes": [
+                {
+                    "interface": probe.interface,
+                    "rate_pps": probe.flow.rate_pps,
+                    "phase_ns": probe.phase_ns,
+                }
+                for probe in probes
+            ],
+        }
+        parts[server] = Part(fields, (*(probe.template for probe in probes), *part.frames))
+    return parts
+
+
+_NO_JOB = Part(
+    {
+        "frame_bytes": 0,
+        "moderation_ns": PROBE_MODERATION_NS,
+        "sample_ns": 0,
+        "nics": [],
+        "kinds": [],
+        "queue_pairs": [],
+        "ranks": [],
+    },
+    (),
+)

@@ -27,9 +27,9 @@ from labs.runtime.kernel import SEED, write_settings
 from labs.spec.model import SeedPlan
 from scripts.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from scripts.drill.result import HashingRun
+from traffic.filters import attach_filter, probe_filter
 from traffic.flow import Flow
 from traffic.result import TrafficResult
-from traffic.ring import attach_filter, probe_filter
 
 _ETH_P_IP = 0x0800
 _SOL_PACKET = 263

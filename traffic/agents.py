@@ -1,0 +1,156 @@
+"""The processes in a lab's servers, as the process that drives them sees them.
+
+In: where each server's namespace is, and its part of a run. Out: agents that are armed, and their
+messages. Agents end with the group, with this process, with the thread that opened them (the
+kernel's parent-death signal follows that thread) and, being in the lab's namespaces, with the lab.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import traffic
+from labs.errors import MachineError
+from traffic.channel import Channel, ChannelClosedError, Message, join
+
+REPLY_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A server's part of a run: the setup message of its agent, and the frames that go with it."""
+
+    fields: Mapping[str, Any]
+    frames: tuple[bytes, ...]
+
+
+class Agent:
+    """One agent: the process, its channel and what it wrote to standard error."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+        self.startup_cpu_s = 0.0
+        self._stderr = _scratch_file()
+        ours, theirs = socket.socketpair()
+        ours.settimeout(REPLY_TIMEOUT_S)
+        self._channel = Channel(ours)
+        with theirs:
+            # Without `site`: an agent needs this package and the standard library only.
+            self._process = subprocess.Popen(
+                [sys.executable, "-S", "-m", "traffic.agent", str(os.getpid())],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                env={**os.environ, "PYTHONPATH": str(Path(traffic.__path__[0]).parent)},
+                process_group=0,
+            )
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    def close(self) -> None:
+        self._channel.close()
+        self._process.kill()
+        self._process.wait()
+        self._stderr.close()
+
+    def send(self, fields: Mapping[str, object], payload: bytes = b"") -> None:
+        """Raises MachineError where the agent has ended."""
+        try:
+            self._channel.send(fields, payload)
+        except ChannelClosedError as error:
+            raise self._ended() from error
+
+    def receive(self) -> Message:
+        """The next message. Raises MachineError where the agent has ended or does not answer."""
+        try:
+            return self._channel.receive()
+        except ChannelClosedError as error:
+            raise self._ended() from error
+        except TimeoutError as error:
+            raise MachineError(
+                f"the traffic agent of {self.server} has not answered for {REPLY_TIMEOUT_S:.0f} s",
+                hint="the machine may be short of CPU or memory",
+            ) from error
+
+    def answer(self, key: str) -> Message:
+        """The next message with this field; others, which were under way before, are dropped."""
+        while True:
+            message = self.receive()
+            if key in message.fields:
+                return message
+
+    def _ended(self) -> MachineError:
+        status = self._process.wait()
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else f"exit status {status}"
+        return MachineError(
+            f"the traffic agent of {self.server} ended: {reason}",
+            hint="is the lab up, and no other traffic session running on it?",
+        )
+
+
+class AgentGroup:
+    """The agents of a run, as a context: they are armed within it and gone after it."""
+
+    def __init__(self, parts: Mapping[str, Part]) -> None:
+        self._parts = parts
+        self.agents: list[Agent] = []
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start and arm every agent. Raises MachineError where one can not."""
+        with ExitStack() as undo:
+            for server in self._parts:
+                agent = Agent(server)
+                undo.callback(agent.close)
+                self.agents.append(agent)
+            for agent in self.agents:
+                part = self._parts[agent.server]
+                sizes, payload = join(part.frames)
+                agent.send({**part.fields, "sizes": sizes}, payload)
+            for agent in self.agents:
+                agent.startup_cpu_s = agent.receive().fields["startup_cpu_s"]
+            self._cleanup = undo.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._cleanup.close()
+
+    def tell(self, fields: Mapping[str, object]) -> None:
+        """Send every agent the same message. Raises MachineError."""
+        for agent in self.agents:
+            agent.send(fields)
+
+    def messages(self, timeout_s: float) -> Iterator[tuple[Agent, Message]]:
+        """Messages as they come, from any agent, until none came for `timeout_s`.
+
+        Raises MachineError where an agent has ended.
+        """
+        with selectors.DefaultSelector() as selector:
+            for agent in self.agents:
+                selector.register(agent, selectors.EVENT_READ, agent)
+            while ready := selector.select(timeout_s):
+                for key, _ in ready:
+                    yield key.data, key.data.receive()
+
+
+def _scratch_file() -> IO[bytes]:
+    """A file without a name: it can not fill up like a pipe and block the agent."""
+    return os.fdopen(os.memfd_create("agent-stderr"), "w+b")

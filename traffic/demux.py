@@ -1,0 +1,213 @@
+"""What arrives at a server, told apart: data, acknowledgements and notifications of its queue pairs,
+and probes.
+
+In: frames in a ring. Out: calls to the queue pairs they are for, a log of the probes, and counts of
+what a NIC drops: frames with a wrong ICRC and frames for a queue pair that is not there. All that is
+the same in every packet of a kind (addresses, lengths, opcode, destination QP, marks) is read once;
+after that a packet costs a look-up and its ICRC.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from zlib import crc32
+
+from traffic.icrc import crc_before_psn, icrc_is_right
+from traffic.probe import MAGIC, PROBE_HEADER
+from traffic.rc.queue_pair import QueuePair
+from traffic.ring import Ring
+from traffic.wire import (
+    BTH_OFFSET,
+    ICRC_BYTES,
+    IP_OFFSET,
+    PAYLOAD_OFFSET,
+    PSN_MASK,
+    PSN_OFFSET,
+    Opcode,
+    extension_bytes,
+    has_imm,
+    is_last,
+)
+
+SECOND_NS = 10**9
+MAX_KINDS = 65536
+
+_PSN = Struct("!I")
+_ICRC = Struct("<I")
+_CE = 0b11
+_ACK_REQUEST = 1 << 31
+_DATA = range(Opcode.RC_SEND_FIRST, Opcode.RC_WRITE_ONLY_WITH_IMM + 1)
+_SHORTEST_PROBE = PAYLOAD_OFFSET + PROBE_HEADER.size + ICRC_BYTES
+
+
+class _Action(IntEnum):
+    DATA = 0
+    ACK = 1
+    CNP = 2
+    PROBE = 3
+
+
+_ANSWERS = {int(Opcode.RC_ACKNOWLEDGE): _Action.ACK, int(Opcode.CNP): _Action.CNP}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What all frames with the same bytes up to the PSN have in common; offsets are the frame's."""
+
+    action: _Action
+    crc: int
+    icrc_offset: int
+    payload_bytes: int
+    last: bool
+    imm_offset: int
+    marked: bool
+    ttl: int
+    queue_pair: QueuePair | None
+
+
+class ProbeLog:
+    """Every probe that arrived, one value per probe and column, in arrival order.
+
+    Times are CLOCK_REALTIME nanoseconds.
+    """
+
+    def __init__(self) -> None:
+        self.flow = array("I")
+        self.sequence = array("q")
+        self.send_ns = array("q")
+        self.receive_ns = array("q")
+        self.ttl = array("B")
+
+    def columns(self) -> list[bytes]:
+        """Flow, sequence, send time, receive time and TTL, packed in the machine's order."""
+        columns = (self.flow, self.sequence, self.send_ns, self.receive_ns, self.ttl)
+        return [column.tobytes() for column in columns]
+
+
+OnMessage = Callable[[QueuePair, int, int, int], None]
+"""Called with the queue pair, the immediate and the bytes of a complete message, and the time."""
+
+OnOver = Callable[[QueuePair, int, int], None]
+"""Called with the queue pair, the immediate of an acknowledged message, and the time."""
+
+
+class Demux:
+    """Hands what arrives to whom it is for."""
+
+    def __init__(
+        self,
+        ring: Ring,
+        queue_pairs: Mapping[int, QueuePair],
+        on_message: OnMessage,
+        on_over: OnOver,
+    ) -> None:
+        """`queue_pairs` by their own number."""
+        self._ring = ring
+        self._queue_pairs = queue_pairs
+        self._on_message = on_message
+        self._on_over = on_over
+        self._kinds: dict[bytes, _Kind] = {}
+        self.probes = ProbeLog()
+        self.icrc_errors = 0
+        self.unexpected = 0
+
+    def drain(self, now_ns: int) -> int:
+        """Take what has arrived and answer it; how many frames. `now_ns` is CLOCK_MONOTONIC."""
+        memory, kinds = self._ring.memory, self._kinds
+        unpack_psn, unpack_icrc = _PSN.unpack_from, _ICRC.unpack_from
+        owing: set[QueuePair] = set()
+        taken = 0
+        for at, seconds, nanoseconds in self._ring.frames():
+            taken += 1
+            kind = kinds.get(bytes(memory[at + IP_OFFSET : at + PSN_OFFSET]))
+            if kind is None:
+                kind = self._learn(at)
+                if kind is None:
+                    continue
+            end = at + kind.icrc_offset
+            if crc32(memory[at + PSN_OFFSET : end], kind.crc) != unpack_icrc(memory, end)[0]:
+                self.icrc_errors += 1
+                continue
+            queue_pair = kind.queue_pair
+            if queue_pair is None:
+                self._log_probe(at, kind, seconds, nanoseconds)
+                continue
+            word = unpack_psn(memory, at + PSN_OFFSET)[0]
+            if kind.action == _Action.DATA:
+                complete = queue_pair.receive(
+                    word & PSN_MASK,
+                    word >= _ACK_REQUEST,
+                    kind.payload_bytes,
+                    kind.last,
+                    kind.marked,
+                    now_ns,
+                )
+                if queue_pair.responder.ack_due:
+                    owing.add(queue_pair)
+                if complete >= 0 and kind.imm_offset:
+                    imm = unpack_psn(memory, at + kind.imm_offset)[0]
+                    self._on_message(queue_pair, imm, complete, now_ns)
+            elif kind.action == _Action.ACK:
+                syndrome = memory[at + PAYLOAD_OFFSET]
+                for imm in queue_pair.on_ack(word & PSN_MASK, syndrome, now_ns):
+                    self._on_over(queue_pair, imm, now_ns)
+            else:
+                queue_pair.on_cnp(now_ns)
+        for queue_pair in owing:
+            queue_pair.answer()
+        return taken
+
+    def _log_probe(self, at: int, kind: _Kind, seconds: int, nanoseconds: int) -> None:
+        _, flow, sequence, send_ns = PROBE_HEADER.unpack_from(
+            self._ring.memory, at + PAYLOAD_OFFSET
+        )
+        log = self.probes
+        log.flow.append(flow)
+        log.sequence.append(sequence)
+        log.send_ns.append(send_ns)
+        log.receive_ns.append(seconds * SECOND_NS + nanoseconds)
+        log.ttl.append(kind.ttl)
+
+    def _learn(self, at: int) -> _Kind | None:
+        """The kind of a frame seen for the first time; None where a NIC would drop it."""
+        memory = self._ring.memory
+        total = int.from_bytes(memory[at + IP_OFFSET + 2 : at + IP_OFFSET + 4], "big")
+        frame = bytes(memory[at : at + IP_OFFSET + total])
+        if not icrc_is_right(frame):
+            self.icrc_errors += 1
+            return None
+        opcode = frame[BTH_OFFSET]
+        number = int.from_bytes(frame[BTH_OFFSET + 5 : BTH_OFFSET + 8], "big")
+        queue_pair = self._queue_pairs.get(number)
+        action = _action(frame, opcode, queue_pair)
+        if action is None:
+            self.unexpected += 1
+            return None
+        extensions = extension_bytes(opcode)
+        pad = frame[BTH_OFFSET + 1] >> 4 & 0b11
+        kind = _Kind(
+            action=action,
+            crc=crc_before_psn(frame),
+            icrc_offset=len(frame) - ICRC_BYTES,
+            payload_bytes=len(frame) - PAYLOAD_OFFSET - extensions - pad - ICRC_BYTES,
+            last=is_last(opcode),
+            imm_offset=PAYLOAD_OFFSET + extensions - 4 if has_imm(opcode) else 0,
+            marked=frame[IP_OFFSET + 1] & _CE == _CE,
+            ttl=frame[IP_OFFSET + 8],
+            queue_pair=queue_pair,
+        )
+        if len(self._kinds) < MAX_KINDS:
+            self._kinds[frame[IP_OFFSET:PSN_OFFSET]] = kind
+        return kind
+
+
+def _action(frame: bytes, opcode: int, queue_pair: QueuePair | None) -> _Action | None:
+    if queue_pair is None:
+        has_magic = frame[PAYLOAD_OFFSET : PAYLOAD_OFFSET + 4] == MAGIC.to_bytes(4, "big")
+        is_probe = opcode == Opcode.RC_SEND_ONLY and has_magic
+        return _Action.PROBE if is_probe and len(frame) >= _SHORTEST_PROBE else None
+    return _Action.DATA if opcode in _DATA else _ANSWERS.get(opcode)

@@ -1,0 +1,242 @@
+"""A server's side of a job: NICs, queue pairs, connections and what its ranks do with them.
+
+In: the server's part of a job as the session describes it, what arrives, the time. Out: packets on
+the NICs when they are due, and an account of everything sent, acknowledged and delivered.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from traffic.dcqcn import DcqcnParameters
+from traffic.nic import NEVER_NS, Nic, Outlet
+from traffic.program import PlannedSend, Program, Stream
+from traffic.rc.connection import CLEAR_TO_SEND, Admission, Connection
+from traffic.rc.queue_pair import QueuePair, QueuePairSettings
+from traffic.rc.requester import RequesterSettings
+
+Tell = Callable[[dict[str, object]], None]
+"""Sends the session a message that it did not ask for."""
+
+TIMERS_PER_TIMEOUT = 8
+"""How often within an ACK timeout the timers are looked at: how late one may be seen."""
+
+
+class Endpoint:
+    """Everything of one server that is not a probe."""
+
+    def __init__(
+        self,
+        fields: Mapping[str, Any],
+        headers: Sequence[bytes],
+        outlet: Callable[[str], Outlet],
+        tell: Tell,
+    ) -> None:
+        """`fields` as `traffic.session` writes them, `headers` one per queue pair. Raises OSError."""
+        self._tell = tell
+        self.nics = [
+            Nic(outlet(nic["interface"]), nic["rate_bps"], fields["frame_bytes"])
+            for nic in fields["nics"]
+        ]
+        self.queue_pairs: dict[int, QueuePair] = {}
+        for (number, nic, kind), header in zip(fields["queue_pairs"], headers, strict=True):
+            self.queue_pairs[number] = QueuePair(
+                number,
+                self.nics[nic],
+                header,
+                _settings(fields["kinds"][kind]),
+                fields["nics"][nic]["rate_bps"],
+            )
+        self._pairs = list(self.queue_pairs.values())
+        self._connections: list[Connection] = []
+        self._owner: dict[int, tuple[Connection, Program | None]] = {}
+        self._streams: dict[Connection, Stream] = {}
+        self._programs: list[Program] = []
+        for rank in fields["ranks"]:
+            self._add_rank(rank)
+        timeouts = [pair.requester.settings.ack_timeout_ns for pair in self._pairs]
+        self._timer_step_ns = min(timeouts, default=NEVER_NS) // TIMERS_PER_TIMEOUT
+        self._timers_ns = NEVER_NS
+        self._sample_step_ns = fields["sample_ns"]
+        self._samples_ns = NEVER_NS
+        self.sampled_ns = array("q")
+        self.sampled_bytes = [array("q") for _ in self._pairs]
+        self._begins: list[tuple[int, Stream]] = []
+        self._reported = False
+
+    def _add_rank(self, rank: Mapping[str, Any]) -> None:
+        connections: dict[int, Connection] = {}
+        for peer in rank["peers"]:
+            pairs = [self.queue_pairs[number] for number in peer["queue_pairs"]]
+            control = peer["control"]
+            connections[peer["rank"]] = Connection(
+                pairs,
+                split=rank["split"],
+                message_bytes=rank["message_bytes"],
+                admission=None
+                if control is None
+                else Admission(self.queue_pairs[control], rank["admitted"]),
+            )
+        program = None
+        if rank["iterations"]:
+            sends = [
+                PlannedSend(send_id, connections[peer], size, after)
+                for send_id, peer, size, after in rank["sends"]
+            ]
+            program = Program(
+                rank["rank"],
+                sends,
+                dict(rank["receives"]),
+                rank["iterations"],
+                rank["compute_ns"],
+                self._iteration_over,
+            )
+            self._programs.append(program)
+        for peer in rank["peers"]:
+            owner = (connections[peer["rank"]], program)
+            for number in (*peer["queue_pairs"], peer["control"]):
+                if number is not None:
+                    self._owner[number] = owner
+        for send_id, peer, chunk_bytes, at_ns in rank["streams"]:
+            self._streams[connections[peer]] = Stream(
+                connections[peer], send_id, chunk_bytes, at_ns
+            )
+        self._connections.extend(connections.values())
+
+    def start(self, at_ns: int) -> None:
+        """Begin at `at_ns` (CLOCK_MONOTONIC)."""
+        for connection in self._connections:
+            connection.open()
+        for program in self._programs:
+            program.due_ns = at_ns
+        self._begins = sorted(
+            ((at_ns + stream.at_ns, stream) for stream in self._streams.values()),
+            key=lambda begin: begin[0],
+        )
+        self._timers_ns = at_ns
+        if self._sample_step_ns:
+            self._samples_ns = at_ns
+
+    def stop(self) -> None:
+        """Let streams end: what has been posted is still delivered."""
+        self._begins.clear()
+        for stream in self._streams.values():
+            stream.stopped = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything posted has been acknowledged, or has failed."""
+        return all(pair.requester.idle or pair.requester.error for pair in self._pairs)
+
+    def turn(self, now_ns: int) -> int:
+        """Begin, send and time out what is due; when the next thing is."""
+        next_ns = NEVER_NS
+        for program in self._programs:
+            if program.due_ns <= now_ns:
+                program.begin(now_ns)
+            next_ns = min(next_ns, program.due_ns)
+        while self._begins and self._begins[0][0] <= now_ns:
+            self._begins.pop(0)[1].begin()
+        if self._begins:
+            next_ns = min(next_ns, self._begins[0][0])
+        if now_ns >= self._timers_ns:
+            self._look_at_timers(now_ns)
+        if now_ns >= self._samples_ns:
+            self._sample(now_ns)
+        next_ns = min(next_ns, self._timers_ns, self._samples_ns)
+        for nic in self.nics:
+            next_ns = min(next_ns, nic.send(now_ns))
+        return next_ns
+
+    def _look_at_timers(self, now_ns: int) -> None:
+        for pair in self._pairs:
+            if pair.requester.deadline_ns <= now_ns:
+                pair.on_timer(now_ns)
+                if pair.requester.error:
+                    self._tell({"queue_pair": pair.number, "error": pair.requester.error})
+        self._timers_ns = now_ns + self._timer_step_ns
+
+    def _sample(self, now_ns: int) -> None:
+        self.sampled_ns.append(now_ns)
+        for pair, column in zip(self._pairs, self.sampled_bytes, strict=True):
+            column.append(pair.requester.counters.acked_bytes)
+        self._samples_ns += self._sample_step_ns * (
+            (now_ns - self._samples_ns) // self._sample_step_ns + 1
+        )
+
+    def on_message(self, pair: QueuePair, imm: int, size_bytes: int, now_ns: int) -> None:
+        """A message has arrived whole."""
+        connection, program = self._owner[pair.number]
+        if imm & CLEAR_TO_SEND:
+            connection.clear_to_send(imm & ~CLEAR_TO_SEND)
+            return
+        connection.arrived()
+        if program is not None:
+            program.arrived(imm, size_bytes, now_ns)
+
+    def on_over(self, pair: QueuePair, imm: int, now_ns: int) -> None:
+        """A message has been acknowledged."""
+        connection, program = self._owner[pair.number]
+        if imm & CLEAR_TO_SEND or not connection.over(imm):
+            return
+        if program is not None:
+            program.acknowledged(imm, now_ns)
+        elif connection in self._streams:
+            self._streams[connection].acknowledged()
+
+    def _iteration_over(self, rank: int, iteration: int) -> None:
+        self._tell({"rank": rank, "iteration": iteration})
+
+    def report(self) -> tuple[dict[str, object], list[bytes]]:
+        """Counts of all NICs, queue pairs and ranks, and columns of samples and round trips."""
+        fields: dict[str, object] = {
+            "nics": [_nic_report(nic) for nic in self.nics],
+            "queue_pairs": [_pair_report(pair) for pair in self._pairs],
+            "ranks": [
+                {
+                    "rank": program.rank,
+                    "began_ns": program.began_ns.tolist(),
+                    "ended_ns": program.ended_ns.tolist(),
+                    "waited_ns": program.waited_ns.tolist(),
+                    "received_bytes": program.received_bytes,
+                }
+                for program in self._programs
+            ],
+        }
+        columns = [self.sampled_ns, *self.sampled_bytes]
+        columns += [pair.requester.rtt_ns for pair in self._pairs]
+        return fields, [column.tobytes() for column in columns]
+
+
+def _settings(kind: Mapping[str, Any]) -> QueuePairSettings:
+    dcqcn = kind["dcqcn"]
+    return QueuePairSettings(
+        RequesterSettings(**kind["requester"]),
+        ack_tos=kind["ack_tos"],
+        cnp_tos=kind["cnp_tos"],
+        dcqcn=None if dcqcn is None else DcqcnParameters(**dcqcn),
+    )
+
+
+def _nic_report(nic: Nic) -> dict[str, object]:
+    late = sorted(nic.late_ns)
+    return {
+        "busy_ns": nic.busy_ns,
+        "lost_ns": nic.lost_ns,
+        "late_p99_ns": late[len(late) * 99 // 100] if late else 0,
+        "late_max_ns": late[-1] if late else 0,
+        "refused": nic.refused,
+    }
+
+
+def _pair_report(pair: QueuePair) -> dict[str, object]:
+    return {
+        "number": pair.number,
+        "requester": asdict(pair.requester.counters),
+        "responder": asdict(pair.responder.counters),
+        "cnps_received": pair.cnps_received,
+        "error": pair.requester.error,
+    }

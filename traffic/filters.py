@@ -1,0 +1,65 @@
+"""Classic BPF for packet sockets: which frames the kernel hands to whom.
+
+In: nothing. Out: programs for SO_ATTACH_FILTER (Linux Documentation/networking/filter.rst). Needs
+nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import struct
+
+from traffic.probe import MAGIC
+from traffic.wire import BTH_OFFSET, IP_OFFSET, PAYLOAD_OFFSET, ROCE_PORT
+
+_SO_ATTACH_FILTER = 26
+_ETH_P_IP = 0x0800
+
+# Code of an instruction; its other parts are jump if true, jump if false and operand.
+_LD_WORD, _LD_HALF, _LD_BYTE = 0x20, 0x28, 0x30
+_JUMP_EQUAL, _JUMP_SET, _RETURN = 0x15, 0x45, 0x06
+_WHOLE = 0x40000
+_FRAGMENT_BITS = 0x3FFF
+
+_ROCE = (
+    (_LD_HALF, 12, _ETH_P_IP),
+    (_LD_BYTE, IP_OFFSET, 0x45),
+    (_LD_BYTE, IP_OFFSET + 9, socket.IPPROTO_UDP),
+    (_LD_HALF, BTH_OFFSET - 6, ROCE_PORT),
+)
+
+NOTHING = struct.pack("HBBI", _RETURN, 0, 0, 0)
+
+
+def roce_filter() -> bytes:
+    """Only whole IPv4 packets to RoCEv2's port pass."""
+    return _all_of(_ROCE)
+
+
+def probe_filter() -> bytes:
+    """Only probes pass."""
+    return _all_of((*_ROCE, (_LD_WORD, PAYLOAD_OFFSET, MAGIC)))
+
+
+def _all_of(checks: tuple[tuple[int, int, int], ...]) -> bytes:
+    reject = 2 * len(checks) + 3
+    program = []
+    for load, offset, expected in checks:
+        program.append((load, 0, 0, offset))
+        program.append((_JUMP_EQUAL, 0, reject - len(program) - 1, expected))
+    program.append((_LD_HALF, 0, 0, IP_OFFSET + 6))
+    program.append((_JUMP_SET, reject - len(program) - 1, 0, _FRAGMENT_BITS))
+    program.append((_RETURN, 0, 0, _WHOLE))
+    program.append((_RETURN, 0, 0, 0))
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+
+
+def attach_filter(target: socket.socket, program: bytes) -> None:
+    """Let only what `program` accepts into `target`. Raises OSError."""
+    code = ctypes.create_string_buffer(program, len(program))
+    target.setsockopt(
+        socket.SOL_SOCKET,
+        _SO_ATTACH_FILTER,
+        struct.pack("HL", len(program) // 8, ctypes.addressof(code)),
+    )

@@ -1,0 +1,218 @@
+"""A server's NIC: frames out in batches, never faster than the link, queue pairs in turn.
+
+In: queue pairs with something to send, control packets, the time. Out: frames on the interface, by
+one system call for many, and when to look again. A NIC sends control packets first and one packet
+of each queue pair in turn, and keeps to its link's rate and to each queue pair's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import socket
+from array import array
+from collections import deque
+from typing import Protocol
+
+BATCH = 64
+"""Frames of one system call at most."""
+
+WIRE_OVERHEAD_BYTES = 24
+"""What Ethernet adds to a frame on the wire: preamble 8, FCS 4, gap 12 (IEEE 802.3)."""
+
+CATCH_UP_NS = 5_000_000
+"""A NIC that was kept from sending makes up for this much; what is older is lost to it."""
+
+NEVER_NS = 1 << 62
+SECOND_NS = 10**9
+
+REFUSALS = (errno.ENOBUFS, errno.EAGAIN, errno.ENETDOWN, errno.ENXIO, errno.ENODEV)
+"""A full queue or buffer, and an interface that is down or gone: a refused packet, not a defect."""
+
+_SO_SNDBUFFORCE = 32
+_SEND_BUFFER_BYTES = 16 << 20
+
+
+class _MessageHeader(ctypes.Structure):
+    """struct mmsghdr (Linux include/linux/socket.h)."""
+
+    _fields_ = (
+        ("name", ctypes.c_void_p),
+        ("name_bytes", ctypes.c_uint32),
+        ("parts", ctypes.c_void_p),
+        ("part_count", ctypes.c_size_t),
+        ("control", ctypes.c_void_p),
+        ("control_bytes", ctypes.c_size_t),
+        ("flags", ctypes.c_int),
+        ("sent", ctypes.c_uint),
+    )
+
+
+class Outlet:
+    """A raw socket on one interface that takes frames and sends them together (sendmmsg(2)).
+
+    Frames leave through the interface's queueing discipline, like any other.
+    """
+
+    def __init__(self, interface: str, frame_bytes: int) -> None:
+        """Room for frames of `frame_bytes` at most. Raises OSError."""
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER_BYTES)
+        self._socket.bind((interface, 0))
+        self._stride = -(-frame_bytes // 64) * 64
+        self._frames = bytearray(BATCH * self._stride)
+        start = ctypes.addressof((ctypes.c_char * len(self._frames)).from_buffer(self._frames))
+        # struct iovec of every frame: where it is, how long it is.
+        parts = (ctypes.c_uint64 * (2 * BATCH))()
+        self._headers = (_MessageHeader * BATCH)()
+        for index in range(BATCH):
+            parts[2 * index] = start + index * self._stride
+            header = self._headers[index]
+            header.parts = ctypes.addressof(parts) + 16 * index
+            header.part_count = 1
+        self._parts = parts
+        self._lengths = memoryview(parts).cast("B").cast("Q")
+        self._sendmmsg = ctypes.CDLL(None, use_errno=True).sendmmsg
+        self._descriptor = self._socket.fileno()
+        self.count = 0
+        """Frames taken since the last `flush`."""
+        self.errors: dict[str, int] = {}
+        """Refused frames by the name of the errno."""
+
+    def append(self, frame: bytes | bytearray) -> None:
+        """Take a copy of a frame. There must be room: fewer than BATCH since the last `flush`."""
+        count = self.count
+        size = len(frame)
+        offset = count * self._stride
+        self._frames[offset : offset + size] = frame
+        self._lengths[2 * count + 1] = size
+        self.count = count + 1
+
+    def flush(self) -> list[int]:
+        """Send what was taken; the places of frames that the kernel refused. Raises OSError."""
+        refused: list[int] = []
+        at, self.count, count = 0, 0, self.count
+        while at < count:
+            sent = self._sendmmsg(
+                self._descriptor,
+                ctypes.byref(self._headers, at * ctypes.sizeof(_MessageHeader)),
+                count - at,
+                socket.MSG_DONTWAIT,
+            )
+            if sent > 0:
+                at += sent
+                continue
+            number = ctypes.get_errno()
+            if number not in REFUSALS:
+                raise OSError(number, os.strerror(number))
+            name = errno.errorcode[number]
+            self.errors[name] = self.errors.get(name, 0) + 1
+            refused.append(at)
+            at += 1
+        return refused
+
+
+class Source(Protocol):
+    """A queue pair as its NIC sees it."""
+
+    active: bool
+    """Whether it is among those that take turns."""
+
+    def due_ns(self, now_ns: int) -> int:
+        """When the next packet may go; NEVER_NS where there is none that may be sent."""
+        ...
+
+    def emit(self, outlet: Outlet, limit: int, now_ns: int) -> int:
+        """Put up to `limit` packets into `outlet`; how many bytes they are as frames."""
+        ...
+
+
+class Nic:
+    """Shares a link's rate among queue pairs, one packet of each in turn."""
+
+    def __init__(self, outlet: Outlet, rate_bps: float, frame_bytes: int) -> None:
+        """`rate_bps` is the link's, in the lab's clock, `frame_bytes` its usual frame."""
+        self.outlet = outlet
+        self._ns_per_byte = 8 * SECOND_NS / rate_bps
+        self._frame_ns = (frame_bytes + WIRE_OVERHEAD_BYTES) * self._ns_per_byte
+        self._control: deque[bytes] = deque()
+        self._active: deque[Source] = deque()
+        self._backlogged = False
+        self._free_ns = 0.0
+        self.busy_ns = 0.0
+        """How long the link was in use."""
+        self.lost_ns = 0.0
+        """How long it was not, though there was something to send: this machine was too slow."""
+        self.late_ns = array("q")
+        """How late each batch left that the link had time for."""
+        self.refused = 0
+
+    def control(self, frame: bytes) -> None:
+        """Send a packet before any of the queue pairs'."""
+        self._control.append(frame)
+
+    def activate(self, source: Source) -> None:
+        """Give a queue pair its turns, until it has nothing it may send."""
+        if not source.active:
+            source.active = True
+            self._active.append(source)
+
+    def send(self, now_ns: int) -> int:
+        """Send what is due and the link has time for; when to call again."""
+        if not self._control and not self._active:
+            return NEVER_NS
+        late_ns = now_ns - self._free_ns
+        if late_ns > 0:
+            if not self._backlogged:
+                self._free_ns = float(now_ns)
+            else:
+                self.late_ns.append(int(late_ns))
+                if late_ns > CATCH_UP_NS:
+                    self.lost_ns += late_ns - CATCH_UP_NS
+                    self._free_ns = float(now_ns - CATCH_UP_NS)
+        next_ns = self._fill(now_ns)
+        if self.outlet.count:
+            self.refused += len(self.outlet.flush())
+        return next_ns
+
+    def _fill(self, now_ns: int) -> int:
+        outlet, control, active = self.outlet, self._control, self._active
+        while control and outlet.count < BATCH:
+            frame = control.popleft()
+            outlet.append(frame)
+            self._occupy(1, len(frame))
+        earliest_ns, skipped = NEVER_NS, 0
+        self._backlogged = True
+        while skipped < len(active):
+            if outlet.count >= BATCH:
+                return now_ns
+            if self._free_ns > now_ns:
+                return int(self._free_ns) + 1
+            source = active[0]
+            due_ns = source.due_ns(now_ns)
+            if due_ns == NEVER_NS:
+                active.popleft()
+                source.active = False
+                continue
+            if due_ns > now_ns:
+                earliest_ns = min(earliest_ns, due_ns)
+                skipped += 1
+            else:
+                # Alone, a queue pair need not take turns.
+                limit = 1
+                if len(active) == 1:
+                    time_for = int((now_ns - self._free_ns) / self._frame_ns) + 1
+                    limit = min(BATCH - outlet.count, time_for)
+                before = outlet.count
+                size = source.emit(outlet, limit, now_ns)
+                self._occupy(outlet.count - before, size)
+                skipped = 0
+            active.rotate(-1)
+        self._backlogged = False
+        return earliest_ns
+
+    def _occupy(self, frames: int, size_bytes: int) -> None:
+        used_ns = (size_bytes + frames * WIRE_OVERHEAD_BYTES) * self._ns_per_byte
+        self._free_ns += used_ns
+        self.busy_ns += used_ns

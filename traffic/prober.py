@@ -1,0 +1,79 @@
+"""Probe flows: one-way packets at a constant rate, each due at its own time whatever came before.
+
+In: frames, rates and phases. Out: the time of every packet sent, and which the kernel refused.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Sequence
+from time import monotonic_ns
+
+from traffic.nic import BATCH, NEVER_NS, SECOND_NS, Outlet
+from traffic.probe import ProbeStamper
+
+
+class ProbeFlow:
+    """One flow: when its next packet is due, and what became of every packet so far."""
+
+    def __init__(self, outlet: Outlet, template: bytes, rate_pps: int, phase_ns: int) -> None:
+        self.outlet = outlet
+        self._stamper = ProbeStamper(template)
+        self._rate_pps = rate_pps
+        self._phase_ns = phase_ns
+        self.sent_ns = array("q")
+        self.refused = array("q")
+
+    def deadline_ns(self, start_ns: int) -> int:
+        """When the next packet is due: counted from the start, so that it never drifts."""
+        return start_ns + self._phase_ns + len(self.sent_ns) * SECOND_NS // self._rate_pps
+
+    def emit(self, stamp_ns: int) -> int:
+        """Hand the next packet to the outlet, stamped with CLOCK_REALTIME; its number."""
+        sequence = len(self.sent_ns)
+        self.sent_ns.append(stamp_ns)
+        self.outlet.append(self._stamper.stamp(sequence, stamp_ns))
+        return sequence
+
+
+class Prober:
+    """All probe flows of a server."""
+
+    def __init__(self, flows: Sequence[ProbeFlow]) -> None:
+        self.flows = flows
+        self._start_ns = 0
+        self._clock_offset_ns = 0
+        self._due: list[tuple[int, int]] = []
+
+    def start(self, start_ns: int, clock_offset_ns: int) -> None:
+        """Begin at `start_ns` (CLOCK_MONOTONIC); the offset leads from there to CLOCK_REALTIME."""
+        self._start_ns = start_ns
+        self._clock_offset_ns = clock_offset_ns
+        self._due = [(flow.deadline_ns(start_ns), i) for i, flow in enumerate(self.flows)]
+        heapq.heapify(self._due)
+
+    def stop(self) -> None:
+        self._due.clear()
+
+    def send(self) -> int:
+        """Send what is due, BATCH packets at most; when the next is, NEVER_NS where there is none."""
+        due = self._due
+        if not due:
+            return NEVER_NS
+        now_ns = monotonic_ns()
+        if due[0][0] <= now_ns:
+            taken: dict[Outlet, list[tuple[ProbeFlow, int]]] = {}
+            for _ in range(BATCH):
+                deadline_ns, index = due[0]
+                if deadline_ns > now_ns:
+                    break
+                flow = self.flows[index]
+                number = flow.emit(now_ns + self._clock_offset_ns)
+                taken.setdefault(flow.outlet, []).append((flow, number))
+                heapq.heapreplace(due, (flow.deadline_ns(self._start_ns), index))
+            for outlet, packets in taken.items():
+                for place in outlet.flush():
+                    refused_flow, number = packets[place]
+                    refused_flow.refused.append(number)
+        return due[0][0]

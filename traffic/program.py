@@ -1,0 +1,168 @@
+"""What a rank does: its sends in the order their dependencies allow, iteration after iteration.
+
+In: a rank's part of a schedule, and news of what has arrived and what is acknowledged. Out: sends on
+connections, and when each iteration began, ended and how long the rank only waited for others.
+Times are CLOCK_MONOTONIC nanoseconds. Pure: it touches no socket and no clock.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from traffic.nic import NEVER_NS
+from traffic.rc.connection import Connection
+
+ID_BITS = 22
+MAX_ID = (1 << ID_BITS) - 1
+ROUNDS = 1 << 9
+"""Iterations that an immediate tells apart: no rank is as many ahead of another."""
+
+
+def immediate(iteration: int, send: int) -> int:
+    """The lower 31 bits that name a send of an iteration in every message of it."""
+    return (iteration % ROUNDS) << ID_BITS | send
+
+
+class PlannedSend(NamedTuple):
+    """A send of this rank: on which connection, and which sends must be over before (by id)."""
+
+    id: int
+    connection: Connection
+    size_bytes: int
+    after: Sequence[int]
+
+
+class Program:
+    """One rank's part of a collective, repeated."""
+
+    def __init__(
+        self,
+        rank: int,
+        sends: Sequence[PlannedSend],
+        receives: Mapping[int, int],
+        iterations: int,
+        compute_ns: int,
+        on_iteration: Callable[[int, int], None],
+    ) -> None:
+        """`receives` gives the bytes of each send that ends here, by id. `on_iteration` is told the
+        rank and the number of each iteration that is over."""
+        self.rank = rank
+        self._sends = {send.id: send for send in sends}
+        self._receives = receives
+        self._dependents: dict[int, list[int]] = {}
+        for send in sends:
+            for before in send.after:
+                self._dependents.setdefault(before, []).append(send.id)
+        self._iterations = iterations
+        self._compute_ns = compute_ns
+        self._on_iteration = on_iteration
+        self.due_ns = NEVER_NS
+        """When the next iteration begins, NEVER_NS while one is under way and after the last."""
+        self.iteration = -1
+        self.began_ns = array("q")
+        self.ended_ns = array("q")
+        self.waited_ns = array("q")
+        self.received_bytes = 0
+        self._early: dict[int, list[int]] = {}
+        self._partly: dict[int, int] = {}
+        self._missing: dict[int, int] = {}
+        self._left = 0
+        self._sending = 0
+        self._blocked_ns = 0
+
+    @property
+    def finished(self) -> bool:
+        return len(self.ended_ns) == self._iterations
+
+    def begin(self, now_ns: int) -> None:
+        """Begin the next iteration: post every send that waits for nothing."""
+        self.due_ns = NEVER_NS
+        self.iteration += 1
+        self.began_ns.append(now_ns)
+        self.waited_ns.append(0)
+        self._blocked_ns = now_ns
+        self._left = len(self._sends) + len(self._receives)
+        self._missing = {send.id: len(send.after) for send in self._sends.values() if send.after}
+        for send in self._sends.values():
+            if not send.after:
+                self._post(send, now_ns)
+        for send_id in self._early.pop(self.iteration % ROUNDS, ()):
+            self._over(send_id, now_ns)
+        if not self._sends and not self._receives:
+            self._end(now_ns)
+
+    def arrived(self, imm: int, size_bytes: int, now_ns: int) -> None:
+        """A message that names the send `imm` has arrived, with so many bytes."""
+        self.received_bytes += size_bytes
+        so_far = self._partly.get(imm, 0) + size_bytes
+        round_, send_id = imm >> ID_BITS, imm & MAX_ID
+        if so_far < self._receives[send_id]:
+            self._partly[imm] = so_far
+            return
+        self._partly.pop(imm, None)
+        if self.iteration >= 0 and round_ == self.iteration % ROUNDS:
+            self._over(send_id, now_ns)
+        else:
+            self._early.setdefault(round_, []).append(send_id)
+
+    def acknowledged(self, imm: int, now_ns: int) -> None:
+        """The send `imm` of this rank has been acknowledged whole."""
+        self._sending -= 1
+        if not self._sending:
+            self._blocked_ns = now_ns
+        self._over(imm & MAX_ID, now_ns)
+
+    def _post(self, send: PlannedSend, now_ns: int) -> None:
+        if not self._sending:
+            self.waited_ns[-1] += now_ns - self._blocked_ns
+        self._sending += 1
+        send.connection.send(send.size_bytes, immediate(self.iteration, send.id))
+
+    def _over(self, send_id: int, now_ns: int) -> None:
+        self._left -= 1
+        for dependent in self._dependents.get(send_id, ()):
+            self._missing[dependent] -= 1
+            if not self._missing[dependent]:
+                self._post(self._sends[dependent], now_ns)
+        if not self._left:
+            self._end(now_ns)
+
+    def _end(self, now_ns: int) -> None:
+        if not self._sending:
+            self.waited_ns[-1] += now_ns - self._blocked_ns
+        self.ended_ns.append(now_ns)
+        self._on_iteration(self.rank, self.iteration)
+        if not self.finished:
+            self.due_ns = now_ns + self._compute_ns
+
+
+class Stream:
+    """A rank that sends to another without end, from a given time until it is stopped."""
+
+    OUTSTANDING = 2
+    """Sends under way at once, so that the next is there when one is over."""
+
+    def __init__(self, connection: Connection, send_id: int, chunk_bytes: int, at_ns: int) -> None:
+        """`at_ns` counts from the start of the run."""
+        self._connection = connection
+        self._send_id = send_id
+        self._chunk_bytes = chunk_bytes
+        self.at_ns = at_ns
+        self._sequence = 0
+        self.stopped = False
+
+    def begin(self) -> None:
+        for _ in range(self.OUTSTANDING):
+            self._send()
+
+    def acknowledged(self) -> None:
+        """A send has been acknowledged whole: put the next one out."""
+        if not self.stopped:
+            self._send()
+
+    def _send(self) -> None:
+        imm = immediate(self._sequence, self._send_id)
+        self._sequence += 1
+        self._connection.send(self._chunk_bytes, imm)

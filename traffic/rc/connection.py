@@ -1,0 +1,110 @@
+"""A connection between two ranks: sends cut into messages and spread over its queue pairs.
+
+In: sends, each with an immediate that names it, and what came of their messages. Out: messages on
+queue pairs, and which sends are over. QP scaling as NCCL does it: `split` puts a part of every
+message on each queue pair, `round-robin` whole messages on one after the other. With admission the
+receiver decides when: a message waits for a clear-to-send of the other end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from traffic.rc.queue_pair import QueuePair
+
+CLEAR_TO_SEND = 1 << 31
+"""Marks an immediate as a grant; the number of messages granted stands below it."""
+
+
+class Admission:
+    """What receiver-driven admission needs: where grants travel, and how many are outstanding."""
+
+    __slots__ = ("control", "granted", "grants_received", "grants_sent", "initial")
+
+    def __init__(self, control: QueuePair, messages: int) -> None:
+        """`messages` may be under way at once, each no longer than a receive buffer."""
+        self.control = control
+        self.initial = messages
+        self.granted = 0
+        self.grants_sent = 0
+        self.grants_received = 0
+
+    def grant(self, messages: int) -> None:
+        """Let the other end send so many more messages."""
+        self.grants_sent += messages
+        self.control.post(0, CLEAR_TO_SEND | messages)
+
+
+class Connection:
+    """The queue pairs between two ranks, as one of them uses them."""
+
+    __slots__ = ("_backlog", "_message_bytes", "_next", "_parts", "_split", "admission", "pairs")
+
+    def __init__(
+        self,
+        pairs: list[QueuePair],
+        *,
+        split: bool,
+        message_bytes: int,
+        admission: Admission | None = None,
+    ) -> None:
+        self.pairs = pairs
+        self.admission = admission
+        self._split = split
+        self._message_bytes = message_bytes
+        self._next = 0
+        self._backlog: deque[tuple[int, int]] = deque()
+        self._parts: dict[int, int] = {}
+
+    def open(self) -> None:
+        """Let the other end send as much as there are buffers for."""
+        if self.admission is not None:
+            self.admission.grant(self.admission.initial * self._per_message)
+
+    def send(self, size_bytes: int, imm: int) -> None:
+        """Send `size_bytes`, 1 or more, in messages that all carry `imm`."""
+        whole, rest = divmod(size_bytes, self._message_bytes)
+        sizes = [self._message_bytes] * whole + ([rest] if rest else [])
+        self._parts[imm] = self._parts.get(imm, 0) + len(sizes) * self._per_message
+        for size in sizes:
+            self._backlog.append((size, imm))
+        self._pump()
+
+    @property
+    def _per_message(self) -> int:
+        return len(self.pairs) if self._split else 1
+
+    def clear_to_send(self, messages: int) -> None:
+        """The other end lets us send so many more messages."""
+        if self.admission is not None:
+            self.admission.granted += messages
+            self.admission.grants_received += messages
+        self._pump()
+
+    def over(self, imm: int) -> bool:
+        """A part of a message has been acknowledged; whether its whole send now is."""
+        left = self._parts[imm] - 1
+        if left:
+            self._parts[imm] = left
+            return False
+        del self._parts[imm]
+        return True
+
+    def arrived(self) -> None:
+        """A part of a message of the other end has been taken: its buffer is free again."""
+        if self.admission is not None:
+            self.admission.grant(1)
+
+    def _pump(self) -> None:
+        backlog, admission, pairs = self._backlog, self.admission, self.pairs
+        while backlog and (admission is None or admission.granted >= self._per_message):
+            if admission is not None:
+                admission.granted -= self._per_message
+            size, imm = backlog.popleft()
+            if self._split:
+                part, more = divmod(size, len(pairs))
+                for index, pair in enumerate(pairs):
+                    pair.post(part + (index < more), imm)
+            else:
+                pairs[self._next].post(size, imm)
+                self._next = (self._next + 1) % len(pairs)

@@ -1,0 +1,267 @@
+"""The sending half of a reliable queue pair: messages into packets, acknowledged or sent again.
+
+In: messages to write, acknowledgements, the time. Out: packets for a batch, and which messages are
+over. RC semantics at packet level (InfiniBand Architecture Specification 9.7): 24-bit PSNs, a window
+of packets in flight, go-back-N on a NAK or when the local ACK timer runs out, and a queue pair in
+error once a packet has been tried in vain too often. Pure: it touches no socket and no clock.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from dataclasses import dataclass
+from struct import Struct
+from typing import Protocol
+
+from traffic.rc.frames import ACK_REQUEST, Template, unwrapped
+from traffic.rc.responder import ACK, NAK_SEQUENCE
+from traffic.wire import PSN_MASK, Opcode
+
+_RETH = Struct("!QII")
+_RETH_AND_IMM = Struct("!QIII")
+_IMM = Struct("!I")
+
+REMOTE_KEY = 0x526F4345
+NEVER_NS = 1 << 62
+
+
+class Batch(Protocol):
+    """Where frames go that are to be sent; a copy is taken of each."""
+
+    def append(self, frame: bytes | bytearray) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RequesterSettings:
+    """How a requester behaves; times are of the lab's clock.
+
+    window: packets in flight at most; below 2^23. ack_every: an acknowledgement is asked for every
+    so many packets, and at the end of each message. retries: how often in a row a packet is sent
+    again, for NAK or timeout, before the queue pair fails.
+    """
+
+    mtu: int
+    window: int
+    ack_every: int
+    ack_timeout_ns: int
+    retries: int
+    tos: int
+
+
+@dataclass(slots=True)
+class RequesterCounters:
+    """What a requester has done. `packets` counts every data packet put out, `retransmitted` those
+    among them that had been put out before; `acked_bytes` the payload known to have arrived."""
+
+    packets: int = 0
+    retransmitted: int = 0
+    posted_bytes: int = 0
+    acked_bytes: int = 0
+    naks: int = 0
+    timeouts: int = 0
+
+
+class Message:
+    """An RDMA WRITE WITH IMMEDIATE in flight: PSNs `first` to `last`, `size` bytes."""
+
+    __slots__ = ("first", "imm", "last", "size")
+
+    def __init__(self, first: int, last: int, size: int, imm: int) -> None:
+        self.first = first
+        self.last = last
+        self.size = size
+        self.imm = imm
+
+
+class Requester:
+    """Writes messages to the queue pair at the other end."""
+
+    __slots__ = (
+        "_header",
+        "_index",
+        "_last_ack_request",
+        "_messages",
+        "_middle",
+        "_middle_bytes",
+        "_stamps",
+        "_templates",
+        "counters",
+        "deadline_ns",
+        "end",
+        "error",
+        "highest",
+        "next",
+        "retries",
+        "rtt_ns",
+        "settings",
+        "una",
+    )
+
+    def __init__(self, header: bytes, settings: RequesterSettings, first_psn: int = 0) -> None:
+        """`header` as of `Template`. Raises ValueError where it is no RoCEv2 header over IPv4."""
+        self._header = header
+        self.settings = settings
+        self._templates: dict[tuple[int, int], Template] = {}
+        self._messages: deque[Message] = deque()
+        self._index = 0
+        self._middle = self._template(Opcode.RC_WRITE_MIDDLE, settings.mtu)
+        self.una = first_psn
+        """The oldest PSN not acknowledged."""
+        self.next = first_psn
+        """The PSN to send next."""
+        self.highest = first_psn
+        """One more than any PSN sent so far."""
+        self.end = first_psn
+        """One more than the last PSN of the last message."""
+        self.retries = 0
+        self.deadline_ns = NEVER_NS
+        """When the local ACK timer runs out."""
+        self.error: str | None = None
+        self.counters = RequesterCounters()
+        self.rtt_ns = array("q")
+        """Round trips of packets that asked for an acknowledgement, first copies only."""
+        self._stamps: deque[tuple[int, int]] = deque()
+
+    def _template(self, opcode: int, payload_bytes: int) -> Template:
+        key = (opcode, payload_bytes)
+        template = self._templates.get(key)
+        if template is None:
+            template = Template(self._header, opcode, payload_bytes, tos=self.settings.tos)
+            self._templates[key] = template
+        return template
+
+    def post(self, size: int, imm: int) -> None:
+        """Queue a message of `size` bytes, 0 or more, that ends with the immediate `imm`."""
+        packets = max(1, -(-size // self.settings.mtu))
+        self._messages.append(Message(self.end, self.end + packets - 1, size, imm))
+        self.end += packets
+        self.counters.posted_bytes += size
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything posted has been acknowledged."""
+        return self.una == self.end
+
+    @property
+    def sendable(self) -> bool:
+        """Whether there is a packet to send and room for it in the window."""
+        return (
+            self.next < self.end
+            and self.next - self.una < self.settings.window
+            and self.error is None
+        )
+
+    def emit(self, batch: Batch, limit: int, now_ns: int) -> int:
+        """Put up to `limit` packets into `batch`; how many bytes they are as frames, 0 for none."""
+        settings = self.settings
+        end = min(self.end, self.una + settings.window, self.next + limit)
+        psn = self.next
+        if psn >= end or self.error is not None:
+            return 0
+        window_end = self.una + settings.window - 1
+        ack_every, append, messages = settings.ack_every, batch.append, self._messages
+        while messages[self._index].last < psn:
+            self._index += 1
+        message = messages[self._index]
+        total = 0
+        if psn < self.highest:
+            self.counters.retransmitted += min(end, self.highest) - psn
+        self.counters.packets += end - psn
+        while psn < end:
+            word = psn & PSN_MASK
+            if psn == message.last or psn % ack_every == ack_every - 1 or psn == window_end:
+                word |= ACK_REQUEST
+                if psn >= self.highest:
+                    self._stamps.append((psn, now_ns))
+            if message.first < psn < message.last:
+                frame = self._middle.stamp(word)
+            else:
+                frame = self._edge(message, psn, word)
+            append(frame)
+            total += len(frame)
+            psn += 1
+            if message.last < psn < end:
+                self._index += 1
+                message = messages[self._index]
+        self.next = psn
+        self.highest = max(self.highest, psn)
+        if self.deadline_ns == NEVER_NS:
+            self.deadline_ns = now_ns + settings.ack_timeout_ns
+        return total
+
+    def _edge(self, message: Message, psn: int, word: int) -> bytearray:
+        """The first, last or only packet of a message."""
+        mtu = self.settings.mtu
+        if message.first == message.last:
+            reth = _RETH_AND_IMM.pack(0, REMOTE_KEY, message.size, message.imm)
+            return self._template(Opcode.RC_WRITE_ONLY_WITH_IMM, message.size).stamp(word, reth)
+        if psn == message.first:
+            reth = _RETH.pack(0, REMOTE_KEY, message.size)
+            return self._template(Opcode.RC_WRITE_FIRST, mtu).stamp(word, reth)
+        rest = message.size - (message.last - message.first) * mtu
+        return self._template(Opcode.RC_WRITE_LAST_WITH_IMM, rest).stamp(
+            word, _IMM.pack(message.imm)
+        )
+
+    def on_ack(self, psn: int, syndrome: int, now_ns: int) -> list[int]:
+        """Take an acknowledgement; the immediates of messages that are over by it.
+
+        An ACK covers every packet up to its PSN; a NAK for a sequence error all before its PSN,
+        and asks for that one and all after it again (9.7.5.2.1). Anything else, and an RNR NAK, which
+        no responder of ours sends, is an error of the queue pair.
+        """
+        acked = unwrapped(psn, self.una) + (syndrome == ACK)
+        if not self.una <= acked <= self.highest or self.error is not None:
+            return []
+        done = self._advance(acked, now_ns) if acked > self.una else []
+        if syndrome == NAK_SEQUENCE:
+            self.counters.naks += 1
+            self._go_back(now_ns)
+        elif syndrome != ACK:
+            self.error = f"the responder answered packet {psn} with syndrome {syndrome:#04x}"
+        return done
+
+    def _advance(self, acked: int, now_ns: int) -> list[int]:
+        stamps = self._stamps
+        while stamps and stamps[0][0] < acked:
+            stamped, sent_ns = stamps.popleft()
+            if stamped == acked - 1:
+                self.rtt_ns.append(now_ns - sent_ns)
+        done = []
+        messages = self._messages
+        while messages and messages[0].last < acked:
+            message = messages.popleft()
+            self.counters.acked_bytes += message.size - self._acked_of(message)
+            done.append(message.imm)
+            self._index = max(0, self._index - 1)
+            self.una = message.last + 1
+        if messages:
+            before, self.una = self._acked_of(messages[0]), acked
+            self.counters.acked_bytes += self._acked_of(messages[0]) - before
+        self.next = max(self.next, acked)
+        self.retries = 0
+        waiting = acked < self.highest
+        self.deadline_ns = now_ns + self.settings.ack_timeout_ns if waiting else NEVER_NS
+        return done
+
+    def _acked_of(self, message: Message) -> int:
+        """Bytes of the message before the oldest packet not acknowledged."""
+        return min(message.size, max(0, self.una - message.first) * self.settings.mtu)
+
+    def on_timer(self, now_ns: int) -> None:
+        """The local ACK timer has run out: go back to the oldest packet not acknowledged."""
+        self.counters.timeouts += 1
+        self._go_back(now_ns)
+
+    def _go_back(self, now_ns: int) -> None:
+        settings = self.settings
+        if self.retries >= settings.retries:
+            self.deadline_ns = NEVER_NS
+            self.error = f"packet {self.una & PSN_MASK} was not acknowledged after {settings.retries} retries"
+            return
+        self.retries += 1
+        self.next = self.una
+        self._index = 0
+        self._stamps.clear()
+        self.deadline_ns = now_ns + settings.ack_timeout_ns

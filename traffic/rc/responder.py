@@ -1,0 +1,82 @@
+"""The receiving half of a reliable queue pair: packets in order, acknowledged, each once.
+
+In: the packets of the requester at the other end, as they arrive. Out: which acknowledgement is due,
+and the messages that are complete. RC semantics at packet level (InfiniBand Architecture
+Specification 9.7.4): only the expected PSN is taken; a later one is answered with one NAK until the
+gap is closed, an earlier one is a duplicate and acknowledged again. Pure: no socket, no clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traffic.rc.frames import unwrapped
+from traffic.wire import PSN_MASK, NakCode, Syndrome
+
+ACK = Syndrome.ack().byte
+NAK_SEQUENCE = Syndrome.nak(NakCode.PSN_SEQUENCE_ERROR).byte
+_MSN_MASK = 0xFFFFFF
+
+
+@dataclass(slots=True)
+class ResponderCounters:
+    """What has arrived. `packets` were taken, in order and once, and `bytes` is their payload;
+    `ce` counts all that carried a congestion mark, taken or not."""
+
+    packets: int = 0
+    bytes: int = 0
+    messages: int = 0
+    out_of_order: int = 0
+    duplicates: int = 0
+    ce: int = 0
+    naks: int = 0
+    cnps: int = 0
+
+
+class Responder:
+    """Takes what the requester at the other end writes."""
+
+    __slots__ = ("_expected", "_message_bytes", "_nak_sent", "ack_due", "counters")
+
+    def __init__(self, first_psn: int = 0) -> None:
+        self._expected = first_psn
+        self._message_bytes = 0
+        self._nak_sent = False
+        self.ack_due = 0
+        """The syndrome of the acknowledgement that is due, 0 for none (an ACK's is not 0)."""
+        self.counters = ResponderCounters()
+
+    def receive(self, psn: int, ack_requested: bool, payload_bytes: int, last: bool) -> int:
+        """Take a packet; the bytes of the message it completes, -1 where it completes none."""
+        counters = self.counters
+        ahead = unwrapped(psn, self._expected) - self._expected
+        if ahead == 0:
+            self._expected += 1
+            self._nak_sent = False
+            counters.packets += 1
+            counters.bytes += payload_bytes
+            self._message_bytes += payload_bytes
+            if ack_requested or self.ack_due:
+                self.ack_due = ACK
+            if last:
+                counters.messages += 1
+                complete, self._message_bytes = self._message_bytes, 0
+                return complete
+        elif ahead > 0:
+            counters.out_of_order += 1
+            if not self._nak_sent:
+                self._nak_sent = True
+                counters.naks += 1
+                self.ack_due = NAK_SEQUENCE
+        else:
+            counters.duplicates += 1
+            if ack_requested and self.ack_due != NAK_SEQUENCE:
+                self.ack_due = ACK
+        return -1
+
+    def acknowledgement(self) -> tuple[int, int]:
+        """The PSN and the AETH (syndrome and message sequence number) of what is due; it is then
+        no longer due. A NAK names the expected packet, an ACK the one before it."""
+        syndrome, self.ack_due = self.ack_due, 0
+        psn = self._expected if syndrome == NAK_SEQUENCE else self._expected - 1
+        return psn & PSN_MASK, syndrome << 24 | self.counters.messages & _MSN_MASK
