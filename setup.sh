@@ -46,6 +46,7 @@ missing_packages() {
     { command -v ip && command -v tc; } >/dev/null || echo iproute2
     command -v ethtool >/dev/null || echo ethtool
     command -v tcpdump >/dev/null || echo tcpdump
+    command -v tshark >/dev/null || echo tshark
     command -v clang >/dev/null || echo clang
     [ -e /usr/include/bpf/bpf_helpers.h ] || echo libbpf-dev
     newest_python >/dev/null || echo python3-venv

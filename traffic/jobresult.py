@@ -110,7 +110,7 @@ def read_job(
     start_ns: int,
     errors: tuple[str, ...],
 ) -> JobResult:
-    """The result from each server's report; `columns` are its arrays, `start_ns` the job's start."""
+    """The result from each server's report and `columns`, its arrays; `start_ns` began the job."""
     ends = {end.number: end for end in plan.ends}
     rank_of: dict[str, list[int]] = {}
     for rank, place in enumerate(plan.places):
@@ -181,13 +181,11 @@ def _problems(result: JobResult) -> list[str]:
             f"{worst.busy_ns / 1e6:,.0f} ms of sending; raise the lab's dilation, or send less"
         )
     if not result.errors:
-        posted, acked, delivered = (
-            result.posted_bytes,
-            result.acked_bytes,
-            result.delivered_bytes,
-        )
-        if not posted == acked == delivered:
-            found.append(
-                f"of {posted:,} bytes posted {acked:,} were acknowledged and {delivered:,} delivered"
-            )
+        posted, acked, taken = result.posted_bytes, result.acked_bytes, result.delivered_bytes
+        if not posted == acked == taken:
+            found.append(f"of {posted:,} bytes posted {acked:,} were acked and {taken:,} delivered")
+        schedule = result.plan.schedule
+        planned = sum(send.size_bytes for send in schedule.sends) if schedule else 0
+        if schedule and posted != planned * result.plan.iterations:
+            found.append(f"{posted:,} bytes were posted, {planned:,} per iteration were planned")
     return found

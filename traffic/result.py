@@ -62,8 +62,8 @@ class FlowRecord:
 class AgentRecord:
     """What one server's agent cost and met.
 
-    `send_errors` counts refusals by errno name, `icrc_errors` frames with a wrong ICRC, `unexpected`
-    RoCE frames that were for no queue pair here.
+    `send_errors` counts refusals by errno name, `icrc_errors` frames with a wrong ICRC,
+    `unexpected` RoCE frames that were for no queue pair here.
     """
 
     server: str

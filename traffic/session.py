@@ -47,7 +47,8 @@ START_DELAY_NS = 20_000_000
 QUIET_NS = 200_000_000
 """A run is over once nothing has arrived for this long."""
 
-DRAIN_LIMIT_NS = 10 * SECOND_NS
+DRAIN_LIMIT_NS = 60 * SECOND_NS
+"""Longer than a full window of packets takes to be sent again until its queue pair gives up."""
 PROBE_MODERATION_NS = 1_000_000
 """How long arrivals may wait where there are probes alone: they are stamped by the kernel."""
 

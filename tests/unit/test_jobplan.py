@@ -1,0 +1,112 @@
+"""Jobs resolved on a fabric: NICs, queue pairs, sends and the clock they are in."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labs.errors import InputError
+from labs.plan.clos import build_clos
+from labs.plan.fabric import Fabric
+from labs.spec.model import LabSpec
+from traffic.job import JobSpec
+from traffic.jobplan import CONTROL, DATA, plan_job
+from traffic.wire import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
+
+
+def fabric(**changes: object) -> Fabric:
+    layout = {"racks": 2, "spines": 2, "servers_per_rack": 2, "nics_per_server": 2}
+    return build_clos(LabSpec.model_validate({"name": "t", "fabric": layout, **changes}))
+
+
+def job(**keys: object) -> JobSpec:
+    return JobSpec.model_validate({"pattern": "allreduce", "ranks": 4, "size": "1MB", **keys})
+
+
+def test_every_queue_pair_has_two_ends_that_name_each_other() -> None:
+    plan = plan_job(fabric(), job(transport={"qps": 3}))
+    by_number = {end.number: end for end in plan.ends}
+    assert len(by_number) == len(plan.ends) == 2 * 3 * 4
+    for end in plan.ends:
+        other = by_number[end.remote]
+        assert (other.remote, other.rank, other.peer) == (end.number, end.peer, end.rank)
+
+
+@given(st.integers(2, 8), st.integers(1, 8), st.booleans())
+def test_agents_are_told_of_every_send_receive_and_queue_pair_once(
+    ranks: int, qps: int, admission: bool
+) -> None:
+    keys = {"pattern": "alltoall", "transport": {"qps": qps, "admission": admission}}
+    plan = plan_job(fabric(), job(ranks=ranks, **keys))
+    assert plan.schedule is not None
+    parts = plan.parts()
+    assert sum(len(part.fields["queue_pairs"]) for part in parts.values()) == len(plan.ends)
+    assert all(len(p.frames) == len(p.fields["queue_pairs"]) for p in parts.values())
+    told = [rank for part in parts.values() for rank in part.fields["ranks"]]
+    sends = Counter(send[0] for rank in told for send in rank["sends"])
+    receives = Counter(receive[0] for rank in told for receive in rank["receives"])
+    assert sends == receives == Counter(range(len(plan.schedule.sends)))
+    controls = [end for end in plan.ends if end.control]
+    assert len(controls) == (ranks * (ranks - 1) if admission else 0)
+    json.dumps([part.fields for part in parts.values()])
+
+
+def test_a_header_carries_the_queue_pairs_own_port_and_the_other_ends_number() -> None:
+    plan = plan_job(fabric(), job(ranks=2, placement=["srv1-1:2", "srv2-2:1"]))
+    (part,) = [part for server, part in plan.parts().items() if server == "srv1-1"]
+    (end,) = [end for end in plan.ends if end.rank == 0]
+    (header,) = part.frames
+    assert len(header) == PAYLOAD_OFFSET
+    assert int.from_bytes(header[UDP_OFFSET : UDP_OFFSET + 2], "big") == end.sport
+    assert int.from_bytes(header[BTH_OFFSET + 5 : BTH_OFFSET + 8], "big") == end.remote
+    assert part.fields["nics"] == [{"interface": "rtsw1-2", "rate_bps": 400e9 / 1000}]
+
+
+def test_times_and_rates_are_of_the_labs_clock_and_bytes_are_not_dilated() -> None:
+    transport = {"ack_timeout": "2ms", "dcqcn": "hpcc-dcqcn", "message": "256KiB"}
+    plan = plan_job(fabric(dilation=500.0), job(compute="3ms", transport=transport))
+    part = next(iter(plan.parts().values()))
+    assert part.fields["nics"][0]["rate_bps"] == 400e9 / 500
+    data, control = part.fields["kinds"][DATA], part.fields["kinds"][CONTROL]
+    assert data["requester"]["ack_timeout_ns"] == 1_000_000_000
+    assert data["dcqcn"]["alpha_interval_ns"] == 500_000
+    assert control["dcqcn"] is None
+    assert part.fields["ranks"][0]["compute_ns"] == 1_500_000_000
+    assert part.fields["ranks"][0]["message_bytes"] == 256 * 1024
+
+
+def test_streams_begin_when_the_job_says_and_repeat_no_iteration() -> None:
+    keys = {"pattern": "incast", "size": None, "duration": "8ms", "starts": ["0ms", "2ms"]}
+    plan = plan_job(fabric(), job(ranks=5, **keys))
+    told = [rank for part in plan.parts().values() for rank in part.fields["ranks"]]
+    begins = sorted(stream[3] for rank in told for stream in rank["streams"])
+    assert begins == [0, 0, 2_000_000_000, 2_000_000_000]
+    assert {rank["iterations"] for rank in told} == {0}
+    assert plan.duration_ns == 8_000_000_000
+
+
+def test_admission_never_lets_a_message_be_longer_than_a_buffer() -> None:
+    admission = {"channels": 2, "buffer": "64KiB"}
+    plan = plan_job(fabric(), job(transport={"admission": admission, "message": "128KiB"}))
+    assert plan.message_bytes == 64 * 1024
+    assert next(iter(plan.parts().values())).fields["ranks"][0]["admitted"] == 2
+
+
+def test_more_ranks_than_nics_is_refused() -> None:
+    with pytest.raises(InputError, match="9 ranks"):
+        plan_job(fabric(), job(ranks=9))
+
+
+def test_a_path_mtu_that_links_do_not_carry_is_refused_with_what_it_needs() -> None:
+    with pytest.raises(InputError, match="path MTU of 4096 needs packets of 4160 bytes"):
+        plan_job(fabric(links={"mtu": 2048}), job())
+
+
+def test_two_nics_of_one_server_may_send_to_each_other() -> None:
+    plan = plan_job(fabric(), job(ranks=2, placement=["srv1-1:1", "srv1-1:2"]))
+    (part,) = plan.parts().values()
+    assert [nic["interface"] for nic in part.fields["nics"]] == ["rtsw1", "rtsw1-2"]
