@@ -23,6 +23,7 @@ from labs import probes
 from labs.errors import MachineError
 from labs.probes import Outcome
 from labs.runtime import daemons
+from labs.runtime.queues import bpf, marker
 
 PROGRAM_TIMEOUT_S = 10.0
 SETUP = "`make setup` installs it (Debian package {package})"
@@ -135,10 +136,12 @@ KERNEL_FEATURES = (
         "BPF programs on ports: hashing on the destination QP, ECN marks",
         KERNEL_MODULES,
     ),
-    KernelFeature("tbf", "tbf", False, "ports with a rate and a queue", KERNEL_MODULES),
+    KernelFeature("htb", "htb", False, "ports with a rate and queues", KERNEL_MODULES),
+    KernelFeature("tbf", "tbf", False, "ports with a rate and one queue", KERNEL_MODULES),
     KernelFeature(
         "red", "red", False, "ECN marks by the kernel; cls_bpf does without it", KERNEL_MODULES
     ),
+    KernelFeature("u32", "u32", False, "traffic classes where red marks", KERNEL_MODULES),
     KernelFeature("netem", "netem", False, "added delay and random loss", KERNEL_MODULES),
 )
 
@@ -160,6 +163,7 @@ def diagnose() -> Diagnosis:
                 program_check(("tcpdump", "--version"), "tcpdump", "packet captures"),
             ),
             bpf_compiler_check(),
+            queues_check(),
             program_check(("mn", "--version"), "mininet", "the benchmark's side by side"),
             docker_check(),
             python_check(),
@@ -274,6 +278,26 @@ def bpf_compiler_check() -> Check:
         found=found,
         purpose="BPF programs on ports, compiled on this machine",
         remedy=SETUP.format(package="clang, libbpf-dev"),
+    )
+
+
+def queues_check() -> Check:
+    """The program that marks packets at switch ports compiles, and the kernel takes it."""
+    ok, found = False, "not tried: needs root"
+    if os.geteuid() == 0:
+        try:
+            bpf.Loaded(bpf.compiled(marker.SOURCE), {}).close()
+            ok, found = True, "the program loads"
+        except OSError as error:
+            found = str(error)
+    return Check(
+        name="queues with BPF",
+        ok=ok,
+        needed=False,
+        found=found,
+        purpose="ECN marks and counters per queue (queues.engine: bpf); red marks without it",
+        remedy="as root, a kernel with CONFIG_DEBUG_INFO_BTF (those of Debian 12 and Ubuntu 22.04 "
+        "and later have it), and " + SETUP.format(package="clang, libbpf-dev"),
     )
 
 

@@ -93,12 +93,13 @@ class Lab:
         """Bring the lab up and return the seconds each stage took.
 
         Where the kernel can not seed its ECMP hash the lab runs on the one secret that all
-        namespaces share, as with `hashing: 0`, and `notes` says so. Raises as
-        `labs.runtime.base.Runtime.up` does.
+        namespaces share, as with `hashing: 0`; where it can not mark as asked, ports have simpler
+        queues or none. `notes` says so. Raises as `labs.runtime.base.Runtime.up` does.
         """
         if self.fabric.spec.hashing.seed != 0 and not kernel.seeds_supported():
             self._run_unseeded()
         self.runtime.up(progress)
+        self.notes += self.runtime.notes
         return dict(self.runtime.stage_seconds)
 
     def _run_unseeded(self) -> None:

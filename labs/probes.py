@@ -12,7 +12,7 @@ import os
 import socket
 import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,6 +57,24 @@ def probe_kernel() -> dict[str, Outcome]:
     not be tried is an outcome, never an exception.
     """
     return namespaces.on_own_thread(_probe_in_a_namespace_of_its_own)
+
+
+def missing(names: Sequence[str]) -> str | None:
+    """Which of these features this kernel lacks first, in words; None where it has all.
+
+    Trying them out also loads the modules they are in.
+    """
+
+    def probe() -> str | None:
+        _enter_scratch_namespace()
+        _make_veth()
+        for name in names:
+            outcome = _attempt(PROBES[name])
+            if not outcome.ok:
+                return f"{name}: {outcome.found}"
+        return None
+
+    return namespaces.on_own_thread(probe)
 
 
 def _probe_in_a_namespace_of_its_own() -> dict[str, Outcome]:
@@ -114,6 +132,18 @@ def _add_qdisc(kind: str, options: bytes = b"") -> None:
     _send(RTM_NEWQDISC, _tc(kind, handle, parent, 0, options), REQUEST_ACK_CREATE_REPLACE)
 
 
+def _add_htb() -> None:
+    _add_qdisc("htb", attribute(2, struct.pack("=IIIII", 3, 10, 0, 0, 0)))
+
+
+def _add_u32_filter() -> None:
+    """A filter that matches nothing, on a root qdisc of its own (struct tc_u32_sel)."""
+    _add_htb()
+    selector = attribute(5, bytes([1]) + bytes(15))
+    priority_and_protocol = 1 << 16 | socket.htons(ETH_P_ALL)
+    _send(RTM_NEWTFILTER, _tc("u32", 0, 0, priority_and_protocol, selector))
+
+
 def _add_classic_bpf_filter() -> None:
     """A filter of one classic BPF instruction, `return 0`: it needs no loader and no compiler."""
     instruction = struct.pack("=HBBI", 0x06, 0, 0, 0)
@@ -163,8 +193,10 @@ PROBES: dict[str, Callable[[], None]] = {
     "veth": _make_veth,
     "clsact": partial(_add_qdisc, "clsact"),
     "cls_bpf": _add_classic_bpf_filter,
+    "htb": _add_htb,
     "tbf": lambda: _add_qdisc("tbf", tbf_options()),
     "red": lambda: _add_qdisc("red", red_options()),
     "netem": lambda: _add_qdisc("netem", netem_options()),
+    "u32": _add_u32_filter,
 }
 """In this order: what comes later uses the port and the hook made before."""

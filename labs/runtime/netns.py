@@ -28,6 +28,8 @@ from labs.runtime import canary, daemons, kernel, namespaces, netlink, wiring
 from labs.runtime.base import Counters, Progress, ProgressSink, no_progress
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
+from labs.runtime.queues.engine import SwitchQueues
+from labs.runtime.queues.engine import remove as remove_queues
 from labs.runtime.record import (
     LabFiles,
     Record,
@@ -142,6 +144,7 @@ class NetnsRuntime:
         self.fabric = fabric
         self.files = LabFiles(fabric.name)
         self.stage_seconds: dict[str, float] = {}
+        self.notes: tuple[str, ...] = ()
 
     @cached_property
     def _indexes(self) -> dict[tuple[str, str], int]:
@@ -197,8 +200,9 @@ class NetnsRuntime:
         with self._stage("namespaces"):
             descriptors = self._make_namespaces(progress)
         try:
-            with self._stage("links"):
-                self._make_links(descriptors, progress)
+            with self._stage("links"), SwitchQueues(self.fabric, self.files) as queues:
+                self.notes = (queues.note,) if queues.note else ()
+                self._make_links(descriptors, queues, progress)
             switches = {node.name: descriptors[node.name] for node in self.fabric.switches}
             with FibWatch(switches) as watch:
                 with self._stage("daemons"):
@@ -235,25 +239,31 @@ class NetnsRuntime:
         namespaces.on_own_thread(make_all)
         return descriptors
 
-    def _make_links(self, descriptors: Mapping[str, int], progress: ProgressSink) -> None:
-        """Every veth pair, address and upper end up: carrier is one step away."""
-        fabric, links = self.fabric, self.fabric.links
+    def _make_links(
+        self, descriptors: Mapping[str, int], queues: SwitchQueues, progress: ProgressSink
+    ) -> None:
+        """Every veth pair, queue and address, and upper ends up: carrier is one step away."""
+        fabric, links, slots = self.fabric, self.fabric.links, queues.slots
         with netlink.open_socket() as channel:
             step = 256
             for start in range(0, len(links), step):
                 batch = links[start : start + step]
-                netlink.send_batch(channel, wiring.create_links(batch, self._indexes, descriptors))
+                netlink.send_batch(
+                    channel, wiring.create_links(batch, self._indexes, descriptors, slots)
+                )
                 progress(Progress("links", min(start + step, len(links)), len(links)))
 
         def configure(name: str) -> None:
             node = fabric.node(name)
             ready = fabric.downlinks(name) if node.is_switch else fabric.links_of[name]
             messages = wiring.configure_node(fabric, node, self._indexes)
+            messages += queues.messages_of(name, self._indexes)
             for link in ready:
                 messages += wiring.bring_up(link, name, self._indexes)
             if not node.is_switch:
                 messages.append(wiring.default_route(fabric, name))
-            with netlink.open_socket() as channel:
+            # The answers to one batch of small messages wait together.
+            with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
                 netlink.send_batch(channel, messages)
 
         namespaces.inside_each(descriptors, configure)
@@ -332,6 +342,7 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
         progress(Progress("processes", killed, killed))
     outside = read_left_outside(files) | daemons.recorded_crash_folders(files.nodes)
     daemons.remove_crash_folders(outside)
+    remove_queues(files)
     remove_files(files)
     if inodes:
         progress(Progress("interfaces", 0, 1))

@@ -26,6 +26,7 @@ from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from labs.plan.fabric import Fabric, Link, Node, Port
+from labs.runtime.queues.engine import UNLIMITED_PACKETS
 
 LOOPBACK_INDEX = 1
 NUD_PERMANENT = 0x80
@@ -42,10 +43,17 @@ def interface_indexes(fabric: Fabric) -> dict[tuple[str, str], int]:
 
 
 def create_links(
-    links: Iterable[Link], indexes: Mapping[tuple[str, str], int], namespaces: Mapping[str, int]
+    links: Iterable[Link],
+    indexes: Mapping[tuple[str, str], int],
+    namespaces: Mapping[str, int],
+    slots: Mapping[tuple[str, str], int],
 ) -> list[bytes]:
-    """A veth pair per link, each end made in its node's namespace, down."""
-    return [_encode(_veth(link, indexes, namespaces), RTM_NEWLINK, _NEW) for link in links]
+    """A veth pair per link, each end made in its node's namespace, down.
+
+    A port that is to have queues has its slot (`labs.plan.queues`) for a group, and no limit of
+    packets.
+    """
+    return [_encode(_veth(link, indexes, namespaces, slots), RTM_NEWLINK, _NEW) for link in links]
 
 
 def configure_node(
@@ -108,10 +116,16 @@ def link_local(mac: str) -> str:
 
 
 def _veth(
-    link: Link, indexes: Mapping[tuple[str, str], int], namespaces: Mapping[str, int]
+    link: Link,
+    indexes: Mapping[tuple[str, str], int],
+    namespaces: Mapping[str, int],
+    slots: Mapping[tuple[str, str], int],
 ) -> ifinfmsg:
     def attributes(port: Port) -> list[tuple[str, object]]:
+        slot = slots.get((port.node, port.interface))
+        queued = [("IFLA_GROUP", slot), ("IFLA_TXQLEN", UNLIMITED_PACKETS)] if slot else []
         return [
+            *queued,
             ("IFLA_IFNAME", port.interface),
             ("IFLA_MTU", link.mtu),
             ("IFLA_ADDRESS", port.mac),

@@ -310,13 +310,101 @@ class EcnSpec(SpecModel):
         return self
 
 
+class QueueEngine(StrEnum):
+    """What realises the queues of switch ports."""
+
+    AUTO = "auto"
+    BPF = "bpf"
+    RED = "red"
+    OFF = "off"
+
+
+TRAFFIC_CLASSES = 8
+DSCPS = 64
+CLASS_OF_DSCP = {46: 6, 48: 5}
+"""Where a packet's class is not its DSCP / 8: ACK and NAK, and the CNPs of ConnectX NICs."""
+DSCP_NAMES = {
+    **{f"cs{n}": 8 * n for n in range(8)},
+    **{f"af{n}{drop}": 8 * n + 2 * drop for n in range(1, 5) for drop in range(1, 4)},
+    "ef": 46,
+}
+"""RFC 2474, RFC 2597 and RFC 3246."""
+
+
 class QueuesSpec(SpecModel):
-    """Buffer and marking of every switch port, in bytes of the modelled network."""
+    """Buffer, traffic classes and marking of every switch port, in bytes of the modelled network.
+
+    A port has a queue per traffic class. Classes 5, 6 and 7 go before all others, the highest
+    first; 0 to 4 share what is left, byte by byte.
+    """
 
     buffer: Annotated[
         SizeBytes, Field(ge=1, le=MAX_BUFFER, description="packets queued at a port beyond it drop")
     ] = 16 * 10**6
     ecn: Annotated[EcnSpec, Field(description="when packets are marked")] = EcnSpec()
+    dscp: Annotated[
+        dict[int, int],
+        Field(
+            description="traffic classes of DSCPs; those not given are DSCP / 8, but 46 is 6 and "
+            "48 is 5",
+            json_schema_extra={
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    dscp: {"type": "integer", "minimum": 0, "maximum": TRAFFIC_CLASSES - 1}
+                    for dscp in (*DSCP_NAMES, *map(str, range(DSCPS)))
+                },
+            },
+        ),
+    ] = CLASS_OF_DSCP
+    marked: Annotated[
+        tuple[Annotated[int, Field(ge=0, le=TRAFFIC_CLASSES - 1)], ...],
+        Field(max_length=TRAFFIC_CLASSES, description="traffic classes that are marked, 3 and 4"),
+    ] = (3, 4)
+    engine: Annotated[
+        QueueEngine,
+        Field(
+            strict=False,
+            description="bpf: a BPF program marks; red: the kernel's sch_red does; auto: bpf where "
+            "it runs, else red, else off; off: ports without rate or queue",
+        ),
+    ] = QueueEngine.AUTO
+
+    @field_validator("dscp", mode="before")
+    @classmethod
+    def _classes_by_dscp(cls, value: object) -> dict[int, int]:
+        if not isinstance(value, Mapping):
+            raise RefusedError(
+                f"expected classes by DSCP such as {{af31: 3, cs6: 5}}, got {described(value)}"
+            )
+        chosen = dict(CLASS_OF_DSCP)
+        for key, traffic_class in value.items():
+            number = str(DSCP_NAMES.get(key, key))
+            if not re.fullmatch(r"[0-9]{1,2}", number) or int(number) >= DSCPS:
+                raise RefusedError(
+                    f"expected a DSCP, got {shown(key)}",
+                    f"a name such as af31, cs6 or ef, or a number from 0 to {DSCPS - 1} in quotes",
+                    keys=(str(key),),
+                )
+            if type(traffic_class) is not int or not 0 <= traffic_class < TRAFFIC_CLASSES:
+                raise RefusedError(
+                    f"expected a traffic class from 0 to {TRAFFIC_CLASSES - 1}, "
+                    f"got {described(traffic_class)}",
+                    "3 and 4 are for data, 5 for CNPs, 6 for ACKs",
+                    keys=(str(key),),
+                )
+            chosen[int(number)] = traffic_class
+        return chosen
+
+    @field_validator("marked", mode="before")
+    @classmethod
+    def _a_list(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("marked")
+    @classmethod
+    def _in_order_and_once(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(set(value)))
 
 
 class LabSpec(SpecModel):

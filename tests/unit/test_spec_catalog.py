@@ -49,8 +49,10 @@ def accepts(schema: dict[str, Any], part: dict[str, Any], value: Any) -> bool:
     """A small validator: the words of JSON Schema that the lab schema uses, and no others."""
     known = {"$ref", "anyOf", "type", "enum", "const", "pattern", "maxLength", "minimum"}
     known |= {"maximum", "exclusiveMinimum", "properties", "required", "additionalProperties"}
+    known |= {"items", "maxItems"}
     assert set(part) <= known | {"title", "description", "default", "examples", "$schema", "$defs"}
     kinds = {"string": str, "object": dict, "boolean": bool, "integer": int, "number": int | float}
+    kinds["array"] = list
     if "$ref" in part and not accepts(
         schema, schema["$defs"][part["$ref"].rpartition("/")[2]], value
     ):
@@ -65,6 +67,10 @@ def accepts(schema: dict[str, Any], part: dict[str, Any], value: Any) -> bool:
     if isinstance(value, dict) and "properties" in part:
         return set(part.get("required", [])) <= set(value) <= set(part["properties"]) and all(
             accepts(schema, part["properties"][key], inner) for key, inner in value.items()
+        )
+    if isinstance(value, list) and "items" in part:
+        return len(value) <= part.get("maxItems", len(value)) and all(
+            accepts(schema, part["items"], inner) for inner in value
         )
     return (
         value in part.get("enum", [value])
@@ -81,8 +87,11 @@ def test_the_catalog_has_the_labs_that_the_kit_speaks_of() -> None:
     assert catalog_names() == (
         "bench-16x4",
         "bfd",
+        "dcqcn-100g",
+        "four-ports",
         "meta-32k",
         "tiny",
+        "two-leaves",
         "unnumbered",
         "zone-252x18",
         "zone-small",

@@ -1,0 +1,179 @@
+"""What a switch port's queues are: rate, buffer, traffic classes and the line of marking.
+
+In goes a `Fabric`; out comes a `QueuePlan` with every switch port numbered. Rates are those of the
+lab (the modelled network's divided by the dilation), bytes are the modelled network's. Pure: what
+the kernel makes of it is the work of `labs.runtime.queues`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from labs.plan.fabric import Fabric, Link
+from labs.spec.model import DSCPS, EcnSpec
+
+STRICT_CLASSES = (7, 6, 5)
+"""The classes that go before all others, the first before the second."""
+
+ETHERNET_OVERHEAD_BYTES = 24
+"""What a frame takes on the wire beyond what the kernel counts: preamble and start of frame 8,
+frame check sequence 4, gap 12 (IEEE 802.3 clauses 3 and 4)."""
+
+MIN_WIRE_BYTES = 84
+"""What the smallest frame takes on the wire."""
+
+BINS_BELOW, BINS_BETWEEN, BINS_ABOVE = 8, 16, 8
+BINS = BINS_BELOW + BINS_BETWEEN + BINS_ABOVE
+"""Bins of the histogram of depths: below kmin, from kmin to kmax, and above."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedPort:
+    """A switch port. `slot` counts ports from 1, in the order of the fabric's links."""
+
+    slot: int
+    node: str
+    interface: str
+    rate_bps: int
+    mtu: int
+
+
+@dataclass(frozen=True)
+class QueuePlan:
+    """The queues of all switch ports, which differ in their rate only.
+
+    `class_of_dscp` has an entry per DSCP. `bin_edges_bytes` are the lower edges of the bins in
+    which depths are counted; the last bin has no upper edge.
+    """
+
+    ports: tuple[QueuedPort, ...]
+    buffer_bytes: int
+    ecn: EcnSpec
+    class_of_dscp: tuple[int, ...]
+    marked_classes: tuple[int, ...]
+    bin_edges_bytes: tuple[int, ...]
+
+    @cached_property
+    def port_of(self) -> dict[tuple[str, str], QueuedPort]:
+        """Each port by node and interface."""
+        return {(port.node, port.interface): port for port in self.ports}
+
+    @cached_property
+    def ports_of(self) -> dict[str, tuple[QueuedPort, ...]]:
+        """The ports of each switch."""
+        found: dict[str, list[QueuedPort]] = {}
+        for port in self.ports:
+            found.setdefault(port.node, []).append(port)
+        return {node: tuple(ports) for node, ports in found.items()}
+
+    @cached_property
+    def classes(self) -> tuple[int, ...]:
+        """The classes that some DSCP leads to."""
+        return tuple(sorted(set(self.class_of_dscp)))
+
+    def bin_of(self, depth_bytes: int) -> int:
+        """The bin that counts a depth."""
+        return bisect_right(self.bin_edges_bytes, depth_bytes) - 1
+
+
+def plan_queues(fabric: Fabric) -> QueuePlan:
+    """The queues of every switch port. Empty where the fabric has no server: nothing could send."""
+    queues = fabric.spec.queues
+    return QueuePlan(
+        ports=_ports(fabric) if fabric.servers else (),
+        buffer_bytes=queues.buffer,
+        ecn=queues.ecn,
+        class_of_dscp=class_of_dscp(queues.dscp),
+        marked_classes=queues.marked,
+        bin_edges_bytes=bin_edges_bytes(queues.ecn, queues.buffer),
+    )
+
+
+def lab_rate_bps(link: Link, dilation: float) -> int:
+    """The rate at which the lab carries a link, at least 8 bit/s."""
+    return max(8, round(link.rate_bps / dilation))
+
+
+def class_of_dscp(overrides: Mapping[int, int]) -> tuple[int, ...]:
+    """The traffic class of each DSCP from 0 to 63: DSCP / 8 where `overrides` has no other."""
+    return tuple(overrides.get(dscp, dscp >> 3) for dscp in range(DSCPS))
+
+
+def mark_probability(ecn: EcnSpec, depth_bytes: float) -> float:
+    """Probability of a mark at a depth on arrival (DCQCN, SIGCOMM 2015, section 3.1).
+
+    0 up to kmin, rising to pmax at kmax, 1 above.
+    """
+    if depth_bytes <= ecn.kmin:
+        return 0.0
+    if depth_bytes > ecn.kmax:
+        return 1.0
+    return ecn.pmax * (depth_bytes - ecn.kmin) / (ecn.kmax - ecn.kmin)
+
+
+def bin_edges_bytes(ecn: EcnSpec, buffer_bytes: int) -> tuple[int, ...]:
+    """The lower edges of the bins of depth, `BINS` of them, not falling.
+
+    Up to kmin no packet is marked, so a bin's edge is one byte above it: no bin mixes packets of
+    two parts of the line.
+    """
+    kmin, kmax = ecn.kmin + 1, ecn.kmax + 1
+    top = max(kmax, buffer_bytes)
+    below = [kmin * i // BINS_BELOW for i in range(BINS_BELOW)]
+    between = [kmin + (kmax - kmin) * i // BINS_BETWEEN for i in range(BINS_BETWEEN)]
+    above = [kmax + (top - kmax) * i // BINS_ABOVE for i in range(BINS_ABOVE)]
+    return tuple(below + between + above)
+
+
+@dataclass(frozen=True, slots=True)
+class DscpBlock:
+    """DSCPs of one class: those whose bits under `mask` are `value`."""
+
+    value: int
+    mask: int
+    traffic_class: int
+
+
+def dscp_blocks(classes: tuple[int, ...]) -> tuple[DscpBlock, ...]:
+    """Aligned blocks of at most 16 DSCPs that give every DSCP its class: one per filter rule."""
+
+    def split(start: int, size: int) -> list[DscpBlock]:
+        here = classes[start : start + size]
+        if len(set(here)) == 1:
+            return [DscpBlock(start, DSCPS - size, here[0])]
+        half = size // 2
+        return split(start, half) + split(start + half, half)
+
+    return tuple(block for start in range(0, DSCPS, 16) for block in split(start, 16))
+
+
+def strictness(traffic_class: int) -> int:
+    """0 for the class that goes first, rising; equal for the classes that share.
+
+    Source: the queues of SONiC's RoCEv2 test plan, where control goes before data.
+    """
+    if traffic_class in STRICT_CLASSES:
+        return STRICT_CLASSES.index(traffic_class)
+    return len(STRICT_CLASSES)
+
+
+def _ports(fabric: Fabric) -> tuple[QueuedPort, ...]:
+    ends = (
+        (link, port)
+        for link in fabric.links
+        for port in (link.a, link.b)
+        if fabric.node(port.node).is_switch
+    )
+    return tuple(
+        QueuedPort(
+            slot,
+            port.node,
+            port.interface,
+            lab_rate_bps(link, fabric.spec.dilation),
+            link.mtu,
+        )
+        for slot, (link, port) in enumerate(ends, start=1)
+    )

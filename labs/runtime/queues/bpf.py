@@ -1,0 +1,171 @@
+"""BPF programs of a lab: compiled once, loaded through libbpf, kept by pins in a lab's folder.
+
+In goes C source; out come descriptors of programs and maps. libbpf is called where it is
+(iproute2 brings it), without a binding. Whatever is missing (clang, libbpf, BTF, a privilege) is
+a `BpfError`, so that a caller can go on without.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+CACHE = Path("/var/cache/rocelab/bpf")
+"""Where compiled programs are kept: labs are root's, and so is what they load into the kernel."""
+
+COMPILE_TIMEOUT_S = 60.0
+_FLAGS = ("-target", "bpf", "-O2", "-g", "-Wall")
+
+
+class BpfError(OSError):
+    """BPF programs can not be had here; the text says what is missing."""
+
+
+class _TestRun(ctypes.Structure):
+    """struct bpf_test_run_opts of libbpf's bpf.h."""
+
+    _fields_ = (
+        ("sz", ctypes.c_size_t),
+        ("data_in", ctypes.c_void_p),
+        ("data_out", ctypes.c_void_p),
+        ("data_size_in", ctypes.c_uint32),
+        ("data_size_out", ctypes.c_uint32),
+        ("ctx_in", ctypes.c_void_p),
+        ("ctx_out", ctypes.c_void_p),
+        ("ctx_size_in", ctypes.c_uint32),
+        ("ctx_size_out", ctypes.c_uint32),
+        ("retval", ctypes.c_uint32),
+        ("repeat", ctypes.c_int),
+        ("duration", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("cpu", ctypes.c_uint32),
+        ("batch_size", ctypes.c_uint32),
+    )
+
+
+@cache
+def _libbpf() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL("libbpf.so.1", use_errno=True)
+    except OSError:
+        raise BpfError("libbpf.so.1 is missing (Debian package libbpf1)") from None
+    for name in ("open_file", "find_map_by_name", "find_program_by_name"):
+        getattr(library, f"bpf_object__{name}").restype = ctypes.c_void_p
+    # What libbpf would print of a refused program is thousands of lines; its errno is enough.
+    library.libbpf_set_print(ctypes.c_void_p())
+    return library
+
+
+def compiled(source: Path) -> Path:
+    """The object file of a C source, compiled unless it was before. Raises BpfError."""
+    machine = f"{platform.machine()}-linux-gnu"
+    command = (*_FLAGS, f"-I/usr/include/{machine}")
+    text = source.read_bytes()
+    digest = hashlib.blake2s(" ".join(command).encode() + b"\0" + text, digest_size=12)
+    kept = CACHE / f"{source.name.removesuffix('.bpf.c')}-{digest.hexdigest()}.o"
+    if kept.exists():
+        return kept
+    clang = shutil.which("clang")
+    if clang is None:
+        raise BpfError("clang is missing")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        fresh = Path(folder, "fresh.o")
+        try:
+            done = subprocess.run(
+                [clang, *command, "-c", str(source), "-o", str(fresh)],
+                capture_output=True,
+                text=True,
+                timeout=COMPILE_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise BpfError(f"clang did not end within {COMPILE_TIMEOUT_S:.0f} s") from None
+        if done.returncode != 0:
+            errors = [line for line in done.stderr.splitlines() if "error" in line]
+            raise BpfError(f"clang refuses {source.name}: {(errors or ['no reason given'])[0]}")
+        fresh.replace(kept)
+    return kept
+
+
+class Loaded:
+    """An object file in the kernel: it and its descriptors go with `close`, pins stay."""
+
+    def __init__(self, file: Path, max_entries: Mapping[str, int]) -> None:
+        """Load `file` with its maps made to the sizes given. Raises BpfError."""
+        self._library = _libbpf()
+        opened = self._library.bpf_object__open_file(os.fsencode(file), None)
+        if not opened:
+            raise BpfError(f"libbpf does not open {file}: {_reason()}")
+        self._object = ctypes.c_void_p(opened)
+        try:
+            for name, entries in max_entries.items():
+                self._library.bpf_map__set_max_entries(self._map(name), entries)
+            if self._library.bpf_object__load(self._object) != 0:
+                raise BpfError(f"this kernel ({os.uname().release}) refuses it: {_reason()}")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let the object go. What is pinned or attached stays in the kernel."""
+        self._library.bpf_object__close(self._object)
+
+    def map(self, name: str) -> int:
+        """The descriptor of a map."""
+        return int(self._library.bpf_map__fd(self._map(name)))
+
+    def program(self, name: str) -> int:
+        """The descriptor of a program."""
+        found = self._library.bpf_object__find_program_by_name(self._object, name.encode())
+        return int(self._library.bpf_program__fd(ctypes.c_void_p(found)))
+
+    def _map(self, name: str) -> ctypes.c_void_p:
+        found = self._library.bpf_object__find_map_by_name(self._object, name.encode())
+        return ctypes.c_void_p(found)
+
+
+def mount(folder: Path) -> None:
+    """Mount an empty bpffs on a folder. Raises BpfError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"rocelab", os.fsencode(folder), b"bpf", 0, b"mode=0700") != 0:
+        raise BpfError(f"a bpffs can not be mounted: {_reason()}")
+
+
+def pin(descriptor: int, path: Path) -> None:
+    """Keep a program or map in the kernel under a path of a bpffs. Raises BpfError."""
+    if _libbpf().bpf_obj_pin(descriptor, os.fsencode(path)) != 0:
+        raise BpfError(f"{path} can not be pinned: {_reason()}")
+
+
+def pinned(path: Path) -> int:
+    """A descriptor of what is pinned at a path. Raises BpfError."""
+    descriptor = _libbpf().bpf_obj_get(os.fsencode(path))
+    if descriptor < 0:
+        raise BpfError(f"nothing is pinned at {path}: {_reason()}")
+    return int(descriptor)
+
+
+def set_element(descriptor: int, key: bytes, value: bytes) -> None:
+    """Write an element of a map. Raises BpfError."""
+    if _libbpf().bpf_map_update_elem(descriptor, key, value, ctypes.c_uint64(0)) != 0:
+        raise BpfError(f"a map refuses its element: {_reason()}")
+
+
+def run(program: int) -> None:
+    """Run a program of type `syscall` once. Raises BpfError."""
+    options = _TestRun(sz=ctypes.sizeof(_TestRun))
+    if _libbpf().bpf_prog_test_run_opts(program, ctypes.byref(options)) != 0:
+        raise BpfError(f"a program does not run: {_reason()}")
+
+
+def _reason() -> str:
+    return os.strerror(ctypes.get_errno())

@@ -1,0 +1,52 @@
+"""What the queues of switch ports counted: types that every engine fills in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Place = tuple[str, str]
+"""A port: node and interface."""
+
+
+@dataclass(frozen=True, slots=True)
+class DepthCounters:
+    """How deep a queue was when packets arrived, which only the engine `bpf` sees.
+
+    `packets` and `marked` have an entry per bin of `QueuePlan.bin_edges_bytes`. A depth is the
+    bytes of the frames ahead of the packet, not its own.
+    """
+
+    max_bytes: int
+    sum_bytes: int
+    packets: tuple[int, ...]
+    marked: tuple[int, ...]
+
+    @property
+    def mean_bytes(self) -> float:
+        """Mean depth over packets; 0 where there were none."""
+        packets = sum(self.packets)
+        return self.sum_bytes / packets if packets else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounters:
+    """A queue since its port was created. Bytes are those of frames without FCS.
+
+    `packets` and `bytes` passed the buffer's limit (with engine `red`: left the queue). `marked`
+    were ECN capable and marked here; `ce_out` left carrying a mark, given here or before.
+    `depth_bytes` is the queue at the time of reading. None is what the engine `red` can not count.
+    """
+
+    packets: int
+    bytes: int
+    marked: int
+    dropped_packets: int
+    depth_bytes: int
+    dropped_bytes: int | None
+    ce_out: int | None
+    on_arrival: DepthCounters | None
+
+
+PortCounters = Mapping[Place, Mapping[int, QueueCounters]]
+"""Counters by port and traffic class."""

@@ -1,0 +1,105 @@
+"""A port's rate and its queues: an HTB tree with a queue per traffic class.
+
+The root class has the port's rate. Every queue below it has next to no rate of its own, so that
+it sends by borrowing from the root: HTB then serves the classes in the order of their priority and
+those of equal priority by deficit round robin. (The rate of its own lets a queue send one packet a
+minute at once.) A packet of no class goes by the direct queue, at once and without rate.
+
+Source: net/sched/sch_htb.c; struct tc_htb_opt and tc_ratespec of include/uapi/linux/pkt_sched.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from labs.plan.queues import (
+    ETHERNET_OVERHEAD_BYTES,
+    MIN_WIRE_BYTES,
+    QueuedPort,
+    strictness,
+)
+from labs.runtime.queues import tc
+
+HANDLE = 0x1_0000
+ROOT_CLASS = HANDLE | 1
+FIRST_MINOR = 0x10
+
+OWN_RATE_BYTES_PER_S = 1
+UNLIMITED_BYTES_PER_S = 1 << 40
+BURST_NS = 200_000
+"""A timer that fires this late costs no rate."""
+
+_VERSION = 3
+_LINKLAYER_ETHERNET = 1
+_ETHERNET_HEADER = 14
+_TICK_NS = 64
+_MAX_U32 = 2**32 - 1
+_RATESPEC = struct.Struct("=BBHhHI")
+_PARAMETERS = struct.Struct("=IIIII")
+
+
+def class_id(traffic_class: int) -> int:
+    """The HTB class of a traffic class: `1:13`, as tc writes it, is class 3."""
+    return HANDLE | (FIRST_MINOR + traffic_class)
+
+
+def burst_bytes(rate_bps: int, mtu: int) -> int:
+    """What may be sent at once after idling: two frames, or more where a timer is too coarse."""
+    return max(2 * (mtu + _ETHERNET_HEADER), rate_bps * BURST_NS // (8 * 10**9))
+
+
+def tree(port: QueuedPort, classes: Sequence[int]) -> list[bytes]:
+    """The messages that give a port its rate and a queue for each class, on interface index 0."""
+    rate = max(1, port.rate_bps // 8)
+    burst = burst_bytes(port.rate_bps, port.mtu)
+    quantum = port.mtu + _ETHERNET_HEADER
+    root = tc.attribute(2, struct.pack("=IIIII", _VERSION, 10, 0, 0, 0))
+    messages = [
+        tc.message(tc.RTM_NEWQDISC, "htb", handle=HANDLE, parent=tc.TC_H_ROOT, options=root),
+        tc.message(
+            tc.RTM_NEWTCLASS,
+            "htb",
+            handle=ROOT_CLASS,
+            parent=HANDLE,
+            options=_parameters(rate, rate, _ticks(burst, rate), quantum, 0),
+        ),
+    ]
+    return messages + [
+        tc.message(
+            tc.RTM_NEWTCLASS,
+            "htb",
+            handle=class_id(each),
+            parent=ROOT_CLASS,
+            options=_parameters(
+                OWN_RATE_BYTES_PER_S, UNLIMITED_BYTES_PER_S, 0, quantum, strictness(each)
+            ),
+        )
+        for each in classes
+    ]
+
+
+def _parameters(rate: int, ceil: int, burst_ticks: int, quantum: int, priority: int) -> bytes:
+    numbers = _PARAMETERS.pack(burst_ticks, burst_ticks, quantum, 0, priority)
+    return (
+        tc.attribute(1, _ratespec(rate) + _ratespec(ceil) + numbers)
+        + tc.attribute(6, struct.pack("=Q", rate))
+        + tc.attribute(7, struct.pack("=Q", ceil))
+    )
+
+
+def _ratespec(rate_bytes_per_s: int) -> bytes:
+    """struct tc_ratespec; a rate beyond 32 bits is in an attribute of its own."""
+    return _RATESPEC.pack(
+        0,
+        _LINKLAYER_ETHERNET,
+        ETHERNET_OVERHEAD_BYTES,
+        0,
+        MIN_WIRE_BYTES,
+        min(rate_bytes_per_s, _MAX_U32),
+    )
+
+
+def _ticks(size_bytes: int, rate_bytes_per_s: int) -> int:
+    """The time a size takes at a rate, in the ticks that HTB takes bursts in."""
+    return min(_MAX_U32, size_bytes * 10**9 // (rate_bytes_per_s * _TICK_NS))
