@@ -1,8 +1,7 @@
-"""What arrives at a server, told apart: data, acknowledgements and notifications of its queue pairs,
-and probes.
+"""What arrives at a server, told apart: packets of its queue pairs, and probes.
 
 In: frames in a ring. Out: calls to the queue pairs they are for, a log of the probes, and counts of
-what a NIC drops: frames with a wrong ICRC and frames for a queue pair that is not there. All that is
+what a NIC drops: frames with a wrong ICRC, and frames that no queue pair here can take. All that is
 the same in every packet of a kind (addresses, lengths, opcode, destination QP, marks) is read once;
 after that a packet costs a look-up and its ICRC.
 """
@@ -189,16 +188,20 @@ class Demux:
             return None
         extensions = extension_bytes(opcode)
         pad = frame[BTH_OFFSET + 1] >> 4 & 0b11
+        payload_bytes = len(frame) - PAYLOAD_OFFSET - extensions - pad - ICRC_BYTES
+        if payload_bytes < 0:
+            self.unexpected += 1
+            return None
         kind = _Kind(
             action=action,
             crc=crc_before_psn(frame),
             icrc_offset=len(frame) - ICRC_BYTES,
-            payload_bytes=len(frame) - PAYLOAD_OFFSET - extensions - pad - ICRC_BYTES,
+            payload_bytes=payload_bytes,
             last=is_last(opcode),
             imm_offset=PAYLOAD_OFFSET + extensions - 4 if has_imm(opcode) else 0,
             marked=frame[IP_OFFSET + 1] & _CE == _CE,
             ttl=frame[IP_OFFSET + 8],
-            queue_pair=queue_pair,
+            queue_pair=None if action is _Action.PROBE else queue_pair,
         )
         if len(self._kinds) < MAX_KINDS:
             self._kinds[frame[IP_OFFSET:PSN_OFFSET]] = kind
@@ -206,8 +209,10 @@ class Demux:
 
 
 def _action(frame: bytes, opcode: int, queue_pair: QueuePair | None) -> _Action | None:
+    # Probes first: their destination QPs are drawn at random, and may be those of queue pairs.
+    has_magic = frame[PAYLOAD_OFFSET : PAYLOAD_OFFSET + 4] == MAGIC.to_bytes(4, "big")
+    if opcode == Opcode.RC_SEND_ONLY and has_magic and len(frame) >= _SHORTEST_PROBE:
+        return _Action.PROBE
     if queue_pair is None:
-        has_magic = frame[PAYLOAD_OFFSET : PAYLOAD_OFFSET + 4] == MAGIC.to_bytes(4, "big")
-        is_probe = opcode == Opcode.RC_SEND_ONLY and has_magic
-        return _Action.PROBE if is_probe and len(frame) >= _SHORTEST_PROBE else None
+        return None
     return _Action.DATA if opcode in _DATA else _ANSWERS.get(opcode)

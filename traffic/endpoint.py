@@ -35,7 +35,10 @@ class Endpoint:
         outlet: Callable[[str], Outlet],
         tell: Tell,
     ) -> None:
-        """`fields` as `traffic.session` writes them, `headers` one per queue pair. Raises OSError."""
+        """`fields` as `traffic.session` writes them, `headers` one per queue pair.
+
+        Raises OSError where an interface can not be opened.
+        """
         self._tell = tell
         self.nics = [
             Nic(outlet(nic["interface"]), nic["rate_bps"], fields["frame_bytes"])
@@ -65,7 +68,7 @@ class Endpoint:
         self.sampled_ns = array("q")
         self.sampled_bytes = [array("q") for _ in self._pairs]
         self._begins: list[tuple[int, Stream]] = []
-        self._reported = False
+        self._failed: set[int] = set()
 
     def _add_rank(self, rank: Mapping[str, Any]) -> None:
         connections: dict[int, Connection] = {}
@@ -154,9 +157,11 @@ class Endpoint:
     def _look_at_timers(self, now_ns: int) -> None:
         for pair in self._pairs:
             if pair.requester.deadline_ns <= now_ns:
-                pair.on_timer(now_ns)
-                if pair.requester.error:
-                    self._tell({"queue_pair": pair.number, "error": pair.requester.error})
+                pair.on_timer()
+            # Whether this timer or an acknowledgement brought it.
+            if pair.requester.error is not None and pair.number not in self._failed:
+                self._failed.add(pair.number)
+                self._tell({"queue_pair": pair.number, "error": pair.requester.error})
         self._timers_ns = now_ns + self._timer_step_ns
 
     def _sample(self, now_ns: int) -> None:

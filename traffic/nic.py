@@ -123,8 +123,11 @@ class Source(Protocol):
         """When the next packet may go; NEVER_NS where there is none that may be sent."""
         ...
 
-    def emit(self, outlet: Outlet, limit: int, now_ns: int) -> int:
-        """Put up to `limit` packets into `outlet`; how many bytes they are as frames."""
+    def emit(self, outlet: Outlet, limit: int, now_ns: int, free_ns: float) -> int:
+        """Put 1 to `limit` packets into `outlet`; how many bytes they are as frames.
+
+        The link has been free since `free_ns`: then a punctual machine would have sent.
+        """
         ...
 
 
@@ -138,7 +141,7 @@ class Nic:
         self._frame_ns = (frame_bytes + WIRE_OVERHEAD_BYTES) * self._ns_per_byte
         self._control: deque[bytes] = deque()
         self._active: deque[Source] = deque()
-        self._backlogged = False
+        self._idle_until_ns = NEVER_NS
         self._free_ns = 0.0
         self.busy_ns = 0.0
         """How long the link was in use."""
@@ -162,15 +165,13 @@ class Nic:
         """Send what is due and the link has time for; when to call again."""
         if not self._control and not self._active:
             return NEVER_NS
+        self._free_ns = max(self._free_ns, float(min(now_ns, self._idle_until_ns)))
         late_ns = now_ns - self._free_ns
         if late_ns > 0:
-            if not self._backlogged:
-                self._free_ns = float(now_ns)
-            else:
-                self.late_ns.append(int(late_ns))
-                if late_ns > CATCH_UP_NS:
-                    self.lost_ns += late_ns - CATCH_UP_NS
-                    self._free_ns = float(now_ns - CATCH_UP_NS)
+            self.late_ns.append(int(late_ns))
+            if late_ns > CATCH_UP_NS:
+                self.lost_ns += late_ns - CATCH_UP_NS
+                self._free_ns = float(now_ns - CATCH_UP_NS)
         next_ns = self._fill(now_ns)
         if self.outlet.count:
             self.refused += len(self.outlet.flush())
@@ -182,35 +183,41 @@ class Nic:
             frame = control.popleft()
             outlet.append(frame)
             self._occupy(1, len(frame))
-        earliest_ns, skipped = NEVER_NS, 0
-        self._backlogged = True
-        while skipped < len(active):
-            if outlet.count >= BATCH:
-                return now_ns
-            if self._free_ns > now_ns:
-                return int(self._free_ns) + 1
+        self._idle_until_ns = 0
+        if control:
+            return now_ns
+        waiting: list[Source] = []
+        earliest_ns = NEVER_NS
+        while active:
             source = active[0]
             due_ns = source.due_ns(now_ns)
-            if due_ns == NEVER_NS:
-                active.popleft()
-                source.active = False
-                continue
             if due_ns > now_ns:
-                earliest_ns = min(earliest_ns, due_ns)
-                skipped += 1
-            else:
-                # Alone, a queue pair need not take turns.
-                limit = 1
-                if len(active) == 1:
-                    time_for = int((now_ns - self._free_ns) / self._frame_ns) + 1
-                    limit = min(BATCH - outlet.count, time_for)
-                before = outlet.count
-                size = source.emit(outlet, limit, now_ns)
-                self._occupy(outlet.count - before, size)
-                skipped = 0
+                active.popleft()
+                if due_ns == NEVER_NS:
+                    source.active = False
+                else:
+                    waiting.append(source)
+                    earliest_ns = min(earliest_ns, due_ns)
+                continue
+            if outlet.count >= BATCH:
+                next_ns = now_ns
+                break
+            if self._free_ns > now_ns:
+                next_ns = int(self._free_ns) + 1
+                break
+            # Alone, a queue pair need not take turns.
+            limit = 1
+            if len(active) == 1:
+                time_for = int((now_ns - self._free_ns) / self._frame_ns) + 1
+                limit = min(BATCH - outlet.count, time_for)
+            before = outlet.count
+            size = source.emit(outlet, limit, now_ns, self._free_ns)
+            self._occupy(outlet.count - before, size)
             active.rotate(-1)
-        self._backlogged = False
-        return earliest_ns
+        else:
+            self._idle_until_ns = next_ns = earliest_ns
+        active.extend(waiting)
+        return next_ns
 
     def _occupy(self, frames: int, size_bytes: int) -> None:
         used_ns = (size_bytes + frames * WIRE_OVERHEAD_BYTES) * self._ns_per_byte

@@ -57,7 +57,7 @@ class Prober:
         self._due.clear()
 
     def send(self) -> int:
-        """Send what is due, BATCH packets at most; when the next is, NEVER_NS where there is none."""
+        """Send what is due, BATCH packets at most; when the next is, NEVER_NS for never."""
         due = self._due
         if not due:
             return NEVER_NS

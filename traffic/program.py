@@ -1,7 +1,7 @@
 """What a rank does: its sends in the order their dependencies allow, iteration after iteration.
 
-In: a rank's part of a schedule, and news of what has arrived and what is acknowledged. Out: sends on
-connections, and when each iteration began, ended and how long the rank only waited for others.
+In: a rank's part of a schedule, and news of what has arrived and what is acknowledged. Out: sends
+on connections, and when each iteration began, ended and how long the rank only waited for others.
 Times are CLOCK_MONOTONIC nanoseconds. Pure: it touches no socket and no clock.
 """
 
@@ -17,7 +17,7 @@ from traffic.rc.connection import Connection
 ID_BITS = 22
 MAX_ID = (1 << ID_BITS) - 1
 ROUNDS = 1 << 9
-"""Iterations that an immediate tells apart: no rank is as many ahead of another."""
+"""Iterations that an immediate tells apart; after as many they count from 0 again."""
 
 
 def immediate(iteration: int, send: int) -> int:
@@ -66,7 +66,8 @@ class Program:
         self.waited_ns = array("q")
         self.received_bytes = 0
         self._early: dict[int, list[int]] = {}
-        self._partly: dict[int, int] = {}
+        self._arrived = dict.fromkeys(receives, 0)
+        self._partly = dict.fromkeys(receives, 0)
         self._missing: dict[int, int] = {}
         self._left = 0
         self._sending = 0
@@ -88,24 +89,32 @@ class Program:
         for send in self._sends.values():
             if not send.after:
                 self._post(send, now_ns)
-        for send_id in self._early.pop(self.iteration % ROUNDS, ()):
+        for send_id in self._early.pop(self.iteration, ()):
             self._over(send_id, now_ns)
         if not self._sends and not self._receives:
             self._end(now_ns)
 
     def arrived(self, imm: int, size_bytes: int, now_ns: int) -> None:
-        """A message that names the send `imm` has arrived, with so many bytes."""
+        """A message that names the send `imm` has arrived, with so many bytes.
+
+        A sender may be any number of iterations ahead, but repeats a send only when all of it was
+        acknowledged: the n-th time that a send has arrived whole is that of iteration n.
+        """
+        if not size_bytes:
+            return  # a part of a message too short to be split over all queue pairs
         self.received_bytes += size_bytes
-        so_far = self._partly.get(imm, 0) + size_bytes
-        round_, send_id = imm >> ID_BITS, imm & MAX_ID
+        send_id = imm & MAX_ID
+        so_far = self._partly[send_id] + size_bytes
         if so_far < self._receives[send_id]:
-            self._partly[imm] = so_far
+            self._partly[send_id] = so_far
             return
-        self._partly.pop(imm, None)
-        if self.iteration >= 0 and round_ == self.iteration % ROUNDS:
+        self._partly[send_id] = 0
+        iteration = self._arrived[send_id]
+        self._arrived[send_id] = iteration + 1
+        if iteration == self.iteration:
             self._over(send_id, now_ns)
         else:
-            self._early.setdefault(round_, []).append(send_id)
+            self._early.setdefault(iteration, []).append(send_id)
 
     def acknowledged(self, imm: int, now_ns: int) -> None:
         """The send `imm` of this rank has been acknowledged whole."""

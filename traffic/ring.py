@@ -1,4 +1,4 @@
-"""The receiving end of a server: RoCEv2 frames off every NIC of a namespace, with kernel timestamps.
+"""The receiving end of a server: RoCEv2 frames off all its NICs, with kernel timestamps.
 
 A packet socket with a TPACKET_V2 ring (Linux Documentation/networking/packet_mmap.rst): the kernel
 stamps each frame as it arrives and copies it into the ring, where it is read in place, so that
@@ -57,7 +57,7 @@ def open_sink() -> socket.socket:
 
 
 def slot_bytes(frame_bytes: int) -> int:
-    """The size of a ring's slot for frames of that size: a power of two, so that slots fill blocks."""
+    """The size of a slot for frames of that size: a power of two, so that slots fill blocks."""
     return max(2048, 1 << (frame_bytes + _MOST_HEADROOM_BYTES - 1).bit_length())
 
 

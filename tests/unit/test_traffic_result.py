@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 import pytest
 
+from traffic.demux import ProbeLog
 from traffic.flow import Flow
+from traffic.probe import NO_FLOW
 from traffic.result import (
     SECOND_NS,
     AgentRecord,
@@ -65,6 +65,8 @@ def agent(**changed: object) -> AgentRecord:
         "cpu_s": 1.0,
         "socket_drops": 0,
         "send_errors": {},
+        "icrc_errors": 0,
+        "unexpected": 0,
         "drained": True,
     }
     return AgentRecord(**(values | changed))  # type: ignore[arg-type]
@@ -99,21 +101,19 @@ def test_lag_is_counted_from_the_deadline_even_at_a_rate_that_divides_no_second(
     assert (run.lag_p99_ns, run.lag_max_ns) == (5, 5)
 
 
-def test_columns_off_the_ring_become_numbers() -> None:
-    columns = (
-        struct.pack("!2I", 3, 4),
-        struct.pack("!2Q", 2**40, 6),
-        struct.pack("!2Q", FIRST_NS, 8),
-        struct.pack("=2I", 1_700_000_000, 9),
-        struct.pack("=2I", 999_999_999, 1),
-        bytes([64, 60]),
-    )
-    seen = read_arrivals(columns)
-    assert seen.flow.tolist() == [3, 4]
+def test_an_agents_log_of_probes_becomes_numbers() -> None:
+    log = ProbeLog()
+    log.flow.extend([3, NO_FLOW])
+    log.sequence.extend([2**40, 6])
+    log.send_ns.extend([FIRST_NS, 8])
+    log.receive_ns.extend([FIRST_NS + 999_999_999, 9 * SECOND_NS + 1])
+    log.ttl.extend([64, 255])
+    seen = read_arrivals(log.columns())
+    assert seen.flow.tolist() == [3, NO_FLOW]
     assert seen.sequence.tolist() == [2**40, 6]
     assert seen.send_ns.tolist() == [FIRST_NS, 8]
     assert seen.receive_ns.tolist() == [FIRST_NS + 999_999_999, 9 * SECOND_NS + 1]
-    assert seen.ttl.tolist() == [64, 60]
+    assert seen.ttl.tolist() == [64, 255]
 
 
 def test_a_run_as_intended_has_no_problems() -> None:

@@ -19,6 +19,7 @@ from traffic.wire import (
     PSN_MASK,
     PSN_OFFSET,
     UDP_OFFSET,
+    bth_offset,
     extension_bytes,
 )
 
@@ -49,6 +50,8 @@ class Template:
         pad = -payload_bytes % 4
         length = PAYLOAD_OFFSET + extension_bytes(opcode) + payload_bytes + pad + ICRC_BYTES
         data = bytearray(header[:PAYLOAD_OFFSET].ljust(length, b"\0"))
+        if len(header) < PAYLOAD_OFFSET or bth_offset(data) != BTH_OFFSET:
+            raise ValueError("the header is not Ethernet, IPv4 without options, UDP and BTH")
         data[IP_OFFSET + 1] = tos
         pack_into("!H", data, IP_OFFSET + 2, length - IP_OFFSET)
         pack_into("!H", data, IP_OFFSET + 10, 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from traffic.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
-from traffic.nic import CATCH_UP_NS, NEVER_NS, SECOND_NS, WIRE_OVERHEAD_BYTES, Nic, Outlet
+from traffic.nic import NEVER_NS, SECOND_NS, WIRE_OVERHEAD_BYTES, Nic, Outlet
 from traffic.rc.frames import Template
 from traffic.rc.requester import Requester, RequesterSettings
 from traffic.rc.responder import Responder
@@ -85,15 +85,19 @@ class QueuePair:
         limit.advance(now_ns)
         return int(self._sent_ns + self._sent_bits * SECOND_NS / limit.rate_bps)
 
-    def emit(self, outlet: Outlet, limit: int, now_ns: int) -> int:
-        """Put up to `limit` packets into `outlet`, one where the rate is limited; their bytes."""
+    def emit(self, outlet: Outlet, limit: int, now_ns: int, free_ns: float) -> int:
+        """Put up to `limit` packets into `outlet`, one where the rate is limited; their bytes.
+
+        The link is free since `free_ns`, before now where this machine is late.
+        """
         if self.rate_limit is None:
             return self.requester.emit(outlet, limit, now_ns)
         due_ns = self.due_ns(now_ns)
         size = self.requester.emit(outlet, 1, now_ns)
         self.rate_limit.on_sent(size, now_ns)
-        # Counted from when it was due, so that being woken late costs no rate.
-        self._sent_ns = max(due_ns, now_ns - CATCH_UP_NS)
+        # When a punctual machine would have sent it: being late costs no rate, and neither idleness
+        # nor waiting for other queue pairs' packets earns any.
+        self._sent_ns = max(float(due_ns), free_ns)
         self._sent_bits = 8 * (size + WIRE_OVERHEAD_BYTES)
         return size
 
@@ -133,9 +137,9 @@ class QueuePair:
         if self.rate_limit is not None:
             self.rate_limit.on_cnp(now_ns)
 
-    def on_timer(self, now_ns: int) -> None:
+    def on_timer(self) -> None:
         """The local ACK timer has run out."""
-        self.requester.on_timer(now_ns)
+        self.requester.on_timer()
         if self.requester.sendable:
             self.nic.activate(self)
 

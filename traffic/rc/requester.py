@@ -1,9 +1,9 @@
 """The sending half of a reliable queue pair: messages into packets, acknowledged or sent again.
 
 In: messages to write, acknowledgements, the time. Out: packets for a batch, and which messages are
-over. RC semantics at packet level (InfiniBand Architecture Specification 9.7): 24-bit PSNs, a window
-of packets in flight, go-back-N on a NAK or when the local ACK timer runs out, and a queue pair in
-error once a packet has been tried in vain too often. Pure: it touches no socket and no clock.
+over. RC semantics at packet level (InfiniBand Architecture Specification 9.7): 24-bit PSNs, packets
+in flight up to a window, go-back-N on a NAK or when the local ACK timer runs out, and a queue pair
+in error once a packet has been tried in vain too often. Pure: it touches no socket and no clock.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Requester:
     """Writes messages to the queue pair at the other end."""
 
     __slots__ = (
+        "_asked",
         "_header",
         "_index",
-        "_last_ack_request",
         "_messages",
         "_middle",
         "_middle_bytes",
@@ -116,7 +116,9 @@ class Requester:
         """One more than the last PSN of the last message."""
         self.retries = 0
         self.deadline_ns = NEVER_NS
-        """When the local ACK timer runs out."""
+        """When the local ACK timer runs out. It runs while an acknowledgement that was asked for
+        is due: not for packets that ask for none, which a slow sender may be long at."""
+        self._asked = first_psn - 1
         self.error: str | None = None
         self.counters = RequesterCounters()
         self.rtt_ns = array("q")
@@ -164,7 +166,7 @@ class Requester:
         while messages[self._index].last < psn:
             self._index += 1
         message = messages[self._index]
-        total = 0
+        total, asked = 0, self._asked
         if psn < self.highest:
             self.counters.retransmitted += min(end, self.highest) - psn
         self.counters.packets += end - psn
@@ -172,6 +174,7 @@ class Requester:
             word = psn & PSN_MASK
             if psn == message.last or psn % ack_every == ack_every - 1 or psn == window_end:
                 word |= ACK_REQUEST
+                asked = psn
                 if psn >= self.highest:
                     self._stamps.append((psn, now_ns))
             if message.first < psn < message.last:
@@ -186,8 +189,10 @@ class Requester:
                 message = messages[self._index]
         self.next = psn
         self.highest = max(self.highest, psn)
-        if self.deadline_ns == NEVER_NS:
-            self.deadline_ns = now_ns + settings.ack_timeout_ns
+        if asked != self._asked:
+            self._asked = asked
+            if self.deadline_ns == NEVER_NS:
+                self.deadline_ns = now_ns + settings.ack_timeout_ns
         return total
 
     def _edge(self, message: Message, psn: int, word: int) -> bytearray:
@@ -208,8 +213,8 @@ class Requester:
         """Take an acknowledgement; the immediates of messages that are over by it.
 
         An ACK covers every packet up to its PSN; a NAK for a sequence error all before its PSN,
-        and asks for that one and all after it again (9.7.5.2.1). Anything else, and an RNR NAK, which
-        no responder of ours sends, is an error of the queue pair.
+        and asks for that one and all after it again (9.7.5.2.1). Anything else, RNR NAKs included,
+        is nothing that a responder of ours sends and puts the queue pair in error.
         """
         acked = unwrapped(psn, self.una) + (syndrome == ACK)
         if not self.una <= acked <= self.highest or self.error is not None:
@@ -217,9 +222,11 @@ class Requester:
         done = self._advance(acked, now_ns) if acked > self.una else []
         if syndrome == NAK_SEQUENCE:
             self.counters.naks += 1
-            self._go_back(now_ns)
+            # A copy of a NAK that has been heeded asks for nothing new, and costs no retry.
+            if self.next > self.una:
+                self._go_back()
         elif syndrome != ACK:
-            self.error = f"the responder answered packet {psn} with syndrome {syndrome:#04x}"
+            self._fail(f"the responder answered packet {psn} with syndrome {syndrome:#04x}")
         return done
 
     def _advance(self, acked: int, now_ns: int) -> list[int]:
@@ -241,7 +248,7 @@ class Requester:
             self.counters.acked_bytes += self._acked_of(messages[0]) - before
         self.next = max(self.next, acked)
         self.retries = 0
-        waiting = acked < self.highest
+        waiting = self._asked >= acked
         self.deadline_ns = now_ns + self.settings.ack_timeout_ns if waiting else NEVER_NS
         return done
 
@@ -249,19 +256,24 @@ class Requester:
         """Bytes of the message before the oldest packet not acknowledged."""
         return min(message.size, max(0, self.una - message.first) * self.settings.mtu)
 
-    def on_timer(self, now_ns: int) -> None:
+    def on_timer(self) -> None:
         """The local ACK timer has run out: go back to the oldest packet not acknowledged."""
         self.counters.timeouts += 1
-        self._go_back(now_ns)
+        self._go_back()
 
-    def _go_back(self, now_ns: int) -> None:
-        settings = self.settings
-        if self.retries >= settings.retries:
-            self.deadline_ns = NEVER_NS
-            self.error = f"packet {self.una & PSN_MASK} was not acknowledged after {settings.retries} retries"
+    def _go_back(self) -> None:
+        retries = self.settings.retries
+        if self.retries >= retries:
+            self._fail(f"packet {self.una & PSN_MASK} was not acknowledged after {retries} retries")
             return
         self.retries += 1
         self.next = self.una
         self._index = 0
         self._stamps.clear()
-        self.deadline_ns = now_ns + settings.ack_timeout_ns
+        # The timer waits for the packets to leave again: the NIC may be busy with others.
+        self._asked = self.una - 1
+        self.deadline_ns = NEVER_NS
+
+    def _fail(self, error: str) -> None:
+        self.error = error
+        self.deadline_ns = NEVER_NS

@@ -1,7 +1,7 @@
 """The receiving half of a reliable queue pair: packets in order, acknowledged, each once.
 
-In: the packets of the requester at the other end, as they arrive. Out: which acknowledgement is due,
-and the messages that are complete. RC semantics at packet level (InfiniBand Architecture
+In: the packets of the requester at the other end, as they arrive. Out: which acknowledgement is
+due, and the messages that are complete. RC semantics at packet level (InfiniBand Architecture
 Specification 9.7.4): only the expected PSN is taken; a later one is answered with one NAK until the
 gap is closed, an earlier one is a duplicate and acknowledged again. Pure: no socket, no clock.
 """
@@ -36,10 +36,11 @@ class ResponderCounters:
 class Responder:
     """Takes what the requester at the other end writes."""
 
-    __slots__ = ("_expected", "_message_bytes", "_nak_sent", "ack_due", "counters")
+    __slots__ = ("_discarded", "_expected", "_message_bytes", "_nak_sent", "ack_due", "counters")
 
     def __init__(self, first_psn: int = 0) -> None:
         self._expected = first_psn
+        self._discarded = first_psn - 1
         self._message_bytes = 0
         self._nak_sent = False
         self.ack_due = 0
@@ -52,18 +53,24 @@ class Responder:
         ahead = unwrapped(psn, self._expected) - self._expected
         if ahead == 0:
             self._expected += 1
-            self._nak_sent = False
             counters.packets += 1
             counters.bytes += payload_bytes
             self._message_bytes += payload_bytes
+            self._nak_sent = False
             if ack_requested or self.ack_due:
-                self.ack_due = ACK
+                # A NAK that has not left yet stays due where packets behind this one came before
+                # it and were discarded: it then asks for those.
+                if self.ack_due == NAK_SEQUENCE and self._expected <= self._discarded:
+                    self._nak_sent = True
+                else:
+                    self.ack_due = ACK
             if last:
                 counters.messages += 1
                 complete, self._message_bytes = self._message_bytes, 0
                 return complete
         elif ahead > 0:
             counters.out_of_order += 1
+            self._discarded = max(self._discarded, self._expected + ahead)
             if not self._nak_sent:
                 self._nak_sent = True
                 counters.naks += 1

@@ -1,0 +1,179 @@
+"""Servers of a planned job over links in memory: from sends of a schedule to frames and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from rc_fakes import MS, Copy, FakeOutlet, FakeRing, Fate, Link
+
+from labs.plan.clos import build_clos
+from labs.plan.fabric import Fabric
+from labs.spec.model import LabSpec
+from traffic.demux import Demux
+from traffic.endpoint import Endpoint
+from traffic.job import JobSpec
+from traffic.jobplan import JobPlan, plan_job
+from traffic.nic import NEVER_NS, Outlet
+from traffic.rc.responder import NAK_SEQUENCE
+from traffic.wire import IP_OFFSET
+
+DILATION = 1000
+STEP_NS = 200_000
+LIMIT_NS = 20_000 * MS
+
+
+def fabric() -> Fabric:
+    shape = {"kind": "clos", "racks": 2, "servers_per_rack": 2, "nics_per_server": 1}
+    return build_clos(LabSpec.model_validate({"name": "t", "dilation": DILATION, "fabric": shape}))
+
+
+class Servers:
+    """Every server of a plan with its endpoint, and a link into each."""
+
+    def __init__(self, plan: JobPlan, fates: Mapping[str, list[Fate]]) -> None:
+        self.plan = plan
+        self.told: list[dict[str, object]] = []
+        self.links: dict[str, Link] = {}
+        self.rings: dict[str, FakeRing] = {}
+        self.endpoints: dict[str, Endpoint] = {}
+        self.demuxes: dict[str, Demux] = {}
+        self._by_address: dict[bytes, str] = {}
+        for server, part in plan.parts().items():
+            self.links[server] = Link(fates.get(server, []), repeats=True)
+            self.rings[server] = FakeRing()
+            for port in plan.fabric.nics(server):
+                self._by_address[bytes(map(int, port.ip.split(".")))] = server
+            endpoint = Endpoint(part.fields, part.frames, self._outlet, self.told.append)
+            self.endpoints[server] = endpoint
+            self.demuxes[server] = Demux(
+                self.rings[server],  # type: ignore[arg-type]
+                endpoint.queue_pairs,
+                endpoint.on_message,
+                endpoint.on_over,
+            )
+        self.now_ns = 0
+
+    def _outlet(self, interface: str) -> Outlet:
+        return FakeOutlet(self._deliver)  # type: ignore[return-value]
+
+    def _deliver(self, frames: list[bytes]) -> None:
+        for frame in frames:
+            server = self._by_address[frame[IP_OFFSET + 16 : IP_OFFSET + 20]]
+            self.links[server].enter([frame])
+
+    def run(self, until: Callable[[], bool]) -> None:
+        for endpoint in self.endpoints.values():
+            endpoint.start(STEP_NS)
+        while not until():
+            assert self.now_ns < LIMIT_NS, "it goes on for ever"
+            self.now_ns += STEP_NS
+            for link in self.links.values():
+                link.now_ns = self.now_ns
+            for server, endpoint in self.endpoints.items():
+                self.links[server].leave(self.rings[server])
+                self.demuxes[server].drain(self.now_ns)
+                while endpoint.turn(self.now_ns) <= self.now_ns:
+                    pass
+
+    @property
+    def idle(self) -> bool:
+        return all(endpoint.idle for endpoint in self.endpoints.values())
+
+    def pairs(self) -> list[Mapping[str, Mapping[str, int]]]:
+        return [
+            pair
+            for endpoint in self.endpoints.values()
+            for pair in endpoint.report()[0]["queue_pairs"]  # type: ignore[attr-defined]
+        ]
+
+    def total(self, half: str, name: str) -> int:
+        return sum(pair[half][name] for pair in self.pairs())
+
+    def check(self) -> None:
+        assert all(pair["error"] is None for pair in self.pairs())
+        posted = self.total("requester", "posted_bytes")
+        assert posted == self.total("requester", "acked_bytes") == self.total("responder", "bytes")
+        iterations = self.plan.iterations
+        done = [(m["rank"], m["iteration"]) for m in self.told]
+        assert sorted(done) == [
+            (r, i) for r in range(self.plan.job.ranks) for i in range(iterations)
+        ]
+        planned = sum(send.size_bytes for send in self.plan.schedule.sends)  # type: ignore[union-attr]
+        assert posted == planned * iterations
+
+
+def servers(fates: Mapping[str, list[Fate]] | None = None, **keys: object) -> Servers:
+    values: dict[str, object] = {"pattern": "allreduce", "ranks": 4, "size": "200KB"}
+    values |= {"iterations": 3, "warmup_iterations": 1}
+    return Servers(plan_job(fabric(), JobSpec.model_validate(values | keys)), fates or {})
+
+
+LOSSY: list[Fate] = [
+    *[(Copy(100_000),)] * 17,
+    (),
+    *[(Copy(100_000),)] * 12,
+    (Copy(100_000), Copy(900_000)),
+    (Copy(2 * MS, is_marked=True),),
+]
+
+
+@pytest.mark.parametrize("pattern", ["allreduce", "alltoall", "gather", "broadcast", "incast"])
+@pytest.mark.parametrize(
+    "transport",
+    [
+        {},
+        {"qps": 3, "strategy": "split", "admission": True},
+        {"qps": 4, "dcqcn": "sigcomm15", "mtu": 1024, "window": 40},
+    ],
+    ids=["plain", "split with admission", "DCQCN"],
+)
+def test_a_job_ends_with_every_byte_posted_acknowledged_and_delivered_over_bad_links(
+    pattern: str, transport: dict[str, object]
+) -> None:
+    lab = servers(
+        {"srv1-1": LOSSY, "srv2-2": LOSSY},
+        pattern=pattern,
+        transport=transport,
+    )
+    count = lab.plan.iterations * lab.plan.job.ranks
+    lab.run(lambda: len(lab.told) >= count and lab.idle)
+    lab.check()
+    assert lab.total("requester", "retransmitted") > 0
+
+
+def test_over_links_that_harm_nothing_nothing_is_sent_twice() -> None:
+    lab = servers(transport={"qps": 2})
+    count = lab.plan.iterations * lab.plan.job.ranks
+    lab.run(lambda: len(lab.told) >= count and lab.idle)
+    lab.check()
+    assert lab.total("requester", "retransmitted") == 0
+    assert lab.total("requester", "packets") == lab.total("responder", "packets")
+
+
+def test_a_dead_link_is_told_once_for_each_queue_pair_that_fails() -> None:
+    lab = servers({"srv1-1": [()]}, transport={"retries": 2})
+    lab.run(lambda: lab.idle and lab.now_ns > 50 * MS)
+    failed = [message["queue_pair"] for message in lab.told if "error" in message]
+    assert len(failed) == len(set(failed)) > 0
+    assert all("not acknowledged after 2 retries" in str(message["error"]) for message in lab.told)
+
+
+def test_a_queue_pair_that_naks_ended_is_told_too() -> None:
+    lab = servers(transport={"retries": 0})
+    lab.run(lambda: lab.now_ns >= STEP_NS)
+    endpoint = lab.endpoints["srv1-1"]
+    pair = next(pair for pair in endpoint.queue_pairs.values() if not pair.requester.idle)
+    assert pair.requester.next > pair.requester.una
+    pair.on_ack(pair.requester.una & 0xFFFFFF, NAK_SEQUENCE, lab.now_ns)
+    endpoint.turn(lab.now_ns + pair.requester.settings.ack_timeout_ns)
+    assert [m["queue_pair"] for m in lab.told if "error" in m] == [pair.number]
+
+
+def test_a_server_without_a_job_has_nothing_to_do() -> None:
+    fields = {"frame_bytes": 0, "sample_ns": 0, "nics": [], "queue_pairs": [], "ranks": []}
+    endpoint = Endpoint(fields, [], lambda interface: pytest.fail(interface), lambda told: None)
+    assert endpoint.turn(5) == NEVER_NS
+    assert endpoint.idle
+    endpoint.stop()
+    assert endpoint.report()[0] == {"nics": [], "queue_pairs": [], "ranks": []}
