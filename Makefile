@@ -6,6 +6,7 @@ SHELL := /bin/bash
 LAB ?= zone-small
 NODE ?=
 DRILL ?= link-flap
+VM_KERNEL ?= linux-image-amd64
 
 READY := .venv/.ready
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
@@ -14,7 +15,7 @@ ROCELAB := $(AS_ROOT) "$(CURDIR)/.venv/bin/rocelab"
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  LAB=$(LAB) DRILL=$(DRILL): a name of the catalog or the path of a YAML file"
 
@@ -58,9 +59,17 @@ test: $(READY) ## lint, types, unit tests, then tests with real fabrics as root
 	.venv/bin/python -m pytest tests/unit
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider tests/integration
 
+.PHONY: test-vm
+test-vm: $(READY) ## run the queue tests on VM_KERNEL=linux-image-amd64 in QEMU, where sch_red is
+	.venv/bin/python -m tests.vm.run --package "$(VM_KERNEL)"
+
 .PHONY: bench
 bench: $(READY) ## time and weigh two fabrics, beside Mininet
 	$(AS_ROOT) .venv/bin/python -m bench
+
+.PHONY: bench-endpoints
+bench-endpoints: $(READY) ## packets per second of an agent, beside Scapy, UDP and C
+	$(AS_ROOT) .venv/bin/python -m bench.endpoints
 
 .PHONY: clean
 clean: ## remove .venv and caches; labs, results and Debian packages stay

@@ -1,0 +1,503 @@
+"""Queues of switch ports on a real lab: what the kernel does against what the plan says.
+
+What went in and came out is told by packet sockets, never by the counters under test. The port
+under test is the one from rtsw1 to srv1-2, filled from srv1-1.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import exp, lgamma, log, log1p
+from pathlib import Path
+
+import pytest
+
+from labs import probes
+from labs.errors import InputError, MachineError
+from labs.lab import Lab
+from labs.plan.fabric import Port
+from labs.plan.queues import mark_probability, plan_queues
+from labs.runtime import namespaces
+from labs.runtime.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
+from labs.runtime.queues.counters import QueueCounters
+from labs.runtime.queues.engine import FEATURES
+from labs.runtime.queues.reading import QueueReader, QueueSampler, read_queue_counters
+from labs.runtime.record import LabFiles
+from labs.spec.model import QueueEngine
+from tests.integration.conftest import MakeLab
+
+UNDER_TEST = ("rtsw1", "srv1-2")
+SO_TIMESTAMPNS = 35
+PACKET_OUTGOING = 4
+DATA, CNP, ACK = 26, 48, 46
+ECT0, CE = 2, 3
+TINY = "fabric: {racks: 1, spines: 1, servers_per_rack: 2}"
+
+
+@dataclass
+class Seen:
+    """A packet at the far end."""
+
+    time_ns: int
+    dscp: int
+    ecn: int
+    number: int
+    length: int
+
+
+@dataclass
+class Wire:
+    """A sender in srv1-1 and a packet socket in srv1-2."""
+
+    lab: Lab
+    sender: socket.socket
+    receiver: socket.socket
+    source: Port
+    gateway: Port
+    target: Port
+    sent_ns: list[int] = field(default_factory=list)
+
+    def frame(self, dscp: int, ecn: int, length: int, number: int, port: int = 4791) -> bytes:
+        """A UDP frame of `length` bytes from srv1-1's NIC to srv1-2's."""
+        ip = struct.pack(
+            ">BBHHHBBH4s4s",
+            *(0x45, dscp << 2 | ecn, length - 14, 0, 0, 64, 17, 0),
+            socket.inet_aton(self.source.ip),
+            socket.inet_aton(self.target.ip),
+        )
+        total = sum(struct.unpack(">10H", ip))
+        total = (total & 0xFFFF) + (total >> 16)
+        ip = ip[:10] + struct.pack(">H", ~(total + (total >> 16)) & 0xFFFF) + ip[12:]
+        udp = struct.pack(">HHHH", 50000, port, length - 34, 0)
+        ethernet = bytes.fromhex((self.gateway.mac + self.source.mac).replace(":", "")) + b"\x08\0"
+        return (ethernet + ip + udp + struct.pack(">I", number)).ljust(length, b"\0")
+
+    def send(self, frames: list[bytes]) -> list[int]:
+        """Send at once; the time (CLOCK_REALTIME, ns) before each."""
+        times = []
+        for frame in frames:
+            times.append(time.time_ns())
+            self.sender.send(frame)
+        return times
+
+    def receive(self, count: int, timeout_s: float = 20.0) -> list[Seen]:
+        """The next `count` UDP packets, or those that came in time."""
+        found: list[Seen] = []
+        deadline = time.monotonic() + timeout_s
+        while len(found) < count:
+            if not select.select([self.receiver], [], [], max(0, deadline - time.monotonic()))[0]:
+                break
+            data, control, _, address = self.receiver.recvmsg(64, 64, socket.MSG_TRUNC)
+            if address[2] == PACKET_OUTGOING or data[12:14] != b"\x08\0" or data[23] != 17:
+                continue
+            seconds, nanoseconds = struct.unpack("=qq", control[0][2])
+            length = struct.unpack_from(">H", data, 16)[0] + 14
+            number = struct.unpack_from(">I", data, 42)[0]
+            found.append(
+                Seen(seconds * 10**9 + nanoseconds, data[15] >> 2, data[15] & 3, number, length)
+            )
+        return found
+
+    def queue(self, traffic_class: int) -> QueueCounters:
+        return read_queue_counters(self.lab.fabric)[UNDER_TEST][traffic_class]
+
+
+@contextmanager
+def wire(lab: Lab) -> Iterator[Wire]:
+    def packet_socket() -> socket.socket:
+        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        made.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 256 << 20)
+        made.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 256 << 20)
+        made.bind(("rtsw1", 0x0003))
+        return made
+
+    nodes = [lab.node(name).netns for name in ("srv1-1", "srv1-2")]
+    sender, receiver = (namespaces.inside(node, packet_socket) for node in nodes)
+    up, down = (lab.fabric.links_of[name][0] for name in ("srv1-1", "srv1-2"))
+    try:
+        yield Wire(lab, sender, receiver, up.a, up.b, down.a)
+    finally:
+        sender.close()
+        receiver.close()
+
+
+def lab_with(make_lab: MakeLab, name: str, rate: str, queues: str = "", mtu: int = 1500) -> Lab:
+    """One rack, ports of `rate` on the machine (dilation 1)."""
+    body = f"{TINY}\nlinks: {{rate: {rate}, server_rate: {rate}, mtu: {mtu}}}\ndilation: 1\n"
+    lab = make_lab(name, f"{body}queues: {{{queues}}}")
+    lab.up()
+    return lab
+
+
+@pytest.fixture(params=["bpf", "red"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Each engine that queues may have; skipped where this kernel has no sch_red."""
+    lacking = probes.missing(FEATURES[QueueEngine.RED]) if request.param == "red" else None
+    if lacking:
+        pytest.skip(f"the engine red does not run here: {lacking}")
+    return str(request.param)
+
+
+def two_sided(marks: int, packets: int, probability: float) -> float:
+    """Twice the smaller tail of the binomial distribution, `marks` included."""
+
+    def chance(count: int) -> float:
+        ways = lgamma(packets + 1) - lgamma(count + 1) - lgamma(packets - count + 1)
+        return exp(ways + count * log(probability) + (packets - count) * log1p(-probability))
+
+    below = sum(chance(count) for count in range(marks + 1))
+    above = sum(chance(count) for count in range(marks, packets + 1))
+    return 2 * min(below, above)
+
+
+def test_marks_follow_the_wred_line(make_lab: MakeLab) -> None:
+    """The depth each packet met is arithmetic: those sent before it less those already received.
+
+    Confidence: each of the bins of 16 KB stays within the exact binomial bounds at 0.1 % over the
+    number of bins (Bonferroni), so a right marker fails at most one run in a thousand.
+    """
+    lab = lab_with(
+        make_lab, "t-queues-wred", "2M", "ecn: {kmin: 50KB, kmax: 250KB, pmax: 0.4}, buffer: 400KB"
+    )
+    ecn, length = lab.fabric.spec.queues.ecn, 110
+    count, width = 3200, 16_000
+    seen_in: dict[int, list[tuple[float, bool]]] = {}
+    with wire(lab) as line:
+        for _ in range(4):
+            frames = [line.frame(DATA, ECT0, length, number) for number in range(count)]
+            sent = line.send(frames)
+            got = line.receive(count)
+            assert [each.number for each in got] == list(range(count)), "dropped or reordered"
+            arrivals = [each.time_ns for each in got]
+            gone = 0
+            for number, each in enumerate(got):
+                while gone < number and arrivals[gone] < sent[number]:
+                    gone += 1
+                depth = length * (number - gone)
+                expected = mark_probability(ecn, depth)
+                marked = each.ecn == CE
+                assert not marked or depth > ecn.kmin - 2 * length
+                assert marked or depth <= ecn.kmax + 2 * length
+                seen_in.setdefault(depth // width, []).append((expected, marked))
+        queue = line.queue(3)
+
+    sloped = {each: seen for each, seen in seen_in.items() if all(0 < p < 1 for p, _ in seen)}
+    assert len(sloped) >= 10
+    for bin_number, met in sloped.items():
+        mean = sum(expected for expected, _ in met) / len(met)
+        marks = sum(marked for _, marked in met)
+        # Depths within a bin differ, so the count spreads less than a binomial: the bound is safe.
+        chance = two_sided(marks, len(met), mean)
+        assert chance > 0.001 / len(sloped), (bin_number * width, len(met), marks, mean)
+
+    marks = sum(marked for seen in seen_in.values() for _, marked in seen)
+    assert (queue.packets, queue.marked, queue.ce_out) == (4 * count, marks, marks)
+    assert queue.bytes == 4 * count * length
+    assert queue.on_arrival is not None
+    assert sum(queue.on_arrival.packets) == 4 * count
+
+
+def test_the_counters_are_what_a_packet_socket_saw(make_lab: MakeLab) -> None:
+    lab = lab_with(make_lab, "t-queues-count", "100M", "marked: [3, 4], dscp: {cs1: 4}")
+    with wire(lab) as line:
+        kinds = [(DATA, 0), (DATA, ECT0), (DATA, CE), (CNP, 0), (ACK, 1), (0, 0), (8, 2), (63, 3)]
+        frames = [
+            line.frame(*kinds[number % len(kinds)], 100 + number, number) for number in range(400)
+        ]
+        line.send(frames)
+        got = line.receive(400)
+        counted = read_queue_counters(lab.fabric)[UNDER_TEST]
+
+    classes = lab.fabric.spec.queues.dscp
+    for each in range(8):
+        mine = [one for one in got if classes.get(one.dscp, one.dscp >> 3) == each]
+        assert counted[each].packets == len(mine)
+        assert counted[each].bytes == sum(one.length for one in mine)
+        assert counted[each].ce_out == sum(one.ecn == CE for one in mine)
+        assert (counted[each].marked, counted[each].dropped_packets) == (0, 0)
+    assert counted[4].packets == counted[5].packets == counted[6].packets == 50
+    assert counted[3].packets == 150
+
+
+def test_routing_protocols_and_what_is_not_ip_have_no_queue(make_lab: MakeLab, engine: str) -> None:
+    lab = lab_with(make_lab, "t-queues-ctl", "1M", f"engine: {engine}")
+    with wire(lab) as line:
+        line.send([line.frame(48, 0, 1000, number, port=179) for number in range(200)])
+        began = time.monotonic()
+        got = line.receive(200, timeout_s=1.0)
+        assert len(got) == 200
+        assert time.monotonic() - began < 0.5
+        assert all(queue.packets == 0 for queue in counted_at(lab).values())
+
+        line.send([line.frame(48, 0, 1000, number) for number in range(20)])
+        assert len(line.receive(20)) == 20
+        assert counted_at(lab)[5].packets == 20
+
+
+def counted_at(lab: Lab) -> dict[int, QueueCounters]:
+    return dict(read_queue_counters(lab.fabric)[UNDER_TEST])
+
+
+def test_what_is_beyond_the_buffer_is_dropped_to_the_byte(make_lab: MakeLab) -> None:
+    lab = lab_with(make_lab, "t-queues-drop", "1M", "buffer: 100KB")
+    length, count = 1000, 300
+    with wire(lab) as line:
+        line.send([line.frame(DATA, 0, length, number) for number in range(count)])
+        queue = line.queue(3)
+        got = line.receive(count, timeout_s=2.0)
+
+    assert queue.packets + queue.dropped_packets == count
+    assert queue.dropped_bytes == queue.dropped_packets * length
+    # What passed at once (the burst, and what a few milliseconds carry) never was in the queue.
+    passed = [each.number for each in got]
+    first_lost = next(number for number in range(count) if number not in set(passed))
+    assert 100 <= first_lost <= 100 + 3000 // length + 5
+    assert len(passed) == queue.packets
+    assert queue.on_arrival is not None
+    assert queue.on_arrival.max_bytes <= 100_000 - length
+    assert queue.on_arrival.max_bytes > 100_000 - 2 * length
+
+
+def test_cnps_and_acks_overtake_a_full_data_queue(make_lab: MakeLab, engine: str) -> None:
+    lab = lab_with(make_lab, "t-queues-prio", "4M", f"engine: {engine}")
+    with wire(lab) as line:
+        # HTB lets the first packet of a class in a minute go at once.
+        line.send([line.frame(dscp, 0, 100, 0) for dscp in (CNP, ACK)])
+        line.receive(2)
+        data = [line.frame(DATA, 0, 1000, number) for number in range(300)]
+        control = [line.frame(dscp, 0, 100, 1000) for dscp in (CNP, CNP, ACK, ACK)]
+        line.send(data + control)
+        got = line.receive(304)
+
+    order = [each.dscp for each in got]
+    assert [dscp for dscp in order if dscp != DATA] == [ACK, ACK, CNP, CNP]
+    assert max(index for index, dscp in enumerate(order) if dscp != DATA) < 30
+    assert [each.number for each in got if each.dscp == DATA] == list(range(300))
+
+
+def test_data_classes_share_a_port_byte_by_byte(make_lab: MakeLab, engine: str) -> None:
+    lab = lab_with(make_lab, "t-queues-drr", "8M", f"engine: {engine}")
+    with wire(lab) as line:
+        small = [line.frame(DATA, 0, 250, number) for number in range(1200)]
+        big = [line.frame(32, 0, 1000, number) for number in range(300)]
+        line.send(big + small)
+        got = line.receive(1500)
+
+    # Past the start, where one class was alone, and before either ends.
+    middle = got[200:800]
+    shares = [sum(each.length for each in middle if each.dscp == dscp) for dscp in (DATA, 32)]
+    assert shares[0] / sum(shares) == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("rate_mbps", "mtu", "count"), [(40, 1500, 2000), (400, 1500, 8000), (2000, 9000, 5000)]
+)
+def test_a_port_sends_at_its_rate(
+    make_lab: MakeLab, engine: str, rate_mbps: int, mtu: int, count: int
+) -> None:
+    queues = f"engine: {engine}, buffer: 64MB"
+    lab = lab_with(make_lab, f"t-queues-{rate_mbps}m", f"{rate_mbps}M", queues, mtu)
+    with wire(lab) as line:
+        line.send([line.frame(DATA, 0, mtu + 14, number) for number in range(count)])
+        got = line.receive(count)
+
+    assert len(got) == count
+    steady = got[100:]
+    seconds = (steady[-1].time_ns - steady[0].time_ns) / 1e9
+    on_the_wire = (len(steady) - 1) * (mtu + 14 + 24) * 8 / seconds
+    # At 2 Gb/s a frame takes 36 us, about as long as a busy virtual machine's timers are late.
+    assert on_the_wire == pytest.approx(rate_mbps * 1e6, rel=0.01 if rate_mbps < 1000 else 0.03)
+
+
+def test_depths_are_sampled_while_a_queue_drains(make_lab: MakeLab, engine: str) -> None:
+    lab = lab_with(make_lab, "t-queues-depth", "8M", f"engine: {engine}")
+    with wire(lab) as line, QueueSampler(lab.fabric, 5_000_000) as sampler:
+        line.send([line.frame(DATA, 0, 1000, number) for number in range(400)])
+        line.receive(400)
+        time.sleep(0.02)
+
+    samples = [each for each in sampler.samples if (each.node, each.interface) == UNDER_TEST]
+    assert {each.traffic_class for each in samples} == {3}
+    depths = [each.depth_bytes for each in samples]
+    peak = depths.index(max(depths))
+    assert max(depths) > 350_000
+    assert depths[-1] == 0
+    assert depths[peak:] == sorted(depths[peak:], reverse=True)
+    first, last = samples[peak], samples[-2]
+    drained = (first.depth_bytes - last.depth_bytes) * 8e9 / (last.t_ns - first.t_ns)
+    assert drained == pytest.approx(8e6 * 1000 / 1024, rel=0.03)
+
+
+def test_counters_outlive_a_killed_reader_and_go_with_the_lab(make_lab: MakeLab) -> None:
+    lab = lab_with(make_lab, "t-queues-life", "100M")
+    files = LabFiles(lab.name)
+    with wire(lab) as line:
+        line.send([line.frame(DATA, 0, 200, number) for number in range(10)])
+    program = (
+        "import time; from labs.lab import Lab;"
+        "from labs.runtime.queues.reading import QueueReader;"
+        f"reader = QueueReader(Lab.running({lab.name!r}).fabric);"
+        f"print(reader.counters()[{UNDER_TEST!r}][3].packets, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "10\n"
+        reader.send_signal(signal.SIGKILL)
+
+    assert counted_at(lab)[3].packets == 10
+    lab.down()
+    assert not files.root.exists()
+    assert str(files.root) not in Path("/proc/self/mounts").read_text()
+    with pytest.raises(InputError, match="have no queues"):
+        QueueReader(lab.fabric)
+
+
+def test_a_port_keeps_its_queues_over_a_flap(make_lab: MakeLab) -> None:
+    lab = lab_with(make_lab, "t-queues-flap", "8M")
+    link = lab.link("srv1-2:rtsw1")
+    with wire(lab) as line:
+        line.send([line.frame(DATA, 0, 1000, number) for number in range(100)])
+        link.down()
+        with QueueReader(lab.fabric) as reader:
+            deadline = time.monotonic() + 2
+            while reader.depths_bytes().sum() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert reader.depths_bytes().sum() == 0, "a port without carrier holds nothing"
+        link.up()
+    with wire(lab) as line:
+        line.send([line.frame(DATA, 0, 1000, number) for number in range(100)])
+        got = line.receive(100)
+        seconds = (got[-1].time_ns - got[10].time_ns) / 1e9
+
+    assert len(got) == 100
+    assert counted_at(lab)[3].packets == 200
+    assert 89 * 1024 * 8 / seconds == pytest.approx(8e6, rel=0.02)
+
+
+def test_a_session_stays_while_its_port_is_full_for_longer_than_the_hold_time(
+    make_lab: MakeLab, engine: str
+) -> None:
+    name = "t-queues-bgp"
+    body = "fabric: {racks: 2, spines: 1, servers_per_rack: 1}\ndilation: 1\n"
+    body += "links: {rate: 10M, server_rate: 10M, mtu: 1500}\n"
+    body += f"routing: {{keepalive: 1s, hold: 3s}}\nqueues: {{engine: {engine}, buffer: 1MB}}"
+    lab = make_lab(name, body)
+    lab.up()
+    before = sessions(lab)
+    near = lab.fabric.links_of["srv1-1"][0]
+    far = lab.fabric.links_of["srv2-1"][0]
+
+    def packet_socket() -> socket.socket:
+        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        made.bind(("rtsw1", 0))
+        return made
+
+    sender = namespaces.inside(lab.node("srv1-1").netns, packet_socket)
+    with sender, QueueReader(lab.fabric) as reader:
+        frame = Wire(lab, sender, sender, near.a, near.b, far.a).frame(DATA, 0, 1400, 0)
+        ends = time.monotonic() + 8
+        while time.monotonic() < ends:
+            for _ in range(20):
+                sender.send(frame)
+            time.sleep(0.005)
+        full = reader.counters()["rtsw1", "ctsw1"][3]
+
+    assert full.dropped_packets > 1000
+    assert full.depth_bytes > 900_000
+    assert sessions(lab) == before
+
+
+def sessions(lab: Lab) -> str:
+    """Peers with the time each session was established."""
+    done = lab.node("rtsw1").exec(
+        [
+            *("vtysh", "--vty_socket", str(lab.node("rtsw1").frr.folder)),
+            "-c",
+            "show bgp summary json",
+        ]
+    )
+    assert done.returncode == 0, done.stderr
+    peers = json.loads(done.stdout)["ipv4Unicast"]["peers"]
+    return json.dumps(
+        {name: (peer["connectionsEstablished"], peer["state"]) for name, peer in peers.items()}
+    )
+
+
+def test_a_lab_without_servers_has_no_queues(make_lab: MakeLab) -> None:
+    lab = make_lab("t-queues-bare", "fabric: {racks: 1, spines: 1, servers_per_rack: 0}")
+    lab.up()
+
+    assert not (LabFiles(lab.name).root / "bpf").exists()
+    assert plan_queues(lab.fabric).ports == ()
+
+
+def test_the_program_is_compiled_again_where_its_cache_is_gone(
+    make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labs.runtime.queues.bpf.CACHE", tmp_path / "cache")
+    lab_with(make_lab, "t-queues-cache", "100M")
+
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_without_bpf_or_red_a_lab_comes_up_and_says_that_it_has_no_queues(
+    make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labs.runtime.queues.bpf.CACHE", tmp_path / "cache")
+    monkeypatch.setattr("labs.runtime.queues.bpf.shutil.which", lambda _: None)
+    monkeypatch.setattr(
+        "labs.probes.missing", lambda names: "red: not in this kernel" if "red" in names else None
+    )
+    lab = lab_with(make_lab, "t-queues-none", "100M")
+
+    (note,) = lab.notes
+    assert "neither rate nor queue" in note
+    assert "clang is missing" in note
+    with pytest.raises(InputError, match="have no queues"):
+        read_queue_counters(lab.fabric)
+
+    asked = make_lab("t-queues-asked", f"{TINY}\nqueues: {{engine: bpf}}")
+    with pytest.raises(MachineError, match="clang is missing"):
+        asked.up()
+    assert not LabFiles(asked.name).root.exists()
+
+
+def test_the_engine_red_sorts_drops_and_counts_on_this_kernel(
+    make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No class is marked, so that it runs where sch_red is missing: all but the marks is tried."""
+    monkeypatch.setattr("labs.probes.missing", lambda _: None)
+    lab = lab_with(make_lab, "t-queues-red", "8M", "engine: red, marked: [], buffer: 100KB")
+    with wire(lab) as line:
+        line.send([line.frame(48, 0, 1000, number, port=179) for number in range(50)])
+        assert len(line.receive(50, timeout_s=0.5)) == 50
+        kinds = [(DATA, 0), (CNP, 0), (ACK, 0), (0, 0), (63, 0)]
+        line.send([line.frame(*kinds[number % 5], 200, number) for number in range(100)])
+        got = line.receive(100)
+        counted = counted_at(lab)
+        for each in range(8):
+            mine = [one for one in got if lab_class(lab, one.dscp) == each]
+            assert (counted[each].packets, counted[each].bytes) == (len(mine), 200 * len(mine))
+
+        with QueueSampler(lab.fabric) as sampler:
+            line.send([line.frame(DATA, 0, 1000, number) for number in range(200)])
+            passed = len(line.receive(200, timeout_s=1.0))
+    assert counted_at(lab)[3].dropped_packets == 200 - passed > 80
+    assert 70_000 < max(each.depth_bytes for each in sampler.samples) <= 100_000
+
+
+def lab_class(lab: Lab, dscp: int) -> int:
+    return plan_queues(lab.fabric).class_of_dscp[dscp]

@@ -1,0 +1,162 @@
+"""The engine `red` on a kernel that has sch_red: whom it marks and how often, drops, counters.
+
+What both engines do is tested in test_queues.py. Kernels without sch_red skip these tests;
+`make test-vm` runs them on one that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from labs import probes
+from labs.plan.queues import mark_probability
+from labs.runtime.queues.engine import FEATURES
+from labs.runtime.queues.reading import QueueSampler
+from labs.runtime.queues.red import red_probability
+from labs.spec.model import EcnSpec, QueueEngine
+from tests.integration.conftest import MakeLab
+from tests.integration.test_queues import CE, CNP, DATA, ECT0, counted_at, lab_with, two_sided, wire
+
+ECT1 = 1
+
+
+@pytest.fixture(autouse=True)
+def red() -> None:
+    lacking = probes.missing(FEATURES[QueueEngine.RED])
+    if lacking:
+        pytest.skip(f"the engine red does not run here: {lacking}")
+
+
+def red_share(ecn: EcnSpec, depth_bytes: float) -> float:
+    """The share of packets that RED marks at a constant depth: the engine's own deviation."""
+    line = mark_probability(ecn, depth_bytes)
+    if line in (0.0, 1.0):
+        return line
+    drawn = red_probability(ecn.pmax) * line / ecn.pmax
+    return 2 * drawn / (1 + drawn)
+
+
+def test_marks_follow_the_wred_line(
+    make_lab: MakeLab, record_property: Callable[[str, object], None]
+) -> None:
+    """The depth each packet met is arithmetic: those sent before it less those already received.
+
+    Confidence: each bin of 16 KB, and all together, stays within the exact binomial bounds at
+    0.1 % over the number of tests (Bonferroni). RED spaces marks more evenly than chance, so its
+    counts spread less than a binomial and a right marker fails still more rarely.
+    """
+    queues = "engine: red, ecn: {kmin: 50KB, kmax: 250KB, pmax: 0.4}, buffer: 400KB"
+    lab = lab_with(make_lab, "t-red-wred", "1M", queues)
+    ecn, length = lab.fabric.spec.queues.ecn, 110
+    count, width, rounds = 3200, 16_000, 3
+    seen_in: dict[int, list[tuple[float, float, bool]]] = {}
+    with wire(lab) as line:
+        for _ in range(rounds):
+            sent = line.send([line.frame(DATA, ECT0, length, number) for number in range(count)])
+            got = line.receive(count, timeout_s=60)
+            assert [each.number for each in got] == list(range(count)), "dropped or reordered"
+            arrivals = [each.time_ns for each in got]
+            gone = 0
+            for number, each in enumerate(got):
+                while gone < number and arrivals[gone] < sent[number]:
+                    gone += 1
+                depth = length * (number - gone)
+                marked = each.ecn == CE
+                assert not marked or depth > ecn.kmin - 2 * length
+                assert marked or depth <= ecn.kmax + 2 * length
+                seen_in.setdefault(depth // width, []).append(
+                    (mark_probability(ecn, depth), red_share(ecn, depth), marked)
+                )
+        queue = line.queue(3)
+
+    sloped = {each: seen for each, seen in seen_in.items() if all(0 < p < 1 for p, _, _ in seen)}
+    assert len(sloped) >= 10
+    bins = {f"{each * width} bytes": seen for each, seen in sorted(sloped.items())}
+    bins["all"] = [one for seen in sloped.values() for one in seen]
+    for where, seen in bins.items():
+        packets, marks = len(seen), sum(marked for _, _, marked in seen)
+        on_line, expected = (sum(one[index] for one in seen) / packets for index in (0, 1))
+        told = f"{where}: {packets} packets, marked {marks / packets:.4f}, line {on_line:.4f}"
+        record_property(f"marks at {where}", f"{told}, RED {expected:.4f}")
+        assert two_sided(marks, packets, expected) > 0.001 / len(bins), told
+        assert expected == pytest.approx(on_line, abs=0.06 * ecn.pmax)
+
+    marks = sum(marked for seen in seen_in.values() for _, _, marked in seen)
+    assert (queue.packets, queue.bytes) == (rounds * count, rounds * count * length)
+    assert (queue.marked, queue.dropped_packets) == (marks, 0)
+
+
+def test_only_ecn_capable_packets_of_marked_classes_are_marked(make_lab: MakeLab) -> None:
+    """With kmax below a kilobyte, every packet that finds two more in its queue is to be marked."""
+    queues = "engine: red, marked: [3], ecn: {kmin: 100B, kmax: 900B, pmax: 1}, buffer: 1MB"
+    lab = lab_with(make_lab, "t-red-ecn", "2M", queues)
+    kinds = [(DATA, 0), (DATA, ECT0), (DATA, ECT1), (DATA, CE), (CNP, ECT0), (32, ECT0), (0, ECT1)]
+    with wire(lab) as line:
+        frames = [line.frame(*kinds[number % 7], 500, number) for number in range(350)]
+        line.send(frames)
+        got = line.receive(350)
+        counted = counted_at(lab)
+
+    assert len(got) == 350
+    for kind in range(7):
+        dscp, sent_as = kinds[kind]
+        # The first few of a class meet no queue.
+        seen = [each.ecn for each in sorted(got, key=lambda each: each.number)][kind::7][5:]
+        capable = dscp == DATA and sent_as != 0
+        assert set(seen) == {CE if capable else sent_as}, (dscp, sent_as)
+    assert all(counted[each].dropped_packets == 0 for each in range(8))
+    assert {each for each in range(8) if counted[each].marked} == {3}
+    # sch_red counts a packet that came in marked as marked again.
+    marks = sum(each.ecn == CE for each in got)
+    assert marks - 5 <= counted[3].marked <= marks
+
+
+def test_the_counters_are_what_a_packet_socket_saw(make_lab: MakeLab) -> None:
+    queues = "engine: red, marked: [3, 4], dscp: {cs1: 4}, ecn: {kmin: 1KB, kmax: 40KB, pmax: 0.5}"
+    lab = lab_with(make_lab, "t-red-count", "4M", queues)
+    kinds = [(DATA, 0), (DATA, ECT0), (CNP, 0), (46, 1), (0, 0), (8, 2), (63, 3)]
+    with wire(lab) as line:
+        line.send([line.frame(*kinds[n % 7], 100 + n, n) for n in range(420)])
+        got = line.receive(420)
+        counted = counted_at(lab)
+
+    assert len(got) == 420
+    classes = lab.fabric.spec.queues.dscp
+    for each in range(8):
+        mine = [one for one in got if classes.get(one.dscp, one.dscp >> 3) == each]
+        marks = sum(one.ecn == CE for one in mine) if each != 7 else 0
+        told = counted[each]
+        assert (told.packets, told.bytes) == (len(mine), sum(one.length for one in mine))
+        assert (told.marked, told.dropped_packets, told.depth_bytes) == (marks, 0, 0)
+        assert (told.dropped_bytes, told.ce_out, told.on_arrival) == (None, None, None)
+    assert counted[3].marked > 0
+    assert counted[4].marked > 0
+
+
+@pytest.mark.parametrize("ecn", [0, ECT0])
+def test_what_is_beyond_the_buffer_is_dropped_to_the_packet(make_lab: MakeLab, ecn: int) -> None:
+    queues = "engine: red, ecn: {kmin: 10KB, kmax: 20KB, pmax: 0.5}, buffer: 100KB"
+    lab = lab_with(make_lab, "t-red-drop", "1M", queues)
+    length, count = 1000, 300
+    with wire(lab) as line, QueueSampler(lab.fabric, 10_000_000) as sampler:
+        line.send([line.frame(DATA, ecn, length, number) for number in range(count)])
+        got = line.receive(count, timeout_s=2.0)
+        queue = line.queue(3)
+
+    assert queue.packets == len(got)
+    assert queue.packets + queue.dropped_packets == count
+    assert queue.bytes == len(got) * length
+    # sch_red marks before it looks whether the packet fits: a mark may be of a dropped packet.
+    marked_out = sum(each.ecn == CE for each in got)
+    if ecn == ECT0:
+        assert queue.marked == marked_out + queue.dropped_packets
+        assert marked_out > 70
+    else:
+        assert queue.marked == marked_out == 0
+    passed = {each.number for each in got}
+    first_lost = next(number for number in range(count) if number not in passed)
+    # What passed at once (the burst, and what a few milliseconds carry) never was in the queue.
+    assert 100 <= first_lost <= 100 + 3000 // length + 5
+    assert 80_000 < max(each.depth_bytes for each in sampler.samples) <= 100_000

@@ -1,0 +1,99 @@
+"""Runs a command as root on another kernel: this machine's files, booted in QEMU.
+
+    python -m tests.vm.run [--package linux-image-6.12-amd64] [COMMAND ...]
+
+In goes the name of a Debian kernel; out come what the command prints and its exit code. Nothing of
+this machine is written: its root is shared read-only, and what the command writes is in the
+virtual machine's memory. There is no KVM, no network and nothing listens. Exit code 3: this
+machine can not, and what to install.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.vm.kernel import Kernel, MissingError, fetch
+
+CHECKOUT = Path(__file__).parents[2]
+DEFAULT = ("bash", "tests/vm/suite.sh")
+QEMU = "qemu-system-x86_64"
+MEMORY = "3G"
+
+ICOUNT = "shift=1"
+"""The machine's clock runs by instructions, 2 ns each, and in real time while it idles: a CPU that
+is slow but steady, so that packets keep their pace whatever the emulation costs."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.vm.run", description="see README.md")
+    parser.add_argument("--package", default="linux-image-amd64", help="a kernel that apt knows")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds until it is ended")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="run in the checkout, as root")
+    given = parser.parse_args()
+    # Ended from outside, it still ends the virtual machine and removes its folder.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    command = [each for each in given.command if each != "--"] or list(DEFAULT)
+    try:
+        if shutil.which(QEMU) is None:
+            raise MissingError(
+                f"{QEMU} is missing: "
+                "apt-get install --no-install-recommends qemu-system-x86 busybox-static"
+            )
+        with tempfile.TemporaryDirectory(prefix="rocelab-vm-") as name:
+            folder = Path(name)
+            kernel = fetch(given.package, folder)
+            say(f"Linux {kernel.release}, emulated by QEMU: {shlex.join(command)}")
+            return boot(kernel, folder / "shared", command, given.timeout)
+    except MissingError as error:
+        say(f"error: {error}")
+        return 3
+
+
+def boot(kernel: Kernel, shared: Path, command: list[str], timeout_s: float) -> int:
+    """Run `command` on `kernel`; its exit code, or 1 where the machine ended without one."""
+    shared.mkdir()
+    # Through a pipe, since a console would be sent progress bars.
+    (shared / "command.sh").write_text(
+        "set -o pipefail\nexport PATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
+        f"cd {shlex.quote(str(CHECKOUT))} && {shlex.join(command)} 2>&1 | cat\n"
+    )
+    try:
+        subprocess.run(machine(kernel, shared), timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        say(f"error: not done within {timeout_s:.0f} s (--timeout)")
+        return 1
+    code = shared / "code"
+    if not code.exists():
+        say("error: the virtual machine ended before its command did")
+        return 1
+    return int(code.read_text())
+
+
+def machine(kernel: Kernel, shared: Path) -> list[str]:
+    """The command line of the virtual machine, whose console is standard output."""
+    root = "local,mount_tag=root,path=/,readonly=on,security_model=none,multidevs=remap"
+    results = f"local,mount_tag=results,path={shared},security_model=none"
+    return [
+        *(QEMU, "-accel", "tcg", "-icount", ICOUNT, "-cpu", "max", "-smp", "1", "-m", MEMORY),
+        *("-nodefaults", "-no-user-config", "-no-reboot", "-nic", "none", "-display", "none"),
+        *("-monitor", "none", "-serial", "stdio", "-virtfs", root, "-virtfs", results),
+        *("-kernel", str(kernel.image), "-initrd", str(kernel.initramfs)),
+        *("-append", "console=ttyS0 quiet panic=-1 mitigations=off"),
+    ]
+
+
+def say(text: str) -> None:
+    """On standard error, so that standard output is the virtual machine's console alone."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

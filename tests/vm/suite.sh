@@ -1,0 +1,22 @@
+#!/bin/bash
+# What `make test-vm` runs inside the virtual machine: the doctor, a lab of the catalog, and the tests
+# of the queue engines that have to do with sch_red. Ends with 1 when any of them fails.
+export COLUMNS=160
+failed=0
+
+uname -r
+.venv/bin/rocelab doctor --json | .venv/bin/python -c '
+import json, sys
+for check in json.load(sys.stdin)["checks"]:
+    print("ok     " if check["ok"] else "missing", check["name"] + ":", check["found"])
+' || failed=1
+
+.venv/bin/rocelab up tiny || failed=1
+echo "queues of tiny: $(cat /run/rocelab/tiny/queues)"
+.venv/bin/rocelab status tiny || failed=1
+.venv/bin/rocelab down tiny || failed=1
+
+.venv/bin/python -m pytest -p no:cacheprovider -q --color=no --junit-xml=/tmp/tests.xml \
+	tests/integration/test_queues_red.py tests/integration/test_queues.py -k '(red or wred) and not 400 and not 2000' || failed=1
+grep -o '"marks at [^/]*"' /tmp/tests.xml
+exit $failed
