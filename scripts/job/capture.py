@@ -1,0 +1,176 @@
+"""What a job's NICs send and receive, as one pcapng file with an interface per NIC.
+
+In: a running lab, a job's plan, a file. Out: the file, written when the run is over, packets in
+order of time. tcpdump captures in each server into a file without a name, so that writing costs the
+run little and a run that is killed leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import heapq
+import re
+import signal
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import IO, NamedTuple, Self
+
+from labs.cli.pcapng import Capture, Packet, pcapng_header, pcapng_packet, read_pcap
+from labs.errors import InputError, MachineError
+from labs.lab import Lab
+from labs.runtime import namespaces
+from traffic.jobplan import JobPlan
+from traffic.wire import ROCE_PORT
+
+_BUFFER_KIB = 16384
+_PR_SET_PDEATHSIG = 1
+_STOP_TIMEOUT_S = 10.0
+
+
+class _Tap(NamedTuple):
+    """One NIC's tcpdump and the file it writes."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    file: IO[bytes]
+
+
+class NicCapture:
+    """Captures within its context, and writes the file at the end of it."""
+
+    def __init__(self, lab: Lab, plan: JobPlan, path: Path) -> None:
+        self._lab = lab
+        self._plan = plan
+        self._path = path
+        self._taps: list[_Tap] = []
+        self._cleanup = ExitStack()
+        self.lost = 0
+        """Packets that tcpdump had no room for, known at the end."""
+
+    def __enter__(self) -> Self:
+        """Raises MachineError where tcpdump can not capture."""
+        with ExitStack() as undo:
+            for rank, place in enumerate(self._plan.places):
+                interface = self._plan.nic_link(rank).a.interface
+                netns = self._lab.node(place.server).netns
+                file = undo.enter_context(tempfile.TemporaryFile())
+                process = _tcpdump(netns, interface, file)
+                undo.callback(_end, process)
+                self._taps.append(_Tap(f"{place.server}:{interface}", process, file))
+            for tap in self._taps:
+                _await_listening(tap.process)
+            self._cleanup = undo.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._cleanup:
+            for tap in self._taps:
+                self.lost += _lost(_end(tap.process))
+            if error is None:
+                self._write()
+
+    def _write(self) -> None:
+        captures = []
+        for tap in self._taps:
+            tap.file.seek(0)
+            captures.append(read_pcap(tap.file))
+        application = f"rocelab {version('rocelab')}"
+        try:
+            with self._path.open("xb") as target:
+                for number, (tap, captured) in enumerate(zip(self._taps, captures, strict=True)):
+                    header = pcapng_header(application, tap.name, captured)
+                    target.write(header if number == 0 else header[_first_block(header) :])
+                for number, packet in _merged(captures):
+                    target.write(_of_interface(number, pcapng_packet(packet)))
+        except OSError as error:
+            raise InputError(f"can not write {self._path}: {error.strerror}") from error
+
+
+def _tcpdump(netns: Path, interface: str, file: IO[bytes]) -> subprocess.Popen[bytes]:
+    def begin() -> None:
+        # In the child alone: it ends with us, even killed, and sees what its node sees.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        namespaces.enter(netns)
+
+    arguments = ["tcpdump", "-i", interface, "-n", "-w", "-", "-B", str(_BUFFER_KIB)]
+    # Immediate: nothing waits in a block of its ring when it ends. Root: a change of user would
+    # clear the parent-death signal (Linux kernel/cred.c commit_creds).
+    arguments += ["--time-stamp-precision=nano", "--immediate-mode", "-Z", "root"]
+    arguments.append(f"udp port {ROCE_PORT}")
+    try:
+        return subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.PIPE,
+            process_group=0,
+            preexec_fn=begin,
+        )
+    except FileNotFoundError:
+        raise MachineError(
+            "tcpdump is not installed", hint="install it with `make setup`"
+        ) from None
+
+
+def _await_listening(process: subprocess.Popen[bytes]) -> None:
+    assert process.stderr is not None
+    said = b""
+    while b"listening on" not in said:
+        line = process.stderr.readline()
+        if not line:
+            raise MachineError(f"tcpdump did not start: {said.decode(errors='replace')}")
+        said += line
+
+
+def _end(process: subprocess.Popen[bytes]) -> str:
+    """Have it write what it holds and end; what it said since it listened. Idempotent."""
+    assert process.stderr is not None
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stderr.closed:
+        return ""
+    with process.stderr:
+        return process.stderr.read().decode(errors="replace")
+
+
+def _lost(said: str) -> int:
+    found = re.search(r"(\d+) packets dropped by kernel", said)
+    return int(found[1]) if found else 0
+
+
+def _merged(captures: list[Capture]) -> Iterator[tuple[int, Packet]]:
+    """Every packet with the number of its interface, in order of time."""
+
+    def numbered(number: int) -> Iterator[tuple[int, int, Packet]]:
+        for packet in captures[number].packets:
+            yield packet.time_ns, number, packet
+
+    streams = map(numbered, range(len(captures)))
+    for _, number, packet in heapq.merge(*streams, key=lambda each: each[:2]):
+        yield number, packet
+
+
+def _first_block(blocks: bytes) -> int:
+    """The length of the first of some pcapng blocks."""
+    return int(struct.unpack_from("=I", blocks, 4)[0])
+
+
+def _of_interface(number: int, block: bytes) -> bytes:
+    """An enhanced packet block, of another interface than the first."""
+    return block[:8] + struct.pack("=I", number) + block[12:]

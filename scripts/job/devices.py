@@ -1,0 +1,95 @@
+"""What the lab's devices counted during a run: links, NICs and queues.
+
+In: a running lab and a job's plan. Out: `DeviceCounts`, the differences between the start of the
+watch and its reading, which no endpoint had a say in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from labs.lab import Lab
+from labs.runtime import namespaces
+from labs.runtime.base import Counters
+from labs.runtime.netns import read_counters
+from labs.spec.model import QueueEngine
+from scripts.drill.timeline import opened_namespaces
+from scripts.job.document import QueueFigures
+from scripts.job.queues import QueueWatch
+from scripts.job.taps import LinkPackets, Taps
+from traffic.jobplan import JobPlan
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCounts:
+    """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, data (`data`), as
+    they came in; all frames as they left (`sent_packets`, `sent_bytes`). And the queues that did
+    something; `engine` says what counted them."""
+
+    roce: LinkPackets
+    data: LinkPackets
+    sent_packets: LinkPackets
+    sent_bytes: LinkPackets
+    queues: tuple[QueueFigures, ...]
+    engine: QueueEngine
+
+
+class DeviceWatch:
+    """Counts within its context."""
+
+    def __init__(self, lab: Lab, plan: JobPlan) -> None:
+        self._lab = lab
+        self._plan = plan
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Raises InputError where queues can not be read, MachineError where ports can not."""
+        lab, plan = self._lab, self._plan
+        with ExitStack() as undo:
+            self._queues = QueueWatch(lab.fabric)
+            self._netns_of = undo.enter_context(opened_namespaces(lab, lab.fabric.nodes))
+            nic_links = [plan.nic_link(rank) for rank in range(plan.job.ranks)]
+            self._taps = undo.enter_context(Taps(lab.fabric, self._netns_of, nic_links))
+            self._before = _all_counters(self._netns_of)
+            self._cleanup = undo.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._cleanup.close()
+
+    def read(self) -> DeviceCounts:
+        """What was counted since `__enter__`; to be called once."""
+        after = _all_counters(self._netns_of)
+        packets, size = {}, {}
+        for link in self._lab.fabric.links:
+            for port in (link.a, link.b):
+                now, then = (each[port.node][port.interface] for each in (after, self._before))
+                packets[link.name, port.node] = now.tx_packets - then.tx_packets
+                size[link.name, port.node] = now.tx_bytes - then.tx_bytes
+        return DeviceCounts(
+            roce=self._taps.roce(),
+            data=self._taps.data(),
+            sent_packets=packets,
+            sent_bytes=size,
+            queues=self._queues.figures(),
+            engine=self._queues.engine,
+        )
+
+
+def _all_counters(netns_of: Mapping[str, int]) -> dict[str, dict[str, Counters]]:
+    found: dict[str, dict[str, Counters]] = {}
+
+    def read(node: str) -> None:
+        found[node] = read_counters()
+
+    namespaces.inside_each(netns_of, read)
+    return found

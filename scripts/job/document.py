@@ -1,0 +1,292 @@
+"""The document of a traffic job: what ran, where, what came of it and whether to believe it.
+
+In: figures that `scripts.job.measure` derived. Out: a frozen `JobReport`, as JSON that reads back
+into the same object. docs/traffic.md describes every field.
+
+Times stand in both clocks. Bandwidths are those of the modelled network; bytes and packets are the
+same in both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from labs.errors import InputError
+from scripts.balance import Direction, TierBalance
+from scripts.drill.result import Environment
+from scripts.statistics import Spread
+
+SCHEMA_VERSION = 1
+
+UNSCALED = (
+    "the CPU time that agents and the kernel need per packet: it is in round trips, and in nothing "
+    "else while the machine keeps up",
+    "BGP and BFD timers, which run at the values in the lab's file",
+    "packet sizes, queue depths and ECN thresholds, which are bytes and not time",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """A time in the lab's clock and in the modelled network's, in nanoseconds."""
+
+    lab_ns: float
+    modelled_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The lab's dilation and in words what it does not scale."""
+
+    dilation: float
+    unscaled: tuple[str, ...] = UNSCALED
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """A figure with its spread over what `of` says: iterations, slices of time or senders.
+
+    `lab` is the same in the lab's clock, None for what has no clock.
+    """
+
+    name: str
+    title: str
+    unit: str
+    of: str
+    modelled: Spread
+    lab: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankFigures:
+    """A rank, its NIC as `server:nic`, and how long an iteration (the median) it had nothing of its
+    own under way; None for streams and where the job failed."""
+
+    rank: int
+    nic: str
+    waiting: Times | None
+    posted_bytes: int
+    acked_bytes: int
+    delivered_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """Counters of all queue pairs, warm-up included.
+
+    data_packets: sent, `retransmitted` among them; refused: of all kinds, not taken by a NIC.
+    ce: data packets that came with a congestion mark. naks, out_of_order, duplicates: at receivers.
+    """
+
+    queue_pairs: int
+    data_packets: int
+    retransmitted: int
+    posted_bytes: int
+    acked_bytes: int
+    delivered_bytes: int
+    timeouts: int
+    naks_sent: int
+    naks_received: int
+    out_of_order: int
+    duplicates: int
+    ce: int
+    cnps_sent: int
+    cnps_received: int
+    refused: int
+    icrc_errors: int
+    unexpected: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrips:
+    """From when a packet that asked for an acknowledgement left to when it was read."""
+
+    samples: int
+    p50: Times
+    p99: Times
+    maximum: Times
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """What a switch port's queue of one traffic class did in this run; unused ones are left out.
+
+    marked: marked here; ce_out: left with a mark, given here or before. Depths are on arrival;
+    depth_max_bytes is an upper limit where an earlier run had the queue deeper. None is what the
+    lab's queues can not count.
+    """
+
+    node: str
+    interface: str
+    traffic_class: int
+    packets: int
+    bytes: int
+    marked: int
+    dropped_packets: int
+    ce_out: int | None
+    depth_max_bytes: int | None
+    depth_mean_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFigures:
+    """What a link carried from `sender` on. `packets` are the RoCEv2 packets that came in at the
+    far end, `bytes` all frames that left, routing's included; `share` is of the packets of its tier
+    in this direction, None where it carried none."""
+
+    link: str
+    tier: str
+    direction: Direction
+    sender: str
+    packets: int
+    bytes: int
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SenderGoodput:
+    """Payload of a rank acknowledged in each step of time, bit/s of the modelled network."""
+
+    rank: int
+    rate_bps: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Goodput over time, from the start of the job in equal steps."""
+
+    step: Times
+    senders: tuple[SenderGoodput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """Rates of the senders of streams in the second half of the time when all of them send.
+
+    jfi: Jain's index; ratio: the fastest over the slowest, None where one sent nothing.
+    """
+
+    start: Times
+    end: Times
+    rate_bps: dict[int, float]
+    jfi: float | None
+    ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Two counts of the same thing that must agree, summed over `places`; `differing` names the
+    first places where they do not."""
+
+    name: str
+    left: str
+    left_count: int
+    right: str
+    right_count: int
+    places: int
+    differing: tuple[str, ...]
+
+    @property
+    def agrees(self) -> bool:
+        return not self.differing
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """How well this machine carried the run, in the lab's clock.
+
+    lost_share: of its sending time, what the worst NIC stood idle only because of the machine.
+    late_p99_ns, late_max_ns: how late packets left, of the worst NIC. agents_cpu_s: CPU time of the
+    endpoints, with the kernel's forwarding. stolen_s: CPU time that the hypervisor kept.
+    """
+
+    lost_share: float
+    late_p99_ns: int
+    late_max_ns: int
+    agents_cpu_s: float
+    elapsed_s: float
+    stolen_s: float
+    clock_jump_ns: int
+    softnet_drops: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """Everything a job found out. `job` and `lab` are the specs in full, as JSON values.
+
+    It is a measurement only where `problems` is empty. `errors` are queue pairs that failed.
+    iterations: the measured ones; roofline: the least an iteration can take. completion: of all
+    measured iterations, pauses included.
+    """
+
+    schema_version: int
+    job: dict[str, Any]
+    lab: dict[str, Any]
+    environment: Environment
+    clock: Clock
+    warnings: tuple[str, ...]
+    problems: tuple[str, ...]
+    errors: tuple[str, ...]
+    fidelity: Fidelity
+    headlines: tuple[Headline, ...]
+    iterations: tuple[Times, ...]
+    roofline: Times | None
+    completion: Times | None
+    ranks: tuple[RankFigures, ...]
+    transport: Transport
+    round_trips: RoundTrips | None
+    queue_engine: str
+    queues: tuple[QueueFigures, ...]
+    links: tuple[LinkFigures, ...]
+    tiers: tuple[TierBalance, ...]
+    goodput: Goodput
+    fairness: Fairness | None
+    accounting: tuple[Check, ...]
+
+    @property
+    def valid(self) -> bool:
+        return not self.problems
+
+    def headline(self, name: str) -> Headline:
+        """The headline of that name. Raises KeyError where there is none."""
+        for each in self.headlines:
+            if each.name == name:
+                return each
+        raise KeyError(name)
+
+
+_DOCUMENT = TypeAdapter(JobReport)
+
+# Only between two lines of the indented text, so never inside a JSON string.
+_NUMBERS = re.compile(r"\[\n\s+-?\d[-\d.e+,\s]*\]")
+
+
+def to_json(report: JobReport) -> str:
+    """The document as JSON text: the same report gives the same bytes. Vectors of numbers stand on
+    one line."""
+    text = json.dumps(asdict(report), indent=1, sort_keys=True, allow_nan=False)
+    return _NUMBERS.sub(lambda match: re.sub(r"\s+", "", match[0]), text) + "\n"
+
+
+def from_json(text: str) -> JobReport:
+    """The report that `to_json` wrote. Raises InputError on anything else."""
+    hint = "give the result.json that `rocelab traffic` wrote"
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"not a job's document: {error}", hint=hint) from error
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if version != SCHEMA_VERSION:
+        raise InputError(
+            f"a job's document of schema version {version!r}; this tool reads {SCHEMA_VERSION}",
+            hint=hint,
+        )
+    try:
+        return _DOCUMENT.validate_python(document)
+    except ValidationError as error:
+        raise InputError(f"not a job's document: {error}", hint=hint) from error

@@ -1,0 +1,304 @@
+"""The figures of a job's report, from what its endpoints and the lab's devices counted.
+
+In: a `JobResult`, the agents' records and `DeviceCounts`. Out: the parts of a `JobReport`. Pure:
+nothing here touches a lab.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from labs.plan.fabric import Fabric
+from scripts.balance import Direction, balance
+from scripts.job.devices import DeviceCounts
+from scripts.job.document import (
+    Fairness,
+    Goodput,
+    Headline,
+    LinkFigures,
+    RankFigures,
+    RoundTrips,
+    SenderGoodput,
+    Times,
+    Transport,
+)
+from scripts.statistics import spread
+from traffic.jobplan import JobPlan
+from traffic.jobresult import JobResult
+from traffic.nic import WIRE_OVERHEAD_BYTES
+from traffic.performance import (
+    FRAME_OVERHEAD_BYTES,
+    Row,
+    jct_ratio,
+    roofline_ns,
+)
+from traffic.result import AgentRecord
+
+STEPS = 200
+"""Points of goodput over time, at most."""
+
+SLICES = 10
+"""Parts of the steady time of streams, each a measurement of its own."""
+
+SECOND_NS = 10**9
+
+Floats = npt.NDArray[np.float64]
+
+
+def times(lab_ns: float, dilation: float) -> Times:
+    """A time of the lab's clock in both."""
+    return Times(float(lab_ns), float(lab_ns) / dilation)
+
+
+def bound(plan: JobPlan) -> Times | None:
+    """The least time of an iteration on the modelled network, with Ethernet's preamble, FCS and
+    gap, which the lab's links count as well. None for streams."""
+    if plan.schedule is None:
+        return None
+    least_ns = roofline_ns(
+        plan.schedule,
+        max(plan.nic_link(rank).rate_bps for rank in range(plan.job.ranks)),
+        mtu_bytes=plan.job.transport.mtu,
+        overhead_bytes=FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES,
+    )
+    return Times(least_ns * plan.dilation, least_ns)
+
+
+def completion(job: JobResult) -> Times | None:
+    """From the begin of the first measured iteration to the end of the last, pauses included."""
+    if not len(job.iteration_ns):
+        return None
+    first = job.plan.job.warmup_iterations
+    began = min(int(rank.began_ns[first]) for rank in job.ranks)
+    ended = max(int(rank.ended_ns[-1]) for rank in job.ranks)
+    return times(ended - began, job.plan.dilation)
+
+
+def headlines(job: JobResult) -> tuple[Headline, ...]:
+    """The figures a person asks for first; none where the job failed."""
+    if job.errors:
+        return ()
+    if job.plan.schedule is None:
+        return _stream_headlines(job)
+    return _collective_headlines(job)
+
+
+def rows(job: JobResult) -> list[Row]:
+    """Each measured iteration as a row of nccl-tests' table, on the modelled clock."""
+    spec = job.plan.job
+    if spec.size is None:
+        return []
+    wrong = abs(job.posted_bytes - job.delivered_bytes)
+    return [
+        Row(spec.pattern, spec.ranks, spec.size, lab_ns / job.plan.dilation, wrong_bytes=wrong)
+        for lab_ns in job.iteration_ns.tolist()
+    ]
+
+
+def _collective_headlines(job: JobResult) -> tuple[Headline, ...]:
+    found, least = rows(job), bound(job.plan)
+    if not found or least is None:
+        return ()
+    modelled_ns = [row.time_ns for row in found]
+    lab = spread([row.time_ns * job.plan.dilation for row in found])
+    of = "measured iterations"
+    return (
+        Headline("iteration_time", "time of an iteration", "ns", of, spread(modelled_ns), lab),
+        _plain("algbw", "algbw", "GB/s", of, [row.algbw_gbs for row in found]),
+        _plain("busbw", "busbw", "GB/s", of, [row.busbw_gbs for row in found]),
+        _plain(
+            "jct_ratio",
+            "time over its lower bound (JCT ratio)",
+            "",
+            of,
+            [jct_ratio(time_ns, least.modelled_ns) for time_ns in modelled_ns],
+        ),
+    )
+
+
+def _plain(name: str, title: str, unit: str, of: str, values: Sequence[float]) -> Headline:
+    return Headline(name, title, unit, of, spread(values), None)
+
+
+def _stream_headlines(job: JobResult) -> tuple[Headline, ...]:
+    start_ns, end_ns = _steady_ns(job.plan)
+    edges = np.linspace(start_ns, end_ns, SLICES + 1)
+    acked = [_acked(job, rank, edges) for rank in _senders(job.plan)]
+    total = np.diff(np.sum(acked, axis=0)) * 8 * SECOND_NS / np.diff(edges)
+    dilation = job.plan.dilation
+    fair = fairness(job)
+    assert fair is not None
+    return (
+        Headline(
+            "goodput",
+            "payload of all senders",
+            "bit/s",
+            f"{SLICES} parts of the steady time",
+            spread((total * dilation).tolist()),
+            spread(total.tolist()),
+        ),
+        Headline(
+            "sender_goodput",
+            "payload of a sender",
+            "bit/s",
+            "senders",
+            spread(list(fair.rate_bps.values())),
+            spread([rate / dilation for rate in fair.rate_bps.values()]),
+        ),
+    )
+
+
+def _senders(plan: JobPlan) -> list[int]:
+    return sorted({stream.source for stream in plan.streams})
+
+
+def _steady_ns(plan: JobPlan) -> tuple[float, float]:
+    """The second half of the time when all streams send, in the lab's clock."""
+    last = plan.job.starts[-1] * plan.dilation
+    return (last + plan.duration_ns) / 2, float(plan.duration_ns)
+
+
+def _acked(job: JobResult, rank: int, at_ns: Floats) -> Floats:
+    """Payload of a rank acknowledged by each of these times, straight lines between samples."""
+    sampled = job.sampled_ns[job.plan.places[rank].server]
+    total = np.zeros(len(sampled), np.int64)
+    for pair in job.queue_pairs:
+        if pair.end.rank == rank and not pair.end.control:
+            total += pair.acked_bytes
+    if not len(sampled):
+        return np.zeros(len(at_ns))
+    return np.interp(at_ns, [0, *sampled.tolist()], [0, *total.tolist()])
+
+
+def goodput(job: JobResult) -> Goodput:
+    """Goodput of each rank that sends, over the whole job."""
+    ends = [int(sampled[-1]) for sampled in job.sampled_ns.values() if len(sampled)]
+    samples = max((len(sampled) for sampled in job.sampled_ns.values()), default=0)
+    senders = sorted({pair.end.rank for pair in job.queue_pairs if pair.requester.posted_bytes})
+    if not ends or max(ends) <= 0:
+        return Goodput(Times(0.0, 0.0), ())
+    steps = max(1, min(STEPS, samples))
+    edges = np.linspace(0.0, float(max(ends)), steps + 1)
+    step_ns = float(edges[1])
+    scale = 8 * SECOND_NS / step_ns * job.plan.dilation
+    return Goodput(
+        times(step_ns, job.plan.dilation),
+        tuple(
+            SenderGoodput(rank, tuple(np.round(np.diff(_acked(job, rank, edges)) * scale).tolist()))
+            for rank in senders
+        ),
+    )
+
+
+def fairness(job: JobResult) -> Fairness | None:
+    """How evenly streams share, None for collectives and where the job failed."""
+    plan = job.plan
+    if plan.schedule is not None or job.errors:
+        return None
+    start_ns, end_ns = _steady_ns(plan)
+    edges = np.array([start_ns, end_ns])
+    scale = 8 * SECOND_NS / (end_ns - start_ns) * plan.dilation
+    rates = {rank: float(np.diff(_acked(job, rank, edges))[0] * scale) for rank in _senders(plan)}
+    slowest = min(rates.values())
+    return Fairness(
+        start=times(start_ns, plan.dilation),
+        end=times(end_ns, plan.dilation),
+        rate_bps=rates,
+        jfi=balance(list(rates.values())).jfi,
+        ratio=max(rates.values()) / slowest if slowest > 0 else None,
+    )
+
+
+def ranks(job: JobResult) -> tuple[RankFigures, ...]:
+    """Each rank's waiting and bytes."""
+    spec, dilation = job.plan.job, job.plan.dilation
+    waited = {rank.rank: rank.waited_ns[spec.warmup_iterations :] for rank in job.ranks}
+    counts: dict[int, Counter[str]] = defaultdict(Counter)
+    for pair in job.queue_pairs:
+        counts[pair.end.rank].update(
+            posted=pair.requester.posted_bytes,
+            acked=pair.requester.acked_bytes,
+            delivered=pair.responder.bytes,
+        )
+    measured = bool(len(job.iteration_ns))
+    return tuple(
+        RankFigures(
+            rank=rank,
+            nic=str(place),
+            waiting=times(float(np.median(waited[rank])), dilation) if measured else None,
+            posted_bytes=counts[rank]["posted"],
+            acked_bytes=counts[rank]["acked"],
+            delivered_bytes=counts[rank]["delivered"],
+        )
+        for rank, place in enumerate(job.plan.places)
+    )
+
+
+def transport(job: JobResult, agents: Iterable[AgentRecord]) -> Transport:
+    """The sums of all queue pairs' counters."""
+    agents = tuple(agents)
+    sends = [pair.requester for pair in job.queue_pairs]
+    takes = [pair.responder for pair in job.queue_pairs]
+    return Transport(
+        queue_pairs=len(job.queue_pairs) // 2,
+        data_packets=sum(each.packets for each in sends),
+        retransmitted=sum(each.retransmitted for each in sends),
+        posted_bytes=job.posted_bytes,
+        acked_bytes=job.acked_bytes,
+        delivered_bytes=job.delivered_bytes,
+        timeouts=sum(each.timeouts for each in sends),
+        naks_sent=sum(each.naks for each in takes),
+        naks_received=sum(each.naks for each in sends),
+        out_of_order=sum(each.out_of_order for each in takes),
+        duplicates=sum(each.duplicates for each in takes),
+        ce=sum(each.ce for each in takes),
+        cnps_sent=sum(each.cnps for each in takes),
+        cnps_received=sum(pair.cnps_received for pair in job.queue_pairs),
+        refused=sum(nic.refused for nic in job.nics),
+        icrc_errors=sum(agent.icrc_errors for agent in agents),
+        unexpected=sum(agent.unexpected for agent in agents),
+    )
+
+
+def round_trips(job: JobResult) -> RoundTrips | None:
+    """Round trips of data, None where there were none."""
+    data = [pair.rtt_ns for pair in job.queue_pairs if not pair.end.control and len(pair.rtt_ns)]
+    if not data:
+        return None
+    every = np.concatenate(data)
+    p50, p99 = np.percentile(every, (50, 99))
+    dilation = job.plan.dilation
+    return RoundTrips(
+        samples=len(every),
+        p50=times(float(p50), dilation),
+        p99=times(float(p99), dilation),
+        maximum=times(float(every.max()), dilation),
+    )
+
+
+def links(fabric: Fabric, counts: DeviceCounts) -> tuple[LinkFigures, ...]:
+    """The load of every link in both directions, in build order; of servers' links those used."""
+    found = []
+    totals: Counter[tuple[str, Direction]] = Counter()
+    for link in fabric.links:
+        lower, upper = link.a.node, link.b.node
+        tier = f"{fabric.node(lower).role.value}-{fabric.node(upper).role.value}"
+        for direction, sender in ((Direction.UP, lower), (Direction.DOWN, upper)):
+            packets = counts.roce[link.name, sender]
+            totals[tier, direction] += packets
+            if packets or fabric.node(lower).is_switch:
+                size = counts.sent_bytes[link.name, sender]
+                found.append((link.name, tier, direction, sender, packets, size))
+    return tuple(
+        LinkFigures(*each, share=each[4] / total if (total := totals[each[1], each[2]]) else None)
+        for each in found
+    )
+
+
+def lost_share(job: JobResult) -> float:
+    """Of its sending time, what the worst NIC stood idle only because of this machine."""
+    return max((nic.lost_ns / nic.busy_ns for nic in job.nics if nic.busy_ns), default=0.0)

@@ -1,0 +1,101 @@
+"""A job from the options of a command, or from a file: the same keys, the same messages.
+
+In: option values as typed, or a path. Out: a `JobSpec`, or a SpecError with every problem, each
+at its option or at its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from labs.errors import InputError, SpecError
+from labs.spec.load import read_model, validate
+from labs.spec.scalars import read_scalar
+from labs.spec.source import Data, Source
+from labs.spec.wording import KeyPath, RefusedError
+from traffic.job import JobSpec
+
+COMMAND = "rocelab traffic"
+
+KEYS: Mapping[str, str] = {
+    "pattern": "pattern",
+    "algorithm": "algorithm",
+    "ranks": "ranks",
+    "size": "size",
+    "duration": "duration",
+    "starts": "starts",
+    "iterations": "iterations",
+    "warmup": "warmup_iterations",
+    "compute": "compute",
+    "placement": "placement",
+    "seed": "seed",
+    "channels": "channels",
+    "qps": "transport.qps",
+    "strategy": "transport.strategy",
+    "message": "transport.message",
+    "mtu": "transport.mtu",
+    "source-port": "transport.source_port",
+    "dcqcn": "transport.dcqcn",
+    "ecn": "transport.ecn",
+    "admission": "transport.admission",
+}
+"""The key of a job that each option sets; `--job FILE` has the others."""
+
+_LISTS = ("starts",)
+
+
+def job_from_file(path: Path) -> JobSpec:
+    """The job that a YAML file describes. Raises SpecError with every problem."""
+    return read_model(path, JobSpec)
+
+
+def job_from_options(options: Mapping[str, str | None]) -> JobSpec:
+    """The job that options describe, by their names; None for those not given.
+
+    Raises SpecError with every problem, InputError without any option.
+    """
+    given = {name: text for name, text in options.items() if text is not None}
+    if not given:
+        raise InputError(
+            "no job is described",
+            hint="say what the ranks do, such as `--pattern allreduce --ranks 8 --size 64MB`, or "
+            "give a file with `--job`",
+        )
+    data: dict[str, Data] = {}
+    for name, text in given.items():
+        *block, key = KEYS[name].split(".")
+        target = data
+        for part in block:
+            inner = target.setdefault(part, {})
+            assert isinstance(inner, dict)
+            target = inner
+        target[key] = _value(name, text)
+    # The validator points at keys that have a line; of options only the name is shown.
+    places: dict[KeyPath, int] = {
+        tuple(KEYS[name].split(".")): number for number, name in enumerate(given)
+    }
+    try:
+        return validate(Source(COMMAND, data, places), JobSpec)
+    except SpecError as error:
+        raise SpecError(
+            [replace(each, line=None, key=_option(each.key)) for each in error.problems]
+        ) from None
+
+
+def _value(name: str, text: str) -> Data:
+    if name in _LISTS or "," in text or (name == "placement" and ":" in text):
+        return [part.strip() for part in text.split(",")]
+    try:
+        return read_scalar(text, None, plain=True)
+    except RefusedError:
+        return text
+
+
+def _option(key: str) -> str:
+    """`--warmup` for `warmup_iterations`; the key itself where no option sets it."""
+    for name, dotted in KEYS.items():
+        if key == dotted or key.startswith(f"{dotted}["):
+            return f"--{name}"
+    return key

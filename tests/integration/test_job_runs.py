@@ -1,0 +1,268 @@
+"""Jobs on a real lab: what they report adds up, and the lab is afterwards what it was before."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from labs.errors import InputError
+from labs.forwarding.fib import read_fib
+from labs.lab import Lab
+from labs.runtime.namespaces import processes_in
+from labs.runtime.netns import take_down
+from scripts.job.document import JobReport, from_json
+from scripts.job.run import run_job
+from traffic.job import JobSpec
+
+NAME = "t-job"
+BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 4000\nqueues: {buffer: 8MB}\n"
+PROGRAM = (sys.executable, "-c", "from scripts.cli import main; main()")
+JOB = ("--pattern", "allreduce", "--ranks", "4", "--size", "4MB", "--iterations", "3")
+LONG = (*JOB[:-1], "1000")
+
+
+def job(**keys: object) -> JobSpec:
+    return JobSpec.model_validate({"ranks": 4, "iterations": 3} | keys)
+
+
+def rocelab(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    file = tmp_path_factory.mktemp("lab") / "lab.yaml"
+    file.write_text(f"name: {NAME}\n{BODY}")
+    made = Lab.planned(file)
+    take_down(NAME)
+    made.up()
+    yield made
+    take_down(NAME)
+
+
+def state(lab: Lab) -> Mapping[str, object]:
+    """Everything that a run could leave behind: tables, processes, files of the lab."""
+    nodes = [node.name for node in lab.fabric.nodes]
+    netns = {name: lab.node(name).netns for name in nodes}
+    return {
+        "fibs": {name: read_fib(path) for name, path in netns.items()},
+        "namespaces": {name: path.stat().st_ino for name, path in netns.items()},
+        "processes": processes(lab),
+        "files": sorted(str(path) for path in Path("/run/rocelab", NAME).rglob("*")),
+    }
+
+
+def assert_whole(report: JobReport) -> None:
+    """The run was carried, and every byte, packet and mark is accounted for."""
+    assert report.problems == ()
+    assert report.errors == ()
+    assert [check.name for check in report.accounting if not check.agrees] == []
+
+
+def test_a_ring_allreduce_takes_as_long_as_its_links_need(lab: Lab) -> None:
+    report = run_job(lab, job(pattern="allreduce", size="4MB"))
+    assert_whole(report)
+    assert report.headline("jct_ratio").modelled.n == 3
+    assert 1.0 < report.headline("jct_ratio").modelled.median < 1.06
+    nic_gbs = 50.0
+    assert 0.93 * nic_gbs < report.headline("busbw").modelled.median < nic_gbs
+    sent = 2 * 3 * 4_000_000 * 4
+    counts = report.transport
+    assert (counts.posted_bytes, counts.acked_bytes, counts.delivered_bytes) == (sent,) * 3
+    assert (
+        sum(link.packets for link in report.links if link.tier == "server-rtsw") > 2 * sent / 4096
+    )
+
+
+def test_an_alltoall_over_many_queue_pairs_comes_near_its_bound(lab: Lab) -> None:
+    report = run_job(
+        lab, job(pattern="alltoall", size="8MB", transport={"qps": 16, "strategy": "split"})
+    )
+    assert_whole(report)
+    assert report.transport.queue_pairs == 6 * 16
+    assert report.headline("jct_ratio").modelled.median < 1.12
+    assert report.transport.delivered_bytes == 3 * 8_000_000 * 4
+
+
+def test_an_incast_with_dcqcn_is_marked_and_both_sides_count_the_same_marks(lab: Lab) -> None:
+    report = run_job(
+        lab,
+        JobSpec.model_validate(
+            {
+                "pattern": "incast",
+                "ranks": 4,
+                "duration": "400us",
+                "transport": {"dcqcn": "sigcomm15"},
+            }
+        ),
+    )
+    assert_whole(report)
+    assert report.transport.ce > 0
+    assert report.transport.cnps_received == report.transport.cnps_sent > 0
+    assert sum(queue.marked for queue in report.queues) == report.transport.ce
+    assert report.fairness is not None
+    assert set(report.fairness.rate_bps) == {1, 2, 3}
+
+
+def test_packets_that_full_queues_dropped_are_sent_again_and_explain_every_difference(
+    lab: Lab,
+) -> None:
+    transport = {"window": 4096, "message": "4MiB", "ecn": "not-ect", "ack_timeout": "2ms"}
+    report = run_job(
+        lab,
+        job(pattern="incast", size="12MB", iterations=1, warmup_iterations=0, transport=transport),
+    )
+    assert report.errors == ()
+    assert all(check.agrees for check in report.accounting)
+    counts = report.transport
+    dropped = sum(queue.dropped_packets for queue in report.queues)
+    arrived = 3 * -(-12_000_000 // 4096) + counts.out_of_order + counts.duplicates
+    assert dropped > 0
+    assert counts.data_packets == arrived + dropped
+    assert counts.retransmitted > 0
+    assert counts.ce == counts.cnps_sent == 0
+
+
+def test_a_run_leaves_the_lab_as_it_was(lab: Lab, tmp_path: Path) -> None:
+    before = state(lab)
+    report = run_job(lab, job(pattern="broadcast", size="1MB"), out=tmp_path / "made")
+    assert from_json((tmp_path / "made" / "result.json").read_text()) == report
+    assert state(lab) == before
+
+
+def test_the_command_prints_json_that_reads_back(lab: Lab) -> None:
+    outcome = rocelab("traffic", NAME, *JOB, "--json")
+    assert outcome.returncode == 0, outcome.stderr
+    assert_whole(from_json(outcome.stdout))
+
+
+def test_the_command_prints_what_nccl_tests_would(lab: Lab) -> None:
+    outcome = rocelab("traffic", NAME, *JOB)
+    assert outcome.returncode == 0, outcome.stderr
+    assert "# Avg bus bandwidth" in outcome.stdout
+    assert "Out of bounds values : 0 OK" in outcome.stdout
+    assert "agree on 8 of 8 counts" in outcome.stdout
+
+
+def test_a_capture_has_every_packet_of_every_nic(lab: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "job.pcapng"
+    report = run_job(lab, job(pattern="pairs", size="256KB"), pcap=file)
+    assert_whole(report)
+    shown = subprocess.run(
+        ["tshark", "-r", file, "-T", "fields", "-e", "frame.interface_name", "-e", "udp.dstport"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert set(shown) == {
+        f"srv{rack}-{server}:rtsw{rack}\t4791" for rack in (1, 2) for server in (1, 2)
+    }
+    at_nics = [link.packets for link in report.links if link.tier == "server-rtsw"]
+    assert len(shown) == sum(at_nics)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--pattern", "allreduce", "--ranks", "5", "--size", "1MB"), "5 ranks do not fit"),
+        (("--pattern", "allreduce", "--ranks", "4", "--size", "0B"), "--size"),
+        (("--pattern", "allredcue", "--ranks", "4", "--size", "1MB"), "--pattern"),
+        ((*JOB, "--placement", "srv1-1,srv1-2,srv9-1,srv2-2"), "srv9-1"),
+        ((*JOB, "--pcap", "/nowhere/x.pcapng"), "/nowhere"),
+        ((*JOB, "--job", "job.yaml"), "--job with"),
+    ],
+)
+def test_bad_input_is_refused_and_the_lab_untouched(
+    lab: Lab, arguments: tuple[str, ...], said: str
+) -> None:
+    before = state(lab)
+    outcome = rocelab("traffic", NAME, *arguments)
+    assert outcome.returncode == 2
+    assert said in outcome.stderr
+    assert "hint:" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    assert state(lab) == before
+
+
+def test_a_lab_that_is_not_up_is_refused() -> None:
+    outcome = rocelab("traffic", "unnumbered", *JOB)
+    assert outcome.returncode == 2
+    assert "lab unnumbered is not up" in outcome.stderr
+    with pytest.raises(InputError, match="not up"):
+        run_job(Lab.planned("unnumbered"), job(pattern="allreduce", size="1MB"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_command_ended_in_mid_run_leaves_the_lab_as_it_was(
+    lab: Lab, tmp_path: Path, number: int
+) -> None:
+    before = state(lab)
+    daemons = len(processes(lab))
+    pcap = tmp_path / "job.pcapng"
+    with subprocess.Popen(
+        [*PROGRAM, "traffic", NAME, *LONG, "--pcap", str(pcap)], stderr=subprocess.DEVNULL
+    ) as command:
+        wait_until(lambda: len(processes(lab)) == daemons + 8)
+        time.sleep(0.5)
+        command.send_signal(number)
+    assert command.returncode != 0
+    wait_until(lambda: len(processes(lab)) == daemons)
+    assert state(lab) == before
+    assert not pcap.exists()
+    assert_whole(run_job(lab, job(pattern="allreduce", size="1MB")))
+
+
+def processes(lab: Lab) -> list[int]:
+    """All in the lab: during a run four agents and four captures beside the daemons."""
+    return sorted(
+        processes_in(lab.node(node.name).netns.stat().st_ino for node in lab.fabric.nodes)
+    )
+
+
+def wait_until(condition: Callable[[], bool], limit_s: float = 30.0) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true in time"
+        time.sleep(0.02)
+
+
+def test_a_second_job_waits_its_turn_elsewhere(lab: Lab) -> None:
+    with lab.locked(), pytest.raises(InputError, match="another command is working"):
+        run_job(lab, job(pattern="allreduce", size="1MB"))
+
+
+def test_a_dead_nic_is_a_queue_pair_in_error(lab: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "pattern: pairs\nranks: 4\nsize: 1MB\ntransport: {ack_timeout: 20us, retries: 1, qps: 1}\n"
+    )
+    link = lab.link("srv2-2:rtsw2")
+    link.down()
+    try:
+        outcome = rocelab("traffic", NAME, "--job", file)
+    finally:
+        link.up()
+    assert outcome.returncode == 1, outcome.stdout + outcome.stderr
+    assert "is in error: packet" in outcome.stdout
+
+
+def test_a_lab_that_this_machine_can_not_carry_ends_invalid(tmp_path: Path) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(f"name: t-job-fast\n{BODY.replace('dilation: 4000', 'dilation: 1')}")
+    Lab.planned(file).up()
+    try:
+        outcome = rocelab("traffic", "t-job-fast", *JOB)
+    finally:
+        take_down("t-job-fast")
+    assert outcome.returncode == 3
+    assert "warning: at dilation 1" in outcome.stderr
+    assert "not valid because this machine could not feed" in outcome.stdout
+    assert "raise the lab's dilation" in outcome.stdout

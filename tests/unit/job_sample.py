@@ -1,0 +1,164 @@
+"""A job's result worked out on paper: four ranks, every packet counted by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from labs.plan.clos import build_clos
+from labs.plan.fabric import Fabric
+from labs.spec.model import ClosSpec, LabSpec, QueueEngine
+from scripts.drill.result import Environment
+from scripts.job.devices import DeviceCounts
+from scripts.job.document import QueueFigures
+from traffic.job import JobSpec
+from traffic.jobplan import JobPlan, QueuePairEnd, plan_job
+from traffic.jobresult import JobResult, NicRecord, QueuePairRecord, RankRecord
+from traffic.rc.requester import RequesterCounters
+from traffic.rc.responder import ResponderCounters
+from traffic.result import AgentRecord, TrafficResult
+
+DILATION = 1000.0
+MS = 10**6
+MTU = 4096
+ACKS = 10
+"""Acknowledgements that each receiving end of a queue pair sends."""
+
+ENVIRONMENT = Environment("0", "Linux", "8.4", "3.11", "a CPU", 2, 2**30, "2026-01-01T00:00:00Z")
+
+
+def fabric() -> Fabric:
+    spec = LabSpec(
+        name="t",
+        fabric=ClosSpec(racks=2, spines=2, servers_per_rack=2),
+        dilation=DILATION,
+    )
+    return build_clos(spec)
+
+
+def allreduce(**keys: object) -> JobPlan:
+    job = {"pattern": "allreduce", "ranks": 4, "size": "4MB", "iterations": 3} | keys
+    return plan_job(fabric(), JobSpec.model_validate(job))
+
+
+def incast(**keys: object) -> JobPlan:
+    job = {"pattern": "incast", "ranks": 4, "duration": "2ms"} | keys
+    return plan_job(fabric(), JobSpec.model_validate(job))
+
+
+def sent_bytes(plan: JobPlan) -> Counter[tuple[int, int]]:
+    """Payload from rank to rank, of all iterations; streams send 10 MB each."""
+    sent: Counter[tuple[int, int]] = Counter()
+    for send in plan.schedule.sends if plan.schedule else ():
+        sent[send.source, send.destination] += send.size_bytes * plan.iterations
+    for stream in plan.streams:
+        sent[stream.source, stream.destination] = 10**7
+    return sent
+
+
+def _pair(plan: JobPlan, end: QueuePairEnd, ce: int, slow: int | None) -> QueuePairRecord:
+    sent = sent_bytes(plan)
+    out, into = sent[end.rank, end.peer], sent[end.peer, end.rank]
+    samples = np.linspace(0, out, 11).astype(np.int64)
+    if end.rank == slow:
+        samples = samples // 2
+    return QueuePairRecord(
+        end=end,
+        requester=RequesterCounters(packets=-(-out // MTU), posted_bytes=out, acked_bytes=out),
+        responder=ResponderCounters(packets=-(-into // MTU), bytes=into, ce=ce if into else 0),
+        cnps_received=0,
+        error=None,
+        acked_bytes=samples,
+        rtt_ns=np.arange(1, 101, dtype=np.int64) * 1000 if out else np.empty(0, np.int64),
+    )
+
+
+def result(
+    plan: JobPlan, *, ce: int = 0, slow: int | None = None, errors: tuple[str, ...] = ()
+) -> JobResult:
+    """Iteration n takes 100 + n ms of the lab; rank r waits r ms in each. `ce` marks at every
+    receiving end; rank `slow` has half of its bytes acknowledged over time."""
+    ended = np.cumsum([100 * MS + n * MS for n in range(plan.iterations)]).astype(np.int64)
+    began = np.concatenate(([0], ended[:-1])).astype(np.int64)
+    ranks = tuple(
+        RankRecord(rank, began, ended, np.full(plan.iterations, rank * MS, np.int64), 0)
+        for rank in range(plan.job.ranks)
+    )
+    end_ns = plan.duration_ns or int(ended[-1])
+    samples = np.linspace(0, end_ns, 11).astype(np.int64)
+    return JobResult(
+        plan,
+        ranks=ranks if plan.schedule else (),
+        queue_pairs=tuple(_pair(plan, end, ce, slow) for end in plan.ends),
+        nics=tuple(
+            NicRecord(rank, 100.0 * MS, 1.0 * MS, 10_000, 20_000, 0)
+            for rank in range(plan.job.ranks)
+        ),
+        sampled_ns={place.server: samples for place in plan.places},
+        errors=errors,
+    )
+
+
+def agents(plan: JobPlan) -> tuple[AgentRecord, ...]:
+    return tuple(
+        AgentRecord(server, 0.1, 0.5, 0, {}, 0, 0, True)
+        for server in dict.fromkeys(place.server for place in plan.places)
+    )
+
+
+def traffic(job: JobResult, problems: tuple[str, ...] = ()) -> TrafficResult:
+    return TrafficResult((), agents(job.plan), 0, 10**9, 0, 0, problems, job)
+
+
+def counts(job: JobResult) -> DeviceCounts:
+    """What devices would have counted, every flow over spine 1, acknowledgements as well."""
+    plan = job.plan
+    roce: Counter[tuple[str, str]] = Counter()
+    data: Counter[tuple[str, str]] = Counter()
+    marked: Counter[tuple[str, str, int]] = Counter()
+    packets: Counter[tuple[str, str, int]] = Counter()
+    nics = {plan.nic_link(rank).name for rank in range(plan.job.ranks)}
+    for pair in job.queue_pairs:
+        there, here = pair.end.peer, pair.end.rank
+        for count, kind, ce in (
+            (pair.responder.packets, 3, pair.responder.ce),
+            (ACKS if pair.requester.packets else 0, 6, 0),
+        ):
+            for name, sender in _way(plan, there, here):
+                roce[name, sender] += count
+                if name in nics and kind == 3:
+                    data[name, sender] += count
+                interface = plan.fabric.link_by_name[name].port(sender).interface
+                packets[sender, interface, kind] += count
+            interface = plan.nic_link(here).b.interface
+            marked[plan.nic_link(here).b.node, interface, kind] += ce
+    everywhere = {
+        (link.name, port.node): 0 for link in plan.fabric.links for port in (link.a, link.b)
+    }
+    queues = tuple(
+        QueueFigures(node, interface, kind, n, n * 4000, ce, 0, ce, 5000, 100.0)
+        for (node, interface, kind), n in packets.items()
+        if n and plan.fabric.node(node).is_switch
+        for ce in (marked[node, interface, kind],)
+    )
+    zero = dict(everywhere)
+    return DeviceCounts(
+        roce=zero | dict(roce),
+        data={key: 0 for key in everywhere if key[0] in nics} | dict(data),
+        sent_packets=zero | dict(roce),
+        sent_bytes={key: 4000 * roce[key] for key in everywhere},
+        queues=queues,
+        engine=QueueEngine.BPF,
+    )
+
+
+def _way(plan: JobPlan, source: int, destination: int) -> list[tuple[str, str]]:
+    """Links and their sending nodes from rank to rank."""
+    up, down = plan.nic_link(source), plan.nic_link(destination)
+    way = [(up.name, up.a.node)]
+    if up.b.node != down.b.node:
+        first = f"{up.b.node}:ctsw1"
+        second = f"{down.b.node}:ctsw1"
+        way += [(first, up.b.node), (second, "ctsw1")]
+    return [*way, (down.name, down.b.node)]

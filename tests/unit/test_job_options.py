@@ -1,0 +1,119 @@
+"""Options of `rocelab traffic` and job files: what they make, and how they are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from labs.cli.app import Settings
+from labs.errors import InputError, SpecError
+from scripts.cli import build
+from scripts.job.command import WORDS
+from scripts.job.options import KEYS, job_from_file, job_from_options
+from traffic.collectives import Algorithm, Pattern
+from traffic.dcqcn import PROFILES
+from traffic.job import Ecn, JobSpec, Strategy
+from traffic.placement import Placement
+from traffic.sport import SourcePort
+
+BASE: dict[str, str | None] = {"pattern": "allreduce", "ranks": "8", "size": "64MB"}
+
+
+def test_options_and_a_file_make_the_same_job(tmp_path: Path) -> None:
+    options = BASE | {"qps": "4", "strategy": "split", "warmup": "0", "dcqcn": "off", "mtu": None}
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "pattern: allreduce\nranks: 8\nsize: 64MB\nwarmup_iterations: 0\n"
+        "transport: {qps: 4, strategy: split, dcqcn: off}\n"
+    )
+    assert job_from_options(options) == job_from_file(file)
+    assert job_from_options(options).transport.qps == 4
+
+
+def test_a_placement_of_nics_is_a_list() -> None:
+    job = job_from_options(BASE | {"ranks": "2", "placement": "srv1-1, srv2-1:2"})
+    assert job.placement == ("srv1-1", "srv2-1:2")
+
+
+@pytest.mark.parametrize(
+    ("options", "option", "said"),
+    [
+        ({"size": "0B"}, "--size", "1B"),
+        ({"size": "64"}, "--size", "a size such as"),
+        ({"ranks": "many"}, "--ranks", "the text 'many'"),
+        ({"pattern": "allredcue"}, "--pattern", "did you mean allreduce?"),
+        ({"qps": "1000"}, "--qps", "256"),
+        ({"warmup": "-1"}, "--warmup", "-1"),
+        ({"dcqcn": "cubic"}, "--dcqcn", "sigcomm15"),
+        ({"mtu": "1500"}, "--mtu", "4096"),
+        ({"duration": "5ms"}, "--duration", "expected size or duration"),
+        ({"duration": "5ms", "size": None}, "--duration", "means nothing for allreduce"),
+        (
+            {"pattern": "incast", "size": None, "duration": "5ms", "starts": "9ms"},
+            "--starts",
+            "9ms",
+        ),
+    ],
+)
+def test_a_bad_value_is_refused_at_its_option(
+    options: dict[str, str | None], option: str, said: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        job_from_options(BASE | options)
+    text = str(refused.value)
+    assert f"rocelab traffic: {option}: " in text
+    assert said in text
+
+
+def test_all_bad_options_are_told_at_once() -> None:
+    with pytest.raises(SpecError) as refused:
+        job_from_options({"pattern": "allreduce", "ranks": "x", "size": "y", "qps": "z"})
+    assert len(refused.value.problems) == 3
+
+
+def test_a_bad_file_is_refused_at_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("pattern: allreduce\nranks: 8\nsize: 64MB\ntransport:\n  qps: 0\n")
+    with pytest.raises(SpecError, match=r"job.yaml:5: transport.qps"):
+        job_from_file(file)
+
+
+def test_no_option_at_all_is_told_what_to_say() -> None:
+    with pytest.raises(InputError, match="--pattern"):
+        job_from_options({"pattern": None})
+
+
+def test_every_option_sets_a_key_that_a_job_has() -> None:
+    schema = JobSpec.model_json_schema()
+    for path in KEYS.values():
+        *block, key = path.split(".")
+        properties = (
+            schema["$defs"]["TransportSpec"]["properties"] if block else schema["properties"]
+        )
+        assert key in properties
+
+
+def test_the_shell_completes_the_words_that_a_job_takes() -> None:
+    assert set(WORDS["pattern"].split()) == {each.value for each in Pattern}
+    assert set(WORDS["algorithm"].split()) == {each.value for each in Algorithm}
+    assert set(WORDS["placement"].split()) == {each.value for each in Placement}
+    assert set(WORDS["strategy"].split()) == {each.value for each in Strategy}
+    assert set(WORDS["source-port"].split()) == {each.value for each in SourcePort}
+    assert set(WORDS["ecn"].split()) == {each.value for each in Ecn}
+    assert set(WORDS["dcqcn"].split()) == {"off", *PROFILES}
+
+
+def test_every_key_has_an_option_of_that_name() -> None:
+    command = typer.main.get_command(build())
+    traffic = command.commands["traffic"]  # type: ignore[attr-defined]
+    names = {name for parameter in traffic.params for name in parameter.opts}
+    assert {f"--{name}" for name in KEYS} <= names
+
+
+def test_help_shows_how_it_is_called() -> None:
+    asked = ["traffic", "--help"]
+    shown = CliRunner().invoke(build(), asked, obj=Settings(), env={"COLUMNS": "120"}).output
+    assert "--pattern allreduce --ranks 8 --size 64MB" in shown
