@@ -96,14 +96,15 @@ def _detail(repeat: Repeat) -> dict[str, object]:
         "plans": [plan_title(run) for run in plans(repeat.hashing)],
         "tiers": tier_rows(repeat.hashing),
         "polarizations": polarization_rows(repeat.hashing),
-        "loss_plot": _inline(plots.loss_timeline(repeat), "loss"),
-        "throughput_plot": _inline(plots.throughput(repeat), "throughput"),
-        "fib_plot": _inline(plots.fib_timeline(repeat), "fib"),
-        "loads_plot": _inline(plots.link_loads(repeat.hashing), "loads"),
+        "loss_plot": inline(plots.loss_timeline(repeat), "loss"),
+        "throughput_plot": inline(plots.throughput(repeat), "throughput"),
+        "fib_plot": inline(plots.fib_timeline(repeat), "fib"),
+        "loads_plot": inline(plots.link_loads(repeat.hashing), "loads"),
     }
 
 
-def _inline(figure: Figure | None, name: str) -> Markup:
+def inline(figure: Figure | None, name: str) -> Markup:
+    """The figure as SVG to put into a page, nothing for None; `name` tells its ids apart."""
     from report.plots import svg
 
     # Matplotlib escapes the text it draws; names from a result can not become markup.

@@ -58,7 +58,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def _styled(draw: Callable[_P, _T]) -> Callable[_P, _T]:
+def styled(draw: Callable[_P, _T]) -> Callable[_P, _T]:
     """Draw under our style, and leave everybody else's alone."""
 
     @functools.wraps(draw)
@@ -71,13 +71,13 @@ def _styled(draw: Callable[_P, _T]) -> Callable[_P, _T]:
     return wrapped
 
 
-@_styled
+@styled
 def loss_timeline(repeat: Repeat) -> Figure:
     """A strip per flow, sent packets light and lost ones dark, over the whole run and around each
     event that lost packets."""
     flows = _shown(repeat.flows)
     windows = _close_ups(repeat)
-    figure = _figure(11, 1.1 + 0.17 * len(flows))
+    figure = figure_of(11, 1.1 + 0.17 * len(flows))
     axes = _panels(figure, 1 + len(windows))
     begin, end = _extent(repeat)
     for axis, (low, high) in zip(axes, [(begin, end), *windows], strict=True):
@@ -112,7 +112,7 @@ def loss_timeline(repeat: Repeat) -> Figure:
     return figure
 
 
-@_styled
+@styled
 def throughput(repeat: Repeat) -> Figure:
     """All flows together: packets sent and received per second, over the run and close up."""
     rates = [record.rate for record in repeat.flows]
@@ -124,7 +124,7 @@ def throughput(repeat: Repeat) -> Figure:
     sent = np.sum([rate.sent for rate in rates], axis=0)[inner] * scale
     received = np.sum([rate.received for rate in rates], axis=0)[inner] * scale
     windows = _close_ups(repeat, least=20 * interval)
-    figure = _figure(11, 2.5)
+    figure = figure_of(11, 2.5)
     axes = _panels(figure, 1 + len(windows))
     for axis, (low, high) in zip(axes, [_extent(repeat), *windows], strict=True):
         for values, colour, label, width in (
@@ -152,7 +152,7 @@ def throughput(repeat: Repeat) -> Figure:
     return figure
 
 
-@_styled
+@styled
 def fib_timeline(repeat: Repeat) -> Figure | None:
     """Every change of every switch's FIB after each event."""
     groups = [(event, changes) for event, changes in changes_after(repeat) if changes]
@@ -160,7 +160,7 @@ def fib_timeline(repeat: Repeat) -> Figure | None:
         return None
     nodes = list(dict.fromkeys(change.node for _, changes in groups for change in changes))
     nodes.sort(key=_tier_order)
-    figure = _figure(11, 1.3 + 0.2 * len(nodes))
+    figure = figure_of(11, 1.3 + 0.2 * len(nodes))
     axes = _panels(figure, len(groups))
     for axis, (event, changes) in zip(axes, groups, strict=True):
         after = np.array([max(1000, change.t_ns - event.t_ns) for change in changes])
@@ -197,14 +197,14 @@ def fib_timeline(repeat: Repeat) -> Figure | None:
     return figure
 
 
-@_styled
+@styled
 def link_loads(runs: Sequence[HashingRun]) -> Figure | None:
     """A bar per link for each tier and direction, the seed plans side by side on one scale."""
     ordered = by_plan(runs)
     if not ordered or not ordered[0].tiers:
         return None
     tiers = [(tier.tier, tier.direction) for tier in ordered[0].tiers]
-    figure = _figure(11, 0.4 + 2.2 * len(tiers))
+    figure = figure_of(11, 0.4 + 2.2 * len(tiers))
     grid = figure.subplots(len(tiers), len(ordered), sharey="row", squeeze=False)
     for row, key in enumerate(tiers):
         for column, run in enumerate(ordered):
@@ -349,7 +349,8 @@ def _tier_order(node: str) -> tuple[int, list[int]]:
     return tier, [int(number) for number in re.findall(r"[0-9]+", node)]
 
 
-def _figure(width: float, height: float) -> Figure:
+def figure_of(width: float, height: float) -> Figure:
+    """An empty figure of so many inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -359,7 +360,7 @@ def _panels(figure: Figure, count: int) -> list[Axes]:
     return list(figure.subplots(1, count, squeeze=False)[0])
 
 
-@_styled
+@styled
 def svg(figure: Figure, name: str) -> str:
     """The figure as SVG. `name` goes before its ids, so that a page can hold several."""
     import matplotlib as mpl

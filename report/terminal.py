@@ -62,7 +62,7 @@ def _print(console: Console, table: Table | None) -> None:
         console.print(table)
 
 
-def _table(title: str, columns: Iterable[str], *, left: int = 1) -> Table:
+def plain_table(title: str, columns: Iterable[str], *, left: int = 1) -> Table:
     """A plain table whose first `left` columns are text and the others figures."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
@@ -73,7 +73,7 @@ def _table(title: str, columns: Iterable[str], *, left: int = 1) -> Table:
 def _kpi_table(rows: Iterable[KpiRow], repeats: int) -> Table:
     many = repeats > 1
     columns = ["", "median", "min to max", "CoV", "n"] if many else ["", "value"]
-    table = _table(f"Overall, {repeats} valid repeat{'s' if many else ''}", columns)
+    table = plain_table(f"Overall, {repeats} valid repeat{'s' if many else ''}", columns)
     for row in rows:
         cells = [row.title, row.value]
         table.add_row(*cells, row.range, row.cov, str(row.n)) if many else table.add_row(*cells)
@@ -91,7 +91,7 @@ def _flow_table(repeat: Repeat) -> Table:
         "no connectivity",
         "rate-derived",
     ]
-    table = _table("Flows that lost packets to an event", columns, left=3)
+    table = plain_table("Flows that lost packets to an event", columns, left=3)
     for row in flow_rows(repeat):
         table.add_row(
             row.flow,
@@ -109,7 +109,7 @@ def _flow_table(repeat: Repeat) -> Table:
 
 
 def _fib_table(repeat: Repeat) -> Table:
-    table = _table(
+    table = plain_table(
         "FIB changes by switch, time after the event",
         ["event", "switch", "next hops", "changes", "first", "last"],
         left=3,
@@ -123,7 +123,7 @@ def _balance_tables(repeat: Repeat) -> list[Table]:
     rows = tier_rows(repeat.hashing)
     if not rows:
         return []
-    table = _table(
+    table = plain_table(
         "Load of links by tier, undisturbed traffic under each seed plan",
         ["tier", "seeds", "worst group (MMR)", "MMR", "JFI", "CoV", "unused", "random MMR"],
         left=3,
@@ -147,7 +147,7 @@ def _polarization_table(repeat: Repeat) -> Table | None:
     if not repeat.hashing:
         return None
     columns = ["choices", "seeds", "flows", "links used", "information", "by chance"]
-    table = _table("Polarization: does a choice repeat the one before it?", columns, left=2)
+    table = plain_table("Polarization: does a choice repeat the one before it?", columns, left=2)
     for row in polarization_rows(repeat.hashing):
         table.add_row(
             row.stages, row.hashing, str(row.flows), row.used, row.information, row.by_chance
@@ -158,7 +158,7 @@ def _polarization_table(repeat: Repeat) -> Table | None:
 
 
 def _verdict_table(result: DrillResult) -> Table:
-    table = _table("Expectations, every valid repeat", ["", "expected", "worst", ""], left=2)
+    table = plain_table("Expectations, every valid repeat", ["", "expected", "worst", ""], left=2)
     for verdict in result.verdicts:
         table.add_row(
             KPIS[verdict.kpi].title,

@@ -1,4 +1,4 @@
-"""The console script `rocelab`: the commands of `labs.cli`, and `drill`."""
+"""The console script `rocelab`: the commands of `labs.cli`, `drill` and `traffic`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from labs.cli.app import build_app, run
 from labs.cli.arguments import JsonOption
 from labs.cli.console import err, out, progress_bars, write
+from scripts.job.command import traffic
 
 
 def _complete_drill(incomplete: str) -> list[str]:
@@ -42,12 +43,13 @@ def drill(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run a drill: lab up, traffic, faults, lab down, and what was lost. Exits 1 when an
-    expectation of the drill failed."""
+    """Run a drill: lab up, traffic and faults or jobs, lab down, and what came of it. Exits 1 when
+    an expectation of the drill failed."""
+    from report.phases.terminal import print_job_result
     from report.terminal import print_result
     from scripts.drill.catalog import find_drill
-    from scripts.drill.result import to_json
-    from scripts.drill.run import run_drill
+    from scripts.drill.phases.result import JobDrillResult
+    from scripts.drill.run import result_json, run_drill
 
     path = find_drill(name)
     if folder is None:
@@ -55,9 +57,12 @@ def drill(
     with progress_bars() as progress:
         result = run_drill(path, repeats=repeat, out=folder, progress=progress)
     if json:
-        write([to_json(result), "\n"])
+        write([result_json(result), "\n"])
     else:
-        print_result(result, out())
+        if isinstance(result, JobDrillResult):
+            print_job_result(result, out())
+        else:
+            print_result(result, out())
         err().print(f"{folder}/result.json and {folder}/report.html have the rest")
     if not result.passed:
         raise typer.Exit(1)
@@ -67,6 +72,7 @@ def build() -> typer.Typer:
     """The whole command line."""
     app = build_app()
     app.command("drill", rich_help_panel="Measure")(drill)
+    app.command("traffic", rich_help_panel="Measure")(traffic)
     return app
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from labs.errors import InputError
 from labs.spec.catalog import find_lab
 from labs.spec.wording import shown
+from scripts.drill.phases.spec import JobDrillSpec
 from scripts.drill.spec import DrillSpec
 
 CATALOG = Path(__file__).resolve().parent.parent / "catalog"
@@ -41,7 +42,7 @@ def find_drill(text: str) -> Path:
     )
 
 
-def lab_of(drill: DrillSpec, path: Path) -> Path:
+def lab_of(drill: DrillSpec | JobDrillSpec, path: Path) -> Path:
     """The lab file of the drill read from `path`; a relative path starts at the drill's folder.
 
     Raises InputError when there is no such lab in the catalog.

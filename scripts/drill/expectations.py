@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from labs.spec.wording import shown
-from labs.units import format_duration, parse_duration_ns
+from labs.units import format_duration, parse_duration_ns, parse_size_bytes
 
 KpiValue = int | float | bool | None
 
 
 class Quantity(StrEnum):
-    """What a KPI is measured in: durations are nanoseconds, counts whole numbers."""
+    """What a KPI is measured in: durations are nanoseconds, counts whole numbers, sizes bytes,
+    bandwidths GB/s (10^9 bytes)."""
 
     DURATION = "duration"
     COUNT = "count"
+    SIZE = "size"
+    BANDWIDTH = "bandwidth"
     RATIO = "ratio"
     TRUTH = "truth"
 
@@ -115,6 +118,141 @@ KPIS: dict[str, Kpi] = {
         ),
     )
 }
+"""The figures of a drill with faults."""
+
+JOB_KPIS: dict[str, Kpi] = {
+    kpi.name: kpi
+    for kpi in (
+        Kpi(
+            "completed",
+            Quantity.TRUTH,
+            "Completed",
+            "no queue pair failed, and every byte posted was acknowledged and delivered once",
+        ),
+        Kpi(
+            "accounted",
+            Quantity.TRUTH,
+            "Counters agree",
+            "switches, NICs and endpoints counted the same packets, marks and CNPs",
+        ),
+        Kpi(
+            "busbw",
+            Quantity.BANDWIDTH,
+            "Bus bandwidth",
+            "nccl-tests' busbw of the modelled network, median of the measured iterations",
+        ),
+        Kpi(
+            "jct_ratio",
+            Quantity.RATIO,
+            "JCT ratio",
+            "time of an iteration over the least that the NICs allow, median",
+        ),
+        Kpi(
+            "goodput",
+            Quantity.BANDWIDTH,
+            "Goodput",
+            "payload acknowledged to all senders of streams, modelled, once all of them send",
+        ),
+        Kpi(
+            "dropped_packets",
+            Quantity.COUNT,
+            "Packets dropped",
+            "did not fit the buffer of a switch port, data and control together",
+        ),
+        Kpi(
+            "retransmitted_packets",
+            Quantity.COUNT,
+            "Packets retransmitted",
+            "data packets sent again after a NAK or a timeout (go-back-N)",
+        ),
+        Kpi("naks", Quantity.COUNT, "NAKs", "sequence errors that receivers told senders"),
+        Kpi(
+            "timeouts",
+            Quantity.COUNT,
+            "ACK timeouts",
+            "times that a sender waited for an ACK in vain (local ACK timeout)",
+        ),
+        Kpi(
+            "switch_marks",
+            Quantity.COUNT,
+            "CE marks by switches",
+            "packets that switch ports marked",
+        ),
+        Kpi(
+            "marks_outside_data",
+            Quantity.COUNT,
+            "CE marks in other queues",
+            "marks in queues of another traffic class than the data's",
+        ),
+        Kpi(
+            "ce_packets",
+            Quantity.COUNT,
+            "CE packets received",
+            "data packets that reached their receiver with a mark",
+        ),
+        Kpi("cnps", Quantity.COUNT, "CNPs", "congestion notifications that senders received"),
+        Kpi(
+            "class_5_packets",
+            Quantity.COUNT,
+            "Packets in class 5",
+            "entered queues of traffic class 5, that of CNPs, at all switch ports",
+        ),
+        Kpi(
+            "class_6_packets",
+            Quantity.COUNT,
+            "Packets in class 6",
+            "entered queues of traffic class 6, that of ACKs and NAKs, at all switch ports",
+        ),
+        Kpi(
+            "queue_max",
+            Quantity.SIZE,
+            "Deepest data queue",
+            "most bytes that a packet met in a switch port's queue of the data's traffic class",
+        ),
+        Kpi(
+            "rtt_p50",
+            Quantity.DURATION,
+            "Round trip, median",
+            "data packet to ACK as the sender sees it, modelled",
+        ),
+        Kpi("rtt_p99", Quantity.DURATION, "Round trip, p99", "the same, 99th percentile, modelled"),
+        Kpi(
+            "rate_ratio",
+            Quantity.RATIO,
+            "Fastest over slowest sender",
+            "of streams, over the second half of the time when all of them send",
+        ),
+        Kpi(
+            "sender_jfi",
+            Quantity.RATIO,
+            "Jain's index of senders",
+            "fairness of the same rates: 1 is even",
+        ),
+        Kpi(
+            "time_to_fairness",
+            Quantity.DURATION,
+            "Time to fair shares",
+            "from the last start until every sender stays within 10 % of the mean, modelled",
+        ),
+        Kpi(
+            "model_time_to_fairness",
+            Quantity.DURATION,
+            "Time to fair shares, model",
+            "the same of the numerical model, median of its seeds",
+        ),
+        Kpi(
+            "time_to_fairness_ratio",
+            Quantity.RATIO,
+            "Lab over model",
+            "time to fair shares in the lab over the model's median",
+        ),
+        KPIS["uplink_mmr"],
+        KPIS["uplink_jfi"],
+    )
+}
+"""The figures of a phase of a drill with jobs."""
+
+_KPIS = {**KPIS, **JOB_KPIS}
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -128,6 +266,8 @@ _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _EXAMPLES = {
     Quantity.DURATION: '"<= 1s" or "< 300ms"',
     Quantity.COUNT: '0 or "<= 500"',
+    Quantity.SIZE: '"<= 3MB"',
+    Quantity.BANDWIDTH: '">= 40" (GB/s)',
     Quantity.RATIO: '">= 0.9" or "<= 2.5"',
     Quantity.TRUTH: "true or false",
 }
@@ -135,8 +275,8 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """`kpi` compared with `limit` by `comparison`; durations in ns, truths as 0 or 1. `written` is
-    what the drill file says."""
+    """`kpi` compared with `limit` by `comparison`; durations in ns, sizes in bytes, truths as 0 or
+    1. `written` is what the drill file says."""
 
     kpi: str
     comparison: str
@@ -159,13 +299,18 @@ class Verdict:
     passed: bool
 
 
+def kpi_named(name: str) -> Kpi:
+    """The KPI of that name, of either kind of drill. Raises KeyError on an unknown one."""
+    return _KPIS[name]
+
+
 def parse_expectation(kpi: str, value: object) -> Expectation:
     """The expectation that a drill file states of `kpi`.
 
     A bare number or truth means equality. Raises KeyError on an unknown KPI, and ValueError on a
     value that is not of the KPI's quantity.
     """
-    quantity = KPIS[kpi].quantity
+    quantity = kpi_named(kpi).quantity
     wrong = ValueError(f"expected {_EXAMPLES[quantity]}, got {shown(value)}")
     if quantity is Quantity.TRUTH:
         if not isinstance(value, bool):
@@ -181,9 +326,10 @@ def parse_expectation(kpi: str, value: object) -> Expectation:
 
 
 def _limit(text: str, quantity: Quantity, wrong: ValueError) -> float:
-    if quantity is Quantity.DURATION:
+    parse = {Quantity.DURATION: parse_duration_ns, Quantity.SIZE: parse_size_bytes}.get(quantity)
+    if parse is not None:
         try:
-            return float(parse_duration_ns(text))
+            return float(parse(text))
         except ValueError:
             raise wrong from None
     if not _NUMBER.fullmatch(text) or (quantity is Quantity.COUNT and "." in text):
@@ -221,11 +367,15 @@ def format_kpi(kpi: str, value: KpiValue) -> str:
     """`value` as people say it, in the unit of `kpi`; `not measured` for None."""
     if value is None:
         return "not measured"
-    match KPIS[kpi].quantity:
+    match kpi_named(kpi).quantity:
         case Quantity.DURATION:
             return format_duration(float(value))
         case Quantity.COUNT:
             return f"{value:,.0f}"
+        case Quantity.SIZE:
+            return f"{value / 1000:,.0f} KB"
+        case Quantity.BANDWIDTH:
+            return f"{value:.3g} GB/s"
         case Quantity.RATIO:
             return f"{value:.3g}"
         case Quantity.TRUTH:

@@ -378,11 +378,15 @@ _DOCUMENT = TypeAdapter(DrillResult)
 _NUMBERS = re.compile(r"\[\n\s+-?\d[-\d.e+,\s]*\]")
 
 
+def on_one_line(text: str) -> str:
+    """Indented JSON text with every vector of numbers on one line."""
+    return _NUMBERS.sub(lambda match: re.sub(r"\s+", "", match[0]), text)
+
+
 def to_json(result: DrillResult) -> str:
     """The document as JSON text: the same result gives the same bytes. Vectors of numbers stand on
     one line."""
-    text = json.dumps(asdict(result), indent=1, sort_keys=True, allow_nan=False)
-    return _NUMBERS.sub(lambda match: re.sub(r"\s+", "", match[0]), text) + "\n"
+    return on_one_line(json.dumps(asdict(result), indent=1, sort_keys=True, allow_nan=False)) + "\n"
 
 
 def from_json(text: str) -> DrillResult:
@@ -392,7 +396,12 @@ def from_json(text: str) -> DrillResult:
         document = json.loads(text)
     except ValueError as error:
         raise InputError(f"not a result document: {error}", hint=hint) from error
-    version = document.get("schema_version") if isinstance(document, dict) else None
+    known = document if isinstance(document, dict) else {}
+    if "kind" in known:
+        raise InputError(
+            f"the result document of a drill of {known['kind']}, not of faults", hint=hint
+        )
+    version = known.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InputError(
             f"a result document of schema version {version!r}; this tool reads {SCHEMA_VERSION}",

@@ -1,8 +1,9 @@
 """A drill, end to end: bring the lab up, send, break, measure, take the lab down, conclude.
 
-In: a drill file. Out: a `DrillResult` and, where asked, `result.json` and `report.html`. Each
-repeat first sends the flows undisturbed under each seed plan, then sends them again and carries
-out the faults, and ends when every FIB is whole again.
+In: a drill file. Out: a `DrillResult` and, where asked, `result.json` and `report.html`; a drill of
+jobs is run by `scripts.drill.phases`. Each repeat of a drill of faults first sends the flows
+undisturbed under each seed plan, then sends them again and carries out the faults, and ends when
+every FIB is whole again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from scripts.drill.environment import read_environment
 from scripts.drill.faults import fault_problems, inject, wait_until
 from scripts.drill.fidelity import judged, stolen_cpu_s
 from scripts.drill.hashing import PortCounters, hashing_run, plan_name, reseeded, seeds_of
+from scripts.drill.phases import result as job_results
+from scripts.drill.phases.result import JobDrillResult
+from scripts.drill.phases.run import run_job_drill
+from scripts.drill.phases.spec import JobDrillSpec
 from scripts.drill.result import DrillResult, HashingRun, Repeat, Timeline, measure_repeat
 from scripts.drill.spec import DrillSpec, load_drill
 from scripts.drill.timeline import FibTimeline, opened_namespaces
@@ -48,7 +53,7 @@ def run_drill(
     repeats: int = 1,
     out: Path | None = None,
     progress: ProgressSink = no_progress,
-) -> DrillResult:
+) -> DrillResult | JobDrillResult:
     """Run the drill in the file `path`, `repeats` times on one lab, and give its result.
 
     The lab is brought up for it and down after it, also when it fails or is interrupted. `out` is
@@ -61,19 +66,32 @@ def run_drill(
     if not 1 <= repeats <= MAX_REPEATS:
         raise InputError(f"{repeats} repeats asked for", hint=f"ask for 1 to {MAX_REPEATS}")
     drill = load_drill(path)
+    if out is not None:
+        _make_folder(out)
+    concluded: DrillResult | JobDrillResult
+    if isinstance(drill, JobDrillSpec):
+        concluded = run_job_drill(drill, path, repeats, progress)
+    else:
+        concluded = _run_fault_drill(drill, path, repeats, progress)
+    if out is not None:
+        _write(concluded, out, progress)
+    return concluded
+
+
+def _run_fault_drill(
+    drill: DrillSpec, path: Path, repeats: int, progress: ProgressSink
+) -> DrillResult:
     lab = Lab.planned(lab_of(drill, path))
     flows = _flows(lab, drill)
     for fault in drill.faults:
         fault.find(lab.fabric)
-    if out is not None:
-        _make_folder(out)
     environment = read_environment()
     lab.up(progress)
     try:
         measured = _run_repeats(lab, drill, flows, repeats, progress)
     finally:
         lab.down(progress)
-    concluded = results.conclude(
+    return results.conclude(
         drill=drill.model_dump(mode="json", exclude_none=True),
         lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
         environment=environment,
@@ -82,9 +100,6 @@ def run_drill(
         repeats=measured,
         expectations=drill.expect.expectations(),
     )
-    if out is not None:
-        _write(concluded, out, progress)
-    return concluded
 
 
 def _flows(lab: Lab, drill: DrillSpec) -> tuple[Flow, ...]:
@@ -105,15 +120,26 @@ def _make_folder(out: Path) -> None:
         ) from None
 
 
-def _write(result: DrillResult, out: Path, progress: ProgressSink) -> None:
+def _write(result: DrillResult | JobDrillResult, out: Path, progress: ProgressSink) -> None:
     # Here and not above: who writes no report does not wait for the template engine.
     from report.html import write_report
+    from report.phases.html import write_job_report
 
     progress(Progress("report", 0, 2))
-    (out / "result.json").write_text(results.to_json(result), encoding="utf-8")
+    (out / "result.json").write_text(result_json(result), encoding="utf-8")
     progress(Progress("report", 1, 2))
-    write_report(result, out / "report.html")
+    if isinstance(result, JobDrillResult):
+        write_job_report(result, out)
+    else:
+        write_report(result, out / "report.html")
     progress(Progress("report", 2, 2))
+
+
+def result_json(result: DrillResult | JobDrillResult) -> str:
+    """The result document of either kind of drill."""
+    if isinstance(result, JobDrillResult):
+        return job_results.to_json(result)
+    return results.to_json(result)
 
 
 def _clocks(lab: Lab, drill: DrillSpec) -> results.Clocks:

@@ -1,31 +1,27 @@
 """What a person writes to describe a drill: lab, traffic, faults, measurement, expectations.
 
-In: a YAML file. Out: a validated `DrillSpec`, times in ns and sizes in bytes. Nothing is derived
-here that needs the lab; `LinkSelector.find` resolves a link once there is a fabric.
+In: a YAML file. Out: a validated `DrillSpec`, or a `JobDrillSpec` where the file has phases; times
+in ns and sizes in bytes. Nothing is derived here that needs the lab; `LinkSelector.find` resolves a
+link once there is a fabric.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import (
-    Field,
-    PlainSerializer,
-    PlainValidator,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
 from labs.errors import InputError
 from labs.plan.fabric import Fabric, Link
-from labs.spec.load import read_model
+from labs.spec.load import validate
 from labs.spec.model import MS, SECOND, Name, SeedPlan, SpecModel
+from labs.spec.source import read_source
 from labs.spec.wording import RefusedError, shown
 from labs.units import DurationNs, SizeBytes, format_duration
 from scripts.convergence import Method
-from scripts.drill.expectations import KPIS, Expectation, Quantity, parse_expectation
+from scripts.drill.expectspec import ExpectSpec
+from scripts.drill.phases.spec import JobDrillSpec
 
 MAX_DURATION = 600 * SECOND
 
@@ -166,68 +162,8 @@ class MeasureSpec(SpecModel):
         return Method(self.sampling_interval, self.sustained)
 
 
-_FORMS: dict[Quantity, dict[str, Any]] = {
-    Quantity.TRUTH: {"type": "boolean"},
-    Quantity.COUNT: {"type": ["integer", "string"], "examples": [0, "<= 500"]},
-    Quantity.RATIO: {"type": ["number", "string"], "examples": ["<= 2.5"]},
-    Quantity.DURATION: {"type": "string", "examples": ["<= 1s"]},
-}
-
-
-def _as_written(expectation: Expectation | None) -> str | bool | None:
-    """What the drill file says, so that a dumped drill reads back."""
-    if expectation is None:
-        return None
-    if KPIS[expectation.kpi].quantity is Quantity.TRUTH:
-        return bool(expectation.limit)
-    return expectation.written
-
-
-def _expected(kpi: str) -> tuple[Any, ...]:
-    """The annotations of an `expect` key: its parser, its text, and its form for editors."""
-
-    def parse(value: object) -> Expectation:
-        return parse_expectation(kpi, value)
-
-    form = _FORMS[KPIS[kpi].quantity]
-    return (
-        PlainValidator(parse),
-        PlainSerializer(_as_written),
-        WithJsonSchema({**form, "description": KPIS[kpi].meaning}),
-    )
-
-
-class ExpectSpec(SpecModel):
-    """What the figures of every repeat must come to for the drill to pass. Keys are the KPIs."""
-
-    restored: Annotated[Expectation | None, *_expected("restored")] = None
-    full_convergence: Annotated[Expectation | None, *_expected("full_convergence")] = None
-    first_route_convergence: Annotated[
-        Expectation | None, *_expected("first_route_convergence")
-    ] = None
-    loss_derived_convergence: Annotated[
-        Expectation | None, *_expected("loss_derived_convergence")
-    ] = None
-    rate_derived_convergence: Annotated[
-        Expectation | None, *_expected("rate_derived_convergence")
-    ] = None
-    loss_of_connectivity: Annotated[Expectation | None, *_expected("loss_of_connectivity")] = None
-    affected_flows: Annotated[Expectation | None, *_expected("affected_flows")] = None
-    lost_packets: Annotated[Expectation | None, *_expected("lost_packets")] = None
-    lost_outside_events: Annotated[Expectation | None, *_expected("lost_outside_events")] = None
-    reordered_packets: Annotated[Expectation | None, *_expected("reordered_packets")] = None
-    duplicated_packets: Annotated[Expectation | None, *_expected("duplicated_packets")] = None
-    uplink_mmr: Annotated[Expectation | None, *_expected("uplink_mmr")] = None
-    uplink_jfi: Annotated[Expectation | None, *_expected("uplink_jfi")] = None
-
-    def expectations(self) -> tuple[Expectation, ...]:
-        """Those that the file states, in the order of the KPIs."""
-        stated = [getattr(self, name) for name in type(self).model_fields]
-        return tuple(expectation for expectation in stated if expectation is not None)
-
-
 class DrillSpec(SpecModel):
-    """A drill: what runs where, what breaks when, what is measured and what is expected."""
+    """A drill of faults: what runs where, what breaks when, what is measured and expected."""
 
     name: Name
     title: Annotated[str, Field(max_length=120)] = ""
@@ -298,6 +234,10 @@ class DrillSpec(SpecModel):
         return self
 
 
-def load_drill(path: Path) -> DrillSpec:
-    """The drill that the file describes. Raises SpecError with everything wrong in it."""
-    return read_model(path, DrillSpec)
+def load_drill(path: Path) -> DrillSpec | JobDrillSpec:
+    """The drill that the file describes: one of jobs where it has the key `phases`, else one of
+    faults. Raises SpecError with everything wrong in it."""
+    source = read_source(path)
+    if isinstance(source.data, dict) and "phases" in source.data:
+        return validate(source, JobDrillSpec)
+    return validate(source, DrillSpec)

@@ -1,0 +1,1 @@
+"""Renderings of a drill of jobs."""

@@ -1,0 +1,105 @@
+"""The result of a drill of jobs as one HTML page that stands alone: no scripts, fonts, styles or
+images from anywhere else.
+
+In: a `JobDrillResult`. Out: HTML text, the same bytes for the same result; and the plots that lay
+DCQCN over its model as SVG files.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from labs.units import format_duration
+from report.html import inline
+from report.phases.view import (
+    LIMITS,
+    check_rows,
+    figure_rows,
+    job_text,
+    link_rows,
+    queue_rows,
+    representative,
+    share_rows,
+    verdict_rows,
+)
+from scripts.drill.phases.result import JobDrillResult, PhaseSummary
+from scripts.job.document import UNSCALED
+
+
+def render_job_html(result: JobDrillResult) -> str:
+    """The page. Plots and tables of a phase are of the run that `representative` names; a phase
+    without a valid run says why and shows no figures."""
+    environment = Environment(
+        loader=PackageLoader("templates", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("phases.html.j2").render(
+        result=result,
+        problems=result.problems(),
+        verdicts=verdict_rows(result),
+        phases=[_phase(result, phase) for phase in result.phases],
+        limits=LIMITS,
+        unscaled=UNSCALED,
+        duration=format_duration,
+        drill_json=json.dumps(result.drill, indent=1),
+        lab_json=json.dumps(result.lab, indent=1),
+    )
+
+
+def write_job_report(result: JobDrillResult, folder: Path) -> None:
+    """Write report.html and, of each phase that was modelled, PHASE.svg into `folder`.
+
+    Raises OSError where that is not possible.
+    """
+    from report.phases import plots
+    from report.plots import svg
+
+    (folder / "report.html").write_text(render_job_html(result), encoding="utf-8")
+    for phase in result.phases:
+        chosen = representative(result, phase.name)
+        if chosen is not None and chosen[1].fair_shares is not None:
+            drawing = svg(plots.fair_shares_plot(chosen[1].fair_shares), phase.name)
+            (folder / f"{phase.name}.svg").write_text(drawing, encoding="utf-8")
+
+
+def _phase(result: JobDrillResult, phase: PhaseSummary) -> dict[str, object]:
+    """What the template shows of one phase."""
+    # Here and not above: a program that only reads results does not wait for matplotlib.
+    from report.phases import plots
+
+    shown: dict[str, object] = {
+        "name": phase.name,
+        "passed": phase.passed,
+        "valid": phase.valid_runs,
+        "figures": figure_rows(phase),
+        "run": None,
+    }
+    chosen = representative(result, phase.name)
+    if chosen is None:
+        return shown
+    number, run = chosen
+    report, fair = run.report, run.fair_shares
+    return {
+        **shown,
+        "run": number,
+        "job": job_text(report.job),
+        "errors": report.errors,
+        "checks": check_rows(report),
+        "links": link_rows(report),
+        "queues": queue_rows(report),
+        "fair": fair,
+        "shares": [] if fair is None else share_rows(fair),
+        "fair_plot": inline(
+            None if fair is None else plots.fair_shares_plot(fair), f"{phase.name}-fair"
+        ),
+        "rates_plot": inline(
+            plots.rates_plot(report) if fair is None else None, f"{phase.name}-rates"
+        ),
+        "loads_plot": inline(plots.link_loads_plot(report), f"{phase.name}-loads"),
+    }

@@ -1,0 +1,158 @@
+"""The plots of a drill of jobs: rates over time, DCQCN in the lab over its model, link loads.
+
+In: a phase's report. Out: figures, in the style of `report.plots`. Times and rates are those of
+the modelled network.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from report.plots import GRID, INK, MUTED, figure_of, styled
+from scripts.balance import Direction
+from scripts.drill.phases.fairness import FairShares
+from scripts.job.document import JobReport
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MS = 10**6
+GBPS = 10**9
+MAX_LINKS = 72
+SENDERS = ("#1f6fb2", "#d9822b", "#4c9a6a", "#8a5fb0", "#c8102e", "#7a5c3e", "#2aa5a0", "#9aa5b1")
+QUEUE_LAB, QUEUE_MODEL = "#1f6fb2", "#1c2530"
+POINTS, QUEUE_POINTS = 160, 600
+"""Of a lab's series, about: more would hide the model's lines."""
+
+LEAST_STEPS = 10
+
+
+@styled
+def fair_shares_plot(fair: FairShares) -> Figure:
+    """Rates of every sender and the queue they share: points of the lab, lines of the model."""
+    figure = figure_of(11, 5.6)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    _rates(upper, fair)
+    _queue(lower, fair)
+    for axis in (upper, lower):
+        axis.grid(axis="y", color=GRID, linewidth=0.6)
+        axis.set_ylim(bottom=0)
+        for start in sorted(set(fair.starts_ns)):
+            axis.axvline(start / MS, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
+    last = max(fair.starts_ns)
+    for time, label, colour in (
+        (fair.lab_ns, "lab: fair", SENDERS[0]),
+        (fair.model_times_ns[0], "model: fair", INK),
+    ):
+        if time is not None:
+            at = (last + time) / MS
+            upper.axvline(at, color=colour, linewidth=0.9)
+            upper.annotate(
+                label,
+                (at, 0.05),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, 0),
+                textcoords="offset points",
+                fontsize=7,
+                color=colour,
+            )
+    lower.set_xlabel("ms of the modelled network")
+    return figure
+
+
+def _rates(axis: Axes, fair: FairShares) -> None:
+    lab_ms = np.array(fair.lab.times_ns) / MS
+    model_ms = np.array(fair.model.times_ns) / MS
+    every = max(1, len(lab_ms) // POINTS)
+    for index, (lab, model) in enumerate(
+        zip(fair.lab.rates_bps, fair.model.rates_bps, strict=True)
+    ):
+        colour = SENDERS[index % len(SENDERS)]
+        axis.plot(
+            lab_ms[::every],
+            np.array(lab)[::every] / GBPS,
+            ".",
+            color=colour,
+            markersize=4,
+            label=f"sender {index + 1}, lab",
+        )
+        axis.plot(model_ms, np.array(model) / GBPS, color=colour, linewidth=1.1, alpha=0.75)
+    axis.plot([], [], color=MUTED, linewidth=1.1, label="model (first seed)")
+    axis.set_ylabel("payload, Gb/s")
+    axis.set_title("rate of each sender")
+    axis.legend(frameon=False, fontsize=7.5, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
+
+
+def _queue(axis: Axes, fair: FairShares) -> None:
+    axis.plot(
+        np.array(fair.model.queue_times_ns) / MS,
+        np.array(fair.model.queue_bytes) / 1000,
+        color=QUEUE_MODEL,
+        linewidth=1.0,
+        label="model (first seed)",
+    )
+    every = max(1, len(fair.lab.queue_bytes) // QUEUE_POINTS)
+    axis.plot(
+        np.array(fair.lab.queue_times_ns)[::every] / MS,
+        np.array(fair.lab.queue_bytes)[::every] / 1000,
+        ".",
+        color=QUEUE_LAB,
+        markersize=2.5,
+        label="lab",
+    )
+    for level, name in ((fair.port.kmin_bytes, "kmin"), (fair.port.kmax_bytes, "kmax")):
+        axis.axhline(level / 1000, color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)))
+        axis.annotate(name, (1.002, level / 1000), xycoords=("axes fraction", "data"), fontsize=7)
+    axis.set_ylabel("queue, KB")
+    axis.set_title(f"queue of {fair.port.node}:{fair.port.interface}")
+    axis.legend(frameon=False, fontsize=7.5, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+
+
+@styled
+def rates_plot(report: JobReport) -> Figure | None:
+    """Goodput of every sender over time, None where it was too short to be sampled."""
+    steps = max((len(sender.rate_bps) for sender in report.goodput.senders), default=0)
+    if steps < LEAST_STEPS:
+        return None
+    step_ms = report.goodput.step.modelled_ns / MS
+    figure = figure_of(11, 2.5)
+    axis = figure.subplots()
+    for index, sender in enumerate(report.goodput.senders):
+        axis.plot(
+            (np.arange(len(sender.rate_bps)) + 0.5) * step_ms,
+            np.array(sender.rate_bps) / GBPS,
+            color=SENDERS[index % len(SENDERS)],
+            linewidth=1.1,
+            label=f"rank {sender.rank}",
+        )
+    axis.set_ylim(bottom=0)
+    axis.set_ylabel("payload, Gb/s")
+    axis.set_xlabel("ms of the modelled network")
+    axis.grid(axis="y", color=GRID, linewidth=0.6)
+    axis.set_title("payload acknowledged, by sender")
+    axis.legend(frameon=False, fontsize=7.5, ncols=8, loc="lower right")
+    return figure
+
+
+@styled
+def link_loads_plot(report: JobReport) -> Figure | None:
+    """A bar per link between switches in each direction, None where none carried the job."""
+    loads = [link for link in report.links if not link.tier.startswith("server")]
+    if not any(link.packets for link in loads) or len(loads) > 2 * MAX_LINKS:
+        return None
+    figure = figure_of(11, 2.6)
+    axes = figure.subplots(1, 2, sharey=True)
+    for axis, direction in zip(axes, (Direction.UP, Direction.DOWN), strict=True):
+        own = [link for link in loads if link.direction is direction]
+        packets = np.array([link.packets for link in own])
+        axis.bar(range(len(own)), packets, color=SENDERS[0], width=0.85)
+        axis.axhline(float(packets.mean()), color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        axis.set_xticks(range(len(own)), [link.link for link in own], rotation=90, fontsize=6)
+        axis.tick_params(axis="x", length=0, pad=1)
+        axis.set_title(f"{direction.value}: packets per link")
+        axis.grid(axis="y", color=GRID, linewidth=0.6)
+        axis.set_axisbelow(True)
+    return figure

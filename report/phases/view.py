@@ -1,0 +1,215 @@
+"""What every rendering of a drill of jobs shows, as rows of text.
+
+In: a `JobDrillResult`. Out: rows that the terminal and the page lay out in their own ways, so that
+both say the same in the same words. Nothing is measured here.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+from labs.units import format_duration
+from scripts.balance import Direction
+from scripts.drill.expectations import JOB_KPIS, Quantity, format_kpi, kpi_named
+from scripts.drill.phases.fairness import FairShares
+from scripts.drill.phases.result import JobDrillResult, PhaseRun, PhaseSummary
+from scripts.job.document import JobReport
+
+LIMITS = (
+    "There is no PFC: a full buffer drops, and what is lost is sent again from the lost packet on. "
+    "On switches with PFC the same load pauses senders instead.",
+    "Queues, marks, CNPs and the senders' reaction are packet by packet, in bytes and times of the "
+    "modelled network. Switch chips share their buffer among ports by rules that are not modelled.",
+    "Round trips hold this machine's own time per packet, divided by the dilation: compare them "
+    "with each other, not with a switch's latency.",
+    "Sizes are scaled down: megabytes where a hardware test sends gigabytes.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRow:
+    """A KPI of a phase over its valid runs: median and, from two runs on, its spread."""
+
+    name: str
+    title: str
+    meaning: str
+    value: str
+    range: str
+    cov: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """An expectation and what came of it."""
+
+    phase: str
+    title: str
+    expected: str
+    observed: str
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """Two counts that must agree."""
+
+    name: str
+    left: str
+    right: str
+    agrees: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRow:
+    """A figure of the time to fair shares, in the lab and by the model."""
+
+    title: str
+    lab: str
+    model: str
+
+
+def figure_rows(phase: PhaseSummary) -> list[FigureRow]:
+    """The KPIs that the phase measured, in the order in which they are defined."""
+    rows = []
+    for kpi in JOB_KPIS.values():
+        value, extremes, cov, n = "", "", "", phase.valid_runs
+        spread = phase.spread.get(kpi.name)
+        if kpi.quantity is Quantity.TRUTH and kpi.name in phase.truths:
+            true = phase.truths[kpi.name]
+            value = "yes" if true == n else f"in {true} of {n}"
+        elif spread is not None:
+            n = spread.n
+            value = format_kpi(kpi.name, spread.median)
+            if n > 1:
+                low, high = (format_kpi(kpi.name, x) for x in (spread.minimum, spread.maximum))
+                extremes = low if low == high else f"{low} to {high}"
+                cov = "" if spread.cov is None else f"{spread.cov:.0%}"
+        if value:
+            rows.append(FigureRow(kpi.name, kpi.title, kpi.meaning, value, extremes, cov, n))
+    return rows
+
+
+def verdict_rows(result: JobDrillResult) -> list[VerdictRow]:
+    """Every expectation of every phase."""
+    return [
+        VerdictRow(
+            phase.name,
+            kpi_named(verdict.kpi).title,
+            verdict.expectation,
+            format_kpi(verdict.kpi, verdict.observed),
+            verdict.passed,
+        )
+        for phase in result.phases
+        for verdict in phase.verdicts
+    ]
+
+
+def representative(result: JobDrillResult, phase: str) -> tuple[int, PhaseRun] | None:
+    """The run of a phase that its plots show, and its repeat's number: the valid one nearest the
+    median time to fair shares, else of the iterations, else the first."""
+    valid = [(n, run) for n, run in enumerate(result.runs_of(phase), 1) if run.valid]
+    timed = [(n, run, _time_of(run)) for n, run in valid]
+    known = [(n, run, time) for n, run, time in timed if time is not None]
+    if not known:
+        return valid[0] if valid else None
+    middle = statistics.median(time for _, _, time in known)
+    n, run, _ = min(known, key=lambda each: abs(each[2] - middle))
+    return n, run
+
+
+def _time_of(run: PhaseRun) -> float | None:
+    if run.fair_shares is not None:
+        return run.fair_shares.lab_ns
+    iterations = [each.modelled_ns for each in run.report.iterations]
+    return statistics.median(iterations) if iterations else None
+
+
+def job_text(job: dict[str, Any]) -> str:
+    """`incast, 4 ranks, 4MB; DCQCN hpcc-dcqcn, ECN ect0, DSCP 26`."""
+    transport = job["transport"]
+    length = job.get("size") or f"for {job['duration']}"
+    starts = job.get("starts", [])
+    staggered = f", starts at {', '.join(starts)}" if len(starts) > 1 else ""
+    algorithm = f" ({job['algorithm']})" if job["pattern"] == "allreduce" else ""
+    return (
+        f"{job['pattern']}{algorithm}, {job['ranks']} ranks, {length}{staggered}; "
+        f"DCQCN {transport['dcqcn']}, ECN {transport['ecn']}, DSCP {transport['dscp']} "
+        f"(ACKs {transport['ack_dscp']}, CNPs {transport['cnp_dscp']}), "
+        f"{transport['qps']} QP per connection, window {transport['window']}"
+    )
+
+
+def check_rows(report: JobReport) -> list[CheckRow]:
+    """Where devices and endpoints are compared."""
+    return [
+        CheckRow(
+            check.name,
+            f"{check.left} {check.left_count:,}",
+            f"{check.right} {check.right_count:,}",
+            check.agrees,
+        )
+        for check in report.accounting
+    ]
+
+
+def link_rows(report: JobReport) -> list[tuple[str, str, str, str]]:
+    """Links between switches that carried the job: name, direction, packets, share of the tier."""
+    return [
+        (
+            link.link,
+            "up" if link.direction is Direction.UP else "down",
+            f"{link.packets:,}",
+            "" if link.share is None else f"{link.share:.1%}",
+        )
+        for link in report.links
+        if link.packets and not link.tier.startswith("server")
+    ]
+
+
+def queue_rows(report: JobReport) -> list[tuple[str, ...]]:
+    """Queues that marked or dropped, or held the most, the deepest first."""
+    ordered = sorted(report.queues, key=lambda queue: -(queue.depth_max_bytes or 0))
+    return [
+        (
+            f"{queue.node}:{queue.interface}",
+            str(queue.traffic_class),
+            f"{queue.packets:,}",
+            f"{queue.marked:,}",
+            f"{queue.dropped_packets:,}",
+            "" if queue.depth_max_bytes is None else f"{queue.depth_max_bytes / 1000:,.0f} KB",
+        )
+        for queue in ordered[:12]
+    ]
+
+
+def share_rows(fair: FairShares) -> list[ShareRow]:
+    """Lab and model, figure by figure."""
+    seeds = [_duration(time) for time in fair.model_times_ns]
+    return [
+        ShareRow(
+            "from the last start to fair shares",
+            _duration(fair.lab_ns),
+            f"{_duration(fair.model_ns)} (seeds: {', '.join(seeds)})",
+        ),
+        ShareRow(
+            "use of the port, settled",
+            f"{fair.lab_settled.use:.1%}",
+            f"{fair.model_settled.use:.1%}",
+        ),
+        ShareRow(
+            "mean queue, settled",
+            _kilobytes(fair.lab_settled.queue_bytes),
+            _kilobytes(fair.model_settled.queue_bytes),
+        ),
+    ]
+
+
+def _duration(time_ns: float | None) -> str:
+    return "not reached" if time_ns is None else format_duration(time_ns)
+
+
+def _kilobytes(size: float | None) -> str:
+    return "not sampled" if size is None else f"{size / 1000:,.0f} KB"

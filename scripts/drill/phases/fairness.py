@@ -1,0 +1,234 @@
+"""How long senders behind one port take to share it evenly: measured, and by the model of DCQCN.
+
+In: a job's report, samples of the port's queue, and the round trip without a queue. Out: a frozen
+`FairShares` with both times, rates and queues in the modelled network's clock, for a plot that lays
+one over the other.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from labs.plan.fabric import Fabric
+from scripts.job.document import JobReport
+from traffic.dcqcn import parameters
+from traffic.dcqcn_model import Bottleneck, ModelRun, simulate, time_to_fairness
+from traffic.job import JobSpec
+from traffic.jobplan import JobPlan, plan_job
+from traffic.nic import WIRE_OVERHEAD_BYTES
+from traffic.performance import FRAME_OVERHEAD_BYTES
+
+TOLERANCE = 0.10
+"""Of the fair share, by which a sender may be off (BMWG AI fabric draft, DCQCN convergence)."""
+
+WINDOW_NS = 20_000_000
+"""Of the modelled network, over which a rate is taken: about ten swings of DCQCN's rates. Over
+10 ms the model's own seeds, once fair, are often out of 10 % for a moment."""
+
+SETTLED = 0.5
+"""The later part of the time after the last start, over which queue and use are averaged."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """The port that all senders share, as the model has it; rates of the modelled network.
+
+    `payload_share` is payload over what a packet takes of the cable.
+    """
+
+    node: str
+    interface: str
+    rate_bps: float
+    buffer_bytes: int
+    kmin_bytes: int
+    kmax_bytes: int
+    pmax: float
+    feedback_ns: int
+    packet_bytes: int
+    payload_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Rates and queue over time. rates_bps: payload, a tuple per sender; times_ns: ends of samples.
+
+    `queue_times_ns` are the queue's own; it is empty where it was not sampled.
+    """
+
+    times_ns: tuple[int, ...]
+    rates_bps: tuple[tuple[float, ...], ...]
+    queue_times_ns: tuple[int, ...]
+    queue_bytes: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Means over the settled time. use: payload of all senders over the most the port can carry."""
+
+    use: float
+    queue_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FairShares:
+    """Measured and modelled, all in the modelled network's clock.
+
+    lab_ns: from the last start until every sender stays within `tolerance` of the mean, None where
+    that did not happen. model_times_ns: the same of each of the model's seeds. The model's course
+    is that of the first seed.
+    """
+
+    port: Port
+    starts_ns: tuple[int, ...]
+    tolerance: float
+    window_ns: int
+    lab_ns: int | None
+    model_times_ns: tuple[int | None, ...]
+    lab: Course
+    model: Course
+    lab_settled: Settled
+    model_settled: Settled
+
+    @property
+    def model_ns(self) -> float | None:
+        """The median of the model's seeds, None where one never got there."""
+        known = [time for time in self.model_times_ns if time is not None]
+        return statistics.median(known) if len(known) == len(self.model_times_ns) else None
+
+    @property
+    def ratio(self) -> float | None:
+        """The lab's time over the model's."""
+        model_ns = self.model_ns
+        return None if self.lab_ns is None or not model_ns else self.lab_ns / model_ns
+
+
+def shared_port(plan: JobPlan, feedback_ns: int) -> Port:
+    """The switch port in front of the incast's receiver."""
+    fabric, receiver = plan.fabric, plan.streams[0].destination
+    link = plan.nic_link(receiver)
+    queues = fabric.spec.queues
+    packet = plan.job.transport.mtu + FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
+    return Port(
+        node=link.b.node,
+        interface=link.b.interface,
+        rate_bps=float(link.rate_bps),
+        buffer_bytes=queues.buffer,
+        kmin_bytes=queues.ecn.kmin,
+        kmax_bytes=queues.ecn.kmax,
+        pmax=queues.ecn.pmax,
+        feedback_ns=feedback_ns,
+        packet_bytes=packet,
+        payload_share=plan.job.transport.mtu / packet,
+    )
+
+
+def fair_shares(
+    fabric: Fabric,
+    report: JobReport,
+    feedback_ns: float,
+    queue: Sequence[tuple[int, float]],
+    seeds: Sequence[int],
+) -> FairShares:
+    """Lab and model side by side, of an incast with a duration.
+
+    `feedback_ns` is the round trip without a queue; `queue` the port's depth in bytes at times
+    after the start of the job; both in the modelled network's clock.
+    """
+    job = JobSpec.model_validate(report.job)
+    plan = plan_job(fabric, job)
+    port = shared_port(plan, round(feedback_ns))
+    starts_ns = tuple(stream.start_ns for stream in plan.streams)
+    assert job.duration is not None
+    lab = _measured(report, [stream.source for stream in plan.streams], job.duration, queue)
+    runs = [_modelled(port, job, starts_ns, seed) for seed in seeds]
+    model = _course(runs[0], port)
+    last_ns = max(starts_ns)
+    settled_ns = round(last_ns + (job.duration - last_ns) * (1 - SETTLED))
+    return FairShares(
+        port=port,
+        starts_ns=starts_ns,
+        tolerance=TOLERANCE,
+        window_ns=WINDOW_NS,
+        lab_ns=_time_to_fairness(np.array(lab.times_ns), np.array(lab.rates_bps), last_ns),
+        model_times_ns=tuple(
+            _time_to_fairness(run.times_ns, run.rates_bps, last_ns) for run in runs
+        ),
+        lab=lab,
+        model=model,
+        lab_settled=_settled(lab, port, settled_ns),
+        model_settled=_settled(model, port, settled_ns),
+    )
+
+
+def _time_to_fairness(
+    times_ns: npt.NDArray[np.int64], rates_bps: Floats, last_ns: int
+) -> int | None:
+    return time_to_fairness(times_ns, rates_bps, last_ns, TOLERANCE, WINDOW_NS)
+
+
+def _measured(
+    report: JobReport, senders: Sequence[int], duration_ns: int, queue: Sequence[tuple[int, float]]
+) -> Course:
+    """The lab's course, up to the end of the job: what comes later are queues that empty."""
+    step_ns = report.goodput.step.modelled_ns
+    rates = {sender.rank: sender.rate_bps for sender in report.goodput.senders}
+    whole = int(duration_ns // step_ns)
+    steps = min(whole, *(len(rates[sender]) for sender in senders))
+    within = [(at, depth) for at, depth in queue if at <= duration_ns]
+    return Course(
+        times_ns=tuple(round((index + 1) * step_ns) for index in range(steps)),
+        rates_bps=tuple(rates[sender][:steps] for sender in senders),
+        queue_times_ns=tuple(at for at, _ in within),
+        queue_bytes=tuple(depth for _, depth in within),
+    )
+
+
+def _modelled(port: Port, job: JobSpec, starts_ns: Sequence[int], seed: int) -> ModelRun:
+    assert job.duration is not None
+    bottleneck = Bottleneck(
+        capacity_bps=port.rate_bps,
+        buffer_bytes=port.buffer_bytes,
+        kmin_bytes=port.kmin_bytes,
+        kmax_bytes=port.kmax_bytes,
+        pmax=port.pmax,
+        feedback_ns=port.feedback_ns,
+        packet_bytes=port.packet_bytes,
+    )
+    line_bps = int(port.rate_bps)
+    chosen = parameters(job.transport.dcqcn, line_bps)
+    return simulate(chosen, bottleneck, starts_ns, job.duration, line_bps, seed=seed)
+
+
+def _course(run: ModelRun, port: Port, points: int = 400) -> Course:
+    """The model's course, thinned to about as many points as a plot can show."""
+    every = max(1, len(run.times_ns) // points)
+    whole = len(run.times_ns) // every * every
+    ends = run.times_ns[:whole].reshape(-1, every)[:, -1]
+    rates = run.rates_bps[:, :whole].reshape(len(run.rates_bps), -1, every).mean(axis=2)
+    queue = run.queue_bytes[:whole].reshape(-1, every).mean(axis=1)
+    times = tuple(int(end) for end in ends)
+    return Course(
+        times_ns=times,
+        rates_bps=tuple(
+            tuple(float(round(rate)) for rate in sender) for sender in rates * port.payload_share
+        ),
+        queue_times_ns=times,
+        queue_bytes=tuple(float(round(depth)) for depth in queue),
+    )
+
+
+def _settled(course: Course, port: Port, from_ns: int) -> Settled:
+    late = np.array(course.times_ns) > from_ns
+    total = np.array(course.rates_bps).sum(axis=0)[late]
+    queue = np.array(course.queue_bytes)[np.array(course.queue_times_ns) > from_ns]
+    return Settled(
+        use=float(total.mean() / (port.rate_bps * port.payload_share)) if total.size else 0.0,
+        queue_bytes=float(queue.mean()) if queue.size else None,
+    )

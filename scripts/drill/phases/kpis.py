@@ -1,0 +1,95 @@
+"""The KPIs of a phase, from the report of its job.
+
+In: a `JobReport` and, where the phase was modelled, its `FairShares`. Out: a value for each of
+JOB_KPIS, None for what this job does not have. Nothing is measured here.
+"""
+
+from __future__ import annotations
+
+from labs.plan.queues import class_of_dscp
+from labs.spec.model import LabSpec
+from scripts.balance import Direction
+from scripts.drill.expectations import JOB_KPIS, KpiValue
+from scripts.drill.phases.fairness import FairShares
+from scripts.job.document import JobReport
+from traffic.job import JobSpec
+
+CNP_CLASS, ACK_CLASS = 5, 6
+"""Where the kit's default map puts CNPs and ACKs, as the switch teams' does."""
+
+BYTES_PER_GB_BITS = 8e9
+
+
+def job_kpis(report: JobReport, fair: FairShares | None = None) -> dict[str, KpiValue]:
+    """A value per KPI, in the KPI's own unit."""
+    transport, trips, fairness = report.transport, report.round_trips, report.fairness
+    figures: dict[str, KpiValue] = {
+        **dict.fromkeys(JOB_KPIS),
+        **_queue_kpis(report),
+        "completed": not report.errors
+        and transport.posted_bytes == transport.acked_bytes == transport.delivered_bytes,
+        "accounted": all(check.agrees for check in report.accounting),
+        "busbw": _headline(report, "busbw"),
+        "jct_ratio": _headline(report, "jct_ratio"),
+        "retransmitted_packets": transport.retransmitted,
+        "naks": transport.naks_sent,
+        "timeouts": transport.timeouts,
+        "ce_packets": transport.ce,
+        "cnps": transport.cnps_received,
+    }
+    goodput_bps = _headline(report, "goodput")
+    if goodput_bps is not None:
+        figures["goodput"] = goodput_bps / BYTES_PER_GB_BITS
+    if trips is not None:
+        figures["rtt_p50"] = trips.p50.modelled_ns
+        figures["rtt_p99"] = trips.p99.modelled_ns
+    if fairness is not None:
+        figures["rate_ratio"] = fairness.ratio
+        figures["sender_jfi"] = fairness.jfi
+    if fair is not None:
+        figures["time_to_fairness"] = fair.lab_ns
+        figures["model_time_to_fairness"] = fair.model_ns
+        figures["time_to_fairness_ratio"] = fair.ratio
+    uplinks = [tier for tier in report.tiers if tier.direction is Direction.UP]
+    if uplinks and uplinks[0].all_links.mmr is not None:
+        figures["uplink_mmr"] = uplinks[0].all_links.mmr
+        figures["uplink_jfi"] = uplinks[0].all_links.jfi
+    return figures
+
+
+def data_class(report: JobReport) -> int:
+    """The traffic class of the job's data in its lab."""
+    lab = LabSpec.model_validate(report.lab)
+    dscp = JobSpec.model_validate(report.job).transport.dscp
+    return class_of_dscp(lab.queues.dscp)[dscp]
+
+
+def _headline(report: JobReport, name: str) -> float | None:
+    found = (each.modelled.median for each in report.headlines if each.name == name)
+    return next(found, None)
+
+
+def _queue_kpis(report: JobReport) -> dict[str, KpiValue]:
+    """None of them where the lab's ports have no queues."""
+    if report.queue_engine == "off":
+        return {}
+    data = data_class(report)
+    depths = [
+        queue.depth_max_bytes
+        for queue in report.queues
+        if queue.traffic_class == data and queue.depth_max_bytes is not None
+    ]
+    packets = dict.fromkeys((CNP_CLASS, ACK_CLASS), 0)
+    for queue in report.queues:
+        if queue.traffic_class in packets:
+            packets[queue.traffic_class] += queue.packets
+    return {
+        "dropped_packets": sum(queue.dropped_packets for queue in report.queues),
+        "switch_marks": sum(queue.marked for queue in report.queues),
+        "marks_outside_data": sum(
+            queue.marked for queue in report.queues if queue.traffic_class != data
+        ),
+        "class_5_packets": packets[CNP_CLASS],
+        "class_6_packets": packets[ACK_CLASS],
+        "queue_max": max(depths) if depths else None,
+    }

@@ -1,0 +1,142 @@
+"""A drill of jobs, end to end: bring the lab up, run each phase's job, take the lab down, conclude.
+
+In: a `JobDrillSpec` and its file's place. Out: a `JobDrillResult`. Every phase is planned before
+the lab comes up, so what does not fit is refused first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from labs.errors import InputError
+from labs.lab import Lab, plan
+from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.runtime.queues.engine import read_engine
+from labs.runtime.queues.reading import QueueSampler
+from labs.runtime.record import LabFiles
+from labs.spec.load import load_spec
+from labs.spec.model import QueueEngine
+from scripts.drill.catalog import lab_of
+from scripts.drill.environment import read_environment
+from scripts.drill.phases.fairness import fair_shares, shared_port
+from scripts.drill.phases.kpis import data_class
+from scripts.drill.phases.result import JobDrillResult, PhaseRun, conclude
+from scripts.drill.phases.spec import JobDrillSpec, PhaseSpec
+from scripts.job.run import run_job
+from traffic.jobplan import JobPlan, plan_job
+
+QueueDepths = list[tuple[int, float]]
+
+
+def run_job_drill(
+    drill: JobDrillSpec, path: Path, repeats: int, progress: ProgressSink = no_progress
+) -> JobDrillResult:
+    """Run the drill read from `path`, `repeats` times on one lab, and give its result.
+
+    The lab is brought up for it and down after it, also when it fails or is interrupted. Raises
+    InputError where its lab can not be used, a job does not fit it, or a lab of that name is up;
+    MachineError where this machine can not run it; ExpectationError where the lab does not come up
+    whole.
+    """
+    lab = planned_lab(drill, path)
+    plans = {phase.name: _planned(lab, phase) for phase in drill.phases}
+    environment = read_environment()
+    lab.up(progress)
+    try:
+        measured = [
+            _run_phases(lab, drill, plans, f" ({number} of {repeats})" * (repeats > 1), progress)
+            for number in range(1, repeats + 1)
+        ]
+    finally:
+        lab.down(progress)
+    return conclude(
+        drill=drill.model_dump(mode="json", exclude_none=True),
+        lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
+        environment=environment,
+        dilation=lab.fabric.spec.dilation,
+        notes=lab.notes,
+        repeats=measured,
+        expectations={phase.name: phase.expect.expectations() for phase in drill.phases},
+    )
+
+
+def planned_lab(drill: JobDrillSpec, path: Path) -> Lab:
+    """The drill's lab, with the drill's dilation where it gives one.
+
+    Raises InputError, and SpecError with every problem of the lab's file.
+    """
+    spec = load_spec(lab_of(drill, path))
+    if drill.dilation is not None:
+        spec = spec.model_copy(update={"dilation": drill.dilation})
+    return Lab(plan(spec))
+
+
+def _planned(lab: Lab, phase: PhaseSpec) -> JobPlan:
+    """The phase's job on the lab. Raises InputError, which names the phase."""
+    try:
+        return plan_job(lab.fabric, phase.job)
+    except InputError as error:
+        raise InputError(f"phase {phase.name}: {error.message}", hint=error.hint) from error
+
+
+def _run_phases(
+    lab: Lab,
+    drill: JobDrillSpec,
+    plans: dict[str, JobPlan],
+    which: str,
+    progress: ProgressSink,
+) -> list[PhaseRun]:
+    runs: list[PhaseRun] = []
+    for phase in drill.phases:
+
+        def shown(step: Progress, name: str = phase.name) -> None:
+            progress(Progress(f"{name}{which}", step.done, step.total))
+
+        runs.append(_run_phase(lab, phase, plans[phase.name], runs, shown))
+    return runs
+
+
+def _run_phase(
+    lab: Lab,
+    phase: PhaseSpec,
+    plan: JobPlan,
+    before: Sequence[PhaseRun],
+    progress: ProgressSink,
+) -> PhaseRun:
+    if phase.model is None:
+        return PhaseRun(phase.name, run_job(lab, phase.job, progress=progress), None)
+    queued = read_engine(LabFiles(lab.name)) is not QueueEngine.OFF
+    with QueueSampler(lab.fabric) if queued else nullcontext() as sampler:
+        report = run_job(lab, phase.job, progress=progress)
+    trips = next(run for run in before if run.phase == phase.model.round_trip).report.round_trips
+    if report.errors or not report.goodput.senders or trips is None:
+        return PhaseRun(phase.name, report, None)
+    depths = [] if sampler is None else _depths(sampler, plan, data_class(report))
+    feedback_ns = trips.p50.modelled_ns
+    return PhaseRun(
+        phase.name,
+        report,
+        fair_shares(lab.fabric, report, feedback_ns, depths, phase.model.seeds),
+    )
+
+
+def _depths(sampler: QueueSampler, plan: JobPlan, traffic_class: int) -> QueueDepths:
+    """Bytes in the shared port's queue at every round of samples, by modelled time. Time 0 is the
+    first round that saw it filled: the senders start within an interval before."""
+    port = shared_port(plan, 0)
+    seen = {
+        sample.t_ns: sample.depth_bytes
+        for sample in sampler.samples
+        if (sample.node, sample.interface, sample.traffic_class)
+        == (port.node, port.interface, traffic_class)
+    }
+    if not seen:
+        return []
+    start_ns = min(seen)
+    return [
+        (round((t_ns - start_ns) / plan.dilation), float(seen.get(t_ns, 0)))
+        for t_ns in sampler.times_ns
+        if t_ns >= start_ns
+    ]

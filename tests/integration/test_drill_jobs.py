@@ -1,0 +1,118 @@
+"""A drill of jobs through the command line: its files, its exit codes, and nothing left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.drill.phases.result import JobDrillResult, from_json
+from tests.integration.test_ownership import belongings
+
+PROGRAM = (sys.executable, "-c", "from scripts.cli import main; main()")
+LAB = """name: it-jobs
+fabric: {kind: clos, racks: 1, spines: 1, servers_per_rack: 3}
+links: {rate: 25G, server_rate: 25G}
+dilation: 100
+queues: {ecn: {kmin: 100KB, kmax: 400KB, pmax: 0.2}}
+"""
+DRILL = """name: short
+lab: lab.yaml
+phases:
+  - name: idle
+    job:
+      pattern: pairs
+      ranks: 2
+      size: 64KB
+      iterations: 2
+      transport: {window: 1, ack_every: 1}
+    expect:
+      completed: true
+      accounted: true
+      switch_marks: 0
+      dropped_packets: "DROPPED"
+      class_5_packets: 0
+      class_6_packets: ">= 32"
+  - name: shared
+    job:
+      pattern: incast
+      ranks: 3
+      duration: 30ms
+      transport: {dcqcn: hpcc-dcqcn, window: 4096, ack_timeout: 100ms}
+    model: {round_trip: idle, seeds: [1]}
+    expect:
+      completed: true
+      accounted: true
+      switch_marks: ">= 1"
+      marks_outside_data: 0
+      cnps: ">= 1"
+      rate_ratio: "<= 2"
+"""
+
+
+def run(folder: Path, dropped: str) -> subprocess.CompletedProcess[str]:
+    (folder / "lab.yaml").write_text(LAB)
+    (folder / "short.yaml").write_text(DRILL.replace("DROPPED", dropped))
+    return subprocess.run(
+        [*PROGRAM, "drill", str(folder / "short.yaml"), "--out", str(folder / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, JobDrillResult]:
+    """A drill that passes: its folder of results, and the result in it."""
+    folder = tmp_path_factory.mktemp("jobs")
+    outcome = run(folder, "<= 0")
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    assert "short: passed" in outcome.stdout
+    return folder / "out", from_json((folder / "out" / "result.json").read_text())
+
+
+def test_the_results_are_a_document_a_page_and_a_plot(ran: tuple[Path, JobDrillResult]) -> None:
+    names = {path.name for path in ran[0].iterdir()}
+    assert names == {"result.json", "report.html", "shared.svg"}
+    assert "DCQCN in the lab and by its equations" in (ran[0] / "report.html").read_text()
+
+
+def test_the_switch_marked_the_receiver_notified_and_the_senders_slowed_down(
+    ran: tuple[Path, JobDrillResult],
+) -> None:
+    figures = ran[1].repeats[0][1].kpis()
+    assert figures["switch_marks"] == figures["ce_packets"] == figures["cnps"]
+    assert figures["class_5_packets"] == figures["cnps"]
+    assert figures["dropped_packets"] == 0
+
+
+def test_the_queue_that_was_sampled_is_the_one_that_the_senders_filled(
+    ran: tuple[Path, JobDrillResult],
+) -> None:
+    fair = ran[1].repeats[0][1].fair_shares
+    assert fair is not None
+    assert max(fair.lab.queue_bytes) > 100_000
+    assert fair.lab_settled.use == pytest.approx(fair.model_settled.use, abs=0.15)
+
+
+def test_the_lab_is_gone_after_the_drill(ran: tuple[Path, JobDrillResult]) -> None:
+    assert belongings("it-jobs") == []
+
+
+def test_an_expectation_that_is_not_met_exits_with_1_and_is_named(tmp_path: Path) -> None:
+    outcome = run(tmp_path, ">= 1")
+    assert outcome.returncode == 1, outcome.stderr
+    assert "not met" in outcome.stdout
+    assert not from_json((tmp_path / "out" / "result.json").read_text()).passed
+    assert belongings("it-jobs") == []
+
+
+def test_a_file_that_is_wrong_exits_with_2_its_place_and_a_hint(tmp_path: Path) -> None:
+    outcome = run(tmp_path, "few")
+    assert outcome.returncode == 2
+    assert "short.yaml:15: phases[0].expect.dropped_packets: expected 0" in outcome.stderr
+    assert "hint:" in outcome.stderr
+    assert belongings("it-jobs") == []
