@@ -49,7 +49,7 @@ class Agent:
 
         def outlet(interface: str) -> Outlet:
             if interface not in outlets:
-                outlets[interface] = Outlet(interface, fields["frame_bytes"])
+                outlets[interface] = Outlet(interface)
             return outlets[interface]
 
         probes = fields["probes"]
@@ -72,6 +72,7 @@ class Agent:
         )
         self._woke_ns = 0
         self._clock_offset_ns = 0
+        self._settling = False
 
     def run(self) -> None:
         """Serve until the results are handed over. Raises ChannelClosedError, OSError."""
@@ -80,6 +81,9 @@ class Agent:
         turns = 0
         while True:
             _, next_ns = self._turn()
+            if self._settling and self._endpoint.idle:
+                self._settling = False
+                self._channel.send({"settled": True})
             turns += 1
             if next_ns <= monotonic_ns() and turns < PATIENCE:
                 continue
@@ -94,6 +98,7 @@ class Agent:
                     self._prober.stop()
                     self._endpoint.stop()
                     self._channel.send({"stopped_ns": monotonic_ns()})
+                    self._settling = True
                 case "finish":
                     drained = self._await_quiet(command["quiet_ns"], command["limit_ns"])
                     self._report(drained, _cpu_s() - startup_cpu_s)
@@ -133,8 +138,7 @@ class Agent:
         return control in ready
 
     def _await_quiet(self, quiet_ns: int, limit_ns: int) -> bool:
-        """Go on until all is acknowledged and nothing came for `quiet_ns`; False where `limit_ns`
-        passed before."""
+        """Go on until nothing came for `quiet_ns`; False where `limit_ns` passed before."""
         now_ns = quiet_since_ns = monotonic_ns()
         end_ns = now_ns + limit_ns
         while now_ns < end_ns:
@@ -142,7 +146,7 @@ class Agent:
             now_ns = monotonic_ns()
             if arrived:
                 quiet_since_ns = now_ns
-            elif now_ns - quiet_since_ns >= quiet_ns and self._endpoint.idle:
+            elif now_ns - quiet_since_ns >= quiet_ns:
                 return True
             if next_ns > now_ns:
                 limit = min(next_ns, quiet_since_ns + quiet_ns, end_ns)

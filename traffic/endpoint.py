@@ -131,7 +131,10 @@ class Endpoint:
 
     @property
     def idle(self) -> bool:
-        """Whether everything posted has been acknowledged, or has failed."""
+        """Whether everything posted has been acknowledged, as far as queue pairs still work."""
+        failed = any(pair.requester.error for pair in self._pairs)
+        if not failed and any(connection.waiting for connection in self._connections):
+            return False
         return all(pair.requester.idle or pair.requester.error for pair in self._pairs)
 
     def turn(self, now_ns: int) -> int:

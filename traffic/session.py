@@ -47,8 +47,10 @@ START_DELAY_NS = 20_000_000
 QUIET_NS = 200_000_000
 """A run is over once nothing has arrived for this long."""
 
-DRAIN_LIMIT_NS = 60 * SECOND_NS
-"""Longer than a full window of packets takes to be sent again until its queue pair gives up."""
+DRAIN_LIMIT_NS = 10 * SECOND_NS
+SETTLE_LIMIT_NS = 60 * SECOND_NS
+"""What has been posted may take so long to be acknowledged once a run is stopped."""
+
 PROBE_MODERATION_NS = 1_000_000
 """How long arrivals may wait where there are probes alone: they are stamped by the kernel."""
 
@@ -146,12 +148,16 @@ class TrafficSession:
         progress(Progress("streams", total, total))
 
     def stop(self) -> TrafficResult:
-        """Stop sending, wait until nothing arrives any more, and collect. Raises MachineError."""
+        """Post nothing more, wait until all is acknowledged and nothing arrives, and collect.
+
+        Raises MachineError.
+        """
         agents = self._group.agents
         self._group.tell({"do": "stop"})
         stopped_ns = {
             agent.server: agent.answer("stopped_ns").fields["stopped_ns"] for agent in agents
         }
+        self._settle()
         self._group.tell({"do": "finish", "quiet_ns": QUIET_NS, "limit_ns": DRAIN_LIMIT_NS})
         reports = {agent.server: agent.answer("sizes") for agent in agents}
         clock_jump_ns = clock_offset_ns() - self._clock_offset_ns
@@ -173,6 +179,19 @@ class TrafficSession:
             problems=problems + (job.problems if job else ()),
             job=job,
         )
+
+    def _settle(self) -> None:
+        """Have every agent answer the others until none waits for an answer any more."""
+        unsettled = {agent.server for agent in self._group.agents}
+        end_ns = monotonic_ns() + SETTLE_LIMIT_NS
+        while unsettled and (left_ns := end_ns - monotonic_ns()) > 0:
+            for agent, message in self._group.messages(left_ns / SECOND_NS):
+                if "error" in message.fields and self._job is not None:
+                    self._errors.append(_queue_pair_error(self._job, message.fields))
+                elif "settled" in message.fields:
+                    unsettled.remove(agent.server)
+                if not unsettled:
+                    break
 
     def _flow_records(
         self, reports: Mapping[str, Message], stopped_ns: Mapping[str, int]

@@ -24,7 +24,7 @@ from pathlib import Path
 from labs.errors import InputError, MachineError
 from labs.plan.fabric import Fabric, Link, Role
 from labs.render import frr
-from labs.runtime import canary, daemons, kernel, namespaces, netlink, wiring
+from labs.runtime import canary, daemons, kernel, namespaces, netlink, offloads, wiring
 from labs.runtime.base import Counters, Progress, ProgressSink, no_progress
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
@@ -265,6 +265,7 @@ class NetnsRuntime:
             # The answers to one batch of small messages wait together.
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
                 netlink.send_batch(channel, messages)
+            offloads.keep_order(fabric, name, slots)
 
         namespaces.inside_each(descriptors, configure)
 

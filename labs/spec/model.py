@@ -425,4 +425,4 @@ class LabSpec(SpecModel):
             le=10**9,
             description="how many times slower the lab's clock runs than the modelled network's",
         ),
-    ] = 1000.0
+    ] = 5000.0

@@ -63,7 +63,7 @@ def test_a_header_carries_the_queue_pairs_own_port_and_the_other_ends_number() -
     assert len(header) == PAYLOAD_OFFSET
     assert int.from_bytes(header[UDP_OFFSET : UDP_OFFSET + 2], "big") == end.sport
     assert int.from_bytes(header[BTH_OFFSET + 5 : BTH_OFFSET + 8], "big") == end.remote
-    assert part.fields["nics"] == [{"interface": "rtsw1-2", "rate_bps": 400e9 / 1000}]
+    assert part.fields["nics"] == [{"interface": "rtsw1-2", "rate_bps": 400e9 / 5000}]
 
 
 def test_times_and_rates_are_of_the_labs_clock_and_bytes_are_not_dilated() -> None:
@@ -84,9 +84,9 @@ def test_streams_begin_when_the_job_says_and_repeat_no_iteration() -> None:
     plan = plan_job(fabric(), job(ranks=5, **keys))
     told = [rank for part in plan.parts().values() for rank in part.fields["ranks"]]
     begins = sorted(stream[3] for rank in told for stream in rank["streams"])
-    assert begins == [0, 0, 2_000_000_000, 2_000_000_000]
+    assert begins == [0, 0, 10_000_000_000, 10_000_000_000]
     assert {rank["iterations"] for rank in told} == {0}
-    assert plan.duration_ns == 8_000_000_000
+    assert plan.duration_ns == 40_000_000_000
 
 
 def test_admission_never_lets_a_message_be_longer_than_a_buffer() -> None:

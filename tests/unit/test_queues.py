@@ -114,7 +114,7 @@ def test_every_switch_port_has_a_slot_and_its_rate_on_the_machine() -> None:
     made = planned(servers_per_rack=1)
     assert [port.slot for port in made.ports] == list(range(1, 11))
     assert {port.node for port in made.ports} == {"rtsw1", "rtsw2", "ctsw1", "ctsw2"}
-    assert {port.rate_bps for port in made.ports} == {400_000_000}
+    assert {port.rate_bps for port in made.ports} == {80_000_000}
     assert made.port_of["rtsw1", "srv1-1"].mtu == 9000
     assert {node: len(ports) for node, ports in made.ports_of.items()} == {
         "rtsw1": 3,

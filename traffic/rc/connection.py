@@ -81,6 +81,11 @@ class Connection:
             self.admission.grants_received += messages
         self._pump()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a message has not yet been cleared to be sent."""
+        return bool(self._backlog)
+
     def over(self, imm: int) -> bool:
         """A part of a message has been acknowledged; whether its whole send now is."""
         left = self._parts[imm] - 1
