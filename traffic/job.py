@@ -108,7 +108,7 @@ class TransportSpec(SpecModel):
         Field(gt=0, le=MAX_DURATION, description="silence after which packets are sent again"),
     ] = MS
     retries: Annotated[
-        int, Field(ge=0, le=7, description="timeouts in a row that a queue pair survives")
+        int, Field(ge=0, le=7, description="timeouts and NAKs in a row that a queue pair survives")
     ] = 7
     source_port: Annotated[
         SourcePort,
@@ -166,16 +166,6 @@ class TransportSpec(SpecModel):
         raise RefusedError(
             f"expected true, false or a block of keys (channels, buffer), got {described(value)}"
         )
-
-    @model_validator(mode="after")
-    def _acks_open_the_window(self) -> Self:
-        if self.ack_every > self.window:
-            raise RefusedError(
-                f"expected ack_every to be within the window ({self.window}), got {self.ack_every}",
-                "a full window would wait for an ACK that is never sent",
-                keys=("ack_every", "window"),
-            )
-        return self
 
     @model_validator(mode="after")
     def _marks_reach_dcqcn(self) -> Self:

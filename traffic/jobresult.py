@@ -7,7 +7,7 @@ what makes it not a measurement in `problems`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,6 @@ def read_job(
     reports: Mapping[str, Mapping[str, Any]],
     columns: Mapping[str, Sequence[bytes]],
     start_ns: int,
-    errors: tuple[str, ...],
 ) -> JobResult:
     """The result from each server's report and `columns`, its arrays; `start_ns` began the job."""
     ends = {end.number: end for end in plan.ends}
@@ -143,16 +142,18 @@ def read_job(
         queue_pairs=tuple(sorted(pairs, key=lambda pair: pair.end.number)),
         nics=tuple(sorted(nics, key=lambda nic: nic.rank)),
         sampled_ns=sampled,
-        errors=errors,
+        errors=tuple(_error(plan, pair) for pair in pairs if pair.error),
     )
-    return JobResult(
-        plan,
-        result.ranks,
-        result.queue_pairs,
-        result.nics,
-        sampled,
-        errors,
-        problems=tuple(f"not valid because {reason}" for reason in _problems(result)),
+    problems = tuple(f"not valid because {reason}" for reason in _problems(result))
+    return replace(result, problems=problems)
+
+
+def _error(plan: JobPlan, pair: QueuePairRecord) -> str:
+    end = pair.end
+    here, there = plan.places[end.rank], plan.places[end.peer]
+    return (
+        f"queue pair {end.number} of rank {end.rank} ({here}) to rank {end.peer} ({there}) is in "
+        f"error: {pair.error}"
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class TrafficSession:
         self._start_ns = 0
         self._clock_offset_ns = 0
         self._softnet_drops = 0
-        self._errors: list[str] = []
+        self._failed = False
 
     def __enter__(self) -> Self:
         """Start and arm every agent. Raises MachineError where one can not."""
@@ -127,10 +127,10 @@ class TrafficSession:
         total = job.iterations * job.job.ranks
         done = 0
         progress(Progress("iterations", 0, job.iterations))
-        while done < total and not self._errors:
+        while done < total and not self._failed:
             for _, message in self._group.messages(PROGRESS_STEP_S):
                 if "error" in message.fields:
-                    self._errors.append(_queue_pair_error(job, message.fields))
+                    self._failed = True
                     break
                 done += 1
                 progress(Progress("iterations", done // job.job.ranks, job.iterations))
@@ -140,10 +140,10 @@ class TrafficSession:
     def _wait_for_streams(self, job: JobPlan, progress: ProgressSink) -> None:
         end_ns = self._start_ns + job.duration_ns
         total = max(1, job.duration_ns * 10 // SECOND_NS)
-        while (left_ns := end_ns - monotonic_ns()) > 0 and not self._errors:
+        while (left_ns := end_ns - monotonic_ns()) > 0 and not self._failed:
             progress(Progress("streams", total - max(0, left_ns * 10 // SECOND_NS), total))
-            for _, message in self._group.messages(min(left_ns / SECOND_NS, PROGRESS_STEP_S)):
-                self._errors.append(_queue_pair_error(job, message.fields))
+            for _ in self._group.messages(min(left_ns / SECOND_NS, PROGRESS_STEP_S)):
+                self._failed = True
                 break
         progress(Progress("streams", total, total))
 
@@ -167,7 +167,7 @@ class TrafficSession:
         job = None
         if self._job is not None:
             fields = {server: report.fields for server, report in reports.items()}
-            job = read_job(self._job, fields, job_columns, self._start_ns, tuple(self._errors))
+            job = read_job(self._job, fields, job_columns, self._start_ns)
         problems = find_problems(flows, records, clock_jump_ns, dropped)
         return TrafficResult(
             flows=flows,
@@ -186,9 +186,7 @@ class TrafficSession:
         end_ns = monotonic_ns() + SETTLE_LIMIT_NS
         while unsettled and (left_ns := end_ns - monotonic_ns()) > 0:
             for agent, message in self._group.messages(left_ns / SECOND_NS):
-                if "error" in message.fields and self._job is not None:
-                    self._errors.append(_queue_pair_error(self._job, message.fields))
-                elif "settled" in message.fields:
+                if "settled" in message.fields:
                     unsettled.remove(agent.server)
                 if not unsettled:
                     break
@@ -220,15 +218,6 @@ class TrafficSession:
                     arrivals=arrivals[item.flow.destination],
                 )
         return tuple(records[flow.id] for flow in self._flows), rest
-
-
-def _queue_pair_error(job: JobPlan, fields: Mapping[str, Any]) -> str:
-    end = next(end for end in job.ends if end.number == fields["queue_pair"])
-    here, there = job.places[end.rank], job.places[end.peer]
-    return (
-        f"queue pair {end.number} of rank {end.rank} ({here}) to rank {end.peer} ({there}) is in "
-        f"error: {fields['error']}"
-    )
 
 
 def softnet_drops() -> int:
