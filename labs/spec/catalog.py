@@ -16,25 +16,35 @@ CATALOG = Path(__file__).resolve().parent.parent / "catalog"
 
 def catalog_names() -> tuple[str, ...]:
     """The names of the labs that ship, in alphabetical order."""
-    return tuple(sorted(path.stem for path in CATALOG.glob("*.yaml")))
+    return names_in(CATALOG)
 
 
 def find_lab(text: str) -> Path:
-    """The file of the lab that a user calls `text`: a catalog name, or a path to a file.
+    """The file of the lab that a user calls `text`, as `find` has it."""
+    return find(text, CATALOG, "lab")
+
+
+def names_in(folder: Path) -> tuple[str, ...]:
+    """The names of the YAML files in a catalog's folder, in alphabetical order."""
+    return tuple(sorted(path.stem for path in folder.glob("*.yaml")))
+
+
+def find(text: str, folder: Path, kind: str) -> Path:
+    """The file that a user calls `text`: a name of the catalog in `folder`, or a path to a file.
 
     Text with a slash or ending in .yaml or .yml is a path whether or not the file exists; reading
-    it says so. Raises InputError with the catalog's names when there is no such lab.
+    it says so. Raises InputError with the catalog's names when there is no such `kind` of file.
     """
-    names = catalog_names()
+    names = names_in(folder)
     if text in names:
-        return CATALOG / f"{text}.yaml"
+        return folder / f"{text}.yaml"
     path = Path(text)
     if "/" in text or path.suffix in (".yaml", ".yml") or _is_file(path):
         return path
     close = difflib.get_close_matches(text.lower()[:64], names, n=1)
     meant = f"did you mean {close[0]}? " if close else ""
     raise InputError(
-        f"there is no lab {shown(text)} in the catalog, and no such file",
+        f"there is no {kind} {shown(text)} in the catalog, and no such file",
         f"{meant}the catalog has {', '.join(names)}; a file of your own is given by its path",
     )
 

@@ -5,12 +5,9 @@ A drill is named by its catalog name (`link-flap`) or by a path to a YAML file o
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
-from labs.errors import InputError
-from labs.spec.catalog import find_lab
-from labs.spec.wording import shown
+from labs.spec.catalog import find, find_lab, names_in
 from scripts.drill.phases.spec import JobDrillSpec
 from scripts.drill.spec import DrillSpec
 
@@ -19,27 +16,12 @@ CATALOG = Path(__file__).resolve().parent.parent / "catalog"
 
 def drill_names() -> tuple[str, ...]:
     """The names of the drills that ship, in alphabetical order."""
-    return tuple(sorted(path.stem for path in CATALOG.glob("*.yaml")))
+    return names_in(CATALOG)
 
 
 def find_drill(text: str) -> Path:
-    """The file of the drill that a user calls `text`: a catalog name, or a path to a file.
-
-    Text with a slash or ending in .yaml or .yml is a path whether or not the file exists; reading
-    it says so. Raises InputError with the catalog's names when there is no such drill.
-    """
-    names = drill_names()
-    if text in names:
-        return CATALOG / f"{text}.yaml"
-    path = Path(text)
-    if "/" in text or path.suffix in (".yaml", ".yml"):
-        return path
-    close = difflib.get_close_matches(text.lower()[:64], names, n=1)
-    meant = f"did you mean {close[0]}? " if close else ""
-    raise InputError(
-        f"there is no drill {shown(text)} in the catalog",
-        f"{meant}the catalog has {', '.join(names)}; a file of your own is given by its path",
-    )
+    """The file of the drill that a user calls `text`, as `labs.spec.catalog.find` has it."""
+    return find(text, CATALOG, "drill")
 
 
 def lab_of(drill: DrillSpec | JobDrillSpec, path: Path) -> Path:

@@ -212,7 +212,6 @@ def test_a_job_that_makes_no_sense_is_refused_where_it_says_so(
         ("mtu: 1500", "transport.mtu", "256, 512, 1024, 2048 or 4096, got 1500", "path MTU"),
         ("strategy: spray", "transport.strategy", "expected split or round-robin", "split"),
         ("message: 3GB", "transport.message", "from 1B to 2GiB", "messages"),
-        ("window: 8", "transport.window", "within the window (8), got 16", "full window"),
         ("retries: 8", "transport.retries", "from 0 to 7", "timeouts"),
         ("dscp: 64", "transport.dscp", "from 0 to 63", "data packets"),
         ("ack_timeout: 0s", "transport.ack_timeout", "above 0", "silence"),
