@@ -165,21 +165,21 @@ def measure_agent(lab: Lab, queue_pairs: int, *, steered: bool) -> Throughput:
         }
     )
     plan = plan_job(lab.fabric, job)
-    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, job=plan) as session:
+    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, jobs=[plan]) as session:
         if steered:
             for process in namespaces.processes_in([_inode(lab, SOURCE)]):
                 os.sched_setaffinity(process, _first_cpu())
         session.start()
         measured = _measure(lab, lambda: None)
         result = session.stop()
-    assert result.job is not None
-    pairs = result.job.queue_pairs
+    (job_result,) = result.jobs
+    pairs = job_result.queue_pairs
     wrong = {
         "wrong ICRCs": sum(agent.icrc_errors for agent in result.agents),
         "unexpected packets": sum(agent.unexpected for agent in result.agents),
         "packets the receive ring had no room for": sum(a.socket_drops for a in result.agents),
-        "refused packets": sum(nic.refused for nic in result.job.nics),
-        "bytes not delivered": result.job.posted_bytes - result.job.delivered_bytes,
+        "refused packets": sum(nic.refused for nic in job_result.nics),
+        "bytes not delivered": job_result.posted_bytes - job_result.delivered_bytes,
     }
     trouble = [f"{count:,} {what}" for what, count in wrong.items() if count]
     trouble += [pair.error for pair in pairs if pair.error is not None]

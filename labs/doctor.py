@@ -123,8 +123,8 @@ KERNEL_FEATURES = (
         False,
         "each switch hashes differently and paths can be predicted; without it only labs with "
         "`hashing: 0` run, where all switches choose alike (polarized)",
-        "Linux 6.11 or later. Ubuntu 24.04: linux-generic-hwe-24.04; Debian 12: linux-image-amd64 "
-        "from bookworm-backports",
+        "Linux 6.11 or later. Debian 12: linux-image-6.12-amd64 (bookworm-security); Ubuntu 24.04: "
+        "linux-generic-hwe-24.04",
     ),
     KernelFeature(
         "clsact", "clsact", False, "the place on a port where BPF programs run", KERNEL_MODULES

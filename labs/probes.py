@@ -19,24 +19,27 @@ from pathlib import Path
 
 from labs.runtime import namespaces, netlink
 from labs.runtime.kernel import SEED
+from labs.runtime.queues.tc import (
+    CLSACT_HANDLE,
+    REQUEST_ACK_CREATE_EXCL,
+    RTM_NEWQDISC,
+    RTM_NEWTFILTER,
+    TC_H_CLSACT,
+    TC_H_ROOT,
+    TCA_KIND,
+    TCA_OPTIONS,
+    attribute,
+)
 
 HASH_POLICY = "ipv4/fib_multipath_hash_policy"
 PORT = "probe"
 
-# include/uapi/linux/rtnetlink.h, pkt_sched.h, pkt_cls.h, if_link.h
+# include/uapi/linux/rtnetlink.h, pkt_sched.h, if_link.h
 RTM_NEWLINK = 16
-RTM_NEWQDISC = 36
-RTM_NEWTFILTER = 44
-REQUEST_ACK_CREATE_EXCL = 0x605
 REQUEST_ACK_CREATE_REPLACE = 0x505
 IFLA_IFNAME = 3
 IFLA_LINKINFO = 18
 IFLA_INFO_KIND = 1
-TCA_KIND = 1
-TCA_OPTIONS = 2
-TC_H_ROOT = 0xFFFF_FFFF
-TC_H_CLSACT = 0xFFFF_FFF1
-CLSACT_HANDLE = 0xFFFF_0000
 CLSACT_INGRESS = 0xFFFF_FFF2
 ETH_P_ALL = 0x0003
 
@@ -168,11 +171,6 @@ def red_options() -> bytes:
 def netem_options() -> bytes:
     """No delay, a queue of 1,000 packets, no loss (struct tc_netem_qopt)."""
     return struct.pack("=IIIIII", 0, 1000, 0, 0, 0, 0)
-
-
-def attribute(kind: int, value: bytes) -> bytes:
-    """A netlink attribute, padded to four bytes."""
-    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
 def _tc(kind: str, handle: int, parent: int, info: int, options: bytes) -> bytes:

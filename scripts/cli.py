@@ -47,9 +47,10 @@ def drill(
     an expectation of the drill failed."""
     from report.phases.terminal import print_job_result
     from report.terminal import print_result
+    from scripts.documents import to_json
     from scripts.drill.catalog import find_drill
     from scripts.drill.phases.result import JobDrillResult
-    from scripts.drill.run import result_json, run_drill
+    from scripts.drill.run import run_drill
 
     path = find_drill(name)
     if folder is None:
@@ -57,7 +58,7 @@ def drill(
     with progress_bars() as progress:
         result = run_drill(path, repeats=repeat, out=folder, progress=progress)
     if json:
-        write([result_json(result), "\n"])
+        write([to_json(result), "\n"])
     else:
         if isinstance(result, JobDrillResult):
             print_job_result(result, out())

@@ -1,6 +1,6 @@
-"""A server's side of a job: NICs, queue pairs, connections and what its ranks do with them.
+"""A server's side of its jobs: NICs, queue pairs, connections and what its ranks do with them.
 
-In: the server's part of a job as the session describes it, what arrives, the time. Out: packets on
+In: the server's part of a run as the session describes it, what arrives, the time. Out: packets on
 the NICs when they are due, and an account of everything sent, acknowledged and delivered.
 """
 
@@ -35,7 +35,7 @@ class Endpoint:
         outlet: Callable[[str], Outlet],
         tell: Tell,
     ) -> None:
-        """`fields` as `traffic.session` writes them, `headers` one per queue pair.
+        """`fields` as `traffic.jobparts` writes them, `headers` one per queue pair.
 
         Raises OSError where an interface can not be opened.
         """
@@ -58,6 +58,8 @@ class Endpoint:
         self._owner: dict[int, tuple[Connection, Program | None]] = {}
         self._streams: dict[Connection, Stream] = {}
         self._programs: list[Program] = []
+        self._jobs: list[int] = []
+        self._start_ns = 0
         for rank in fields["ranks"]:
             self._add_rank(rank)
         timeouts = [pair.requester.settings.ack_timeout_ns for pair in self._pairs]
@@ -98,19 +100,21 @@ class Endpoint:
                 self._iteration_over,
             )
             self._programs.append(program)
+            self._jobs.append(rank["job"])
         for peer in rank["peers"]:
             owner = (connections[peer["rank"]], program)
             for number in (*peer["queue_pairs"], peer["control"]):
                 if number is not None:
                     self._owner[number] = owner
-        for send_id, peer, chunk_bytes, at_ns in rank["streams"]:
+        for send_id, peer, chunk_bytes, at_ns, ends_ns in rank["streams"]:
             self._streams[connections[peer]] = Stream(
-                connections[peer], send_id, chunk_bytes, at_ns
+                connections[peer], send_id, chunk_bytes, at_ns, ends_ns
             )
         self._connections.extend(connections.values())
 
     def start(self, at_ns: int) -> None:
         """Begin at `at_ns` (CLOCK_MONOTONIC)."""
+        self._start_ns = at_ns
         for connection in self._connections:
             connection.open()
         for program in self._programs:
@@ -193,7 +197,7 @@ class Endpoint:
         if program is not None:
             program.acknowledged(imm, now_ns)
         elif connection in self._streams:
-            self._streams[connection].acknowledged()
+            self._streams[connection].acknowledged(now_ns - self._start_ns)
 
     def _iteration_over(self, rank: int, iteration: int) -> None:
         self._tell({"rank": rank, "iteration": iteration})
@@ -205,13 +209,14 @@ class Endpoint:
             "queue_pairs": [_pair_report(pair) for pair in self._pairs],
             "ranks": [
                 {
+                    "job": job,
                     "rank": program.rank,
                     "began_ns": program.began_ns.tolist(),
                     "ended_ns": program.ended_ns.tolist(),
                     "waited_ns": program.waited_ns.tolist(),
                     "received_bytes": program.received_bytes,
                 }
-                for program in self._programs
+                for job, program in zip(self._jobs, self._programs, strict=True)
             ],
         }
         columns = [self.sampled_ns, *self.sampled_bytes]

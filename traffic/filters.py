@@ -9,16 +9,17 @@ from __future__ import annotations
 import ctypes
 import socket
 import struct
+from collections.abc import Iterable
 
 from traffic.probe import MAGIC
-from traffic.wire import BTH_OFFSET, IP_OFFSET, PAYLOAD_OFFSET, ROCE_PORT
+from traffic.wire import BTH_OFFSET, IP_OFFSET, PAYLOAD_OFFSET, ROCE_PORT, Opcode
 
 _SO_ATTACH_FILTER = 26
 _ETH_P_IP = 0x0800
 
 # Code of an instruction; its other parts are jump if true, jump if false and operand.
 _LD_WORD, _LD_HALF, _LD_BYTE = 0x20, 0x28, 0x30
-_JUMP_EQUAL, _JUMP_SET, _RETURN = 0x15, 0x45, 0x06
+_JUMP_EQUAL, _JUMP_GREATER, _JUMP_SET, _RETURN = 0x15, 0x25, 0x45, 0x06
 _WHOLE = 0x40000
 _FRAGMENT_BITS = 0x3FFF
 
@@ -42,6 +43,21 @@ def probe_filter() -> bytes:
     return _all_of((*_ROCE, (_LD_WORD, PAYLOAD_OFFSET, MAGIC)))
 
 
+def data_filter() -> bytes:
+    """Only data packets of reliable connections pass (SENDs and WRITEs), on a socket of IPv4."""
+    program = (
+        (_LD_BYTE, 0, 0, IP_OFFSET + 9),
+        (_JUMP_EQUAL, 0, 5, socket.IPPROTO_UDP),
+        (_LD_HALF, 0, 0, BTH_OFFSET - 6),
+        (_JUMP_EQUAL, 0, 3, ROCE_PORT),
+        (_LD_BYTE, 0, 0, BTH_OFFSET),
+        (_JUMP_GREATER, 1, 0, Opcode.RC_WRITE_ONLY_WITH_IMM),
+        (_RETURN, 0, 0, _WHOLE),
+        (_RETURN, 0, 0, 0),
+    )
+    return _packed(program)
+
+
 def _all_of(checks: tuple[tuple[int, int, int], ...]) -> bytes:
     reject = 2 * len(checks) + 3
     program = []
@@ -52,6 +68,10 @@ def _all_of(checks: tuple[tuple[int, int, int], ...]) -> bytes:
     program.append((_JUMP_SET, reject - len(program) - 1, 0, _FRAGMENT_BITS))
     program.append((_RETURN, 0, 0, _WHOLE))
     program.append((_RETURN, 0, 0, 0))
+    return _packed(program)
+
+
+def _packed(program: Iterable[tuple[int, int, int, int]]) -> bytes:
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
 

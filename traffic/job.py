@@ -6,17 +6,16 @@ modelled network and sizes in bytes; its schedule of sends, or its continuous st
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
-from pydantic import Field, Tag, WithJsonSchema, field_validator, model_validator
+from pydantic import Field, Tag, model_validator
 
-from labs.spec.model import MAX_SEED, MS, SECOND, SpecModel
-from labs.spec.wording import RefusedError, described, listed, shown
+from labs.spec.base import SpecModel
+from labs.spec.model import MAX_SEED
+from labs.spec.wording import RefusedError, listed
 from labs.units import DURATION, SIZE, DurationNs, SizeBytes
 from traffic.collectives import (
     IN_RING_ORDER,
@@ -30,165 +29,9 @@ from traffic.collectives import (
     point_to_point,
     schedule,
 )
-from traffic.dcqcn import PROFILES
 from traffic.performance import DIVIDED
 from traffic.placement import Placement
-from traffic.sport import SourcePort
-
-MIB = 2**20
-MAX_SIZE = 64 * 10**9
-MAX_MESSAGE = 2**31
-"""The longest message of an RC queue pair (InfiniBand Architecture Specification 9.7.7)."""
-
-MAX_WINDOW = 2**22
-MAX_DURATION = 600 * SECOND
-DCQCN_OFF = "off"
-
-Dscp = Annotated[int, Field(ge=0, le=63)]
-
-
-class Strategy(StrEnum):
-    """How messages go over the queue pairs of a connection."""
-
-    SPLIT = "split"
-    ROUND_ROBIN = "round-robin"
-
-
-class Ecn(StrEnum):
-    """The ECN field of data packets as they leave the NIC (RFC 3168 section 5)."""
-
-    ECT0 = "ect0"
-    NOT_ECT = "not-ect"
-    CE = "ce"
-
-
-class AdmissionSpec(SpecModel):
-    """Receiver-driven admission: nothing is sent before the receiver has cleared room for it."""
-
-    channels: Annotated[
-        int, Field(ge=1, le=64, description="buffers that the receiver has per connection")
-    ] = 1
-    buffer: Annotated[
-        SizeBytes,
-        Field(ge=256, le=MAX_SIZE, description="size of one; NCCL's NCCL_BUFFSIZE is 4MiB"),
-    ] = 4 * MIB
-
-
-class TransportSpec(SpecModel):
-    """Reliable connections between NICs: queue pairs, packets, markings and congestion control."""
-
-    qps: Annotated[
-        int, Field(ge=1, le=256, description="queue pairs per connection of two NICs")
-    ] = 1
-    strategy: Annotated[
-        Strategy,
-        Field(
-            strict=False,
-            description="split: every message over all queue pairs; round-robin: each over the "
-            "next one",
-        ),
-    ] = Strategy.ROUND_ROBIN
-    message: Annotated[
-        SizeBytes,
-        Field(ge=1, le=MAX_MESSAGE, description="a send is cut into messages of at most this"),
-    ] = MIB
-    mtu: Annotated[
-        Literal[256, 512, 1024, 2048, 4096],
-        Field(description="path MTU: bytes of payload per packet"),
-    ] = 4096
-    window: Annotated[
-        int,
-        Field(ge=1, le=MAX_WINDOW, description="unacknowledged packets of a queue pair at most"),
-    ] = 512
-    ack_every: Annotated[
-        int, Field(ge=1, le=MAX_WINDOW, description="packets that one ACK is sent for")
-    ] = 16
-    ack_timeout: Annotated[
-        DurationNs,
-        Field(gt=0, le=MAX_DURATION, description="silence after which packets are sent again"),
-    ] = MS
-    retries: Annotated[
-        int, Field(ge=0, le=7, description="timeouts and NAKs in a row that a queue pair survives")
-    ] = 7
-    source_port: Annotated[
-        SourcePort,
-        Field(
-            strict=False,
-            description="UDP source port: fixed for all, per-qp, Linux's flow-label formula or "
-            "that of its software RoCE, rxe",
-        ),
-    ] = SourcePort.PER_QP
-    dscp: Annotated[Dscp, Field(description="DSCP of data packets")] = 26
-    ack_dscp: Annotated[Dscp, Field(description="DSCP of ACKs and NAKs")] = 46
-    cnp_dscp: Annotated[Dscp, Field(description="DSCP of congestion notifications (CNP)")] = 48
-    ecn: Annotated[
-        Ecn,
-        Field(
-            strict=False,
-            description="ect0: switches may mark; not-ect: they drop instead; ce: all leave marked",
-        ),
-    ] = Ecn.ECT0
-    dcqcn: Annotated[
-        str,
-        WithJsonSchema({"type": "string", "enum": [DCQCN_OFF, *PROFILES]}),
-        Field(description=f"congestion control: off, or parameters: {', '.join(PROFILES)}"),
-    ] = DCQCN_OFF
-    admission: Annotated[
-        AdmissionSpec | None,
-        Field(
-            description="clear-to-send before data; true: the default buffers; false or left out: "
-            "none"
-        ),
-    ] = None
-
-    @field_validator("dcqcn", mode="before")
-    @classmethod
-    def _a_known_profile(cls, value: object) -> object:
-        # YAML reads a bare off as false.
-        if value is False or value == DCQCN_OFF:
-            return DCQCN_OFF
-        if isinstance(value, str) and value in PROFILES:
-            return value
-        words = [DCQCN_OFF, *PROFILES]
-        close = difflib.get_close_matches(value.lower(), words, 1) if isinstance(value, str) else []
-        raise RefusedError(
-            f"expected {listed(words)}, got {shown(value)}",
-            f"did you mean {close[0]}?" if close else None,
-        )
-
-    @field_validator("admission", mode="before")
-    @classmethod
-    def _admission_on_or_off(cls, value: object) -> object:
-        if isinstance(value, bool):
-            return AdmissionSpec() if value else None
-        if value is None or isinstance(value, Mapping | AdmissionSpec):
-            return value
-        raise RefusedError(
-            f"expected true, false or a block of keys (channels, buffer), got {described(value)}"
-        )
-
-    @model_validator(mode="after")
-    def _marks_reach_dcqcn(self) -> Self:
-        if self.dcqcn != DCQCN_OFF and self.ecn is Ecn.NOT_ECT:
-            raise RefusedError(
-                f"DCQCN ({self.dcqcn}) never acts on packets that are not ECN-capable",
-                "set ecn: ect0, or dcqcn: off",
-                keys=("ecn", "dcqcn"),
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _a_message_fits_the_buffers(self) -> Self:
-        if self.admission is not None:
-            room = self.admission.channels * self.admission.buffer
-            if self.message > room:
-                raise RefusedError(
-                    f"a message of {SIZE.written(self.message)} is never cleared to send: the "
-                    f"receiver's buffers hold {SIZE.written(room)}",
-                    "shorten message, or raise admission.channels or admission.buffer",
-                    keys=("message", "admission"),
-                )
-        return self
+from traffic.transport import MAX_DURATION, MAX_SIZE, TransportSpec
 
 
 class JobSpec(SpecModel):

@@ -1,55 +1,32 @@
 """What a job is on a fabric: which NIC each rank has, its queue pairs, its sends.
 
-In: a `Fabric` and a `JobSpec`. Out: a frozen `JobPlan` in the lab's clock, and for each server the
-part that its agent carries out. Nothing here touches a lab: plans are pure and repeatable.
+In: a `Fabric` and a `JobSpec`, or several for jobs that run at once. Out: a frozen `JobPlan` of
+each, in the lab's clock. Nothing here touches a lab: plans are pure and repeatable.
 """
 
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from struct import pack_into
-from typing import Any
 
 from labs.errors import InputError
 from labs.plan.fabric import Fabric, Link
-from traffic.agents import Part
-from traffic.collectives import Algorithm, Schedule, Send
-from traffic.dcqcn import parameters
+from traffic.collectives import Algorithm, Schedule
 from traffic.flow import FIRST_QP, FIRST_SPORT, SPORTS, Endpoints, resolve_endpoints
-from traffic.job import DCQCN_OFF, Ecn, JobSpec, Strategy, Stream, schedule_of, streams_of
+from traffic.job import JobSpec, Stream, schedule_of, streams_of
 from traffic.placement import NicRef, group_size, place
 from traffic.program import MAX_ID
-from traffic.roce import Envelope, roce_frame
 from traffic.sport import source_port
-from traffic.wire import (
-    BTH_OFFSET,
-    EXTENSION_BYTES,
-    ICRC_BYTES,
-    IP_OFFSET,
-    PAYLOAD_OFFSET,
-    UDP_OFFSET,
-    Extension,
-    Opcode,
-)
+from traffic.wire import EXTENSION_BYTES, ICRC_BYTES, IP_OFFSET, PAYLOAD_OFFSET, Extension
 
 MOST_EXTENSION_BYTES = EXTENSION_BYTES[Extension.RETH] + EXTENSION_BYTES[Extension.IMM]
-MODERATION_US = 1
-"""How long a NIC gathers arrivals before it wakes its host, of the modelled network."""
-
-MODERATION_LIMITS_NS = (50_000, 1_000_000)
 SAMPLES = 400
 """Points of a job's goodput over time, at most."""
 
 SHORTEST_SAMPLE_NS = 5_000_000
 LONGEST_SAMPLE_NS = 50_000_000
-DATA, CONTROL = 0, 1
-"""Kinds of queue pairs: for payload, and for clear-to-sends."""
-
-_ECN_BITS = {Ecn.NOT_ECT: 0b00, Ecn.ECT0: 0b10, Ecn.CE: 0b11}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +98,30 @@ class JobPlan:
         here, there = self.places[rank], self.places[peer]
         return resolve_endpoints(self.fabric, here.server, there.server, here.nic, there.nic)
 
-    def parts(self) -> dict[str, Part]:
-        """What the agent of each server that takes part is told, without its namespace."""
-        ranks_of: dict[str, list[int]] = defaultdict(list)
-        for rank, ref in enumerate(self.places):
-            ranks_of[ref.server].append(rank)
-        writer = _PartWriter(self)
-        return {server: writer.part(ranks) for server, ranks in ranks_of.items()}
-
 
 def plan_job(fabric: Fabric, job: JobSpec) -> JobPlan:
     """Resolve a job. Raises InputError where it does not fit the fabric."""
+    return _planned(fabric, job, FIRST_QP)
+
+
+def plan_jobs(fabric: Fabric, jobs: Sequence[JobSpec]) -> tuple[JobPlan, ...]:
+    """Resolve jobs that run at the same time: no two have a queue pair's number in common.
+
+    Raises InputError where one does not fit the fabric; it names the job where there are several.
+    """
+    plans: list[JobPlan] = []
+    number = FIRST_QP
+    for which, job in enumerate(jobs, 1):
+        try:
+            plans.append(_planned(fabric, job, number))
+        except InputError as error:
+            named = f"job {which}: " if len(jobs) > 1 else ""
+            raise InputError(f"{named}{error.message}", hint=error.hint) from error
+        number += len(plans[-1].ends)
+    return tuple(plans)
+
+
+def _planned(fabric: Fabric, job: JobSpec, first_qp: int) -> JobPlan:
     places = place(fabric, job.ranks, job.placement, job.seed)
     _check_mtu(fabric, places, job)
     schedule: Schedule | None = None
@@ -147,7 +137,7 @@ def plan_job(fabric: Fabric, job: JobSpec) -> JobPlan:
                 f"{len(schedule.sends):,} sends in an iteration", hint=f"at most {MAX_ID:,}"
             )
         pairs = [(send.source, send.destination) for send in schedule.sends]
-    return JobPlan(fabric, job, places, schedule, streams, _queue_pairs(job, pairs))
+    return JobPlan(fabric, job, places, schedule, streams, _queue_pairs(job, pairs, first_qp))
 
 
 def _check_mtu(fabric: Fabric, places: Iterable[NicRef], job: JobSpec) -> None:
@@ -162,13 +152,15 @@ def _check_mtu(fabric: Fabric, places: Iterable[NicRef], job: JobSpec) -> None:
             )
 
 
-def _queue_pairs(job: JobSpec, pairs: Iterable[tuple[int, int]]) -> tuple[QueuePairEnd, ...]:
-    """Both ends of every queue pair, each connection's together; numbers count from FIRST_QP."""
+def _queue_pairs(
+    job: JobSpec, pairs: Iterable[tuple[int, int]], first_qp: int
+) -> tuple[QueuePairEnd, ...]:
+    """Both ends of every queue pair, each connection's together; numbers count from `first_qp`."""
     transport = job.transport
     connections = sorted({(min(pair), max(pair)) for pair in pairs})
     base = FIRST_SPORT + random.Random(job.seed).randrange(SPORTS)  # noqa: S311 - no secret
     ends = []
-    number = FIRST_QP
+    number = first_qp
     per_connection = transport.qps + (transport.admission is not None)
     for low, high in connections:
         for index in range(per_connection):
@@ -183,130 +175,3 @@ def _queue_pairs(job: JobSpec, pairs: Iterable[tuple[int, int]]) -> tuple[QueueP
                 ends.append(QueuePairEnd(own, remote, rank, peer, sport, control))
             number += 2
     return tuple(ends)
-
-
-class _PartWriter:
-    """Writes setup messages of one plan."""
-
-    def __init__(self, plan: JobPlan) -> None:
-        self._plan = plan
-        self._headers: dict[tuple[int, int], bytes] = {}
-        self._ends: dict[int, list[QueuePairEnd]] = defaultdict(list)
-        for end in plan.ends:
-            self._ends[end.rank].append(end)
-        self._sends: dict[int, list[Send]] = defaultdict(list)
-        self._receives: dict[int, list[Send]] = defaultdict(list)
-        for send in plan.schedule.sends if plan.schedule else ():
-            self._sends[send.source].append(send)
-            self._receives[send.destination].append(send)
-
-    def part(self, ranks: list[int]) -> Part:
-        plan = self._plan
-        transport = plan.job.transport
-        frame_bytes = PAYLOAD_OFFSET + MOST_EXTENSION_BYTES + transport.mtu + ICRC_BYTES
-        low_ns, high_ns = MODERATION_LIMITS_NS
-        ends = [(nic, end) for nic, rank in enumerate(ranks) for end in self._ends[rank]]
-        fields = {
-            "frame_bytes": frame_bytes,
-            "moderation_ns": int(min(high_ns, max(low_ns, MODERATION_US * 1000 * plan.dilation))),
-            "sample_ns": plan.sample_ns,
-            "nics": [
-                {
-                    "interface": plan.nic_link(rank).a.interface,
-                    "rate_bps": plan.lab_rate_bps(rank),
-                }
-                for rank in ranks
-            ],
-            "kinds": [self._kind(ranks[0], DATA), self._kind(ranks[0], CONTROL)],
-            "queue_pairs": [
-                (end.number, nic, CONTROL if end.control else DATA) for nic, end in ends
-            ],
-            "ranks": [self._rank(rank) for rank in ranks],
-        }
-        return Part(fields, tuple(self._header(end) for _, end in ends))
-
-    def _kind(self, rank: int, kind: int) -> dict[str, Any]:
-        plan = self._plan
-        transport = plan.job.transport
-        ecn = _ECN_BITS[transport.ecn]
-        dcqcn = None
-        if transport.dcqcn != DCQCN_OFF and kind == DATA:
-            modelled = parameters(transport.dcqcn, plan.nic_link(rank).rate_bps)
-            dcqcn = asdict(modelled.dilated(plan.dilation))
-        dscp = transport.dscp if kind == DATA else transport.ack_dscp
-        return {
-            "requester": {
-                "mtu": transport.mtu,
-                "window": transport.window,
-                "ack_every": transport.ack_every,
-                "ack_timeout_ns": round(transport.ack_timeout * plan.dilation),
-                "retries": transport.retries,
-                "tos": dscp << 2 | ecn,
-            },
-            "ack_tos": transport.ack_dscp << 2 | ecn,
-            "cnp_tos": transport.cnp_dscp << 2 | ecn,
-            "dcqcn": dcqcn,
-        }
-
-    def _header(self, end: QueuePairEnd) -> bytes:
-        """Built by Scapy once per pair of ranks; its queue pairs differ in port and QP alone."""
-        key = (end.rank, end.peer)
-        if key not in self._headers:
-            self._headers[key] = _header(self._plan.endpoints(end.rank, end.peer))
-        frame = bytearray(self._headers[key])
-        pack_into("!H", frame, UDP_OFFSET, end.sport)
-        frame[BTH_OFFSET + 5 : BTH_OFFSET + 8] = end.remote.to_bytes(3, "big")
-        return bytes(frame)
-
-    def _rank(self, rank: int) -> dict[str, Any]:
-        plan = self._plan
-        transport = plan.job.transport
-        peers: dict[int, dict[str, Any]] = {}
-        for end in self._ends[rank]:
-            peer = peers.setdefault(
-                end.peer, {"rank": end.peer, "queue_pairs": [], "control": None}
-            )
-            if end.control:
-                peer["control"] = end.number
-            else:
-                peer["queue_pairs"].append(end.number)
-        admitted = 0
-        if transport.admission is not None:
-            room = transport.admission.channels * transport.admission.buffer
-            admitted = room // plan.message_bytes
-        return {
-            "rank": rank,
-            "peers": list(peers.values()),
-            "split": transport.strategy is Strategy.SPLIT,
-            "message_bytes": plan.message_bytes,
-            "admitted": admitted,
-            "sends": [
-                (send.id, send.destination, send.size_bytes, send.after)
-                for send in self._sends[rank]
-            ],
-            "receives": [(send.id, send.size_bytes) for send in self._receives[rank]],
-            "iterations": plan.iterations,
-            "compute_ns": round(plan.job.compute * plan.dilation),
-            "streams": [
-                (
-                    number,
-                    stream.destination,
-                    plan.message_bytes,
-                    round(stream.start_ns * plan.dilation),
-                )
-                for number, stream in enumerate(plan.streams)
-                if stream.source == rank
-            ],
-        }
-
-
-def _header(ends: Endpoints) -> bytes:
-    envelope = Envelope(
-        source_mac=ends.source_mac,
-        next_hop_mac=ends.next_hop_mac,
-        source_ip=ends.source_ip,
-        destination_ip=ends.destination_ip,
-        sport=FIRST_SPORT,
-        dest_qp=FIRST_QP,
-    )
-    return roce_frame(envelope, Opcode.RC_SEND_MIDDLE, psn=0)[:PAYLOAD_OFFSET]

@@ -1,19 +1,21 @@
-"""What came of a job: when each iteration was over, and what became of every byte and packet.
+"""What came of jobs: when each iteration was over, and what became of every byte and packet.
 
-In: a `JobPlan` and the reports of its agents. Out: a frozen `JobResult` in the lab's clock, with
-what makes it not a measurement in `problems`.
+In: each `JobPlan` and the reports of the agents. Out: a frozen `JobResult` of each job in the lab's
+clock, with what makes it not a measurement in `problems`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from traffic.jobparts import nics_of
 from traffic.jobplan import JobPlan, QueuePairEnd
+from traffic.placement import NicRef
 from traffic.rc.requester import RequesterCounters
 from traffic.rc.responder import ResponderCounters
 
@@ -41,7 +43,8 @@ class QueuePairRecord:
 
 @dataclass(frozen=True, slots=True)
 class NicRecord:
-    """A rank's NIC. lost_ns: how long it stood idle only because this machine was too slow."""
+    """A rank's NIC, with what other jobs sent on it. lost_ns: how long it stood idle only because
+    this machine was too slow."""
 
     rank: int
     busy_ns: float
@@ -65,7 +68,8 @@ class RankRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobResult:
-    """A job's outcome, in the lab's clock. `errors` are queue pairs that failed."""
+    """A job's outcome, in the lab's clock. `errors` are queue pairs that failed, of any job of the
+    session: all jobs end with the first."""
 
     plan: JobPlan
     ranks: tuple[RankRecord, ...]
@@ -103,58 +107,72 @@ class JobResult:
         return sum(pair.responder.bytes for pair in self.queue_pairs)
 
 
-def read_job(
-    plan: JobPlan,
+def read_jobs(
+    plans: Sequence[JobPlan],
     reports: Mapping[str, Mapping[str, Any]],
     columns: Mapping[str, Sequence[bytes]],
     start_ns: int,
-) -> JobResult:
-    """The result from each server's report and `columns`, its arrays; `start_ns` began the job."""
-    ends = {end.number: end for end in plan.ends}
-    rank_of: dict[str, list[int]] = {}
-    for rank, place in enumerate(plan.places):
-        rank_of.setdefault(place.server, []).append(rank)
-    pairs, nics, ranks, sampled = [], [], [], {}
-    for server, report in reports.items():
-        if server not in rank_of:
-            continue
-        arrays = [np.frombuffer(column, np.int64) for column in columns[server]]
-        count = len(report["queue_pairs"])
-        sampled[server] = arrays[0] - start_ns
-        for index, fields in enumerate(report["queue_pairs"]):
-            pairs.append(
-                QueuePairRecord(
-                    end=ends[fields["number"]],
-                    requester=RequesterCounters(**fields["requester"]),
-                    responder=ResponderCounters(**fields["responder"]),
-                    cnps_received=fields["cnps_received"],
-                    error=fields["error"],
-                    acked_bytes=arrays[1 + index],
-                    rtt_ns=arrays[1 + count + index],
-                )
+) -> tuple[JobResult, ...]:
+    """The result of each job of a session, from every server's report and `columns`, its arrays;
+    `start_ns` began the jobs."""
+    nics = nics_of(plans)
+    arrays = {
+        server: [np.frombuffer(column, np.int64) for column in columns[server]] for server in nics
+    }
+    pairs: dict[int, QueuePairRecord] = {}
+    ends = {end.number: end for plan in plans for end in plan.ends}
+    nic_fields: dict[NicRef, Mapping[str, Any]] = {}
+    for server, refs in nics.items():
+        nic_fields.update(zip(refs, reports[server]["nics"], strict=True))
+        count = len(reports[server]["queue_pairs"])
+        for index, fields in enumerate(reports[server]["queue_pairs"]):
+            pairs[fields["number"]] = QueuePairRecord(
+                end=ends[fields["number"]],
+                requester=RequesterCounters(**fields["requester"]),
+                responder=ResponderCounters(**fields["responder"]),
+                cnps_received=fields["cnps_received"],
+                error=fields["error"],
+                acked_bytes=arrays[server][1 + index],
+                rtt_ns=arrays[server][1 + count + index],
             )
-        for rank, fields in zip(rank_of[server], report["nics"], strict=True):
-            nics.append(NicRecord(rank=rank, **fields))
-        ranks += [_rank_record(fields, start_ns) for fields in report["ranks"]]
-    result = JobResult(
-        plan,
-        ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
-        queue_pairs=tuple(sorted(pairs, key=lambda pair: pair.end.number)),
-        nics=tuple(sorted(nics, key=lambda nic: nic.rank)),
-        sampled_ns=sampled,
-        errors=tuple(_error(plan, pair) for pair in pairs if pair.error),
+    results = []
+    for number, plan in enumerate(plans):
+        servers = dict.fromkeys(place.server for place in plan.places)
+        ranks = [
+            _rank_record(fields, start_ns)
+            for server in servers
+            for fields in reports[server]["ranks"]
+            if fields["job"] == number
+        ]
+        results.append(
+            JobResult(
+                plan,
+                ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
+                queue_pairs=tuple(pairs[end.number] for end in plan.ends),
+                nics=tuple(
+                    NicRecord(rank=rank, **nic_fields[place])
+                    for rank, place in enumerate(plan.places)
+                ),
+                sampled_ns={server: arrays[server][0] - start_ns for server in servers},
+            )
+        )
+    errors = tuple(_errors(results))
+    return tuple(
+        replace(ended, problems=_problems(ended))
+        for ended in (replace(result, errors=errors) for result in results)
     )
-    problems = tuple(f"not valid because {reason}" for reason in _problems(result))
-    return replace(result, problems=problems)
 
 
-def _error(plan: JobPlan, pair: QueuePairRecord) -> str:
-    end = pair.end
-    here, there = plan.places[end.rank], plan.places[end.peer]
-    return (
-        f"queue pair {end.number} of rank {end.rank} ({here}) to rank {end.peer} ({there}) is in "
-        f"error: {pair.error}"
-    )
+def _errors(results: Sequence[JobResult]) -> Iterator[str]:
+    for number, result in enumerate(results, 1):
+        which = f" of job {number}" if len(results) > 1 else ""
+        for pair in result.queue_pairs:
+            if pair.error is not None:
+                end, places = pair.end, result.plan.places
+                yield (
+                    f"queue pair {end.number}{which} of rank {end.rank} ({places[end.rank]}) to "
+                    f"rank {end.peer} ({places[end.peer]}) is in error: {pair.error}"
+                )
 
 
 def _rank_record(fields: Mapping[str, Any], start_ns: int) -> RankRecord:
@@ -170,7 +188,7 @@ def _rank_record(fields: Mapping[str, Any], start_ns: int) -> RankRecord:
     )
 
 
-def _problems(result: JobResult) -> list[str]:
+def _problems(result: JobResult) -> tuple[str, ...]:
     found = []
     slow = [nic for nic in result.nics if nic.lost_ns > LOST_TIME_LIMIT * nic.busy_ns]
     if slow:
@@ -189,4 +207,4 @@ def _problems(result: JobResult) -> list[str]:
         planned = sum(send.size_bytes for send in schedule.sends) if schedule else 0
         if schedule and posted != planned * result.plan.iterations:
             found.append(f"{posted:,} bytes were posted, {planned:,} per iteration were planned")
-    return found
+    return tuple(f"not valid because {reason}" for reason in found)

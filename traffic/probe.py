@@ -21,11 +21,11 @@ from traffic.wire import (
     PAYLOAD_OFFSET,
     PSN_MASK,
     PSN_OFFSET,
+    ROCE_PORT,
     UDP_OFFSET,
     Opcode,
     bth_offset,
 )
-from traffic.wire import ROCE_PORT as ROCE_PORT
 
 MAGIC = 0x526F4345
 NO_FLOW = 2**32 - 1

@@ -148,17 +148,20 @@ class Program:
 
 
 class Stream:
-    """A rank that sends to another without end, from a given time until it is stopped."""
+    """A rank that sends to another without a pause, from a given time until another."""
 
     OUTSTANDING = 2
     """Sends under way at once, so that the next is there when one is over."""
 
-    def __init__(self, connection: Connection, send_id: int, chunk_bytes: int, at_ns: int) -> None:
-        """`at_ns` counts from the start of the run."""
+    def __init__(
+        self, connection: Connection, send_id: int, chunk_bytes: int, at_ns: int, ends_ns: int
+    ) -> None:
+        """`at_ns` and `ends_ns` count from the start of the run."""
         self._connection = connection
         self._send_id = send_id
         self._chunk_bytes = chunk_bytes
         self.at_ns = at_ns
+        self._ends_ns = ends_ns
         self._sequence = 0
         self.stopped = False
 
@@ -166,9 +169,9 @@ class Stream:
         for _ in range(self.OUTSTANDING):
             self._send()
 
-    def acknowledged(self) -> None:
-        """A send has been acknowledged whole: put the next one out."""
-        if not self.stopped:
+    def acknowledged(self, at_ns: int) -> None:
+        """A send has been acknowledged whole, so long after the start: put the next one out."""
+        if not self.stopped and at_ns < self._ends_ns:
             self._send()
 
     def _send(self) -> None:

@@ -87,7 +87,7 @@ class TrafficResult:
     clock_jump_ns: int
     softnet_drops: int
     problems: tuple[str, ...]
-    job: JobResult | None = None
+    jobs: tuple[JobResult, ...] = ()
 
     @property
     def valid(self) -> bool:

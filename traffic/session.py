@@ -1,6 +1,6 @@
 """A traffic run on a running lab: an agent in every server that takes part, started together.
 
-In: a fabric, where each server's namespace is, and probe flows, a job, or both. Out: a
+In: a fabric, where each server's namespace is, and probe flows, jobs, or both. Out: a
 `TrafficResult`.
 
     with TrafficSession(fabric, netns_of, flows) as session:
@@ -27,8 +27,9 @@ from traffic.agent import clock_offset_ns
 from traffic.agents import Agent, AgentGroup, Part
 from traffic.channel import Message, split
 from traffic.flow import Flow, resolve_flow
+from traffic.jobparts import parts_of
 from traffic.jobplan import JobPlan
-from traffic.jobresult import read_job
+from traffic.jobresult import read_jobs
 from traffic.result import (
     SECOND_NS,
     AgentRecord,
@@ -69,24 +70,31 @@ class _Outgoing:
 
 
 class TrafficSession:
-    """Flows and a job on a running fabric. `netns_of` gives the path of a server's namespace."""
+    """Flows and jobs on a running fabric. `netns_of` gives the path of a server's namespace."""
 
     def __init__(
         self,
         fabric: Fabric,
         netns_of: Callable[[str], Path],
         flows: Sequence[Flow] = (),
-        job: JobPlan | None = None,
+        jobs: Sequence[JobPlan] = (),
     ) -> None:
-        """Plans only. Raises InputError where a flow does not fit the fabric."""
-        if not flows and job is None:
+        """Plans only; several `jobs` run at once and were planned together (`plan_jobs`).
+
+        Raises InputError where a flow does not fit the fabric, ValueError where two jobs have a
+        queue pair in common.
+        """
+        if not flows and not jobs:
             raise InputError("a traffic session has no flows", hint="give it one or more")
         if len({flow.id for flow in flows}) != len(flows):
             raise InputError("two flows have the same id", hint="number them apart")
+        numbers = [end.number for job in jobs for end in job.ends]
+        if len(set(numbers)) != len(numbers):
+            raise ValueError("two jobs have the same queue pairs: plan them together")
         self._flows = tuple(flows)
-        self._job = job
+        self._jobs = tuple(jobs)
         self._outgoing = _plan(fabric, self._flows)
-        self._group = AgentGroup(_parts(self._outgoing, job, netns_of))
+        self._group = AgentGroup(_parts(self._outgoing, self._jobs, netns_of))
         self._start_ns = 0
         self._clock_offset_ns = 0
         self._softnet_drops = 0
@@ -113,39 +121,38 @@ class TrafficSession:
         self._group.tell({"do": "start", "at_ns": self._start_ns})
         return self._start_ns + self._clock_offset_ns
 
-    def wait_for_job(self, progress: ProgressSink = no_progress) -> None:
-        """Return when the job's iterations or its duration are over, or a queue pair has failed.
+    def wait_for_jobs(self, progress: ProgressSink = no_progress) -> None:
+        """Return when every job's iterations or its duration are over, or a queue pair has failed.
 
         Raises MachineError where an agent has ended, ValueError where there is no job.
         """
-        job = self._job
-        if job is None:
+        if not self._jobs:
             raise ValueError("the session has no job")
-        if job.schedule is None:
-            self._wait_for_streams(job, progress)
-            return
-        total = job.iterations * job.job.ranks
+        end_ns = self._start_ns + max(job.duration_ns for job in self._jobs)
+        total = sum(job.iterations * job.job.ranks for job in self._jobs)
         done = 0
-        progress(Progress("iterations", 0, job.iterations))
-        while done < total and not self._failed:
-            for _, message in self._group.messages(PROGRESS_STEP_S):
+        while not self._failed:
+            left_ns = max(0, end_ns - monotonic_ns())
+            progress(self._progress(done, total, left_ns))
+            if done == total and not left_ns:
+                return
+            wait_s = min(left_ns / SECOND_NS, PROGRESS_STEP_S) if done == total else PROGRESS_STEP_S
+            for _, message in self._group.messages(wait_s):
                 if "error" in message.fields:
                     self._failed = True
                     break
                 done += 1
-                progress(Progress("iterations", done // job.job.ranks, job.iterations))
+                progress(self._progress(done, total, left_ns))
                 if done == total:
                     break
 
-    def _wait_for_streams(self, job: JobPlan, progress: ProgressSink) -> None:
-        end_ns = self._start_ns + job.duration_ns
-        total = max(1, job.duration_ns * 10 // SECOND_NS)
-        while (left_ns := end_ns - monotonic_ns()) > 0 and not self._failed:
-            progress(Progress("streams", total - max(0, left_ns * 10 // SECOND_NS), total))
-            for _ in self._group.messages(min(left_ns / SECOND_NS, PROGRESS_STEP_S)):
-                self._failed = True
-                break
-        progress(Progress("streams", total, total))
+    def _progress(self, done: int, total: int, left_ns: int) -> Progress:
+        """Iterations of all jobs or, where all are streams, tenths of a second of the lab."""
+        if total:
+            iterations = sum(job.iterations for job in self._jobs)
+            return Progress("iterations", done * iterations // total, iterations)
+        steps = max(1, max(job.duration_ns for job in self._jobs) * 10 // SECOND_NS)
+        return Progress("streams", steps - min(steps, left_ns * 10 // SECOND_NS), steps)
 
     def stop(self) -> TrafficResult:
         """Post nothing more, wait until all is acknowledged and nothing arrives, and collect.
@@ -164,10 +171,8 @@ class TrafficSession:
         dropped = softnet_drops() - self._softnet_drops
         flows, job_columns = self._flow_records(reports, stopped_ns)
         records = tuple(_agent_record(agent, reports[agent.server]) for agent in agents)
-        job = None
-        if self._job is not None:
-            fields = {server: report.fields for server, report in reports.items()}
-            job = read_job(self._job, fields, job_columns, self._start_ns)
+        fields = {server: report.fields for server, report in reports.items()}
+        jobs = read_jobs(self._jobs, fields, job_columns, self._start_ns)
         problems = find_problems(flows, records, clock_jump_ns, dropped)
         return TrafficResult(
             flows=flows,
@@ -176,8 +181,8 @@ class TrafficSession:
             stopped_ns=max(stopped_ns.values()) + self._clock_offset_ns,
             clock_jump_ns=clock_jump_ns,
             softnet_drops=dropped,
-            problems=problems + (job.problems if job else ()),
-            job=job,
+            problems=problems + tuple(problem for job in jobs for problem in job.problems),
+            jobs=jobs,
         )
 
     def _settle(self) -> None:
@@ -194,7 +199,7 @@ class TrafficSession:
     def _flow_records(
         self, reports: Mapping[str, Message], stopped_ns: Mapping[str, int]
     ) -> tuple[tuple[FlowRecord, ...], dict[str, list[bytes]]]:
-        """What became of every flow, and the columns of each report that belong to the job."""
+        """What became of every flow, and the columns of each report that belong to jobs."""
         sent: dict[str, list[bytes]] = {}
         arrivals: dict[str, Arrivals] = {}
         rest: dict[str, list[bytes]] = {}
@@ -271,14 +276,14 @@ def _agent_record(agent: Agent, report: Message) -> AgentRecord:
 
 def _parts(
     outgoing: Mapping[str, Sequence[_Outgoing]],
-    job: JobPlan | None,
+    jobs: Sequence[JobPlan],
     netns_of: Callable[[str], Path],
 ) -> dict[str, Part]:
-    """Each server's setup message: its probes in front of its part of the job."""
-    of_job = job.parts() if job is not None else {}
+    """Each server's setup message: its probes in front of its part of the jobs."""
+    of_jobs = parts_of(jobs)
     parts = {}
-    for server in dict.fromkeys((*outgoing, *of_job)):
-        part = of_job.get(server, _NO_JOB)
+    for server in dict.fromkeys((*outgoing, *of_jobs)):
+        part = of_jobs.get(server, _NO_JOB)
         probes = outgoing.get(server, ())
         frame_bytes = max([part.fields["frame_bytes"], *(len(p.template) for p in probes)])
         fields = {

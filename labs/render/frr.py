@@ -16,7 +16,7 @@ import jinja2
 
 from labs.plan.addressing import SPACE_TEXT
 from labs.plan.fabric import Fabric, Link, Node, Role
-from labs.spec.model import MS, SECOND
+from labs.spec.base import MS, SECOND
 
 TEMPLATES = Path(__file__).parents[2] / "templates" / "frr"
 

@@ -1,7 +1,8 @@
 """The JSON Schema of a lab, for editors that complete and check YAML as it is typed.
 
-It is made from the models of `labs.spec.model`; limits and defaults of quantities are written as a
-person writes them (`400G`), and the short forms that the models read are allowed.
+It is made from the models of `labs.spec.model`; limits and defaults of quantities, and of lists of
+them, are written as a person writes them (`400G`), and the short forms that the models read are
+allowed.
 """
 
 from __future__ import annotations
@@ -20,10 +21,8 @@ Schema = dict[str, Any]
 
 def lab_schema() -> Schema:
     """The JSON Schema (draft 2020-12) of a lab's YAML file."""
-    schema = LabSpec.model_json_schema()
+    schema = schema_of(LabSpec)
     definitions: dict[str, Schema] = schema["$defs"]
-    _write_as_people_do(LabSpec, schema, definitions)
-
     hashing = HashingSpec.__name__
     seed = definitions[hashing]["properties"]["seed"]
     definitions[hashing] = {
@@ -35,6 +34,13 @@ def lab_schema() -> Schema:
     bfd["anyOf"] = [{"$ref": f"#/$defs/{BfdSpec.__name__}"}, {"type": "boolean"}]
     bfd["default"] = False
     return {"$schema": DIALECT, **schema, "title": "rocelab lab"}
+
+
+def schema_of(model: type[BaseModel]) -> Schema:
+    """The JSON Schema of a model that users write; short forms that it reads are not in it."""
+    schema = model.model_json_schema()
+    _write_as_people_do(model, schema, schema.get("$defs", {}))
+    return schema
 
 
 def _write_as_people_do(
@@ -51,6 +57,12 @@ def _write_as_people_do(
                 written.pop(limit, None)
             written["default"] = default_text(info)
             written["description"] += f": {phrase(declared)}"
+        item = declared.at(0)
+        each = quantity_of(item)
+        if each is not None:
+            if isinstance(info.default, tuple):
+                written["default"] = [each.written(value) for value in info.default]
+            written["description"] += f": each {phrase(item)}"
         if declared.model is not None:
             written.pop("default", None)
             _write_as_people_do(declared.model, definitions[declared.model.__name__], definitions)

@@ -18,6 +18,7 @@ from report.phases.view import (
     LIMITS,
     check_rows,
     figure_rows,
+    job_name,
     job_text,
     link_rows,
     queue_rows,
@@ -77,29 +78,36 @@ def _phase(result: JobDrillResult, phase: PhaseSummary) -> dict[str, object]:
         "name": phase.name,
         "passed": phase.passed,
         "valid": phase.valid_runs,
-        "figures": figure_rows(phase),
         "run": None,
     }
     chosen = representative(result, phase.name)
     if chosen is None:
         return shown
     number, run = chosen
-    report, fair = run.report, run.fair_shares
+    fair, devices = run.fair_shares, run.reports[0]
     return {
         **shown,
         "run": number,
-        "job": job_text(report.job),
-        "errors": report.errors,
-        "checks": check_rows(report),
-        "links": link_rows(report),
-        "queues": queue_rows(report),
+        "jobs": [
+            {
+                "name": job_name(phase.name, place, len(phase.jobs)),
+                "text": job_text(report.job),
+                "figures": figure_rows(job, phase.valid_runs),
+                "rates_plot": inline(
+                    plots.rates_plot(report) if fair is None else None,
+                    f"{phase.name}-{place}-rates",
+                ),
+            }
+            for place, (job, report) in enumerate(zip(phase.jobs, run.reports, strict=True), 1)
+        ],
+        "errors": run.errors,
+        "checks": check_rows(devices),
+        "links": link_rows(devices),
+        "queues": queue_rows(devices),
         "fair": fair,
         "shares": [] if fair is None else share_rows(fair),
         "fair_plot": inline(
             None if fair is None else plots.fair_shares_plot(fair), f"{phase.name}-fair"
         ),
-        "rates_plot": inline(
-            plots.rates_plot(report) if fair is None else None, f"{phase.name}-rates"
-        ),
-        "loads_plot": inline(plots.link_loads_plot(report), f"{phase.name}-loads"),
+        "loads_plot": inline(plots.link_loads_plot(devices), f"{phase.name}-loads"),
     }

@@ -9,20 +9,20 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from report.phases.view import figure_rows, representative, share_rows, verdict_rows
+from report.phases.view import figure_rows, job_name, representative, share_rows, verdict_rows
 from report.terminal import plain_table
 from scripts.drill.phases.result import JobDrillResult
 
 
 def print_job_result(result: JobDrillResult, console: Console) -> None:
-    """The phases side by side, lab and model where there is one, and the verdicts."""
+    """The jobs of all phases side by side, lab and model where there is one, and the verdicts."""
     console.print(f"{result.title}  lab {result.lab['name']}", style="bold", highlight=False)
     for note in result.notes:
         console.print(note, highlight=False)
     for problem in result.problems():
         console.print(f"invalid: {problem}", style="red", highlight=False)
     for run in (run for repeat in result.repeats for run in repeat):
-        for error in run.report.errors:
+        for error in run.errors:
             console.print(f"phase {run.phase}: {error}", highlight=False)
     tables = [_figure_table(result), *_share_tables(result), _verdict_table(result)]
     for table in tables:
@@ -38,16 +38,19 @@ def _figure_table(result: JobDrillResult) -> Table:
     title = "Figures by phase, of the modelled network"
     if many:
         title += f": median of the valid among {len(result.repeats)} repeats (minimum to maximum)"
-    table = plain_table(title, ["", *(phase.name for phase in result.phases)])
+    columns = {
+        job_name(phase.name, number, len(phase.jobs)): figure_rows(job, phase.valid_runs)
+        for phase in result.phases
+        for number, job in enumerate(phase.jobs, 1)
+    }
+    table = plain_table(title, ["", *columns])
     cells: dict[str, dict[str, str]] = {}
-    titles: dict[str, str] = {}
-    for phase in result.phases:
-        for row in figure_rows(phase):
-            titles[row.name] = row.title
+    for column, rows in columns.items():
+        for row in rows:
             spread = f" ({row.range})" if row.range and row.range != row.value else ""
-            cells.setdefault(row.name, {})[phase.name] = row.value + spread
-    for name, of_phase in cells.items():
-        table.add_row(titles[name], *(of_phase.get(phase.name, "") for phase in result.phases))
+            cells.setdefault(row.title, {})[column] = row.value + spread
+    for name, of_column in cells.items():
+        table.add_row(name, *(of_column.get(column, "") for column in columns))
     return table
 
 

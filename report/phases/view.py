@@ -14,7 +14,7 @@ from labs.units import format_duration
 from scripts.balance import Direction
 from scripts.drill.expectations import JOB_KPIS, Quantity, format_kpi, kpi_named
 from scripts.drill.phases.fairness import FairShares
-from scripts.drill.phases.result import JobDrillResult, PhaseRun, PhaseSummary
+from scripts.drill.phases.result import JobDrillResult, JobSummary, PhaseRun
 from scripts.job.document import JobReport
 
 LIMITS = (
@@ -30,7 +30,7 @@ LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class FigureRow:
-    """A KPI of a phase over its valid runs: median and, from two runs on, its spread."""
+    """A KPI of a job over the valid runs: median and, from two runs on, its spread."""
 
     name: str
     title: str
@@ -71,14 +71,19 @@ class ShareRow:
     model: str
 
 
-def figure_rows(phase: PhaseSummary) -> list[FigureRow]:
-    """The KPIs that the phase measured, in the order in which they are defined."""
+def job_name(phase: str, number: int, jobs: int) -> str:
+    """How a job of a phase is called: by the phase where it is the only one; from 1 on."""
+    return phase if jobs == 1 else f"{phase}, job {number}"
+
+
+def figure_rows(job: JobSummary, valid_runs: int) -> list[FigureRow]:
+    """The KPIs that a job measured, in the order in which they are defined."""
     rows = []
     for kpi in JOB_KPIS.values():
-        value, extremes, cov, n = "", "", "", phase.valid_runs
-        spread = phase.spread.get(kpi.name)
-        if kpi.quantity is Quantity.TRUTH and kpi.name in phase.truths:
-            true = phase.truths[kpi.name]
+        value, extremes, cov, n = "", "", "", valid_runs
+        spread = job.spread.get(kpi.name)
+        if kpi.quantity is Quantity.TRUTH and kpi.name in job.truths:
+            true = job.truths[kpi.name]
             value = "yes" if true == n else f"in {true} of {n}"
         elif spread is not None:
             n = spread.n
@@ -123,7 +128,7 @@ def representative(result: JobDrillResult, phase: str) -> tuple[int, PhaseRun] |
 def _time_of(run: PhaseRun) -> float | None:
     if run.fair_shares is not None:
         return run.fair_shares.lab_ns
-    iterations = [each.modelled_ns for each in run.report.iterations]
+    iterations = [each.modelled_ns for report in run.reports for each in report.iterations]
     return statistics.median(iterations) if iterations else None
 
 

@@ -3,20 +3,14 @@
 In: a running lab, its tables, flows and a seed plan. Out: a `HashingRun`: the probes that crossed
 each link, counted by the kernel at the port they came in by, and how many of them took another link
 than `labs.forwarding` predicts.
-
-Interface counters also count BGP. On a link that no flow uses its keepalives are all there is, and
-they would hide that the link is unused; so only probes are counted.
 """
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from labs.forwarding.fib import Fib
 from labs.forwarding.path import Path, find_nic, walk
@@ -27,72 +21,9 @@ from labs.runtime.kernel import SEED, write_settings
 from labs.spec.model import SeedPlan
 from scripts.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from scripts.drill.result import HashingRun
-from traffic.filters import attach_filter, probe_filter
+from scripts.taps import LinkPackets
 from traffic.flow import Flow
 from traffic.result import TrafficResult
-
-_ETH_P_IP = 0x0800
-_SOL_PACKET = 263
-_PACKET_STATISTICS = 6
-_STATISTICS = struct.Struct("=II")
-
-LinkPackets = Mapping[tuple[str, str], int]
-"""Packets by (link name, sending node)."""
-
-
-class PortCounters:
-    """Counts the probes that come in by every switch-to-switch port, from its making to `close`.
-
-    A packet socket per port with a filter for probes and next to no buffer: the kernel counts what
-    passes the filter, room for it or not (net/packet/af_packet.c), and nothing is ever read.
-    """
-
-    def __init__(self, fabric: Fabric, netns_of: Mapping[str, int]) -> None:
-        self._fabric = fabric
-        self._sockets: dict[tuple[str, str], socket.socket] = {}
-        try:
-            namespaces.inside_each(netns_of, self._listen)
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop counting."""
-        for tap in self._sockets.values():
-            tap.close()
-        self._sockets.clear()
-
-    def read(self) -> dict[tuple[str, str], int]:
-        """Probes since the last call, by (link name, sending node)."""
-        return {key: _packets(tap) for key, tap in self._sockets.items()}
-
-    def _listen(self, node: str) -> None:
-        for link in self._fabric.links_of[node]:
-            far = link.far(node).node
-            if self._fabric.node(far).is_switch:
-                tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-                self._sockets[link.name, far] = tap
-                tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
-                attach_filter(tap, probe_filter())
-                # ETH_P_IP and not ETH_P_ALL: what comes in, and not what goes out.
-                tap.bind((link.port(node).interface, _ETH_P_IP))
-
-
-def _packets(tap: socket.socket) -> int:
-    answer = tap.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
-    packets, _ = _STATISTICS.unpack(answer)
-    return int(packets)
 
 
 class Prediction(NamedTuple):

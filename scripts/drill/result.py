@@ -9,13 +9,9 @@ repeat's first event, so negative before it.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
-
-from pydantic import TypeAdapter, ValidationError
 
 from labs.errors import InputError
 from scripts.balance import Direction, LinkLoad, Polarization, TierBalance
@@ -33,6 +29,7 @@ from scripts.convergence import (
     measure_flow,
     offered_rate_pps,
 )
+from scripts.documents import Format
 from scripts.drill.expectations import Expectation, KpiValue, Verdict, judge
 from scripts.statistics import Spread, spread
 
@@ -371,43 +368,20 @@ def in_both_clocks(
     return Clocks(dilation, (*times, *rates))
 
 
-_DOCUMENT = TypeAdapter(DrillResult)
-
-
-# Only between two lines of the indented text, so never inside a JSON string.
-_NUMBERS = re.compile(r"\[\n\s+-?\d[-\d.e+,\s]*\]")
-
-
-def on_one_line(text: str) -> str:
-    """Indented JSON text with every vector of numbers on one line."""
-    return _NUMBERS.sub(lambda match: re.sub(r"\s+", "", match[0]), text)
-
-
-def to_json(result: DrillResult) -> str:
-    """The document as JSON text: the same result gives the same bytes. Vectors of numbers stand on
-    one line."""
-    return on_one_line(json.dumps(asdict(result), indent=1, sort_keys=True, allow_nan=False)) + "\n"
+_FORMAT = Format(
+    DrillResult,
+    SCHEMA_VERSION,
+    "a result document",
+    "give the result.json that `rocelab drill` wrote",
+)
 
 
 def from_json(text: str) -> DrillResult:
-    """The result that `to_json` wrote. Raises InputError on anything else."""
-    hint = "give the result.json that `rocelab drill` wrote"
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"not a result document: {error}", hint=hint) from error
-    known = document if isinstance(document, dict) else {}
-    if "kind" in known:
+    """The result that `scripts.documents.to_json` wrote. Raises InputError on anything else."""
+    document = _FORMAT.parsed(text)
+    if "kind" in document:
         raise InputError(
-            f"the result document of a drill of {known['kind']}, not of faults", hint=hint
+            f"the result document of a drill of {document['kind']}, not of faults",
+            hint=_FORMAT.hint,
         )
-    version = known.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise InputError(
-            f"a result document of schema version {version!r}; this tool reads {SCHEMA_VERSION}",
-            hint=hint,
-        )
-    try:
-        return _DOCUMENT.validate_python(document)
-    except ValidationError as error:
-        raise InputError(f"not a result document: {error}", hint=hint) from error
+    return _FORMAT.validated(document)

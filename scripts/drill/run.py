@@ -21,23 +21,25 @@ from labs.runtime import kernel
 from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.runtime.convergence import convergence_timeout_s
 from scripts.convergence import FlowSamples
+from scripts.documents import to_json
 from scripts.drill import result as results
 from scripts.drill.catalog import lab_of
 from scripts.drill.environment import read_environment
 from scripts.drill.faults import fault_problems, inject, wait_until
 from scripts.drill.fidelity import judged, stolen_cpu_s
-from scripts.drill.hashing import PortCounters, hashing_run, plan_name, reseeded, seeds_of
-from scripts.drill.phases import result as job_results
+from scripts.drill.hashing import hashing_run, plan_name, reseeded, seeds_of
 from scripts.drill.phases.result import JobDrillResult
 from scripts.drill.phases.run import run_job_drill
 from scripts.drill.phases.spec import JobDrillSpec
 from scripts.drill.result import DrillResult, HashingRun, Repeat, Timeline, measure_repeat
 from scripts.drill.spec import DrillSpec, load_drill
 from scripts.drill.timeline import FibTimeline, opened_namespaces
+from scripts.taps import Taps
+from traffic.filters import probe_filter
 from traffic.flow import Flow, permutation, resolve_flow
-from traffic.probe import ROCE_PORT
 from traffic.result import FlowRecord, TrafficResult
 from traffic.session import TrafficSession
+from traffic.wire import ROCE_PORT
 
 NS_PER_S = 10**9
 HASHING_NS = NS_PER_S
@@ -126,20 +128,13 @@ def _write(result: DrillResult | JobDrillResult, out: Path, progress: ProgressSi
     from report.phases.html import write_job_report
 
     progress(Progress("report", 0, 2))
-    (out / "result.json").write_text(result_json(result), encoding="utf-8")
+    (out / "result.json").write_text(to_json(result), encoding="utf-8")
     progress(Progress("report", 1, 2))
     if isinstance(result, JobDrillResult):
         write_job_report(result, out)
     else:
         write_report(result, out / "report.html")
     progress(Progress("report", 2, 2))
-
-
-def result_json(result: DrillResult | JobDrillResult) -> str:
-    """The result document of either kind of drill."""
-    if isinstance(result, JobDrillResult):
-        return job_results.to_json(result)
-    return results.to_json(result)
 
 
 def _clocks(lab: Lab, drill: DrillSpec) -> results.Clocks:
@@ -234,14 +229,14 @@ def _compare_hashing(
         seeded = reseeded(lab.fabric, seed)
         with (
             seeds_of(seeded, lab, netns_of) if settable else nullcontext(),
-            PortCounters(lab.fabric, netns_of) as counters,
+            Taps(lab.fabric, netns_of, lab.fabric.sessions, probe_filter()) as taps,
             TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session,
         ):
             start_ns = session.start()
             end_ns = start_ns + HASHING_NS
             stage.waiter(f"flows under {plan_name(seed)} seeds", start_ns, end_ns)(end_ns)
             traffic = session.stop()
-            counted = counters.read()
+            counted = taps.read()
         run, why_not = hashing_run(seeded, seed == own, counted, traffic, fibs)
         runs.append(run)
         problems += why_not

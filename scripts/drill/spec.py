@@ -14,8 +14,9 @@ from pydantic import Field, field_validator, model_validator
 
 from labs.errors import InputError
 from labs.plan.fabric import Fabric, Link
+from labs.spec.base import MS, SECOND, Name, SpecModel
 from labs.spec.load import validate
-from labs.spec.model import MS, SECOND, Name, SeedPlan, SpecModel
+from labs.spec.model import SeedPlan
 from labs.spec.source import read_source
 from labs.spec.wording import RefusedError, shown
 from labs.units import DurationNs, SizeBytes, format_duration

@@ -1,22 +1,24 @@
 """Do devices and endpoints agree? Every packet and mark is counted at least twice; here they meet.
 
-In: what a job's endpoints reported and what the lab's devices counted. Out: named checks with both
-numbers. Drops that a queue counted explain a difference; nothing else does.
+In: what the endpoints of a run's jobs reported and what the lab's devices counted. Out: named
+checks with both numbers. Drops that a queue counted explain a difference; nothing else does.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from labs.plan.fabric import Fabric
-from labs.spec.model import QueueEngine
+from labs.plan.fabric import Fabric, Link
+from labs.spec.queues import QueueEngine
 from scripts.job.devices import DeviceCounts
-from scripts.job.document import Check, QueueFigures
+from scripts.job.document import Check
 from scripts.job.queues import traffic_class
-from traffic.job import Ecn
+from traffic.jobparts import nic_links
 from traffic.jobresult import JobResult
+from traffic.placement import NicRef
 from traffic.result import AgentRecord
+from traffic.transport import Ecn
 
 SHOWN = 4
 
@@ -25,17 +27,18 @@ _Counted = tuple[str, int, int]
 
 
 def check_all(
-    job: JobResult, agents: Iterable[AgentRecord], counts: DeviceCounts
+    jobs: Sequence[JobResult], agents: Iterable[AgentRecord], counts: DeviceCounts
 ) -> tuple[Check, ...]:
-    """Every check that this lab's queues allow."""
+    """Every check that this lab's queues allow, over all jobs of a run."""
     agents = tuple(agents)
+    links = nic_links([job.plan for job in jobs])
     return (
-        _payload(job),
-        *_nics(job, agents, counts),
-        _fabric_links(job.plan.fabric, counts),
-        _end_to_end(job, agents, counts),
-        *_notifications(job, counts),
-        *_marks(job, counts),
+        _payload(jobs),
+        *_nics(jobs, agents, counts),
+        _fabric_links(jobs[0].plan.fabric, counts),
+        _end_to_end(links, counts),
+        *_notifications(jobs, counts),
+        *_marks(jobs, counts),
     )
 
 
@@ -63,39 +66,48 @@ def _check(name: str, left: str, right: str, counted: Iterable[_Counted]) -> Che
     )
 
 
-def _payload(job: JobResult) -> Check:
-    posted: Counter[int] = Counter()
-    delivered: Counter[int] = Counter()
-    for pair in job.queue_pairs:
-        posted[pair.end.rank] += pair.requester.posted_bytes
-        delivered[pair.end.peer] += pair.responder.bytes
+def _payload(jobs: Sequence[JobResult]) -> Check:
+    posted: Counter[str] = Counter()
+    delivered: Counter[str] = Counter()
+    for number, job in enumerate(jobs, 1):
+        of_job = f"job {number}, " if len(jobs) > 1 else ""
+        for pair in job.queue_pairs:
+            posted[f"{of_job}rank {pair.end.rank}"] += pair.requester.posted_bytes
+            delivered[f"{of_job}rank {pair.end.peer}"] += pair.responder.bytes
     return _check(
         "payload, byte by byte",
         "posted",
         "delivered once",
-        ((f"rank {rank}", posted[rank], delivered[rank]) for rank in range(job.plan.job.ranks)),
+        ((rank, posted[rank], delivered[rank]) for rank in posted),
     )
 
 
-def _nics(job: JobResult, agents: Iterable[AgentRecord], counts: DeviceCounts) -> Iterable[Check]:
-    sent: Counter[int] = Counter()
-    taken: Counter[int] = Counter()
-    for pair in job.queue_pairs:
-        sent[pair.end.rank] += pair.requester.packets
-        answer = pair.responder
-        taken[pair.end.rank] += answer.packets + answer.out_of_order + answer.duplicates
-    refused = {nic.rank: nic.refused for nic in job.nics}
+def _nics(
+    jobs: Sequence[JobResult], agents: Iterable[AgentRecord], counts: DeviceCounts
+) -> Iterable[Check]:
+    sent: Counter[NicRef] = Counter()
+    taken: Counter[NicRef] = Counter()
+    refused: dict[NicRef, int] = {}
+    links: dict[NicRef, Link] = {}
+    for job in jobs:
+        places = job.plan.places
+        for pair in job.queue_pairs:
+            place, answer = places[pair.end.rank], pair.responder
+            sent[place] += pair.requester.packets
+            taken[place] += answer.packets + answer.out_of_order + answer.duplicates
+        for nic in job.nics:
+            refused[places[nic.rank]] = nic.refused
+            links[places[nic.rank]] = job.plan.nic_link(nic.rank)
     dropped_at = {agent.server: agent.icrc_errors + agent.socket_drops for agent in agents}
     out, into = [], []
-    for rank, place in enumerate(job.plan.places):
-        link = job.plan.nic_link(rank)
+    for place, link in links.items():
         seen = counts.data[link.name, link.a.node]
         # A refused frame may have been an acknowledgement: then all data was sent after all.
-        unsent = min(refused.get(rank, 0), max(0, sent[rank] - seen))
-        out.append((str(place), sent[rank] - unsent, seen))
+        unsent = min(refused[place], max(0, sent[place] - seen))
+        out.append((str(place), sent[place] - unsent, seen))
         came = counts.data[link.name, link.b.node]
-        untaken = min(dropped_at.get(place.server, 0), max(0, came - taken[rank]))
-        into.append((str(place), came - untaken, taken[rank]))
+        untaken = min(dropped_at.get(place.server, 0), max(0, came - taken[place]))
+        into.append((str(place), came - untaken, taken[place]))
     yield _check("data packets out of NICs", "the NICs sent", "their switches took in", out)
     yield _check("data packets into NICs", "the servers' ports took in", "queue pairs took", into)
 
@@ -129,11 +141,10 @@ def _fabric_links(fabric: Fabric, counts: DeviceCounts) -> Check:
     )
 
 
-def _end_to_end(job: JobResult, agents: Iterable[AgentRecord], counts: DeviceCounts) -> Check:
-    plan = job.plan
-    nic_links = {link.name: link for link in map(plan.nic_link, range(plan.job.ranks))}.values()
-    sent = sum(counts.roce[link.name, link.a.node] for link in nic_links)
-    came = sum(counts.roce[link.name, link.b.node] for link in nic_links)
+def _end_to_end(links: Iterable[Link], counts: DeviceCounts) -> Check:
+    links = tuple(links)
+    sent = sum(counts.roce[link.name, link.a.node] for link in links)
+    came = sum(counts.roce[link.name, link.b.node] for link in links)
     dropped = sum(queue.dropped_packets for queue in counts.queues)
     return _check(
         "RoCEv2 packets end to end",
@@ -143,18 +154,24 @@ def _end_to_end(job: JobResult, agents: Iterable[AgentRecord], counts: DeviceCou
     )
 
 
-def _of_class(queues: Iterable[QueueFigures], traffic_class: int) -> list[QueueFigures]:
-    return [queue for queue in queues if queue.traffic_class == traffic_class]
+def _classes(jobs: Sequence[JobResult]) -> tuple[set[int], set[int], set[int]]:
+    """The traffic classes of all jobs' data, of their ACKs and of their CNPs."""
+    fabric = jobs[0].plan.fabric
+    transports = [job.plan.job.transport for job in jobs]
+    return (
+        {traffic_class(fabric, each.dscp) for each in transports},
+        {traffic_class(fabric, each.ack_dscp) for each in transports},
+        {traffic_class(fabric, each.cnp_dscp) for each in transports},
+    )
 
 
-def _notifications(job: JobResult, counts: DeviceCounts) -> Iterable[Check]:
-    transport, fabric = job.plan.job.transport, job.plan.fabric
-    sent = sum(pair.responder.cnps for pair in job.queue_pairs)
-    received = sum(pair.cnps_received for pair in job.queue_pairs)
-    own = traffic_class(fabric, transport.cnp_dscp)
-    shares = own in {traffic_class(fabric, d) for d in (transport.dscp, transport.ack_dscp)}
-    dropped = sum(queue.dropped_packets for queue in _of_class(counts.queues, own))
-    if not (shares and dropped):
+def _notifications(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[Check]:
+    data, acks, own = _classes(jobs)
+    pairs = [pair for job in jobs for pair in job.queue_pairs]
+    sent = sum(pair.responder.cnps for pair in pairs)
+    received = sum(pair.cnps_received for pair in pairs)
+    dropped = sum(queue.dropped_packets for queue in counts.queues if queue.traffic_class in own)
+    if not (own & (data | acks) and dropped):
         yield _check(
             "congestion notifications (CNPs)",
             "receivers sent",
@@ -163,30 +180,31 @@ def _notifications(job: JobResult, counts: DeviceCounts) -> Iterable[Check]:
         )
 
 
-def _marks(job: JobResult, counts: DeviceCounts) -> Iterable[Check]:
-    """Marks that reached receivers, where data has a class of its own."""
-    transport, plan = job.plan.job.transport, job.plan
-    data, ack, cnp = (
-        traffic_class(plan.fabric, d)
-        for d in (transport.dscp, transport.ack_dscp, transport.cnp_dscp)
-    )
-    if data in (ack, cnp) or counts.engine is QueueEngine.OFF:
+def _marks(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[Check]:
+    """Marks that reached receivers, where data has classes of its own."""
+    data, acks, cnps = _classes(jobs)
+    if data & (acks | cnps) or counts.engine is QueueEngine.OFF:
         return
-    queues = _of_class(counts.queues, data)
+    queues = [queue for queue in counts.queues if queue.traffic_class in data]
     seen: Counter[tuple[str, str]] = Counter()
-    for pair in job.queue_pairs:
-        link = plan.nic_link(pair.end.rank)
-        seen[link.b.node, link.b.interface] += pair.responder.ce
-    last = {(q.node, q.interface): q.ce_out for q in queues if (q.node, q.interface) in seen}
-    if None not in last.values():
+    for job in jobs:
+        for pair in job.queue_pairs:
+            link = job.plan.nic_link(pair.end.rank)
+            seen[link.b.node, link.b.interface] += pair.responder.ce
+    last = [queue for queue in queues if (queue.node, queue.interface) in seen]
+    if all(queue.ce_out is not None for queue in last):
+        left: Counter[tuple[str, str]] = Counter()
+        for queue in last:
+            left[queue.node, queue.interface] += queue.ce_out or 0
         yield _check(
             "marks at receivers",
             "the last queues let through",
             "receivers saw",
-            ((f"{a}:{b}", last.get((a, b)) or 0, count) for (a, b), count in seen.items()),
+            ((f"{a}:{b}", left[a, b], count) for (a, b), count in seen.items()),
         )
     dropped = sum(queue.dropped_packets for queue in queues)
-    if transport.ecn is not Ecn.CE and not dropped:
+    pre_marked = any(job.plan.job.transport.ecn is Ecn.CE for job in jobs)
+    if not pre_marked and not dropped:
         yield _check(
             "marks given",
             "switches marked",

@@ -279,7 +279,7 @@ def _job(job_file: Path | None, options: dict[str, str | None]) -> JobSpec:
 
 def _show(report: JobReport, json: bool) -> None:
     from report.job_terminal import print_report
-    from scripts.job.document import to_json
+    from scripts.documents import to_json
 
     if json:
         write([to_json(report)])

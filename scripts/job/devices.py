@@ -1,14 +1,15 @@
 """What the lab's devices counted during a run: links, NICs and queues.
 
-In: a running lab and a job's plan. Out: `DeviceCounts`, the differences between the start of the
-watch and its reading, which no endpoint had a say in.
+In: a running lab and the plans of jobs. Out: `DeviceCounts`, the differences between the start of
+the watch and its reading, which no endpoint had a say in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -16,11 +17,13 @@ from labs.lab import Lab
 from labs.runtime import namespaces
 from labs.runtime.base import Counters
 from labs.runtime.netns import read_counters
-from labs.spec.model import QueueEngine
+from labs.spec.queues import QueueEngine
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.document import QueueFigures
 from scripts.job.queues import QueueWatch
-from scripts.job.taps import LinkPackets, Taps
+from scripts.taps import LinkPackets, Taps
+from traffic.filters import data_filter, roce_filter
+from traffic.jobparts import nic_links
 from traffic.jobplan import JobPlan
 
 
@@ -41,19 +44,20 @@ class DeviceCounts:
 class DeviceWatch:
     """Counts within its context."""
 
-    def __init__(self, lab: Lab, plan: JobPlan) -> None:
+    def __init__(self, lab: Lab, plans: Sequence[JobPlan]) -> None:
         self._lab = lab
-        self._plan = plan
+        self._plans = plans
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
         """Raises InputError where queues can not be read, MachineError where ports can not."""
-        lab, plan = self._lab, self._plan
+        lab = self._lab
         with ExitStack() as undo:
             self._queues = QueueWatch(lab.fabric)
             self._netns_of = undo.enter_context(opened_namespaces(lab, lab.fabric.nodes))
-            nic_links = [plan.nic_link(rank) for rank in range(plan.job.ranks)]
-            self._taps = undo.enter_context(Taps(lab.fabric, self._netns_of, nic_links))
+            taps = partial(Taps, lab.fabric, self._netns_of)
+            self._roce = undo.enter_context(taps(lab.fabric.links, roce_filter()))
+            self._data = undo.enter_context(taps(nic_links(self._plans), data_filter()))
             self._before = _all_counters(self._netns_of)
             self._cleanup = undo.pop_all()
         return self
@@ -76,8 +80,8 @@ class DeviceWatch:
                 packets[link.name, port.node] = now.tx_packets - then.tx_packets
                 size[link.name, port.node] = now.tx_bytes - then.tx_bytes
         return DeviceCounts(
-            roce=self._taps.roce(),
-            data=self._taps.data(),
+            roce=self._roce.read(),
+            data=self._data.read(),
             sent_packets=packets,
             sent_bytes=size,
             queues=self._queues.figures(),

@@ -9,15 +9,11 @@ same in both.
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from labs.errors import InputError
 from scripts.balance import Direction, TierBalance
+from scripts.documents import Format
 from scripts.drill.result import Environment
 from scripts.statistics import Spread
 
@@ -260,33 +256,14 @@ class JobReport:
         raise KeyError(name)
 
 
-_DOCUMENT = TypeAdapter(JobReport)
-
-# Only between two lines of the indented text, so never inside a JSON string.
-_NUMBERS = re.compile(r"\[\n\s+-?\d[-\d.e+,\s]*\]")
-
-
-def to_json(report: JobReport) -> str:
-    """The document as JSON text: the same report gives the same bytes. Vectors of numbers stand on
-    one line."""
-    text = json.dumps(asdict(report), indent=1, sort_keys=True, allow_nan=False)
-    return _NUMBERS.sub(lambda match: re.sub(r"\s+", "", match[0]), text) + "\n"
+_FORMAT = Format(
+    JobReport,
+    SCHEMA_VERSION,
+    "a job's document",
+    "give the result.json that `rocelab traffic` wrote",
+)
 
 
 def from_json(text: str) -> JobReport:
-    """The report that `to_json` wrote. Raises InputError on anything else."""
-    hint = "give the result.json that `rocelab traffic` wrote"
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"not a job's document: {error}", hint=hint) from error
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if version != SCHEMA_VERSION:
-        raise InputError(
-            f"a job's document of schema version {version!r}; this tool reads {SCHEMA_VERSION}",
-            hint=hint,
-        )
-    try:
-        return _DOCUMENT.validate_python(document)
-    except ValidationError as error:
-        raise InputError(f"not a job's document: {error}", hint=hint) from error
+    """The report that `scripts.documents.to_json` wrote. Raises InputError on anything else."""
+    return _FORMAT.read(text)

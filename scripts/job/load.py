@@ -1,12 +1,13 @@
-"""Can this machine carry a job? An estimate before the run; the guard decides after it.
+"""Can this machine carry jobs? An estimate before the run; the guard decides after it.
 
-In: a `JobPlan` and how many CPUs there are. Out: the share of them that the job would need, and the
-dilation at which it would fit.
+In: the plans of jobs that run at once and how many CPUs there are. Out: the share of them that the
+jobs would need, and the dilation at which they would fit.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from traffic.jobplan import JobPlan
@@ -27,8 +28,8 @@ _STEPS = (1, 2, 5, 10)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a job asks of the machine: data packets per second of the lab's clock, and the share of
-    all CPUs. `dilation` is a round one at which it should fit."""
+    """What jobs ask of the machine: data packets per second of the lab's clock, and the share of
+    all CPUs. `dilation` is a round one at which they should fit."""
 
     packets_per_s: float
     cpu_share: float
@@ -39,8 +40,17 @@ class Load:
         return self.cpu_share <= CARRIED_SHARE
 
 
-def estimate(plan: JobPlan, cpu_count: int) -> Load:
-    """The load of a job at the rate its busiest NICs allow."""
+def estimate(plans: Sequence[JobPlan], cpu_count: int) -> Load:
+    """The load of jobs at the rate their busiest NICs allow, each as if it had them alone."""
+    rates = [_packets(plan) for plan in plans]
+    cpu_s = sum(per_s * (PACKET_CPU_S + size * BYTE_CPU_S) for per_s, size in rates)
+    share = cpu_s / cpu_count
+    dilation = _round_up(plans[0].dilation * share / CARRIED_SHARE)
+    return Load(sum(per_s for per_s, _ in rates), share, dilation)
+
+
+def _packets(plan: JobPlan) -> tuple[float, float]:
+    """A job's data packets per second of the lab's clock, and their payload in bytes."""
     transport = plan.job.transport
     overhead_bytes = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
     if plan.schedule is not None:
@@ -49,24 +59,22 @@ def estimate(plan: JobPlan, cpu_count: int) -> Load:
         least_ns = roofline_ns(
             plan.schedule, rate_bps, mtu_bytes=transport.mtu, overhead_bytes=overhead_bytes
         )
-        per_s = packets * 1e9 / (least_ns * plan.dilation)
         payload_bytes = sum(send.size_bytes for send in plan.schedule.sends) / packets
-    else:
-        ends = ({s.source for s in plan.streams}, {s.destination for s in plan.streams})
-        lab_bps = min(sum(plan.lab_rate_bps(rank) for rank in ranks) for ranks in ends)
-        payload_bytes = float(min(transport.mtu, plan.message_bytes))
-        per_s = lab_bps / 8 / (payload_bytes + overhead_bytes)
-    share = per_s * (PACKET_CPU_S + payload_bytes * BYTE_CPU_S) / cpu_count
-    return Load(per_s, share, _round_up(plan.dilation * share / CARRIED_SHARE))
+        return packets * 1e9 / (least_ns * plan.dilation), payload_bytes
+    ends = ({s.source for s in plan.streams}, {s.destination for s in plan.streams})
+    lab_bps = min(sum(plan.lab_rate_bps(rank) for rank in ranks) for ranks in ends)
+    payload_bytes = float(min(transport.mtu, plan.message_bytes))
+    return lab_bps / 8 / (payload_bytes + overhead_bytes), payload_bytes
 
 
-def warning(plan: JobPlan, cpu_count: int) -> str | None:
+def warning(plans: Sequence[JobPlan], cpu_count: int) -> str | None:
     """What to say before a run that will probably not be carried, None where it should be."""
-    load = estimate(plan, cpu_count)
+    load = estimate(plans, cpu_count)
     if load.fits:
         return None
+    what = "this job is" if len(plans) == 1 else "these jobs are"
     return (
-        f"at dilation {plan.dilation:g} this job is {load.packets_per_s:,.0f} packets/s, about "
+        f"at dilation {plans[0].dilation:g} {what} {load.packets_per_s:,.0f} packets/s, about "
         f"{load.cpu_share:.0%} of this machine's {cpu_count} CPUs; `dilation: {load.dilation:.0f}` "
         "in the lab's file would fit"
     )

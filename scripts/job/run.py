@@ -1,6 +1,7 @@
-"""A job on a lab that is up: send it, watch endpoints and devices, report.
+"""Jobs on a lab that is up: send them, watch endpoints and devices, report.
 
-In: a running lab and a `JobSpec`. Out: a `JobReport` and, where asked, `result.json` and a capture.
+In: a running lab and a `JobSpec`, or several for jobs that run at the same time. Out: a `JobReport`
+of each and, where asked of one, `result.json` and a capture.
 Whatever does not fit is refused before anything is touched; the lab is as it was when this returns,
 raises or is killed.
 """
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from labs.errors import InputError, MachineError
 from labs.lab import Lab
 from labs.runtime.base import ProgressSink, no_progress
 from scripts.balance import link_loads, tier_balances
+from scripts.documents import to_json
 from scripts.drill.environment import read_environment
 from scripts.drill.fidelity import stolen_cpu_s
 from scripts.drill.result import Environment
@@ -24,10 +27,10 @@ from scripts.job import measure
 from scripts.job.accounting import check_all, disagreements
 from scripts.job.capture import NicCapture
 from scripts.job.devices import DeviceCounts, DeviceWatch
-from scripts.job.document import SCHEMA_VERSION, Clock, Fidelity, JobReport, to_json
+from scripts.job.document import SCHEMA_VERSION, Clock, Fidelity, JobReport
 from scripts.job.load import warning
 from traffic.job import JobSpec
-from traffic.jobplan import JobPlan, plan_job
+from traffic.jobplan import JobPlan, plan_jobs
 from traffic.result import TrafficResult
 from traffic.session import TrafficSession
 
@@ -51,23 +54,14 @@ def run_job(
     `out` or `pcap` can not be written; MachineError where this machine can not run it. A run that
     the machine could not carry is no error here: its report has `problems`.
     """
-    plan = plan_job(lab.fabric, job)
-    if not lab.is_running:
-        raise InputError(
-            f"lab {lab.name} is not up", hint=f"bring it up with `rocelab up {lab.name}`"
-        )
-    if os.geteuid() != 0:
-        raise MachineError("sending in a lab needs root", hint="run it with sudo")
+    plans = plan_jobs(lab.fabric, [job])
+    _check_ready(lab)
     if pcap is not None:
         _check_new(pcap)
     if out is not None:
         _make_folder(out)
-    environment = read_environment()
-    capture = None if pcap is None else NicCapture(lab, plan, pcap)
-    with lab.locked(), DeviceWatch(lab, plan) as devices, capture or nullcontext():
-        traffic, elapsed_s, stolen_s = _send(lab, plan, progress)
-        counts = devices.read()
-    report = assemble(plan, environment, traffic, counts, elapsed_s, stolen_s)
+    capture = None if pcap is None else NicCapture(lab, plans[0], pcap)
+    (report,) = _measured(lab, plans, capture or nullcontext(), progress)
     if capture is not None and capture.lost:
         lacks = f"the capture lacks {capture.lost:,} packets that tcpdump had no room for"
         report = replace(report, warnings=(*report.warnings, lacks))
@@ -76,12 +70,47 @@ def run_job(
     return report
 
 
+def run_jobs(
+    lab: Lab, jobs: Sequence[JobSpec], progress: ProgressSink = no_progress
+) -> tuple[JobReport, ...]:
+    """Run `jobs` at the same time on a lab that is up; the report of each, in their order.
+
+    All begin together, and the run is over when the last is. What devices counted is of all jobs
+    and the same in each report. Raises as `run_job` does.
+    """
+    plans = plan_jobs(lab.fabric, jobs)
+    _check_ready(lab)
+    return _measured(lab, plans, nullcontext(), progress)
+
+
+def _check_ready(lab: Lab) -> None:
+    if not lab.is_running:
+        raise InputError(
+            f"lab {lab.name} is not up", hint=f"bring it up with `rocelab up {lab.name}`"
+        )
+    if os.geteuid() != 0:
+        raise MachineError("sending in a lab needs root", hint="run it with sudo")
+
+
+def _measured(
+    lab: Lab,
+    plans: Sequence[JobPlan],
+    capture: AbstractContextManager[object],
+    progress: ProgressSink,
+) -> tuple[JobReport, ...]:
+    environment = read_environment()
+    with lab.locked(), DeviceWatch(lab, plans) as devices, capture:
+        traffic, elapsed_s, stolen_s = _send(lab, plans, progress)
+        counts = devices.read()
+    return assemble(environment, traffic, counts, elapsed_s, stolen_s)
+
+
 def planned_warning(lab: Lab, job: JobSpec) -> str | None:
     """What to tell the user before a run that this machine will probably not carry.
 
     Raises InputError as `plan_job` does.
     """
-    return warning(plan_job(lab.fabric, job), len(os.sched_getaffinity(0)))
+    return warning(plan_jobs(lab.fabric, [job]), len(os.sched_getaffinity(0)))
 
 
 def _check_new(path: Path) -> None:
@@ -100,66 +129,75 @@ def _make_folder(out: Path) -> None:
         ) from None
 
 
-def _send(lab: Lab, plan: JobPlan, progress: ProgressSink) -> tuple[TrafficResult, float, float]:
+def _send(
+    lab: Lab, plans: Sequence[JobPlan], progress: ProgressSink
+) -> tuple[TrafficResult, float, float]:
     """The run itself, how long it took and how much CPU time the hypervisor kept in it."""
-    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plan) as session:
+    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
         stolen_s, started_s = stolen_cpu_s(), time.monotonic()
         session.start()
-        session.wait_for_job(progress)
+        session.wait_for_jobs(progress)
         elapsed_s = time.monotonic() - started_s
         return session.stop(), elapsed_s, stolen_cpu_s() - stolen_s
 
 
 def assemble(
-    plan: JobPlan,
     environment: Environment,
     traffic: TrafficResult,
     counts: DeviceCounts,
     elapsed_s: float,
     stolen_s: float,
-) -> JobReport:
-    """The report of a run from everything that was counted. Pure."""
-    job = traffic.job
-    if job is None:
+) -> tuple[JobReport, ...]:
+    """The report of each job of a run from everything that was counted. Pure."""
+    jobs = traffic.jobs
+    if not jobs:
         raise ValueError("the session had no job")
-    checks = check_all(job, traffic.agents, counts)
-    loads = link_loads(plan.fabric, counts.roce)
+    fabric, dilation = jobs[0].plan.fabric, jobs[0].plan.dilation
+    checks = check_all(jobs, traffic.agents, counts)
     # After a queue pair's error packets are missing that no queue dropped: it went silent for that.
-    problems = () if job.errors else disagreements(checks)
-    warned = warning(plan, environment.cpu_count)
-    return JobReport(
-        schema_version=SCHEMA_VERSION,
-        job=plan.job.model_dump(mode="json", exclude_none=True),
-        lab=plan.fabric.spec.model_dump(mode="json", exclude_none=True),
-        environment=environment,
-        clock=Clock(plan.dilation),
-        warnings=() if warned is None else (warned,),
-        problems=traffic.problems + problems,
-        errors=job.errors,
-        fidelity=Fidelity(
-            lost_share=measure.lost_share(job),
-            late_p99_ns=max((nic.late_p99_ns for nic in job.nics), default=0),
-            late_max_ns=max((nic.late_max_ns for nic in job.nics), default=0),
-            agents_cpu_s=traffic.cpu_s,
-            elapsed_s=elapsed_s,
-            stolen_s=stolen_s,
-            clock_jump_ns=traffic.clock_jump_ns,
-            softnet_drops=traffic.softnet_drops,
-        ),
-        headlines=measure.headlines(job),
-        iterations=tuple(
-            measure.times(lab_ns, plan.dilation) for lab_ns in job.iteration_ns.tolist()
-        ),
-        roofline=measure.bound(plan),
-        completion=measure.completion(job),
-        ranks=measure.ranks(job),
-        transport=measure.transport(job, traffic.agents),
-        round_trips=measure.round_trips(job),
-        queue_engine=counts.engine.value,
-        queues=counts.queues,
-        links=measure.links(plan.fabric, counts),
-        tiers=tier_balances(loads),
-        goodput=measure.goodput(job),
-        fairness=measure.fairness(job),
-        accounting=checks,
+    differ = () if jobs[0].errors else disagreements(checks)
+    warned = warning([job.plan for job in jobs], environment.cpu_count)
+    nics = [nic for job in jobs for nic in job.nics]
+    fidelity = Fidelity(
+        lost_share=max(map(measure.lost_share, jobs)),
+        late_p99_ns=max((nic.late_p99_ns for nic in nics), default=0),
+        late_max_ns=max((nic.late_max_ns for nic in nics), default=0),
+        agents_cpu_s=traffic.cpu_s,
+        elapsed_s=elapsed_s,
+        stolen_s=stolen_s,
+        clock_jump_ns=traffic.clock_jump_ns,
+        softnet_drops=traffic.softnet_drops,
+    )
+    lab = fabric.spec.model_dump(mode="json", exclude_none=True)
+    links = measure.links(fabric, counts)
+    tiers = tier_balances(link_loads(fabric, counts.roce))
+    return tuple(
+        JobReport(
+            schema_version=SCHEMA_VERSION,
+            job=job.plan.job.model_dump(mode="json", exclude_none=True),
+            lab=lab,
+            environment=environment,
+            clock=Clock(dilation),
+            warnings=() if warned is None else (warned,),
+            problems=traffic.problems + differ,
+            errors=job.errors,
+            fidelity=fidelity,
+            headlines=measure.headlines(job),
+            iterations=tuple(
+                measure.times(lab_ns, dilation) for lab_ns in job.iteration_ns.tolist()
+            ),
+            roofline=measure.bound(job.plan),
+            completion=measure.completion(job),
+            ranks=measure.ranks(job),
+            transport=measure.transport(job, traffic.agents),
+            round_trips=measure.round_trips(job),
+            queue_engine=counts.engine.value,
+            queues=counts.queues,
+            links=links,
+            tiers=tiers,
+            goodput=measure.goodput(job),
+            fairness=measure.fairness(job),
+            accounting=checks,
+        )
+        for job in jobs
     )

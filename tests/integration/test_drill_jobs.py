@@ -22,12 +22,12 @@ DRILL = """name: short
 lab: lab.yaml
 phases:
   - name: idle
-    job:
-      pattern: pairs
-      ranks: 2
-      size: 64KB
-      iterations: 2
-      transport: {window: 1, ack_every: 1}
+    jobs:
+      - pattern: pairs
+        ranks: 2
+        size: 64KB
+        iterations: 2
+        transport: {window: 1, ack_every: 1}
     expect:
       completed: true
       accounted: true
@@ -36,11 +36,11 @@ phases:
       class_5_packets: 0
       class_6_packets: ">= 32"
   - name: shared
-    job:
-      pattern: incast
-      ranks: 3
-      duration: 30ms
-      transport: {dcqcn: hpcc-dcqcn, window: 4096, ack_timeout: 100ms}
+    jobs:
+      - pattern: incast
+        ranks: 3
+        duration: 30ms
+        transport: {dcqcn: hpcc-dcqcn, window: 4096, ack_timeout: 100ms}
     model: {round_trip: idle, seeds: [1]}
     expect:
       completed: true
@@ -83,7 +83,7 @@ def test_the_results_are_a_document_a_page_and_a_plot(ran: tuple[Path, JobDrillR
 def test_the_switch_marked_the_receiver_notified_and_the_senders_slowed_down(
     ran: tuple[Path, JobDrillResult],
 ) -> None:
-    figures = ran[1].repeats[0][1].kpis()
+    figures = ran[1].repeats[0][1].kpis()[0]
     assert figures["switch_marks"] == figures["ce_packets"] == figures["cnps"]
     assert figures["class_5_packets"] == figures["cnps"]
     assert figures["dropped_packets"] == 0

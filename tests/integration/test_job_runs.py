@@ -17,7 +17,7 @@ from labs.lab import Lab
 from labs.runtime.namespaces import processes_in
 from labs.runtime.netns import take_down
 from scripts.job.document import JobReport, from_json
-from scripts.job.run import run_job
+from scripts.job.run import run_job, run_jobs
 from traffic.job import JobSpec
 
 NAME = "t-job"
@@ -80,6 +80,28 @@ def test_a_ring_allreduce_takes_as_long_as_its_links_need(lab: Lab) -> None:
     assert (
         sum(link.packets for link in report.links if link.tier == "server-rtsw") > 2 * sent / 4096
     )
+
+
+def test_jobs_at_once_share_nics_and_every_packet_of_their_sum_is_accounted_for(lab: Lab) -> None:
+    incast = {"pattern": "incast", "ranks": 4, "duration": "500us", "transport": {"ecn": "not-ect"}}
+    streams, broadcast = run_jobs(
+        lab,
+        [
+            JobSpec.model_validate(incast),
+            job(pattern="broadcast", size="1MB", transport={"dscp": 0, "qps": 2}),
+        ],
+    )
+    for report in (streams, broadcast):
+        assert_whole(report)
+    assert [rank.nic for rank in streams.ranks] == [rank.nic for rank in broadcast.ranks]
+    assert streams.headline("goodput").modelled.median > 0.9 * 400e9
+    assert broadcast.headline("busbw").modelled.n == 3
+    assert broadcast.transport.delivered_bytes == 3 * 1_000_000 * 4
+    payload, out, *_ = streams.accounting
+    each = (streams.transport, broadcast.transport)
+    assert payload.right_count == sum(counts.delivered_bytes for counts in each)
+    assert out.right_count == sum(counts.data_packets for counts in each)
+    assert {queue.traffic_class for queue in streams.queues} >= {0, 3, 6}
 
 
 def test_an_alltoall_over_many_queue_pairs_comes_near_its_bound(lab: Lab) -> None:

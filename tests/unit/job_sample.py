@@ -1,4 +1,4 @@
-"""A job's result worked out on paper: four ranks, every packet counted by hand."""
+"""Results of jobs worked out on paper: four ranks, every packet counted by hand."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import numpy as np
 
 from labs.plan.clos import build_clos
 from labs.plan.fabric import Fabric
-from labs.spec.model import ClosSpec, LabSpec, QueueEngine
+from labs.spec.model import ClosSpec, LabSpec
+from labs.spec.queues import QueueEngine
 from scripts.drill.result import Environment
 from scripts.job.devices import DeviceCounts
 from scripts.job.document import QueueFigures
+from scripts.job.queues import traffic_class
 from traffic.job import JobSpec
+from traffic.jobparts import nic_links, nics_of
 from traffic.jobplan import JobPlan, QueuePairEnd, plan_job
 from traffic.jobresult import JobResult, NicRecord, QueuePairRecord, RankRecord
 from traffic.rc.requester import RequesterCounters
@@ -100,46 +103,43 @@ def result(
     )
 
 
-def agents(plan: JobPlan) -> tuple[AgentRecord, ...]:
-    return tuple(
-        AgentRecord(server, 0.1, 0.5, 0, {}, 0, 0, True)
-        for server in dict.fromkeys(place.server for place in plan.places)
-    )
+def agents(*plans: JobPlan) -> tuple[AgentRecord, ...]:
+    return tuple(AgentRecord(server, 0.1, 0.5, 0, {}, 0, 0, True) for server in nics_of(plans))
 
 
-def traffic(job: JobResult, problems: tuple[str, ...] = ()) -> TrafficResult:
-    return TrafficResult((), agents(job.plan), 0, 10**9, 0, 0, problems, job)
+def traffic(*jobs: JobResult, problems: tuple[str, ...] = ()) -> TrafficResult:
+    return TrafficResult((), agents(*(job.plan for job in jobs)), 0, 10**9, 0, 0, problems, jobs)
 
 
-def counts(job: JobResult) -> DeviceCounts:
+def counts(*jobs: JobResult) -> DeviceCounts:
     """What devices would have counted, every flow over spine 1, acknowledgements as well."""
-    plan = job.plan
+    plans = [job.plan for job in jobs]
+    fabric = plans[0].fabric
     roce: Counter[tuple[str, str]] = Counter()
     data: Counter[tuple[str, str]] = Counter()
     marked: Counter[tuple[str, str, int]] = Counter()
     packets: Counter[tuple[str, str, int]] = Counter()
-    nics = {plan.nic_link(rank).name for rank in range(plan.job.ranks)}
-    for pair in job.queue_pairs:
+    nics = {link.name for link in nic_links(plans)}
+    for plan, pair in ((job.plan, pair) for job in jobs for pair in job.queue_pairs):
         there, here = pair.end.peer, pair.end.rank
+        of_data = traffic_class(fabric, plan.job.transport.dscp)
         for count, kind, ce in (
-            (pair.responder.packets, 3, pair.responder.ce),
+            (pair.responder.packets, of_data, pair.responder.ce),
             (ACKS if pair.requester.packets else 0, 6, 0),
         ):
             for name, sender in _way(plan, there, here):
                 roce[name, sender] += count
-                if name in nics and kind == 3:
+                if name in nics and kind == of_data:
                     data[name, sender] += count
-                interface = plan.fabric.link_by_name[name].port(sender).interface
+                interface = fabric.link_by_name[name].port(sender).interface
                 packets[sender, interface, kind] += count
             interface = plan.nic_link(here).b.interface
             marked[plan.nic_link(here).b.node, interface, kind] += ce
-    everywhere = {
-        (link.name, port.node): 0 for link in plan.fabric.links for port in (link.a, link.b)
-    }
+    everywhere = {(link.name, port.node): 0 for link in fabric.links for port in (link.a, link.b)}
     queues = tuple(
         QueueFigures(node, interface, kind, n, n * 4000, ce, 0, ce, 5000, 100.0)
         for (node, interface, kind), n in packets.items()
-        if n and plan.fabric.node(node).is_switch
+        if n and fabric.node(node).is_switch
         for ce in (marked[node, interface, kind],)
     )
     zero = dict(everywhere)

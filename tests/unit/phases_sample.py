@@ -46,18 +46,20 @@ DRILL: dict[str, Any] = {
     "phases": [
         {
             "name": "idle",
-            "job": {"pattern": "pairs", "ranks": 2, "size": "64KB"},
+            "jobs": [{"pattern": "pairs", "ranks": 2, "size": "64KB"}],
             "expect": {"completed": True, "busbw": ">= 10", "switch_marks": 0},
         },
         {
             "name": "shared",
-            "job": {
-                "pattern": "incast",
-                "ranks": 3,
-                "duration": "60ms",
-                "starts": ["0ms", "10ms"],
-                "transport": {"dcqcn": "hpcc-dcqcn-paper"},
-            },
+            "jobs": [
+                {
+                    "pattern": "incast",
+                    "ranks": 3,
+                    "duration": "60ms",
+                    "starts": ["0ms", "10ms"],
+                    "transport": {"dcqcn": "hpcc-dcqcn-paper"},
+                }
+            ],
             "model": {"round_trip": "idle", "seeds": [1, 2]},
             "expect": {"time_to_fairness": "<= 30ms", "queue_max": "<= 2MB"},
         },
@@ -130,7 +132,7 @@ def idle(busbw: float = 11.0, problems: tuple[str, ...] = ()) -> JobReport:
     """A pair that met no congestion."""
     return JobReport(
         schema_version=1,
-        job=drill().phases[0].job.model_dump(mode="json", exclude_none=True),
+        job=drill().phases[0].jobs[0].model_dump(mode="json", exclude_none=True),
         lab=fabric().spec.model_dump(mode="json", exclude_none=True),
         environment=ENVIRONMENT,
         clock=Clock(250.0),
@@ -171,7 +173,7 @@ def shared(fair_after_ns: int = 4 * MS) -> JobReport:
     """The incast under DCQCN."""
     return replace(
         idle(),
-        job=drill().phases[1].job.model_dump(mode="json", exclude_none=True),
+        job=drill().phases[1].jobs[0].model_dump(mode="json", exclude_none=True),
         headlines=(Headline("goodput", "payload", "bit/s", "parts", spread([95.0 * GBPS]), None),),
         iterations=(),
         roofline=None,
@@ -195,8 +197,8 @@ def repeat(
     fair_after_ns: int = 4 * MS, problems: tuple[str, ...] = ()
 ) -> tuple[PhaseRun, PhaseRun]:
     return (
-        PhaseRun("idle", idle(problems=problems), None),
-        PhaseRun("shared", shared(fair_after_ns), shares(fair_after_ns)),
+        PhaseRun("idle", (idle(problems=problems),), None),
+        PhaseRun("shared", (shared(fair_after_ns),), shares(fair_after_ns)),
     )
 
 

@@ -13,14 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.errors import InputError
-from traffic.dcqcn import (
-    PROFILES,
-    DcqcnParameters,
-    NotificationPoint,
-    ReactionPoint,
-    parameters,
-    reaction_point,
-)
+from traffic.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
+from traffic.dcqcn_profiles import PROFILES, parameters
 
 G = 10**9
 US = 10**3

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from labs.errors import InputError
-from traffic.dcqcn import PROFILES, NotificationPoint, parameters, reaction_point
+from traffic.dcqcn import NotificationPoint, reaction_point
 from traffic.dcqcn_model import Bottleneck, ModelRun, simulate, step_for, time_to_fairness
+from traffic.dcqcn_profiles import PROFILES, parameters
 
 G = 10**9
 US = 10**3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,13 +95,3 @@ def test_a_program_that_is_not_there_is_missing_and_names_its_package() -> None:
 
 def test_a_program_that_fails_is_not_there() -> None:
     assert doctor.program_version(("false",)) is None
-
-
-@given(st.integers(0, 0xFFFF), st.binary(max_size=64))
-def test_a_netlink_attribute_is_padded_and_says_its_unpadded_length(
-    kind: int, value: bytes
-) -> None:
-    encoded = probes.attribute(kind, value)
-    assert len(encoded) % 4 == 0
-    assert struct.unpack_from("=HH", encoded) == (4 + len(value), kind)
-    assert encoded[4 : 4 + len(value)] == value

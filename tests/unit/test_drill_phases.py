@@ -12,30 +12,37 @@ from report_sample import result as fault_result
 
 from labs.errors import InputError, SpecError
 from labs.lab import Lab
+from scripts.documents import to_json
 from scripts.drill import result as faults
 from scripts.drill.catalog import CATALOG, drill_names, lab_of
 from scripts.drill.expectations import JOB_KPIS, KPIS, format_kpi, parse_expectation
 from scripts.drill.expectspec import JobExpectSpec
 from scripts.drill.phases.kpis import data_class, job_kpis
-from scripts.drill.phases.result import from_json, to_json
+from scripts.drill.phases.result import PhaseRun, from_json, summarise
 from scripts.drill.phases.run import planned_lab, run_job_drill
 from scripts.drill.phases.spec import JobDrillSpec
 from scripts.drill.spec import DrillSpec, load_drill
-from scripts.job.document import Check
-from traffic.jobplan import plan_job
+from scripts.job.document import Check, JobReport
+from traffic.jobplan import plan_jobs
 
 BASE = """name: both
 lab: four-ports
 phases:
   - name: one
-    job: {pattern: incast, ranks: 4, size: 1MB}
+    jobs: [{pattern: incast, ranks: 4, size: 1MB}]
 """
 MODELLED = """  - name: two
-    job:
-      pattern: incast
-      ranks: 4
-      duration: 30ms
-      transport: {dcqcn: hpcc-dcqcn}
+    jobs:
+      - pattern: incast
+        ranks: 4
+        duration: 30ms
+        transport: {dcqcn: hpcc-dcqcn}
+    model: {round_trip: one}
+"""
+TWO_AT_ONCE = """  - name: two
+    jobs:
+      - &incast {pattern: incast, ranks: 4, duration: 30ms, transport: {dcqcn: hpcc-dcqcn}}
+      - *incast
     model: {round_trip: one}
 """
 
@@ -58,7 +65,7 @@ def test_every_drill_that_ships_is_valid_and_fits_its_lab(name: str) -> None:
     if isinstance(spec, JobDrillSpec):
         lab = planned_lab(spec, path)
         for phase in spec.phases:
-            assert plan_job(lab.fabric, phase.job).job == phase.job
+            assert tuple(plan.job for plan in plan_jobs(lab.fabric, phase.jobs)) == phase.jobs
             assert phase.expect.expectations()
     else:
         lab = Lab.planned(lab_of(spec, path))
@@ -87,9 +94,9 @@ def test_a_file_is_a_drill_of_jobs_where_it_has_phases(tmp_path: Path) -> None:
     ("text", "place", "expected"),
     [
         (BASE + "faults: []\n", "6: faults", "unknown key"),
-        (BASE.replace("incast", "incst"), "5: phases[0].job.pattern", "incast"),
-        (BASE.replace("size: 1MB", "size: 1"), "5: phases[0].job.size", "a size such as"),
-        (BASE.replace(", size: 1MB", ""), "5: phases[0].job", "size or duration"),
+        (BASE.replace("incast", "incst"), "5: phases[0].jobs[0].pattern", "incast"),
+        (BASE.replace("size: 1MB", "size: 1"), "5: phases[0].jobs[0].size", "a size such as"),
+        (BASE.replace(", size: 1MB", ""), "5: phases[0].jobs[0]", "size or duration"),
         (BASE + "    expect: {cnp: 0}\n", "6: phases[0].expect.cnp", "unknown key"),
         (BASE + "    expect: {cnps: yes}\n", "6: phases[0].expect.cnps", 'expected 0 or "<= 500"'),
         (BASE + "    expect: {queue_max: 5}\n", "6: phases[0].expect.queue_max", '"<= 3MB"'),
@@ -98,6 +105,10 @@ def test_a_file_is_a_drill_of_jobs_where_it_has_phases(tmp_path: Path) -> None:
         (BASE + MODELLED.replace("30ms", "29ms"), "12: phases[1].model", "needs 30ms"),
         (BASE + BASE.partition("phases:\n")[2], "3: phases", "two phases are called one"),
         (BASE + MODELLED.replace("p: one", "p: two"), "3: phases", "no earlier phase"),
+        (BASE.replace("}]", "}, *j]").replace("[{", "[&j {") + MODELLED, "3: phases", "of one job"),
+        (BASE + TWO_AT_ONCE, "10: phases[1].model", "single queue pairs"),
+        (BASE.replace("jobs:", "job:"), "4: phases[0].jobs", "missing"),
+        (BASE.partition("    jobs")[0] + "    jobs: []\n", "5: phases[0].jobs", "needs a job"),
         ("name: both\nlab: l\nphases: []\n", "3: phases", "needs a phase"),
     ],
 )
@@ -142,7 +153,7 @@ def test_sizes_and_bandwidths_are_compared_in_bytes_and_gigabytes_per_second() -
 
 
 def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
-    figures = job_kpis(shared(), shares())
+    (figures,) = job_kpis([shared()], shares())
     assert figures["goodput"] == pytest.approx(95 / 8)
     assert figures["busbw"] is None
     assert figures["cnps"] == figures["class_5_packets"] == figures["switch_marks"] == 90
@@ -155,8 +166,45 @@ def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
     assert set(figures) == set(JOB_KPIS)
 
 
+def pair_beside(**counts: int) -> JobReport:
+    """The incast's neighbour: a pair in another class, on the same queues."""
+    job = {**idle().job, "transport": {"dscp": 0}}
+    transport = replace(idle().transport, **counts)
+    return replace(idle(), job=job, transport=transport, queues=shared().queues)
+
+
+def test_each_of_several_jobs_has_figures_of_its_own_and_devices_those_of_all() -> None:
+    incast, pair = job_kpis([shared(), pair_beside(retransmitted=3)])
+    assert (incast["retransmitted_packets"], pair["retransmitted_packets"]) == (0, 3)
+    assert (incast["cnps"], pair["cnps"]) == (90, 0)
+    assert (incast["busbw"], pair["busbw"]) == (None, 11.0)
+    for kpi in ("class_6_packets", "queue_max", "switch_marks", "marks_outside_data"):
+        assert incast[kpi] == pair[kpi]
+    assert incast["marks_outside_data"] == 0
+
+
+def test_a_phase_is_judged_by_the_counts_of_all_jobs_and_by_the_figures_of_each() -> None:
+    runs = [
+        PhaseRun("both", (shared(), pair_beside(timeouts=n, retransmitted=3)), None) for n in (1, 2)
+    ]
+    expected = {
+        "timeouts": 2,
+        "retransmitted_packets": "<= 2",
+        "busbw": ">= 10",
+        "rtt_p99": "<= 1us",
+    }
+    phase = summarise("both", runs, [parse_expectation(*each) for each in expected.items()])
+    verdicts = {each.kpi: (each.observed, each.passed) for each in phase.verdicts}
+    assert verdicts["timeouts"] == (1, False)
+    assert verdicts["retransmitted_packets"] == (3, False)
+    assert verdicts["busbw"] == (11.0, True)
+    assert verdicts["rtt_p99"] == (50 * US, False)
+    assert [job.spread["timeouts"].median for job in phase.jobs] == [0, 1.5]
+    assert "busbw" not in phase.jobs[0].spread
+
+
 def test_a_lab_without_queues_measures_nothing_of_them() -> None:
-    figures = job_kpis(replace(idle(), queue_engine="off", queues=()))
+    (figures,) = job_kpis([replace(idle(), queue_engine="off", queues=())])
     assert figures["dropped_packets"] is None
     assert figures["class_6_packets"] is None
     assert figures["retransmitted_packets"] == 0
@@ -166,14 +214,14 @@ def test_marks_outside_the_datas_class_are_told_apart() -> None:
     dscp_0 = replace(shared(), job={**shared().job, "transport": {"dscp": 0}})
     assert data_class(shared()) == 3
     assert data_class(dscp_0) == 0
-    assert job_kpis(dscp_0)["marks_outside_data"] == 90
+    assert job_kpis([dscp_0])[0]["marks_outside_data"] == 90
 
 
 def test_bytes_that_were_not_delivered_or_counters_that_differ_show() -> None:
     short = replace(idle(), transport=replace(idle().transport, delivered_bytes=1))
-    assert job_kpis(short)["completed"] is False
+    assert job_kpis([short])[0]["completed"] is False
     check = Check("CNPs", "sent", 1, "counted", 0, 1, ("rank 0",))
-    assert job_kpis(replace(idle(), accounting=(check,)))["accounted"] is False
+    assert job_kpis([replace(idle(), accounting=(check,))])[0]["accounted"] is False
 
 
 def test_the_time_to_fair_shares_is_counted_from_the_last_start_in_lab_and_model() -> None:
@@ -215,13 +263,14 @@ def test_a_drill_passes_when_every_valid_run_of_every_phase_meets_its_expectatio
     assert [phase.valid_runs for phase in three.phases] == [2, 3]
     assert three.passed
     assert three.problems() == ["repeat 3, phase idle: the clock jumped"]
-    assert three.phases[1].spread["time_to_fairness"].n == 3
+    assert three.phases[1].jobs[0].spread["time_to_fairness"].n == 3
 
 
 def test_a_phase_without_a_valid_run_does_not_pass() -> None:
     nothing = result(repeat(problems=("the clock jumped",)))
     assert not nothing.passed
     assert nothing.phases[0].valid_runs == 0
+    assert nothing.phases[0].jobs == ()
 
 
 def test_the_document_reads_back_into_the_same_object_and_the_same_bytes() -> None:
@@ -235,7 +284,7 @@ def test_the_document_reads_back_into_the_same_object_and_the_same_bytes() -> No
 
 def test_a_document_of_the_other_kind_of_drill_or_of_another_version_is_refused() -> None:
     with pytest.raises(InputError, match="not the result document of a drill of jobs"):
-        from_json(faults.to_json(fault_result()))
+        from_json(to_json(fault_result()))
     with pytest.raises(InputError, match="a drill of jobs, not of faults"):
         faults.from_json(to_json(result()))
     with pytest.raises(InputError, match="schema version 9"):
@@ -247,7 +296,7 @@ def test_a_document_of_the_other_kind_of_drill_or_of_another_version_is_refused(
 
 
 def test_a_drill_of_jobs_names_the_phase_that_does_not_fit_its_lab() -> None:
-    too_many = {"name": "x", "job": {"pattern": "incast", "ranks": 9, "size": "1MB"}}
+    too_many = {"name": "x", "jobs": [{"pattern": "incast", "ranks": 9, "size": "1MB"}]}
     spec = JobDrillSpec.model_validate({**DRILL, "lab": "tiny", "phases": [too_many]})
     with pytest.raises(InputError, match="phase x: "):
         run_job_drill(spec, CATALOG / "x.yaml", 1)

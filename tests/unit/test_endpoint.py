@@ -1,8 +1,9 @@
-"""Servers of a planned job over links in memory: from sends of a schedule to frames and back."""
+"""Servers of planned jobs over links in memory: from sends of a schedule to frames and back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from rc_fakes import MS, Copy, FakeOutlet, FakeRing, Fate, Link
@@ -13,7 +14,9 @@ from labs.spec.model import LabSpec
 from traffic.demux import Demux
 from traffic.endpoint import Endpoint
 from traffic.job import JobSpec
-from traffic.jobplan import JobPlan, plan_job
+from traffic.jobparts import parts_of
+from traffic.jobplan import JobPlan, plan_job, plan_jobs
+from traffic.jobresult import JobResult, read_jobs
 from traffic.nic import NEVER_NS, Outlet
 from traffic.rc.responder import NAK_SEQUENCE
 from traffic.wire import IP_OFFSET
@@ -29,20 +32,21 @@ def fabric() -> Fabric:
 
 
 class Servers:
-    """Every server of a plan with its endpoint, and a link into each."""
+    """Every server of jobs that run at once with its endpoint, and a link into each."""
 
-    def __init__(self, plan: JobPlan, fates: Mapping[str, list[Fate]]) -> None:
-        self.plan = plan
+    def __init__(self, plans: Sequence[JobPlan], fates: Mapping[str, list[Fate]]) -> None:
+        self.plans = plans
+        self.plan = plans[0]
         self.told: list[dict[str, object]] = []
         self.links: dict[str, Link] = {}
         self.rings: dict[str, FakeRing] = {}
         self.endpoints: dict[str, Endpoint] = {}
         self.demuxes: dict[str, Demux] = {}
         self._by_address: dict[bytes, str] = {}
-        for server, part in plan.parts().items():
+        for server, part in parts_of(plans).items():
             self.links[server] = Link(fates.get(server, []), repeats=True)
             self.rings[server] = FakeRing()
-            for port in plan.fabric.nics(server):
+            for port in self.plan.fabric.nics(server):
                 self._by_address[bytes(map(int, port.ip.split(".")))] = server
             endpoint = Endpoint(part.fields, part.frames, self._outlet, self.told.append)
             self.endpoints[server] = endpoint
@@ -94,19 +98,31 @@ class Servers:
         assert all(pair["error"] is None for pair in self.pairs())
         posted = self.total("requester", "posted_bytes")
         assert posted == self.total("requester", "acked_bytes") == self.total("responder", "bytes")
-        iterations = self.plan.iterations
-        done = [(m["rank"], m["iteration"]) for m in self.told]
-        assert sorted(done) == [
-            (r, i) for r in range(self.plan.job.ranks) for i in range(iterations)
-        ]
-        planned = sum(send.size_bytes for send in self.plan.schedule.sends)  # type: ignore[union-attr]
-        assert posted == planned * iterations
+        done = Counter((m["rank"], m["iteration"]) for m in self.told)
+        assert done == Counter(
+            (rank, iteration)
+            for plan in self.plans
+            for rank in range(plan.job.ranks)
+            for iteration in range(plan.iterations)
+        )
+        assert posted == sum(planned_bytes(plan) for plan in self.plans)
+
+    def results(self) -> tuple[JobResult, ...]:
+        reports = {server: endpoint.report() for server, endpoint in self.endpoints.items()}
+        fields = {server: report[0] for server, report in reports.items()}
+        columns = {server: report[1] for server, report in reports.items()}
+        return read_jobs(self.plans, fields, columns, STEP_NS)
+
+
+def planned_bytes(plan: JobPlan) -> int:
+    assert plan.schedule is not None
+    return sum(send.size_bytes for send in plan.schedule.sends) * plan.iterations
 
 
 def servers(fates: Mapping[str, list[Fate]] | None = None, **keys: object) -> Servers:
     values: dict[str, object] = {"pattern": "allreduce", "ranks": 4, "size": "200KB"}
     values |= {"iterations": 3, "warmup_iterations": 1}
-    return Servers(plan_job(fabric(), JobSpec.model_validate(values | keys)), fates or {})
+    return Servers([plan_job(fabric(), JobSpec.model_validate(values | keys))], fates or {})
 
 
 LOSSY: list[Fate] = [
@@ -149,6 +165,66 @@ def test_over_links_that_harm_nothing_nothing_is_sent_twice() -> None:
     lab.check()
     assert lab.total("requester", "retransmitted") == 0
     assert lab.total("requester", "packets") == lab.total("responder", "packets")
+
+
+def jobs_at_once(fates: Mapping[str, list[Fate]], *jobs: dict[str, object]) -> Servers:
+    return Servers(plan_jobs(fabric(), [JobSpec.model_validate(job) for job in jobs]), fates)
+
+
+def test_jobs_that_share_every_nic_end_with_every_byte_of_each_delivered_once() -> None:
+    lab = jobs_at_once(
+        {"srv1-1": LOSSY, "srv2-2": LOSSY},
+        {"pattern": "incast", "ranks": 4, "size": "200KB", "iterations": 3},
+        {
+            "pattern": "broadcast",
+            "ranks": 4,
+            "size": "300KB",
+            "iterations": 2,
+            "transport": {"qps": 2, "strategy": "split", "admission": True},
+        },
+    )
+    lab.run(lambda: len(lab.told) >= 4 * (4 + 3) and lab.idle)
+    lab.check()
+    results = lab.results()
+    assert [result.problems for result in results] == [(), ()]
+    assert [len(result.iteration_ns) for result in results] == [3, 2]
+    for result in results:
+        assert [rank.rank for rank in result.ranks] == [0, 1, 2, 3]
+        assert result.posted_bytes == result.delivered_bytes == planned_bytes(result.plan)
+
+
+def test_a_stream_beside_a_collective_ends_at_its_own_time() -> None:
+    lab = jobs_at_once(
+        {},
+        {"pattern": "incast", "ranks": 4, "duration": "20us", "transport": {"message": "16KiB"}},
+        {"pattern": "allreduce", "ranks": 4, "size": "2MB", "iterations": 3},
+    )
+    lab.run(lambda: len(lab.told) >= 4 * 4 and lab.idle)
+    streams, allreduce = lab.results()
+    assert allreduce.ranks[0].ended_ns[-1] > 10 * streams.plan.duration_ns
+    nics_bytes = 3 * streams.plan.lab_rate_bps(0) / 8 * streams.plan.duration_ns / 1e9
+    outstanding = 2 * 3 * 16 * 1024
+    assert 0 < streams.posted_bytes < nics_bytes + outstanding
+    assert streams.posted_bytes == streams.delivered_bytes
+
+
+def test_a_queue_pair_that_fails_ends_all_jobs_and_is_named_with_its_own() -> None:
+    lab = jobs_at_once(
+        {"srv2-1": [()]},
+        {"pattern": "pairs", "ranks": 2, "size": "64KB"},
+        {
+            "pattern": "pairs",
+            "ranks": 2,
+            "size": "64KB",
+            "placement": ["srv1-2", "srv2-1"],
+            "transport": {"retries": 1},
+        },
+    )
+    lab.run(lambda: lab.idle and lab.now_ns > 50 * MS)
+    first, second = lab.results()
+    assert first.errors == second.errors
+    assert "of job 2 of rank 0 (srv1-2:1) to rank 1 (srv2-1:1) is in error" in first.errors[0]
+    assert not len(first.iteration_ns)
 
 
 def test_a_dead_link_is_told_once_for_each_queue_pair_that_fails() -> None:

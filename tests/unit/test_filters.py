@@ -8,10 +8,10 @@ import pytest
 from rc_fakes import ENDPOINTS, envelope
 from roce_packets import CAPTURES, ENVELOPE_6
 
-from traffic.filters import NOTHING, attach_filter, probe_filter, roce_filter
+from traffic.filters import NOTHING, attach_filter, data_filter, probe_filter, roce_filter
 from traffic.ring import slot_bytes
 from traffic.roce import probe_frame, roce_frame
-from traffic.wire import IP_OFFSET, UDP_OFFSET, Opcode
+from traffic.wire import BTH_OFFSET, IP_OFFSET, UDP_OFFSET, Opcode
 
 PROBE = probe_frame(ENDPOINTS, sport=0xC000, dest_qp=2)
 DATA = roce_frame(envelope(), Opcode.RC_WRITE_MIDDLE, psn=0, payload=bytes(64))
@@ -47,6 +47,14 @@ def test_our_own_packets_pass_and_only_probes_where_only_they_are_wanted() -> No
     assert passes(roce_filter(), DATA)
     assert passes(probe_filter(), PROBE)
     assert not passes(probe_filter(), DATA)
+
+
+def test_data_packets_are_told_from_acknowledgements_and_notifications() -> None:
+    assert passes(data_filter(), DATA)
+    assert passes(data_filter(), PROBE)
+    for opcode in (Opcode.RC_ACKNOWLEDGE, Opcode.RC_READ_REQUEST, Opcode.CNP):
+        assert not passes(data_filter(), changed(DATA, BTH_OFFSET, bytes([opcode]))), opcode
+    assert not passes(data_filter(), changed(DATA, UDP_OFFSET + 2, b"\x12\xb8"))
 
 
 @pytest.mark.parametrize(

@@ -8,20 +8,13 @@ import pytest
 
 from labs.errors import InputError, SpecError
 from labs.spec.load import read_model
+from labs.spec.schema import schema_of
 from traffic.collectives import Algorithm, Pattern
-from traffic.dcqcn import PROFILES
-from traffic.job import (
-    AdmissionSpec,
-    Ecn,
-    JobSpec,
-    Strategy,
-    Stream,
-    TransportSpec,
-    schedule_of,
-    streams_of,
-)
+from traffic.dcqcn_profiles import PROFILES
+from traffic.job import JobSpec, Stream, schedule_of, streams_of
 from traffic.placement import Placement
 from traffic.sport import SourcePort
+from traffic.transport import AdmissionSpec, Ecn, Strategy, TransportSpec
 
 MS = 10**6
 MIB = 2**20
@@ -294,3 +287,12 @@ def test_the_json_schema_lets_an_editor_complete_choices() -> None:
     assert transport["dcqcn"]["enum"] == ["off", *PROFILES]
     assert transport["mtu"]["enum"] == [256, 512, 1024, 2048, 4096]
     assert set(definitions["Pattern"]["enum"]) == {pattern.value for pattern in Pattern}
+
+
+def test_the_json_schema_has_a_list_of_times_as_people_write_it() -> None:
+    starts = schema_of(JobSpec)["properties"]["starts"]
+    assert starts["default"] == ["0ns"]
+    assert starts["items"]["examples"] == ["50ms", "3s"]
+    assert starts["description"].endswith(
+        ": each a duration such as 50ms, 3s or 300us, from 0ns to 600s"
+    )

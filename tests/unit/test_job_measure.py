@@ -11,25 +11,33 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from labs.errors import InputError
-from labs.spec.model import QueueEngine
+from labs.spec.queues import QueueEngine
 from report.job_terminal import print_report
+from scripts.documents import to_json
 from scripts.job import measure
 from scripts.job.accounting import check_all, disagreements
 from scripts.job.devices import DeviceCounts
-from scripts.job.document import JobReport, from_json, to_json
+from scripts.job.document import JobReport, from_json
 from scripts.job.load import CARRIED_SHARE, estimate, warning
 from scripts.job.run import assemble
 from tests.unit import job_sample as sample
-from traffic.jobplan import JobPlan
+from traffic.job import JobSpec
+from traffic.jobplan import JobPlan, plan_jobs
 from traffic.jobresult import JobResult
+from traffic.result import TrafficResult
 
 
 def report_of(job: JobResult) -> JobReport:
-    return assemble(job.plan, sample.ENVIRONMENT, sample.traffic(job), sample.counts(job), 0.5, 0.0)
+    return the_report(sample.traffic(job), sample.counts(job))
+
+
+def the_report(traffic: TrafficResult, counts: DeviceCounts) -> JobReport:
+    (report,) = assemble(sample.ENVIRONMENT, traffic, counts, 0.5, 0.0)
+    return report
 
 
 def failing(job: JobResult, counts: DeviceCounts) -> list[str]:
-    checks = check_all(job, sample.agents(job.plan), counts)
+    checks = check_all([job], sample.agents(job.plan), counts)
     return [check.name for check in checks if not check.agrees]
 
 
@@ -146,14 +154,57 @@ def test_a_mark_that_no_receiver_saw_makes_the_run_invalid() -> None:
     job = sample.result(sample.allreduce(), ce=5)
     quiet = sample.result(sample.allreduce())
     assert failing(quiet, sample.counts(job)) == ["marks at receivers", "marks given"]
-    checks = check_all(quiet, sample.agents(quiet.plan), sample.counts(job))
+    checks = check_all([quiet], sample.agents(quiet.plan), sample.counts(job))
     assert "switches marked 20, receivers saw 0" in disagreements(checks)[1]
 
 
 def test_data_that_shares_its_class_with_acknowledgements_is_not_checked_for_marks() -> None:
     plan = sample.allreduce(transport={"dscp": 26, "ack_dscp": 26})
-    checks = check_all(sample.result(plan), sample.agents(plan), sample.counts(sample.result(plan)))
+    job = sample.result(plan)
+    checks = check_all([job], sample.agents(plan), sample.counts(job))
     assert not [check for check in checks if check.name.startswith("marks")]
+
+
+def at_once(**second: object) -> tuple[JobResult, ...]:
+    """A ring of four, and an incast to its first rank in a class of its own."""
+    incast = {"pattern": "incast", "ranks": 3, "size": "1MB", "transport": {"dscp": 32}}
+    specs = [sample.allreduce().job, JobSpec.model_validate(incast)]
+    plans = plan_jobs(sample.fabric(), specs)
+    return sample.result(plans[0]), sample.result(plans[1], **second)  # type: ignore[arg-type]
+
+
+def test_devices_and_endpoints_agree_on_the_sum_of_jobs_that_ran_at_once() -> None:
+    jobs = at_once(ce=5)
+    reports = assemble(sample.ENVIRONMENT, sample.traffic(*jobs), sample.counts(*jobs), 0.5, 0.0)
+    assert [report.problems for report in reports] == [(), ()]
+    assert [report.job["pattern"] for report in reports] == ["allreduce", "incast"]
+    assert [report.transport.ce for report in reports] == [0, 5 * 2]
+    assert reports[0].accounting == reports[1].accounting
+    payload, out, *_ = reports[0].accounting
+    assert payload.left_count == sum(report.transport.posted_bytes for report in reports)
+    assert payload.places == 4 + 3
+    assert out.left_count == sum(report.transport.data_packets for report in reports)
+    assert reports[0].queues == reports[1].queues
+
+
+def test_a_packet_of_one_job_that_vanished_makes_the_run_of_all_invalid() -> None:
+    jobs = at_once()
+    ring, _ = jobs
+    # What devices would have counted of the ring alone.
+    (first, second) = assemble(
+        sample.ENVIRONMENT, sample.traffic(*jobs), sample.counts(ring), 0.5, 0.0
+    )
+    assert first.problems == second.problems
+    assert "counters disagree on data packets out of NICs" in first.problems[0]
+
+
+def test_the_load_of_jobs_at_once_is_that_of_all() -> None:
+    plans = [job.plan for job in at_once()]
+    alone = [estimate([plan], 2).cpu_share for plan in plans]
+    assert estimate(plans, 2).cpu_share == pytest.approx(sum(alone))
+    text = warning(plans, 1)
+    assert text is not None
+    assert "these jobs are" in text
 
 
 def test_without_queues_what_comes_into_a_switch_leaves_it_again() -> None:
@@ -171,7 +222,7 @@ def test_a_queue_pair_in_error_leaves_no_figures_and_no_problem_of_counters() ->
     counts = sample.counts(job)
     key = ("rtsw1:ctsw1", "rtsw1")
     counts = replace(counts, roce={**counts.roce, key: 0})
-    report = assemble(plan, sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0)
+    report = the_report(sample.traffic(job), counts)
     assert (report.headlines, report.iterations, report.completion) == ((), (), None)
     assert report.problems == ()
     assert not all(check.agrees for check in report.accounting)
@@ -193,9 +244,9 @@ def test_what_is_no_report_is_refused(text: str) -> None:
 def test_at_the_dilation_that_is_suggested_a_job_fits(dilation: float, cpus: int) -> None:
     plan = PLAN
     spec = plan.fabric.spec.model_copy(update={"dilation": dilation})
-    load = estimate(replace(plan, fabric=replace(plan.fabric, spec=spec)), cpus)
+    load = estimate([replace(plan, fabric=replace(plan.fabric, spec=spec))], cpus)
     spec = spec.model_copy(update={"dilation": load.dilation})
-    at_suggested = estimate(replace(plan, fabric=replace(plan.fabric, spec=spec)), cpus)
+    at_suggested = estimate([replace(plan, fabric=replace(plan.fabric, spec=spec))], cpus)
     assert at_suggested.cpu_share <= CARRIED_SHARE * (1 + 1e-6)
     assert at_suggested.cpu_share > CARRIED_SHARE / 2.6
 
@@ -204,10 +255,10 @@ PLAN = sample.allreduce()
 
 
 def test_a_job_beyond_the_machine_is_warned_of_with_a_dilation_to_take() -> None:
-    text = warning(PLAN, 2)
+    text = warning([PLAN], 2)
     assert text is not None
     assert "`dilation: 2000`" in text
-    assert warning(PLAN, 8) is None
+    assert warning([PLAN], 8) is None
 
 
 def printed(report: JobReport) -> str:
@@ -228,7 +279,7 @@ def test_a_collective_is_printed_as_nccl_tests_does_with_the_worst_link_groups()
 
 def test_an_invalid_run_is_printed_with_its_reason_first_and_last() -> None:
     job = sample.result(sample.incast())
-    traffic = sample.traffic(job, ("not valid because [this] machine is slow",))
-    text = printed(assemble(job.plan, sample.ENVIRONMENT, traffic, sample.counts(job), 0.5, 0.0))
+    traffic = sample.traffic(job, problems=("not valid because [this] machine is slow",))
+    text = printed(the_report(traffic, sample.counts(job)))
     assert text.startswith("not valid because [this] machine is slow")
     assert "not to be believed" in text.splitlines()[-1]

@@ -14,10 +14,11 @@ from scripts.cli import build
 from scripts.job.command import WORDS
 from scripts.job.options import KEYS, job_from_file, job_from_options
 from traffic.collectives import Algorithm, Pattern
-from traffic.dcqcn import PROFILES
-from traffic.job import Ecn, JobSpec, Strategy
+from traffic.dcqcn_profiles import PROFILES
+from traffic.job import JobSpec
 from traffic.placement import Placement
 from traffic.sport import SourcePort
+from traffic.transport import Ecn, Strategy
 
 BASE: dict[str, str | None] = {"pattern": "allreduce", "ranks": "8", "size": "64MB"}
 

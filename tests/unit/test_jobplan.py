@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,9 @@ from labs.plan.clos import build_clos
 from labs.plan.fabric import Fabric
 from labs.spec.model import LabSpec
 from traffic.job import JobSpec
-from traffic.jobplan import CONTROL, DATA, plan_job
+from traffic.jobparts import CONTROL, DATA, nic_links, parts_of
+from traffic.jobplan import plan_job, plan_jobs
+from traffic.session import TrafficSession
 from traffic.wire import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
 
 
@@ -43,7 +46,7 @@ def test_agents_are_told_of_every_send_receive_and_queue_pair_once(
     keys = {"pattern": "alltoall", "transport": {"qps": qps, "admission": admission}}
     plan = plan_job(fabric(), job(ranks=ranks, **keys))
     assert plan.schedule is not None
-    parts = plan.parts()
+    parts = parts_of([plan])
     assert sum(len(part.fields["queue_pairs"]) for part in parts.values()) == len(plan.ends)
     assert all(len(p.frames) == len(p.fields["queue_pairs"]) for p in parts.values())
     told = [rank for part in parts.values() for rank in part.fields["ranks"]]
@@ -57,7 +60,7 @@ def test_agents_are_told_of_every_send_receive_and_queue_pair_once(
 
 def test_a_header_carries_the_queue_pairs_own_port_and_the_other_ends_number() -> None:
     plan = plan_job(fabric(), job(ranks=2, placement=["srv1-1:2", "srv2-2:1"]))
-    (part,) = [part for server, part in plan.parts().items() if server == "srv1-1"]
+    (part,) = [part for server, part in parts_of([plan]).items() if server == "srv1-1"]
     (end,) = [end for end in plan.ends if end.rank == 0]
     (header,) = part.frames
     assert len(header) == PAYLOAD_OFFSET
@@ -69,7 +72,7 @@ def test_a_header_carries_the_queue_pairs_own_port_and_the_other_ends_number() -
 def test_times_and_rates_are_of_the_labs_clock_and_bytes_are_not_dilated() -> None:
     transport = {"ack_timeout": "2ms", "dcqcn": "hpcc-dcqcn", "message": "256KiB"}
     plan = plan_job(fabric(dilation=500.0), job(compute="3ms", transport=transport))
-    part = next(iter(plan.parts().values()))
+    part = next(iter(parts_of([plan]).values()))
     assert part.fields["nics"][0]["rate_bps"] == 400e9 / 500
     data, control = part.fields["kinds"][DATA], part.fields["kinds"][CONTROL]
     assert data["requester"]["ack_timeout_ns"] == 1_000_000_000
@@ -82,7 +85,7 @@ def test_times_and_rates_are_of_the_labs_clock_and_bytes_are_not_dilated() -> No
 def test_streams_begin_when_the_job_says_and_repeat_no_iteration() -> None:
     keys = {"pattern": "incast", "size": None, "duration": "8ms", "starts": ["0ms", "2ms"]}
     plan = plan_job(fabric(), job(ranks=5, **keys))
-    told = [rank for part in plan.parts().values() for rank in part.fields["ranks"]]
+    told = [rank for part in parts_of([plan]).values() for rank in part.fields["ranks"]]
     begins = sorted(stream[3] for rank in told for stream in rank["streams"])
     assert begins == [0, 0, 10_000_000_000, 10_000_000_000]
     assert {rank["iterations"] for rank in told} == {0}
@@ -93,7 +96,56 @@ def test_admission_never_lets_a_message_be_longer_than_a_buffer() -> None:
     admission = {"channels": 2, "buffer": "64KiB"}
     plan = plan_job(fabric(), job(transport={"admission": admission, "message": "128KiB"}))
     assert plan.message_bytes == 64 * 1024
-    assert next(iter(plan.parts().values())).fields["ranks"][0]["admitted"] == 2
+    assert next(iter(parts_of([plan]).values())).fields["ranks"][0]["admitted"] == 2
+
+
+def test_jobs_that_run_at_once_have_no_queue_pair_in_common() -> None:
+    jobs = [job(transport={"qps": 3}), job(pattern="incast", ranks=3), job(ranks=8)]
+    plans = plan_jobs(fabric(), jobs)
+    assert [plan.job for plan in plans] == jobs
+    assert plans[0] == plan_job(fabric(), jobs[0])
+    numbers = [end.number for plan in plans for end in plan.ends]
+    assert len(set(numbers)) == len(numbers)
+    remotes = [{end.remote for end in plan.ends} for plan in plans]
+    assert remotes == [{end.number for end in plan.ends} for plan in plans]
+
+
+def test_a_nic_that_two_jobs_use_is_one_nic_and_carries_the_queue_pairs_of_both() -> None:
+    incast = job(pattern="incast", ranks=2, placement=["srv1-1:2", "srv2-1:1"])
+    pairs = job(
+        pattern="pairs",
+        ranks=2,
+        placement=["srv1-1:2", "srv1-1:1"],
+        transport={"qps": 2, "dscp": 0, "mtu": 1024},
+    )
+    plans = plan_jobs(fabric(), [incast, pairs])
+    assert [link.name for link in nic_links(plans)] == [
+        "srv1-1:rtsw1-2",
+        "srv2-1:rtsw2",
+        "srv1-1:rtsw1",
+    ]
+    part = parts_of(plans)["srv1-1"]
+    assert [nic["interface"] for nic in part.fields["nics"]] == ["rtsw1-2", "rtsw1"]
+    told = [(nic, kind) for _, nic, kind in part.fields["queue_pairs"]]
+    assert told == [(0, DATA), (0, 2 + DATA), (0, 2 + DATA), (1, 2 + DATA), (1, 2 + DATA)]
+    assert [kind["requester"]["tos"] >> 2 for kind in part.fields["kinds"]] == [26, 46, 0, 46]
+    assert [(rank["job"], rank["rank"]) for rank in part.fields["ranks"]] == [
+        (0, 0),
+        (1, 0),
+        (1, 1),
+    ]
+    assert len(part.frames) == 5
+
+
+def test_of_several_jobs_the_one_that_does_not_fit_is_named() -> None:
+    with pytest.raises(InputError, match="job 2: 9 ranks"):
+        plan_jobs(fabric(), [job(), job(ranks=9)])
+
+
+def test_jobs_that_were_planned_apart_do_not_make_a_session() -> None:
+    apart = [plan_job(fabric(), job()), plan_job(fabric(), job())]
+    with pytest.raises(ValueError, match="plan them together"):
+        TrafficSession(fabric(), Path, jobs=apart)
 
 
 def test_more_ranks_than_nics_is_refused() -> None:
@@ -108,5 +160,5 @@ def test_a_path_mtu_that_links_do_not_carry_is_refused_with_what_it_needs() -> N
 
 def test_two_nics_of_one_server_may_send_to_each_other() -> None:
     plan = plan_job(fabric(), job(ranks=2, placement=["srv1-1:1", "srv1-1:2"]))
-    (part,) = plan.parts().values()
+    (part,) = parts_of([plan]).values()
     assert [nic["interface"] for nic in part.fields["nics"]] == ["rtsw1", "rtsw1-2"]

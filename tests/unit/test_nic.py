@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rc_fakes import MS, FakeOutlet, header, nic, pair_settings
 
-from traffic.dcqcn import parameters
+from traffic.dcqcn_profiles import parameters
 from traffic.nic import (
     BATCH,
     CATCH_UP_NS,

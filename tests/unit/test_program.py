@@ -265,8 +265,8 @@ def test_an_immediate_leaves_the_bit_of_a_grant_alone(iteration: int, send: int)
     assert imm != immediate(iteration + 1, send)
 
 
-def test_a_stream_keeps_two_sends_under_way_until_it_is_stopped() -> None:
-    posted: list[tuple[int, int]] = []
+def stream_of(posted: list[tuple[int, int]], ends_ns: int) -> tuple[Stream, Connection]:
+    """A stream that has begun, over a queue pair that only notes what is posted."""
 
     class Pair(QueuePair):
         def __init__(self) -> None:
@@ -276,13 +276,27 @@ def test_a_stream_keeps_two_sends_under_way_until_it_is_stopped() -> None:
             posted.append((size_bytes, imm))
 
     connection = Connection([Pair()], split=False, message_bytes=1000)
-    stream = Stream(connection, send_id=3, chunk_bytes=1000, at_ns=0)
+    stream = Stream(connection, send_id=3, chunk_bytes=1000, at_ns=0, ends_ns=ends_ns)
     stream.begin()
+    return stream, connection
+
+
+def test_a_stream_keeps_two_sends_under_way_until_it_is_stopped() -> None:
+    posted: list[tuple[int, int]] = []
+    stream, connection = stream_of(posted, NEVER_NS)
     assert posted == [(1000, immediate(0, 3)), (1000, immediate(1, 3))]
     for sequence in range(2, ROUNDS + 5):
         assert connection.over(immediate(sequence - 2, 3))
-        stream.acknowledged()
+        stream.acknowledged(sequence)
         assert posted[-1] == (1000, immediate(sequence, 3))
     stream.stopped = True
-    stream.acknowledged()
+    stream.acknowledged(ROUNDS + 5)
     assert len(posted) == ROUNDS + 5
+
+
+def test_a_stream_posts_nothing_from_its_end_on() -> None:
+    posted: list[tuple[int, int]] = []
+    stream, _ = stream_of(posted, 500)
+    stream.acknowledged(499)
+    stream.acknowledged(500)
+    assert len(posted) == 3

@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rc_fakes import MS, Copy, FakeOutlet, FakeRing, Fate, Link, header, nic, pair_settings
 
-from traffic.dcqcn import DcqcnParameters, parameters
+from traffic.dcqcn import DcqcnParameters
+from traffic.dcqcn_profiles import parameters
 from traffic.demux import Demux
 from traffic.nic import NEVER_NS
 from traffic.rc.queue_pair import QueuePair

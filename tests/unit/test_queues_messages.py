@@ -6,6 +6,8 @@ import struct
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from labs.lab import plan
@@ -162,3 +164,13 @@ def test_a_red_queue_s_counters_are_read_from_its_dump() -> None:
     assert (counters.packets, counters.bytes, counters.marked) == (50, 5000, 11)
     assert (counters.dropped_packets, counters.depth_bytes) == (7, 200)
     assert counters.ce_out is None
+
+
+@given(st.integers(0, 0xFFFF), st.binary(max_size=64))
+def test_a_netlink_attribute_is_padded_and_says_its_unpadded_length(
+    kind: int, value: bytes
+) -> None:
+    encoded = tc.attribute(kind, value)
+    assert len(encoded) % 4 == 0
+    assert struct.unpack_from("=HH", encoded) == (4 + len(value), kind)
+    assert encoded[4 : 4 + len(value)] == value

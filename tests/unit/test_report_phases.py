@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from phases_sample import MS, repeat, result
+from phases_sample import MS, idle, repeat, result
 from rich.console import Console
 from test_report_renderings import Outline
 
@@ -82,6 +82,22 @@ def test_the_terminal_has_the_phases_side_by_side_lab_beside_model_and_the_verdi
     assert text.rstrip().endswith("two-to-one: passed")
 
 
+def at_once() -> JobDrillResult:
+    """The paper drill with a pair beside the incast of its second phase."""
+    first, second = repeat()
+    return result((first, replace(second, reports=(*second.reports, idle()))))
+
+
+def test_jobs_at_once_have_a_column_each_on_the_terminal_and_a_section_each_on_the_page() -> None:
+    text = terminal(at_once())
+    assert re.search(r"idle +shared, job 1 +shared, job 2", text)
+    assert re.search(r"CNPs +0 +90 +0", text)
+    page = render_job_html(at_once())
+    assert "2 jobs at the same time; what switches count is of all of them." in page
+    assert page.index("<h3>shared, job 1</h3>") < page.index("incast, 3 ranks")
+    assert page.index("<h3>shared, job 2</h3>") < page.rindex("pairs, 2 ranks")
+
+
 def test_the_terminal_names_what_made_a_run_invalid() -> None:
     text = terminal(result(repeat(), repeat(problems=("a NIC stood idle",))))
     assert "invalid: repeat 2, phase idle: a NIC stood idle" in text
@@ -95,7 +111,8 @@ def test_the_run_that_is_drawn_is_the_valid_one_nearest_the_median() -> None:
 
 
 def test_figures_that_a_job_does_not_have_are_left_out_and_spreads_are_shown() -> None:
-    rows = {row.name: row for row in figure_rows(result(repeat(), repeat(6 * MS)).phases[1])}
+    (job,) = result(repeat(), repeat(6 * MS)).phases[1].jobs
+    rows = {row.name: row for row in figure_rows(job, 2)}
     assert "busbw" not in rows
     assert " to " in rows["time_to_fairness"].range
     assert rows["cnps"].range == "90"
@@ -114,7 +131,7 @@ def test_the_load_of_links_between_switches_is_listed_and_drawn() -> None:
         LinkFigures("rtsw1:ctsw1", "rtsw-ctsw", Direction.DOWN, "ctsw1", 0, 1_000, 0.0),
         LinkFigures("srv1-1:rtsw1", "server-rtsw", Direction.UP, "srv1-1", 1000, 3_000_000, 1.0),
     ]
-    report = replace(repeat()[0].report, links=tuple(loads))
+    report = replace(repeat()[0].reports[0], links=tuple(loads))
     assert link_rows(report) == [
         ("rtsw1:ctsw1", "up", "600", "60.0%"),
         ("rtsw1:ctsw2", "up", "400", "40.0%"),

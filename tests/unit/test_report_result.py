@@ -8,7 +8,8 @@ import pytest
 from report_sample import DRILL, repeat, result
 
 from labs.errors import InputError
-from scripts.drill.result import SCHEMA_VERSION, from_json, kpis, to_json
+from scripts.documents import to_json
+from scripts.drill.result import SCHEMA_VERSION, from_json, kpis
 
 MS = 10**6
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from labs.errors import SpecError
+from labs.spec.base import Name, SpecModel
 from labs.spec.fields import of_field
 from labs.spec.load import load_spec, read_model, validate
-from labs.spec.model import LabSpec, Name, SeedPlan, SpecModel
+from labs.spec.model import LabSpec, SeedPlan
 from labs.spec.source import MAX_PROBLEMS, parse_source
 from labs.spec.wording import RefusedError
 from labs.units import DurationNs

@@ -16,7 +16,7 @@ echo "queues of tiny: $(cat /run/rocelab/tiny/queues)"
 .venv/bin/rocelab status tiny || failed=1
 .venv/bin/rocelab down tiny || failed=1
 
-.venv/bin/python -m pytest -p no:cacheprovider -q --color=no --junit-xml=/tmp/tests.xml \
+.venv/bin/python -m pytest -p no:cacheprovider -q --color=no -o junit_family=xunit1 --junit-xml=/tmp/tests.xml \
 	tests/integration/test_queues_red.py tests/integration/test_queues.py -k '(red or wred) and not 400 and not 2000' || failed=1
 grep -o '"marks at [^/]*"' /tmp/tests.xml
 exit $failed

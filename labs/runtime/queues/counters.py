@@ -34,7 +34,8 @@ class QueueCounters:
     """A queue since its port was created. Bytes are those of frames without FCS.
 
     `packets` and `bytes` passed the buffer's limit (with engine `red`: left the queue). `marked`
-    were ECN capable and marked here; `ce_out` left carrying a mark, given here or before.
+    were ECN capable and marked here; sch_red counts marks before drops, so that with engine `red` a
+    packet may be marked and dropped. `ce_out` left carrying a mark, given here or before.
     `depth_bytes` is the queue at the time of reading. None is what the engine `red` can not count.
     """
 

@@ -22,7 +22,7 @@ from labs.runtime.queues import tc
 from labs.runtime.queues.marker import Marker
 from labs.runtime.queues.red import RedQueues
 from labs.runtime.record import LabFiles
-from labs.spec.model import QueueEngine
+from labs.spec.queues import QueueEngine
 
 UNLIMITED_PACKETS = 1 << 24
 """A port's txqueuelen: its queues end at bytes, long before this."""

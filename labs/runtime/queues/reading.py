@@ -23,7 +23,7 @@ from labs.runtime.queues.engine import bpf_folder, read_engine
 from labs.runtime.queues.marker_reader import MarkerReader
 from labs.runtime.queues.red_reader import RedReader
 from labs.runtime.record import LabFiles
-from labs.spec.model import TRAFFIC_CLASSES, QueueEngine
+from labs.spec.queues import TRAFFIC_CLASSES, QueueEngine
 
 Depths = npt.NDArray[np.uint64]
 

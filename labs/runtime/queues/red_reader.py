@@ -16,7 +16,7 @@ from labs.runtime import namespaces, netlink
 from labs.runtime.queues import htb, tc
 from labs.runtime.queues.counters import Place, PortCounters, QueueCounters
 from labs.runtime.record import LabFiles
-from labs.spec.model import TRAFFIC_CLASSES
+from labs.spec.queues import TRAFFIC_CLASSES
 
 REQUEST_DUMP = 0x301
 NLMSG_DONE = 3

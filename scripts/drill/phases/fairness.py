@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from labs.plan.fabric import Fabric
 from scripts.job.document import JobReport
-from traffic.dcqcn import parameters
 from traffic.dcqcn_model import Bottleneck, ModelRun, simulate, time_to_fairness
+from traffic.dcqcn_profiles import parameters
 from traffic.job import JobSpec
 from traffic.jobplan import JobPlan, plan_job
 from traffic.nic import WIRE_OVERHEAD_BYTES

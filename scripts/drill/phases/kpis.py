@@ -1,10 +1,13 @@
-"""The KPIs of a phase, from the report of its job.
+"""The KPIs of a phase, from the reports of its jobs.
 
-In: a `JobReport` and, where the phase was modelled, its `FairShares`. Out: a value for each of
-JOB_KPIS, None for what this job does not have. Nothing is measured here.
+In: a `JobReport` of each job that ran at the same time and, where the phase was modelled, its
+`FairShares`. Out: a value for each of JOB_KPIS, None for what a job does not have. Nothing is
+measured here.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from labs.plan.queues import class_of_dscp
 from labs.spec.model import LabSpec
@@ -19,13 +22,40 @@ CNP_CLASS, ACK_CLASS = 5, 6
 
 BYTES_PER_GB_BITS = 8e9
 
+SUMMED = ("retransmitted_packets", "naks", "timeouts", "ce_packets", "cnps")
+"""What endpoints count: a phase's is that of all its jobs."""
 
-def job_kpis(report: JobReport, fair: FairShares | None = None) -> dict[str, KpiValue]:
-    """A value per KPI, in the KPI's own unit."""
+
+def job_kpis(
+    reports: Sequence[JobReport], fair: FairShares | None = None
+) -> tuple[dict[str, KpiValue], ...]:
+    """A value per KPI for each job of a phase, in the KPI's own unit. What devices counted is of
+    all jobs, and the same for each."""
+    classes = frozenset(map(data_class, reports))
+    return tuple(_job_kpis(report, fair, classes) for report in reports)
+
+
+def phase_kpis(jobs: Sequence[Mapping[str, KpiValue]]) -> tuple[dict[str, KpiValue], ...]:
+    """What a phase's expectations are held against, as many as jobs: the counts of all of them
+    together, and every other figure of each job that has it."""
+    found: list[dict[str, KpiValue]] = [{} for _ in jobs]
+    for kpi in JOB_KPIS:
+        measured = [figures[kpi] for figures in jobs if figures[kpi] is not None]
+        if kpi in SUMMED:
+            measured = [sum(value or 0 for value in measured)]
+        measured = measured or [None]
+        for place, figures in enumerate(found):
+            figures[kpi] = measured[min(place, len(measured) - 1)]
+    return tuple(found)
+
+
+def _job_kpis(
+    report: JobReport, fair: FairShares | None, classes: frozenset[int]
+) -> dict[str, KpiValue]:
     transport, trips, fairness = report.transport, report.round_trips, report.fairness
     figures: dict[str, KpiValue] = {
         **dict.fromkeys(JOB_KPIS),
-        **_queue_kpis(report),
+        **_queue_kpis(report, classes),
         "completed": not report.errors
         and transport.posted_bytes == transport.acked_bytes == transport.delivered_bytes,
         "accounted": all(check.agrees for check in report.accounting),
@@ -69,15 +99,14 @@ def _headline(report: JobReport, name: str) -> float | None:
     return next(found, None)
 
 
-def _queue_kpis(report: JobReport) -> dict[str, KpiValue]:
-    """None of them where the lab's ports have no queues."""
+def _queue_kpis(report: JobReport, classes: frozenset[int]) -> dict[str, KpiValue]:
+    """None of them where the lab's ports have no queues; `classes` are those of data."""
     if report.queue_engine == "off":
         return {}
-    data = data_class(report)
     depths = [
         queue.depth_max_bytes
         for queue in report.queues
-        if queue.traffic_class == data and queue.depth_max_bytes is not None
+        if queue.traffic_class in classes and queue.depth_max_bytes is not None
     ]
     packets = dict.fromkeys((CNP_CLASS, ACK_CLASS), 0)
     for queue in report.queues:
@@ -87,7 +116,7 @@ def _queue_kpis(report: JobReport) -> dict[str, KpiValue]:
         "dropped_packets": sum(queue.dropped_packets for queue in report.queues),
         "switch_marks": sum(queue.marked for queue in report.queues),
         "marks_outside_data": sum(
-            queue.marked for queue in report.queues if queue.traffic_class != data
+            queue.marked for queue in report.queues if queue.traffic_class not in classes
         ),
         "class_5_packets": packets[CNP_CLASS],
         "class_6_packets": packets[ACK_CLASS],

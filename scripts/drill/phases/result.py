@@ -7,18 +7,16 @@ every field.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
-
 from labs.errors import InputError
+from scripts.documents import Format
 from scripts.drill.expectations import Expectation, KpiValue, Verdict, judge
 from scripts.drill.phases.fairness import FairShares
-from scripts.drill.phases.kpis import job_kpis
-from scripts.drill.result import Environment, on_one_line, spread_of
+from scripts.drill.phases.kpis import job_kpis, phase_kpis
+from scripts.drill.result import Environment, spread_of
 from scripts.job.document import JobReport
 from scripts.statistics import Spread
 
@@ -28,29 +26,48 @@ KIND: Literal["jobs"] = "jobs"
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One phase of one repeat: the job's report and, where it was modelled, `fair_shares`."""
+    """One phase of one repeat: the report of each of its jobs, in order, and, where it was
+    modelled, `fair_shares`. What devices counted is of all jobs, and the same in each report."""
 
     phase: str
-    report: JobReport
+    reports: tuple[JobReport, ...]
     fair_shares: FairShares | None
 
     @property
     def valid(self) -> bool:
-        return self.report.valid
+        return all(report.valid for report in self.reports)
 
-    def kpis(self) -> dict[str, KpiValue]:
-        """The figures that stand for this run, by KPI."""
-        return job_kpis(self.report, self.fair_shares)
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why it is no measurement, each reason once."""
+        return tuple(dict.fromkeys(p for report in self.reports for p in report.problems))
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Queue pairs that failed, of any job."""
+        return self.reports[0].errors
+
+    def kpis(self) -> tuple[dict[str, KpiValue], ...]:
+        """The figures that stand for this run, by KPI, of each job."""
+        return job_kpis(self.reports, self.fair_shares)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """A job of a phase over the valid runs. truths: in how many of them a KPI was true; `spread`
+    covers those that measured the KPI (its `n`)."""
+
+    truths: dict[str, int]
+    spread: dict[str, Spread]
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseSummary:
-    """A phase over its valid runs. `spread` covers those that measured the KPI (its `n`)."""
+    """A phase over its valid runs; `jobs` in order, none where no run was valid."""
 
     name: str
     valid_runs: int
-    truths: dict[str, int]
-    spread: dict[str, Spread]
+    jobs: tuple[JobSummary, ...]
     verdicts: tuple[Verdict, ...]
 
     @property
@@ -90,7 +107,7 @@ class JobDrillResult:
             f"repeat {number}, phase {run.phase}: {problem}"
             for number, repeat in enumerate(self.repeats, 1)
             for run in repeat
-            for problem in run.report.problems
+            for problem in run.problems
         ]
 
 
@@ -130,43 +147,33 @@ def summarise(
     name: str, runs: Sequence[PhaseRun], expectations: Sequence[Expectation]
 ) -> PhaseSummary:
     """A phase over its runs; those that are not valid enter nothing."""
-    figures = [run.kpis() for run in runs if run.valid]
+    valid = [run.kpis() for run in runs if run.valid]
+    jobs = tuple(map(_summarised, zip(*valid, strict=True)))
+    judged = [figures for jobs_of_run in valid for figures in phase_kpis(jobs_of_run)]
+    return PhaseSummary(name, len(valid), jobs, judge(expectations, judged))
+
+
+def _summarised(figures: Sequence[Mapping[str, KpiValue]]) -> JobSummary:
+    """A job from its figures in each valid run."""
     truths: dict[str, int] = {}
-    for figure in figures:
-        for kpi, value in figure.items():
+    for of_run in figures:
+        for kpi, value in of_run.items():
             if isinstance(value, bool):
                 truths[kpi] = truths.get(kpi, 0) + value
-    return PhaseSummary(
-        name, len(figures), truths, spread_of(figures), judge(expectations, figures)
-    )
+    return JobSummary(truths, spread_of(figures))
 
 
-_DOCUMENT = TypeAdapter(JobDrillResult)
-
-
-def to_json(result: JobDrillResult) -> str:
-    """The document as JSON text: the same result gives the same bytes. Vectors of numbers stand on
-    one line."""
-    return on_one_line(json.dumps(asdict(result), indent=1, sort_keys=True, allow_nan=False)) + "\n"
+_FORMAT = Format(
+    JobDrillResult,
+    SCHEMA_VERSION,
+    "a result document",
+    "give the result.json that `rocelab drill` wrote for a drill with phases",
+)
 
 
 def from_json(text: str) -> JobDrillResult:
-    """The result that `to_json` wrote. Raises InputError on anything else."""
-    hint = "give the result.json that `rocelab drill` wrote for a drill with phases"
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"not a result document: {error}", hint=hint) from error
-    known = document if isinstance(document, dict) else {}
-    if known.get("kind") != KIND:
-        raise InputError("not the result document of a drill of jobs", hint=hint)
-    if known.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(
-            f"a result document of schema version {known.get('schema_version')!r}; this tool reads "
-            f"{SCHEMA_VERSION}",
-            hint=hint,
-        )
-    try:
-        return _DOCUMENT.validate_python(document)
-    except ValidationError as error:
-        raise InputError(f"not a result document: {error}", hint=hint) from error
+    """The result that `scripts.documents.to_json` wrote. Raises InputError on anything else."""
+    document = _FORMAT.parsed(text)
+    if document.get("kind") != KIND:
+        raise InputError("not the result document of a drill of jobs", hint=_FORMAT.hint)
+    return _FORMAT.validated(document)

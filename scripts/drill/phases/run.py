@@ -1,4 +1,4 @@
-"""A drill of jobs, end to end: bring the lab up, run each phase's job, take the lab down, conclude.
+"""A drill of jobs, end to end: bring the lab up, run the jobs of each phase, take it down, sum up.
 
 In: a `JobDrillSpec` and its file's place. Out: a `JobDrillResult`. Every phase is planned before
 the lab comes up, so what does not fit is refused first.
@@ -17,15 +17,15 @@ from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import QueueSampler
 from labs.runtime.record import LabFiles
 from labs.spec.load import load_spec
-from labs.spec.model import QueueEngine
+from labs.spec.queues import QueueEngine
 from scripts.drill.catalog import lab_of
 from scripts.drill.environment import read_environment
 from scripts.drill.phases.fairness import fair_shares, shared_port
 from scripts.drill.phases.kpis import data_class
 from scripts.drill.phases.result import JobDrillResult, PhaseRun, conclude
 from scripts.drill.phases.spec import JobDrillSpec, PhaseSpec
-from scripts.job.run import run_job
-from traffic.jobplan import JobPlan, plan_job
+from scripts.job.run import run_jobs
+from traffic.jobplan import JobPlan, plan_jobs
 
 QueueDepths = list[tuple[int, float]]
 
@@ -73,10 +73,10 @@ def planned_lab(drill: JobDrillSpec, path: Path) -> Lab:
     return Lab(plan(spec))
 
 
-def _planned(lab: Lab, phase: PhaseSpec) -> JobPlan:
-    """The phase's job on the lab. Raises InputError, which names the phase."""
+def _planned(lab: Lab, phase: PhaseSpec) -> tuple[JobPlan, ...]:
+    """The phase's jobs on the lab. Raises InputError, which names the phase."""
     try:
-        return plan_job(lab.fabric, phase.job)
+        return plan_jobs(lab.fabric, phase.jobs)
     except InputError as error:
         raise InputError(f"phase {phase.name}: {error.message}", hint=error.hint) from error
 
@@ -84,7 +84,7 @@ def _planned(lab: Lab, phase: PhaseSpec) -> JobPlan:
 def _run_phases(
     lab: Lab,
     drill: JobDrillSpec,
-    plans: dict[str, JobPlan],
+    plans: dict[str, tuple[JobPlan, ...]],
     which: str,
     progress: ProgressSink,
 ) -> list[PhaseRun]:
@@ -101,23 +101,25 @@ def _run_phases(
 def _run_phase(
     lab: Lab,
     phase: PhaseSpec,
-    plan: JobPlan,
+    plans: tuple[JobPlan, ...],
     before: Sequence[PhaseRun],
     progress: ProgressSink,
 ) -> PhaseRun:
     if phase.model is None:
-        return PhaseRun(phase.name, run_job(lab, phase.job, progress=progress), None)
+        return PhaseRun(phase.name, run_jobs(lab, phase.jobs, progress), None)
     queued = read_engine(LabFiles(lab.name)) is not QueueEngine.OFF
     with QueueSampler(lab.fabric) if queued else nullcontext() as sampler:
-        report = run_job(lab, phase.job, progress=progress)
-    trips = next(run for run in before if run.phase == phase.model.round_trip).report.round_trips
+        reports = run_jobs(lab, phase.jobs, progress)
+    (report,), (plan,) = reports, plans
+    idle = next(run for run in before if run.phase == phase.model.round_trip)
+    trips = idle.reports[0].round_trips
     if report.errors or not report.goodput.senders or trips is None:
-        return PhaseRun(phase.name, report, None)
+        return PhaseRun(phase.name, reports, None)
     depths = [] if sampler is None else _depths(sampler, plan, data_class(report))
     feedback_ns = trips.p50.modelled_ns
     return PhaseRun(
         phase.name,
-        report,
+        reports,
         fair_shares(lab.fabric, report, feedback_ns, depths, phase.model.seeds),
     )
 

@@ -1,5 +1,5 @@
-"""What a person writes to describe a drill of jobs: phases on one lab, each a job and what it is
-expected to come to.
+"""What a person writes to describe a drill of jobs: phases on one lab, each of jobs that run at the
+same time and what they are expected to come to.
 
 In: a drill file with the key `phases`. Out: a validated `JobDrillSpec`, times in ns of the modelled
 network and sizes in bytes.
@@ -11,13 +11,15 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from labs.spec.model import MAX_SEED, Name, SpecModel
+from labs.spec.base import Name, SpecModel
+from labs.spec.model import MAX_SEED
 from labs.spec.wording import RefusedError, listed
 from labs.units import DURATION
 from scripts.drill.expectspec import JobExpectSpec
 from scripts.drill.phases.fairness import WINDOW_NS
 from traffic.collectives import Pattern
-from traffic.job import DCQCN_OFF, JobSpec
+from traffic.job import JobSpec
+from traffic.transport import DCQCN_OFF
 
 
 class ModelSpec(SpecModel):
@@ -39,30 +41,45 @@ class ModelSpec(SpecModel):
 
 
 class PhaseSpec(SpecModel):
-    """One job of a drill, and what its figures must come to."""
+    """Jobs that run at the same time, and what their figures must come to."""
 
     name: Name
-    job: Annotated[JobSpec, Field(description="what `rocelab traffic` runs, key by key")]
+    jobs: Annotated[
+        tuple[JobSpec, ...],
+        Field(
+            strict=False,
+            max_length=16,
+            description="each what `rocelab traffic` runs, key by key; all begin together",
+        ),
+    ]
     model: Annotated[
-        ModelSpec | None, Field(description="for incast with a duration and DCQCN")
+        ModelSpec | None, Field(description="for one incast with a duration and DCQCN")
     ] = None
     expect: JobExpectSpec = JobExpectSpec()
+
+    @field_validator("jobs")
+    @classmethod
+    def _a_job(cls, jobs: tuple[JobSpec, ...]) -> tuple[JobSpec, ...]:
+        if not jobs:
+            raise RefusedError("a phase needs a job", "list one: a pattern, ranks and a size")
+        return jobs
 
     @model_validator(mode="after")
     def _something_to_model(self) -> Self:
         if self.model is None:
             return self
-        job = self.job
+        job, *others = self.jobs
         if (
-            job.pattern is not Pattern.INCAST
+            others
+            or job.pattern is not Pattern.INCAST
             or job.duration is None
             or job.transport.dcqcn == DCQCN_OFF
             or job.transport.qps != 1
         ):
             raise RefusedError(
                 "the model is of single queue pairs with DCQCN that meet in one port",
-                "it needs pattern: incast, a duration, one queue pair per connection and a set of "
-                "DCQCN parameters; remove model otherwise",
+                "it needs one job, with pattern: incast, a duration, one queue pair per connection "
+                "and a set of DCQCN parameters; remove model otherwise",
                 keys=("model",),
             )
         least = 3 * WINDOW_NS // 2
@@ -70,7 +87,7 @@ class PhaseSpec(SpecModel):
             raise RefusedError(
                 f"the model needs {DURATION.written(least)} after the last start: shares are fair "
                 f"once they have been for {DURATION.written(WINDOW_NS)}",
-                "lengthen job.duration, or remove model",
+                "lengthen the job's duration, or remove model",
                 keys=("model",),
             )
         return self
@@ -97,16 +114,16 @@ class JobDrillSpec(SpecModel):
     @classmethod
     def _told_apart(cls, phases: tuple[PhaseSpec, ...]) -> tuple[PhaseSpec, ...]:
         if not phases:
-            raise RefusedError("a drill of jobs needs a phase", "list one: a name and a job")
+            raise RefusedError("a drill of jobs needs a phase", "list one: a name and its jobs")
         names = [phase.name for phase in phases]
         for place, phase in enumerate(phases):
             if phase.name in names[:place]:
                 raise RefusedError(f"two phases are called {phase.name}", "name them apart")
-            if phase.model is not None and phase.model.round_trip not in names[:place]:
-                earlier = listed(names[:place]) if place else "there is none"
+            alone = [before.name for before in phases[:place] if len(before.jobs) == 1]
+            if phase.model is not None and phase.model.round_trip not in alone:
                 raise RefusedError(
                     f"the model of phase {phase.name} takes its round trip from "
-                    f"{phase.model.round_trip}, which is no earlier phase",
-                    f"earlier phases: {earlier}",
+                    f"{phase.model.round_trip}, which is no earlier phase of one job",
+                    f"earlier phases of one job: {listed(alone) if alone else 'there is none'}",
                 )
         return phases

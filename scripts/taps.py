@@ -1,0 +1,111 @@
+"""Counts packets where they come in, by the kernel of the port's node.
+
+In: a fabric, its namespaces, the links to count on, and a filter that says which packets. Out:
+packets per link and sender: a device's counts, independent of what agents say.
+
+Interface counters count routing's packets too. On a link that no flow uses BGP's keepalives are all
+there is, and they would hide that the link is unused.
+"""
+
+from __future__ import annotations
+
+import resource
+import socket
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from labs.errors import MachineError
+from labs.plan.fabric import Fabric, Link
+from labs.runtime import namespaces
+from traffic.filters import attach_filter
+
+_ETH_P_IP = 0x0800
+_SOL_PACKET = 263
+_PACKET_STATISTICS = 6
+_STATISTICS = struct.Struct("=II")
+_SPARE_DESCRIPTORS = 256
+
+LinkPackets = Mapping[tuple[str, str], int]
+"""Packets by (link name, sending node)."""
+
+
+class Taps:
+    """Counts what passes a filter at the ends of links, from its making to `close`.
+
+    A packet socket per port with next to no buffer: the kernel counts what passes the filter, room
+    for it or not (net/packet/af_packet.c), and nothing is ever read.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        netns_of: Mapping[str, int],
+        links: Iterable[Link],
+        program: bytes,
+    ) -> None:
+        """Ends at nodes without a namespace in `netns_of` are left out; `program` is of
+        `traffic.filters`. Raises MachineError where this process may not open as many sockets."""
+        self._fabric = fabric
+        self._links = {link.name for link in links}
+        self._program = program
+        self._sockets: dict[tuple[str, str], socket.socket] = {}
+        _allow_descriptors(2 * len(self._links))
+        try:
+            namespaces.inside_each(netns_of, self._listen)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop counting."""
+        for tap in self._sockets.values():
+            tap.close()
+        self._sockets.clear()
+
+    def read(self) -> LinkPackets:
+        """Packets since the last call, by (link name, sending node)."""
+        return {key: _packets(tap) for key, tap in self._sockets.items()}
+
+    def _listen(self, node: str) -> None:
+        for link in self._fabric.links_of[node]:
+            if link.name in self._links:
+                tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+                self._sockets[link.name, link.far(node).node] = tap
+                tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
+                attach_filter(tap, self._program)
+                # ETH_P_IP and not ETH_P_ALL: what comes in, and not what goes out.
+                tap.bind((link.port(node).interface, _ETH_P_IP))
+
+
+def _packets(tap: socket.socket) -> int:
+    answer = tap.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
+    packets, _ = _STATISTICS.unpack(answer)
+    return int(packets)
+
+
+def _allow_descriptors(sockets: int) -> None:
+    opened = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    wanted = opened + sockets + _SPARE_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= wanted or soft == resource.RLIM_INFINITY:
+        return
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise MachineError(
+            f"counting on {sockets:,} ports needs {wanted:,} open files and the limit is {hard:,}",
+            "raise it with `ulimit -Hn`",
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

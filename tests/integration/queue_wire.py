@@ -1,0 +1,143 @@
+"""A port under test and a wire through it: what the tests of switch ports' queues send and see.
+
+The port is the one from rtsw1 to srv1-2, filled from srv1-1. What went in and came out is told by
+packet sockets, never by the counters under test.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import exp, lgamma, log, log1p
+
+from labs.lab import Lab
+from labs.plan.fabric import Port
+from labs.runtime import namespaces
+from labs.runtime.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
+from labs.runtime.queues.counters import QueueCounters
+from labs.runtime.queues.reading import read_queue_counters
+from tests.integration.conftest import MakeLab
+
+UNDER_TEST = ("rtsw1", "srv1-2")
+SO_TIMESTAMPNS = 35
+PACKET_OUTGOING = 4
+DATA, CNP, ACK = 26, 48, 46
+ECT0, CE = 2, 3
+TINY = "fabric: {racks: 1, spines: 1, servers_per_rack: 2}"
+
+
+@dataclass
+class Seen:
+    """A packet at the far end."""
+
+    time_ns: int
+    dscp: int
+    ecn: int
+    number: int
+    length: int
+
+
+@dataclass
+class Wire:
+    """A sender in srv1-1 and a packet socket in srv1-2."""
+
+    lab: Lab
+    sender: socket.socket
+    receiver: socket.socket
+    source: Port
+    gateway: Port
+    target: Port
+    sent_ns: list[int] = field(default_factory=list)
+
+    def frame(self, dscp: int, ecn: int, length: int, number: int, port: int = 4791) -> bytes:
+        """A UDP frame of `length` bytes from srv1-1's NIC to srv1-2's."""
+        ip = struct.pack(
+            ">BBHHHBBH4s4s",
+            *(0x45, dscp << 2 | ecn, length - 14, 0, 0, 64, 17, 0),
+            socket.inet_aton(self.source.ip),
+            socket.inet_aton(self.target.ip),
+        )
+        total = sum(struct.unpack(">10H", ip))
+        total = (total & 0xFFFF) + (total >> 16)
+        ip = ip[:10] + struct.pack(">H", ~(total + (total >> 16)) & 0xFFFF) + ip[12:]
+        udp = struct.pack(">HHHH", 50000, port, length - 34, 0)
+        ethernet = bytes.fromhex((self.gateway.mac + self.source.mac).replace(":", "")) + b"\x08\0"
+        return (ethernet + ip + udp + struct.pack(">I", number)).ljust(length, b"\0")
+
+    def send(self, frames: list[bytes]) -> list[int]:
+        """Send at once; the time (CLOCK_REALTIME, ns) before each."""
+        times = []
+        for frame in frames:
+            times.append(time.time_ns())
+            self.sender.send(frame)
+        return times
+
+    def receive(self, count: int, timeout_s: float = 20.0) -> list[Seen]:
+        """The next `count` UDP packets, or those that came in time."""
+        found: list[Seen] = []
+        deadline = time.monotonic() + timeout_s
+        while len(found) < count:
+            if not select.select([self.receiver], [], [], max(0, deadline - time.monotonic()))[0]:
+                break
+            data, control, _, address = self.receiver.recvmsg(64, 64, socket.MSG_TRUNC)
+            if address[2] == PACKET_OUTGOING or data[12:14] != b"\x08\0" or data[23] != 17:
+                continue
+            seconds, nanoseconds = struct.unpack("=qq", control[0][2])
+            length = struct.unpack_from(">H", data, 16)[0] + 14
+            number = struct.unpack_from(">I", data, 42)[0]
+            found.append(
+                Seen(seconds * 10**9 + nanoseconds, data[15] >> 2, data[15] & 3, number, length)
+            )
+        return found
+
+    def queue(self, traffic_class: int) -> QueueCounters:
+        return read_queue_counters(self.lab.fabric)[UNDER_TEST][traffic_class]
+
+
+@contextmanager
+def wire(lab: Lab) -> Iterator[Wire]:
+    def packet_socket() -> socket.socket:
+        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        made.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 256 << 20)
+        made.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 256 << 20)
+        made.bind(("rtsw1", 0x0003))
+        return made
+
+    nodes = [lab.node(name).netns for name in ("srv1-1", "srv1-2")]
+    sender, receiver = (namespaces.inside(node, packet_socket) for node in nodes)
+    up, down = (lab.fabric.links_of[name][0] for name in ("srv1-1", "srv1-2"))
+    try:
+        yield Wire(lab, sender, receiver, up.a, up.b, down.a)
+    finally:
+        sender.close()
+        receiver.close()
+
+
+def lab_with(make_lab: MakeLab, name: str, rate: str, queues: str = "", mtu: int = 1500) -> Lab:
+    """One rack, ports of `rate` on the machine (dilation 1)."""
+    body = f"{TINY}\nlinks: {{rate: {rate}, server_rate: {rate}, mtu: {mtu}}}\ndilation: 1\n"
+    lab = make_lab(name, f"{body}queues: {{{queues}}}")
+    lab.up()
+    return lab
+
+
+def counted_at(lab: Lab) -> dict[int, QueueCounters]:
+    return dict(read_queue_counters(lab.fabric)[UNDER_TEST])
+
+
+def two_sided(marks: int, packets: int, probability: float) -> float:
+    """Twice the smaller tail of the binomial distribution, `marks` included."""
+
+    def chance(count: int) -> float:
+        ways = lgamma(packets + 1) - lgamma(count + 1) - lgamma(packets - count + 1)
+        return exp(ways + count * log(probability) + (packets - count) * log1p(-probability))
+
+    below = sum(chance(count) for count in range(marks + 1))
+    above = sum(chance(count) for count in range(marks, packets + 1))
+    return 2 * min(below, above)

@@ -1,0 +1,203 @@
+"""What agents are told of the jobs of a session: for each server its NICs, queue pairs and ranks.
+
+In: plans of jobs that run at the same time, made together (`traffic.jobplan.plan_jobs`). Out: a
+setup message per server that takes part. Jobs may share servers and NICs: a NIC that several use is
+one NIC, which keeps to its link's rate.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from struct import pack_into
+from typing import Any
+
+from labs.plan.fabric import Link
+from traffic.agents import Part
+from traffic.collectives import Send
+from traffic.dcqcn_profiles import parameters
+from traffic.flow import FIRST_QP, FIRST_SPORT, Endpoints
+from traffic.jobplan import MOST_EXTENSION_BYTES, JobPlan, QueuePairEnd
+from traffic.placement import NicRef
+from traffic.roce import Envelope, roce_frame
+from traffic.transport import DCQCN_OFF, Ecn, Strategy
+from traffic.wire import BTH_OFFSET, ICRC_BYTES, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
+
+MODERATION_US = 1
+"""How long a NIC gathers arrivals before it wakes its host, of the modelled network."""
+
+MODERATION_LIMITS_NS = (50_000, 1_000_000)
+DATA, CONTROL = 0, 1
+"""Kinds of queue pairs of a job: for payload, and for clear-to-sends."""
+
+_ECN_BITS = {Ecn.NOT_ECT: 0b00, Ecn.ECT0: 0b10, Ecn.CE: 0b11}
+
+
+def nics_of(plans: Sequence[JobPlan]) -> dict[str, tuple[NicRef, ...]]:
+    """The NICs that jobs use, by server, each once, in the order in which ranks name them."""
+    found: dict[str, dict[NicRef, None]] = defaultdict(dict)
+    for plan in plans:
+        for ref in plan.places:
+            found[ref.server][ref] = None
+    return {server: tuple(refs) for server, refs in found.items()}
+
+
+def nic_links(plans: Sequence[JobPlan]) -> tuple[Link, ...]:
+    """The links of the NICs that jobs use, each once."""
+    links = (plan.nic_link(rank) for plan in plans for rank in range(plan.job.ranks))
+    return tuple({link.name: link for link in links}.values())
+
+
+def parts_of(plans: Sequence[JobPlan]) -> dict[str, Part]:
+    """What the agent of each server that takes part is told, without its namespace."""
+    writers = [_Writer(number, plan) for number, plan in enumerate(plans)]
+    return {server: _part(server, nics, writers) for server, nics in nics_of(plans).items()}
+
+
+def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> Part:
+    plans = [writer.plan for writer in writers]
+    low_ns, high_ns = MODERATION_LIMITS_NS
+    moderation_ns = MODERATION_US * 1000 * plans[0].dilation
+    fields: dict[str, Any] = {
+        "frame_bytes": max(
+            PAYLOAD_OFFSET + MOST_EXTENSION_BYTES + plan.job.transport.mtu + ICRC_BYTES
+            for plan in plans
+        ),
+        "moderation_ns": int(min(high_ns, max(low_ns, moderation_ns))),
+        "sample_ns": min(plan.sample_ns for plan in plans),
+        "nics": [_nic(plans[0], ref) for ref in nics],
+        "kinds": [],
+        "queue_pairs": [],
+        "ranks": [],
+    }
+    headers: list[bytes] = []
+    for writer in writers:
+        ranks = writer.ranks_of.get(server, [])
+        first_kind = len(fields["kinds"])
+        fields["kinds"] += [writer.kind(ranks[0], kind) for kind in (DATA, CONTROL) if ranks]
+        for rank in ranks:
+            nic = nics.index(writer.plan.places[rank])
+            for end in writer.ends[rank]:
+                kind = first_kind + (CONTROL if end.control else DATA)
+                fields["queue_pairs"].append((end.number, nic, kind))
+                headers.append(writer.header(end))
+            fields["ranks"].append(writer.rank(rank))
+    return Part(fields, tuple(headers))
+
+
+def _nic(plan: JobPlan, ref: NicRef) -> Mapping[str, Any]:
+    link = plan.fabric.uplinks(ref.server)[ref.nic - 1]
+    return {"interface": link.a.interface, "rate_bps": link.rate_bps / plan.dilation}
+
+
+class _Writer:
+    """Writes what one job adds to setup messages; `number` is its place in the session."""
+
+    def __init__(self, number: int, plan: JobPlan) -> None:
+        self.plan = plan
+        self._number = number
+        self._headers: dict[tuple[int, int], bytes] = {}
+        self.ranks_of: dict[str, list[int]] = defaultdict(list)
+        for rank, ref in enumerate(plan.places):
+            self.ranks_of[ref.server].append(rank)
+        self.ends: dict[int, list[QueuePairEnd]] = defaultdict(list)
+        for end in plan.ends:
+            self.ends[end.rank].append(end)
+        self._sends: dict[int, list[Send]] = defaultdict(list)
+        self._receives: dict[int, list[Send]] = defaultdict(list)
+        for send in plan.schedule.sends if plan.schedule else ():
+            self._sends[send.source].append(send)
+            self._receives[send.destination].append(send)
+
+    def kind(self, rank: int, kind: int) -> dict[str, Any]:
+        plan = self.plan
+        transport = plan.job.transport
+        ecn = _ECN_BITS[transport.ecn]
+        dcqcn = None
+        if transport.dcqcn != DCQCN_OFF and kind == DATA:
+            modelled = parameters(transport.dcqcn, plan.nic_link(rank).rate_bps)
+            dcqcn = asdict(modelled.dilated(plan.dilation))
+        dscp = transport.dscp if kind == DATA else transport.ack_dscp
+        return {
+            "requester": {
+                "mtu": transport.mtu,
+                "window": transport.window,
+                "ack_every": transport.ack_every,
+                "ack_timeout_ns": round(transport.ack_timeout * plan.dilation),
+                "retries": transport.retries,
+                "tos": dscp << 2 | ecn,
+            },
+            "ack_tos": transport.ack_dscp << 2 | ecn,
+            "cnp_tos": transport.cnp_dscp << 2 | ecn,
+            "dcqcn": dcqcn,
+        }
+
+    def header(self, end: QueuePairEnd) -> bytes:
+        """Built by Scapy once per pair of ranks; its queue pairs differ in port and QP alone."""
+        key = (end.rank, end.peer)
+        if key not in self._headers:
+            self._headers[key] = _header(self.plan.endpoints(end.rank, end.peer))
+        frame = bytearray(self._headers[key])
+        pack_into("!H", frame, UDP_OFFSET, end.sport)
+        frame[BTH_OFFSET + 5 : BTH_OFFSET + 8] = end.remote.to_bytes(3, "big")
+        return bytes(frame)
+
+    @cached_property
+    def _admitted(self) -> int:
+        admission = self.plan.job.transport.admission
+        if admission is None:
+            return 0
+        return admission.channels * admission.buffer // self.plan.message_bytes
+
+    def rank(self, rank: int) -> dict[str, Any]:
+        plan = self.plan
+        transport = plan.job.transport
+        peers: dict[int, dict[str, Any]] = {}
+        for end in self.ends[rank]:
+            peer = peers.setdefault(
+                end.peer, {"rank": end.peer, "queue_pairs": [], "control": None}
+            )
+            if end.control:
+                peer["control"] = end.number
+            else:
+                peer["queue_pairs"].append(end.number)
+        return {
+            "job": self._number,
+            "rank": rank,
+            "peers": list(peers.values()),
+            "split": transport.strategy is Strategy.SPLIT,
+            "message_bytes": plan.message_bytes,
+            "admitted": self._admitted,
+            "sends": [
+                (send.id, send.destination, send.size_bytes, send.after)
+                for send in self._sends[rank]
+            ],
+            "receives": [(send.id, send.size_bytes) for send in self._receives[rank]],
+            "iterations": plan.iterations,
+            "compute_ns": round(plan.job.compute * plan.dilation),
+            "streams": [
+                (
+                    number,
+                    stream.destination,
+                    plan.message_bytes,
+                    round(stream.start_ns * plan.dilation),
+                    plan.duration_ns,
+                )
+                for number, stream in enumerate(plan.streams)
+                if stream.source == rank
+            ],
+        }
+
+
+def _header(ends: Endpoints) -> bytes:
+    envelope = Envelope(
+        source_mac=ends.source_mac,
+        next_hop_mac=ends.next_hop_mac,
+        source_ip=ends.source_ip,
+        destination_ip=ends.destination_ip,
+        sport=FIRST_SPORT,
+        dest_qp=FIRST_QP,
+    )
+    return roce_frame(envelope, Opcode.RC_SEND_MIDDLE, psn=0)[:PAYLOAD_OFFSET]
