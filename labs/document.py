@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from labs.plan.fabric import Fabric, Link, Node, Port, Role
+from labs.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
 from labs.plan.routes import expected_width, spread
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The switches of one role and zone; ATSWs belong to no zone."""
+    """The switches of one role and zone."""
 
     role: Role
     zone: int | None
@@ -35,23 +35,46 @@ class Width:
 
 def group_of(node: Node) -> Group:
     """The role and zone of a node."""
-    return Group(node.role, None if node.role is Role.ATSW else node.zone)
+    return Group(node.role, node.zone)
 
 
-def expected_widths(fabric: Fabric) -> Mapping[Group, tuple[Width, ...]]:
-    """For the prefixes that each group originates, the ECMP width in every group that learns them.
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a prefix comes from: a group, and the groups right above, which tell planes apart."""
 
-    A Clos looks the same from each switch of a role and zone, so the prefix of the first one of a
-    group stands for the others; a spread per prefix would take a minute for 2,178 of them.
+    group: Group
+    above: frozenset[Group]
+
+
+Origins = tuple[Origin, ...]
+"""The origins of a prefix; those of a NIC with two ports are two."""
+
+
+def origins_of(fabric: Fabric, prefix: Prefix) -> Origins:
+    """What the prefixes have in common that look alike from all switches of a group."""
+    return tuple(
+        Origin(
+            group_of(fabric.node(name)),
+            frozenset(group_of(fabric.node(link.b.node)) for link in fabric.uplinks(name)),
+        )
+        for name in prefix.origins
+    )
+
+
+def expected_widths(fabric: Fabric) -> Mapping[Origins, tuple[Width, ...]]:
+    """For the prefixes of equal origins, the ECMP width in every group that learns them.
+
+    A fabric looks the same from each switch of a role and zone, so the first prefix of its kind
+    stands for the others; a spread per prefix would take a minute for 2,178 of them.
     """
-    first: dict[Group, str] = {}
-    for node in fabric.switches:
-        first.setdefault(group_of(node), node.name)
-    return {group: _widths(fabric, origin) for group, origin in first.items()}
+    first: dict[Origins, Prefix] = {}
+    for prefix in fabric.prefixes:
+        first.setdefault(origins_of(fabric, prefix), prefix)
+    return {origins: _widths(fabric, prefix) for origins, prefix in first.items()}
 
 
-def _widths(fabric: Fabric, origin: str) -> tuple[Width, ...]:
-    reached = spread(fabric, origin)
+def _widths(fabric: Fabric, prefix: Prefix) -> tuple[Width, ...]:
+    reached = spread(fabric, prefix.origins)
     count = Counter(
         (group_of(node), expected_width(fabric, reached[node.name]))
         for node in fabric.switches
@@ -71,9 +94,7 @@ def plan_document(fabric: Fabric) -> Iterator[str]:
     yield ",\n"
     yield from _array("sessions", map(_session, fabric.sessions))
     yield ",\n"
-    yield from _array(
-        "prefixes", ({"prefix": p.prefix, "origin": p.origin} for p in fabric.prefixes)
-    )
+    yield from _array("prefixes", map(_prefix, fabric.prefixes))
     yield ",\n"
     yield from _array("ecmp", _ecmp(fabric))
     yield "\n}\n"
@@ -92,7 +113,7 @@ def _node(node: Node) -> dict[str, object]:
     return {
         "name": node.name,
         "role": node.role.value,
-        "zone": group_of(node).zone,
+        "zone": node.zone,
         "asn": node.asn,
         "loopback": node.loopback,
         "hash_seed": node.hash_seed,
@@ -113,13 +134,17 @@ def _link(link: Link) -> dict[str, object]:
     }
 
 
+def _prefix(prefix: Prefix) -> dict[str, object]:
+    return {"prefix": prefix.prefix, "origins": prefix.origins}
+
+
 def _session(link: Link) -> dict[str, object]:
     return {"a": link.a.node, "b": link.b.node, "link": link.name}
 
 
 def _ecmp(fabric: Fabric) -> Iterator[dict[str, object]]:
     described = {
-        group: [
+        origins: [
             {
                 "role": width.group.role.value,
                 "zone": width.group.zone,
@@ -128,8 +153,7 @@ def _ecmp(fabric: Fabric) -> Iterator[dict[str, object]]:
             }
             for width in widths
         ]
-        for group, widths in expected_widths(fabric).items()
+        for origins, widths in expected_widths(fabric).items()
     }
     for prefix in fabric.prefixes:
-        widths = described[group_of(fabric.node(prefix.origin))]
-        yield {"prefix": prefix.prefix, "origin": prefix.origin, "widths": widths}
+        yield {**_prefix(prefix), "widths": described[origins_of(fabric, prefix)]}

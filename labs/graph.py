@@ -222,7 +222,7 @@ def svg(fabric: Fabric) -> str:
 
 
 def _sketch(fabric: Fabric) -> Sketch:
-    zones = sorted({node.zone for node in fabric.nodes})
+    zones = sorted({node.zone for node in fabric.nodes if node.zone is not None})
     limit = MAX_PER_TIER if len(zones) == 1 else MAX_PER_TIER // 2
     atsws = _collapse(fabric, _nodes(fabric, Role.ATSW), MAX_PER_TIER)
     shown = zones if len(zones) <= MAX_ZONES else [zones[0], zones[-1]]
@@ -288,7 +288,7 @@ def _collapse(fabric: Fabric, nodes: Sequence[Node], limit: int) -> tuple[Cell, 
 
 def _cell(fabric: Fabric, node: Node) -> Cell:
     details = (
-        (f"AS {node.asn}", fabric.prefix_of[node.name].prefix)
+        (f"AS {node.asn}", fabric.prefixes_of[node.name][0].prefix)
         if node.is_switch
         else (fabric.nics(node.name)[0].ip,)
     )

@@ -19,7 +19,7 @@ from pathlib import Path
 from labs.errors import InputError
 from labs.forwarding.fib import Fib, FibOf, read_fib
 from labs.plan.addressing import AddressSpaceFullError
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.runtime import kernel
 from labs.runtime.base import ProgressSink, no_progress
@@ -33,7 +33,7 @@ from labs.spec.model import LabSpec
 def plan(spec: LabSpec) -> Fabric:
     """The fabric that a spec means. Raises InputError when it does not fit its address space."""
     try:
-        return build_clos(spec)
+        return build_fabric(spec)
     except AddressSpaceFullError as error:
         raise InputError(
             f"lab {spec.name} does not fit: {error}",

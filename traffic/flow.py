@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labs.errors import InputError
-from labs.plan.fabric import Fabric, Port
+from labs.plan.fabric import Fabric, Nic
 from traffic.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
 
 FIRST_SPORT = 0xC000
@@ -28,6 +28,8 @@ QP_LIMIT = 1 << 24
 class Flow:
     """A constant-rate stream of probes from one NIC to another; NICs count from 1.
 
+    It leaves by port `leaves_by` (from 0) of a NIC that has two.
+
     Raises InputError where a number is outside what the packet or the sender can hold.
     """
 
@@ -40,6 +42,7 @@ class Flow:
     dest_qp: int
     rate_pps: int
     payload_bytes: int
+    leaves_by: int = 0
 
     def __post_init__(self) -> None:
         limits = (
@@ -61,7 +64,7 @@ class Flow:
 class Endpoints:
     """What the frames between two NICs carry, and the interface they leave by.
 
-    `next_hop_mac` is the RTSW's: a server hands every packet to its switch.
+    `next_hop_mac` is the first switch's: a server hands every packet to it.
     """
 
     source: str
@@ -80,13 +83,23 @@ def resolve_endpoints(
     destination: str,
     source_nic: int = 1,
     destination_nic: int = 1,
+    leaves_by: int = 0,
 ) -> Endpoints:
-    """The addresses between two servers' NICs (from 1). Raises InputError where one is missing."""
-    port = _nic(fabric, source, source_nic)
+    """The addresses between two servers' NICs (from 1), out of port `leaves_by` (from 0).
+
+    Raises InputError where a NIC or port is missing.
+    """
+    nic = _nic(fabric, source, source_nic)
     far = _nic(fabric, destination, destination_nic)
     if (source, source_nic) == (destination, destination_nic):
         raise InputError(f"{source} would send to itself", hint="name two servers")
-    link = fabric.uplinks(source)[source_nic - 1]
+    if not 0 <= leaves_by < len(nic.links):
+        raise InputError(
+            f"{source}'s NIC {source_nic} has no port {leaves_by + 1}",
+            hint=f"its ports are 1 to {len(nic.links)}",
+        )
+    link = nic.links[leaves_by]
+    port = link.a
     return Endpoints(
         source=source,
         interface=port.interface,
@@ -102,7 +115,12 @@ def resolve_endpoints(
 def resolve_flow(fabric: Fabric, flow: Flow) -> Endpoints:
     """A flow's addresses. Raises InputError where it does not fit the fabric or its MTU."""
     ends = resolve_endpoints(
-        fabric, flow.source, flow.destination, flow.source_nic, flow.destination_nic
+        fabric,
+        flow.source,
+        flow.destination,
+        flow.source_nic,
+        flow.destination_nic,
+        flow.leaves_by,
     )
     largest = (ends.mtu - IP_OVERHEAD_BYTES) // 4 * 4
     if flow.payload_bytes > largest:
@@ -113,15 +131,15 @@ def resolve_flow(fabric: Fabric, flow: Flow) -> Endpoints:
     return ends
 
 
-def _nic(fabric: Fabric, server: str, nic: int) -> Port:
+def _nic(fabric: Fabric, server: str, number: int) -> Nic:
     node = fabric.node_by_name.get(server)
     if node is None or node.is_switch:
         what = "is a switch" if node else "is not in the fabric"
         raise InputError(f"{server} {what}", hint=f"servers: {_examples(fabric)}")
-    ports = fabric.nics(server)
-    if not 1 <= nic <= len(ports):
-        raise InputError(f"{server} has no NIC {nic}", hint=f"its NICs are 1 to {len(ports)}")
-    return ports[nic - 1]
+    nics = fabric.nics(server)
+    if not 1 <= number <= len(nics):
+        raise InputError(f"{server} has no NIC {number}", hint=f"its NICs are 1 to {len(nics)}")
+    return nics[number - 1]
 
 
 def _examples(fabric: Fabric) -> str:
@@ -135,7 +153,8 @@ def permutation(
     """`flows` flows, each to a server of another rack, from NIC *i* to NIC *i*.
 
     Flows are dealt in rounds: in each, every server sends to one other and receives from one other,
-    until `flows` are dealt. Source ports and QPs are random and, up to 16,384 flows, all distinct.
+    until `flows` are dealt; later rounds use further NICs, then their second ports. Source ports
+    and QPs are random and, up to 16,384 flows, all distinct.
     Raises InputError where fewer than two racks have servers.
     """
     if flows < 1:
@@ -157,8 +176,10 @@ def permutation(
     per_round = sum(len(rack) for rack in racks)
     dealt = []
     for index, (source, destination) in enumerate(pairs[:flows]):
-        rails = min(len(fabric.uplinks(source)), len(fabric.uplinks(destination)))
-        nic = index // per_round % rails + 1
+        rails = min(len(fabric.nics(source)), len(fabric.nics(destination)))
+        turn = index // per_round
+        nic = turn % rails + 1
+        ports = len(fabric.nics(source)[nic - 1].links)
         dealt.append(
             Flow(
                 id=index,
@@ -170,6 +191,7 @@ def permutation(
                 dest_qp=queue_pairs[index],
                 rate_pps=rate_pps,
                 payload_bytes=payload_bytes,
+                leaves_by=turn // rails % ports,
             )
         )
     return tuple(dealt)

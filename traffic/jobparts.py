@@ -20,7 +20,7 @@ from traffic.collectives import Send
 from traffic.dcqcn_profiles import parameters
 from traffic.flow import FIRST_QP, FIRST_SPORT, Endpoints
 from traffic.jobplan import MOST_EXTENSION_BYTES, JobPlan, QueuePairEnd
-from traffic.placement import NicRef
+from traffic.placement import NicRef, nic_of
 from traffic.roce import Envelope, roce_frame
 from traffic.transport import DCQCN_OFF, Ecn, Strategy
 from traffic.wire import BTH_OFFSET, ICRC_BYTES, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
@@ -88,7 +88,7 @@ def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> Pa
 
 
 def _nic(plan: JobPlan, ref: NicRef) -> Mapping[str, Any]:
-    link = plan.fabric.uplinks(ref.server)[ref.nic - 1]
+    link = nic_of(plan.fabric, ref).links[0]
     return {"interface": link.a.interface, "rate_bps": link.rate_bps / plan.dilation}
 
 

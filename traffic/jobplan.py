@@ -16,7 +16,7 @@ from labs.plan.fabric import Fabric, Link
 from traffic.collectives import Algorithm, Schedule
 from traffic.flow import FIRST_QP, FIRST_SPORT, SPORTS, Endpoints, resolve_endpoints
 from traffic.job import JobSpec, Stream, schedule_of, streams_of
-from traffic.placement import NicRef, group_size, place
+from traffic.placement import NicRef, group_size, nic_of, place
 from traffic.program import MAX_ID
 from traffic.sport import source_port
 from traffic.wire import EXTENSION_BYTES, ICRC_BYTES, IP_OFFSET, PAYLOAD_OFFSET, Extension
@@ -70,9 +70,8 @@ class JobPlan:
         return round((self.job.duration or 0) * self.dilation)
 
     def nic_link(self, rank: int) -> Link:
-        """The link of a rank's NIC."""
-        ref = self.places[rank]
-        return self.fabric.uplinks(ref.server)[ref.nic - 1]
+        """The first link of a rank's NIC."""
+        return nic_of(self.fabric, self.places[rank]).links[0]
 
     def lab_rate_bps(self, rank: int) -> float:
         """The rate of a rank's NIC in the lab's clock."""
@@ -143,7 +142,7 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int) -> JobPlan:
 def _check_mtu(fabric: Fabric, places: Iterable[NicRef], job: JobSpec) -> None:
     needed = job.transport.mtu + PAYLOAD_OFFSET - IP_OFFSET + MOST_EXTENSION_BYTES + ICRC_BYTES
     for ref in places:
-        link = fabric.uplinks(ref.server)[ref.nic - 1]
+        link = nic_of(fabric, ref).links[0]
         if link.mtu < needed:
             raise InputError(
                 f"a path MTU of {job.transport.mtu} needs packets of {needed} bytes, and links "

@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import groupby, zip_longest
 
 from labs.errors import InputError
-from labs.plan.fabric import Fabric
+from labs.plan.fabric import Fabric, Nic
 from labs.spec.wording import shown
 
 
@@ -77,13 +77,18 @@ def place(
     return tuple(chosen[:ranks])
 
 
+def nic_of(fabric: Fabric, ref: NicRef) -> Nic:
+    """The NIC that `ref` names in a fabric that has it."""
+    return fabric.nics(ref.server)[ref.nic - 1]
+
+
 def group_size(fabric: Fabric, places: Sequence[NicRef]) -> int:
     """How many consecutive ranks make up a group of a hierarchical collective.
 
     Those on one server where every server holds the same number of them, two or more; else those in
     one rack. Raises InputError where racks hold different numbers or the ranks of one are apart.
     """
-    racks = [fabric.uplinks(place.server)[place.nic - 1].b.node for place in places]
+    racks = [nic_of(fabric, place).links[0].b.node for place in places]
     for homes, least in (([place.server for place in places], 2), (racks, 1)):
         runs = [len(list(run)) for _, run in groupby(homes)]
         if len(runs) == len(set(homes)) and len(set(runs)) == 1 and runs[0] >= least:
@@ -97,8 +102,8 @@ def group_size(fabric: Fabric, places: Sequence[NicRef]) -> int:
 def _nics_by_rack(fabric: Fabric) -> list[list[NicRef]]:
     racks: dict[str, list[NicRef]] = {}
     for server in fabric.servers:
-        for nic, link in enumerate(fabric.uplinks(server.name), start=1):
-            racks.setdefault(link.b.node, []).append(NicRef(server.name, nic))
+        for nic in fabric.nics(server.name):
+            racks.setdefault(nic.links[0].b.node, []).append(NicRef(server.name, nic.number))
     return list(racks.values())
 
 
@@ -131,7 +136,7 @@ def _named(fabric: Fabric, name: str) -> NicRef:
         examples = ", ".join(each.name for each in fabric.servers[:4]) or "none"
         what = "is a switch" if node else "is not in the fabric"
         raise InputError(f"{shown(server)} {what}", hint=f"its servers: {examples} ...")
-    count = len(fabric.uplinks(server))
+    count = len(fabric.nics(server))
     if not 1 <= nic <= count:
         raise InputError(f"{server} has no NIC {nic}", hint=f"its NICs are 1 to {count}")
     return NicRef(server, nic)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labs.errors import MachineError
-from labs.plan.fabric import Fabric, Port
+from labs.plan.fabric import Fabric, Nic
 from labs.runtime.namespaces import inside
 from traffic.flow import Endpoints, resolve_endpoints
 from traffic.icrc import icrc
@@ -47,11 +47,14 @@ Probe = tuple[int, int]
 def probe_path(
     fabric: Fabric,
     netns_of: Callable[[str], Path],
-    source: Port,
-    destination: Port,
+    source: Nic,
+    destination: Nic,
     source_ports: Sequence[int],
+    *,
+    leaves_by: int = 0,
 ) -> dict[int, Nodes]:
-    """For each source port the nodes from the source to the destination server.
+    """For each UDP source port the nodes from the source to the destination server, for packets
+    that leave by port `leaves_by` (from 0) of the NIC.
 
     None stands for a hop that did not answer, and ends the path of a flow that did not arrive. A
     switch may answer from any of its addresses, so each of them names it; an answer from an
@@ -66,14 +69,22 @@ def probe_path(
     InputError where both NICs are on one server.
     """
     tag = os.urandom(1)[0]
-    frames = ProbeFrames(_endpoints(fabric, source, destination), tag)
+    ends = resolve_endpoints(
+        fabric,
+        source.server,
+        destination.server,
+        source.number,
+        destination.number,
+        leaves_by,
+    )
+    frames = ProbeFrames(ends, tag)
     names = _names(fabric)
     longest = 2 * max(node.role.tier for node in fabric.nodes)
-    found = _Found(source.node, destination.node, {port: {} for port in source_ports}, {})
+    found = _Found(source.server, destination.server, {port: {} for port in source_ports}, {})
     with (
-        _open(netns_of(source.node), lambda: _sender(source)) as sender,
-        _open(netns_of(source.node), _time_exceeded_listener) as expiries,
-        _open(netns_of(destination.node), lambda: _listener(destination)) as arrivals,
+        _open(netns_of(source.server), lambda: _sender(ends.interface)) as sender,
+        _open(netns_of(source.server), _time_exceeded_listener) as expiries,
+        _open(netns_of(destination.server), _listener) as arrivals,
     ):
 
         def receive(timeout_s: float) -> bool:
@@ -186,12 +197,6 @@ def _arrived(packet: bytes, tag: int, source: str) -> Probe | None:
     return _probe_in(packet, tag) if packet[12:16] == socket.inet_aton(source) else None
 
 
-def _endpoints(fabric: Fabric, source: Port, destination: Port) -> Endpoints:
-    source_nic = fabric.nics(source.node).index(source) + 1
-    destination_nic = fabric.nics(destination.node).index(destination) + 1
-    return resolve_endpoints(fabric, source.node, destination.node, source_nic, destination_nic)
-
-
 def _names(fabric: Fabric) -> Mapping[str, str]:
     names = {node.loopback: node.name for node in fabric.nodes if node.loopback}
     for link in fabric.links:
@@ -211,9 +216,9 @@ def _open(netns: Path, make: Callable[[], socket.socket]) -> socket.socket:
         ) from error
 
 
-def _sender(port: Port) -> socket.socket:
+def _sender(interface: str) -> socket.socket:
     sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    sender.bind((port.interface, 0))
+    sender.bind((interface, 0))
     return sender
 
 
@@ -224,10 +229,9 @@ def _time_exceeded_listener() -> socket.socket:
     return _receiving(listener)
 
 
-def _listener(port: Port) -> socket.socket:
-    listener = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_IP))
-    listener.bind((port.interface, _ETH_P_IP))
-    return _receiving(listener)
+def _listener() -> socket.socket:
+    """On every interface: a NIC with two ports receives by either."""
+    return _receiving(socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_IP)))
 
 
 def _receiving(listener: socket.socket) -> socket.socket:

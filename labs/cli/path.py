@@ -53,7 +53,7 @@ def path(
             hint=f"bring it up with `rocelab up {lab}`",
         )
     else:
-        fib_of = planned_fibs(fabric, [fabric.uplinks(dst)[dst_nic - 1].b.node])
+        fib_of = planned_fibs(fabric, fabric.prefixes_holding(destination.ip))
     if probe and dport != _ROCE_PORT:
         raise InputError(f"probes are RoCEv2 packets: --dport can only be {_ROCE_PORT}")
     computed = walk(fabric, fib_of, source, destination, sport, dport)

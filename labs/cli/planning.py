@@ -47,8 +47,8 @@ def _print_plan(fabric: Fabric) -> None:
     say(f"lab {fabric.name}: {len(fabric.nodes):,} nodes, {len(fabric.links):,} links")
 
     nodes = table("Nodes", ("role", "nodes", "ASNs", "prefixes"))
-    origin_roles = Counter(fabric.node(prefix.origin).role for prefix in fabric.prefixes)
-    for role in reversed(Role):
+    origin_roles = Counter(fabric.node(each.origins[0]).role for each in fabric.prefixes)
+    for role in sorted(Role, key=lambda role: -role.tier):
         members = [node for node in fabric.nodes if node.role is role]
         if members:
             asns = {node.asn for node in members} - {None}
@@ -77,7 +77,8 @@ def _ecmp_table(fabric: Fabric) -> Table:
     from labs.document import expected_widths
 
     widths: dict[tuple[str, str, str], set[int]] = {}
-    for origin, reached in expected_widths(fabric).items():
+    for origins, reached in expected_widths(fabric).items():
+        origin = origins[0].group
         for each in reached:
             same = origin.zone is None or each.group.zone in (None, origin.zone)
             where = "" if same else ", another zone"
@@ -94,7 +95,9 @@ def _address_use(fabric: Fabric) -> str:
 
     from labs.plan.addressing import SPACE_SIZE, SPACE_TEXT
 
-    originated = sum(ip_network(prefix.prefix).num_addresses for prefix in fabric.prefixes)
+    originated = sum(
+        ip_network(each.prefix).num_addresses for each in fabric.prefixes if not each.per_port
+    )
     linked = 2 * len(fabric.sessions) if fabric.numbered else 0
     used = originated + linked
     return (

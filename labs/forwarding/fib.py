@@ -20,7 +20,7 @@ from pyroute2.netlink import nlmsg_base
 from pyroute2.netlink.rtnl.rtmsg import RTNH_F_DEAD, RTNH_F_LINKDOWN
 
 from labs.errors import InputError, MachineError
-from labs.plan.fabric import Fabric
+from labs.plan.fabric import Fabric, Link, Prefix
 from labs.plan.routes import NextHops, expected_width, spread
 from labs.runtime.namespaces import inside
 
@@ -104,8 +104,8 @@ def read_fib(netns: Path) -> Fib:
     return Fib(tuple(route for _, route in best.values()))
 
 
-def planned_fibs(fabric: Fabric, origins: Iterable[str]) -> FibOf:
-    """The tables that BGP will build for the prefixes of `origins` (switch names).
+def planned_fibs(fabric: Fabric, prefixes: Iterable[Prefix]) -> FibOf:
+    """The tables that BGP will build for `prefixes`.
 
     Each switch also has its connected links. Next hops are ordered by gateway address, as zebra
     sorts them (FRR lib/nexthop.c, nexthop_cmp). The kernel keeps that order where zebra writes
@@ -116,10 +116,9 @@ def planned_fibs(fabric: Fabric, origins: Iterable[str]) -> FibOf:
     links, or cut by routing.max_paths.
     """
     routes: dict[str, dict[str, NextHops]] = {}
-    for origin in origins:
-        prefix = fabric.prefix_of[origin].prefix
-        for name, links in spread(fabric, origin).items():
-            routes.setdefault(name, {})[prefix] = links
+    for prefix in prefixes:
+        for name, links in spread(fabric, prefix.origins).items():
+            routes.setdefault(name, {})[prefix.prefix] = links
     tables: dict[str, Fib] = {}
 
     def fib_of(node: str) -> Fib:
@@ -132,14 +131,14 @@ def planned_fibs(fabric: Fabric, origins: Iterable[str]) -> FibOf:
 
 def planned_fib(fabric: Fabric, node: str) -> Fib:
     """The table that BGP will build in the switch `node`. Raises as `planned_fibs` says."""
-    return planned_fibs(fabric, fabric.prefix_of)(node)
+    return planned_fibs(fabric, fabric.prefixes)(node)
 
 
 def _planned(fabric: Fabric, node: str, routes: Mapping[str, NextHops]) -> Fib:
     connected = [
-        Route(str(ipaddress.IPv4Interface(port.address).network), (NextHop(port.interface, None),))
-        for port in (link.port(node) for link in fabric.links_of[node])
-        if port.address is not None
+        Route(connected_prefix(link, node), (NextHop(link.port(node).interface, None),))
+        for link in fabric.links_of[node]
+        if link.port(node).address is not None
     ]
     learnt = []
     for prefix, links in routes.items():
@@ -163,6 +162,14 @@ def _planned(fabric: Fabric, node: str, routes: Mapping[str, NextHops]) -> Fib:
         hops.sort(key=lambda hop: int(ipaddress.IPv4Address(hop.gateway or 0)))
         learnt.append(Route(prefix, tuple(hops)))
     return Fib((*connected, *learnt))
+
+
+def connected_prefix(link: Link, node: str) -> str:
+    """What `node` reaches directly over a numbered link: its /31, or the address at its far end."""
+    port = link.port(node)
+    if port.is_shared:
+        return f"{link.far(node).ip}/32"
+    return str(ipaddress.IPv4Interface(port.address or "").network)
 
 
 def _dump() -> tuple[list[nlmsg_base], dict[int, str]]:

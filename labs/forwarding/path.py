@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from labs.errors import ExpectationError, InputError
 from labs.forwarding.fib import FibOf, Route
 from labs.forwarding.multipath import UDP, Flow5, multipath_hash, select
-from labs.plan.fabric import Fabric, Link, Port
+from labs.plan.fabric import Fabric, Link, Nic
 
 ROCE_PORT = 4791
 """UDP destination port of RoCEv2 (IANA)."""
@@ -51,7 +51,7 @@ class Path:
         return (*(hop.node for hop in self.hops), self.destination)
 
 
-def find_nic(fabric: Fabric, server: str, number: int = 1) -> Port:
+def find_nic(fabric: Fabric, server: str, number: int = 1) -> Nic:
     """The `number`-th NIC (from 1) of `server`. Raises InputError if there is none."""
     node = fabric.node_by_name.get(server)
     if node is None or node.is_switch:
@@ -69,34 +69,38 @@ def find_nic(fabric: Fabric, server: str, number: int = 1) -> Port:
 def walk(
     fabric: Fabric,
     fib_of: FibOf,
-    source: Port,
-    destination: Port,
+    source: Nic,
+    destination: Nic,
     source_port: int,
     destination_port: int = ROCE_PORT,
     protocol: int = UDP,
+    *,
+    leaves_by: int = 0,
 ) -> Path:
-    """The path of a flow from one server's NIC to another's.
+    """The path of a flow from one server's NIC to another's, out of port `leaves_by` (from 0).
 
     `fib_of` is called once per switch passed. Raises NoPathError where a node has no route,
     discards, sends into a dead link or to a node already passed; InputError for a NIC pair on one
     server and for a hash seed of 0 where there is a choice.
     """
-    if source.node == destination.node:
+    if source.server == destination.server:
         raise InputError(
-            f"source and destination are both on {source.node}", hint="name two different servers"
+            f"source and destination are both on {source.server}",
+            hint="name two different servers",
         )
     flow = Flow5(source.ip, destination.ip, protocol, source_port, destination_port)
-    link = _link_at(fabric, source.node, source.interface)
-    hops = [Hop(source.node, source.interface, link.name, 1, 0, None)]
-    node = link.far(source.node).node
-    while node != destination.node:
+    link = source.links[leaves_by]
+    width = len(source.links)
+    hops = [Hop(source.server, link.a.interface, link.name, width, leaves_by, None)]
+    node = link.b.node
+    while node != destination.server:
         if any(hop.node == node for hop in hops):
             passed = " ".join([*(hop.node for hop in hops), node])
             raise NoPathError(f"{node}: a packet to {destination.ip} comes back ({passed})")
         hop = _forward(fabric, fib_of, node, flow)
         hops.append(hop)
         node = _link_at(fabric, node, hop.interface).far(node).node
-    return Path(flow, tuple(hops), destination.node)
+    return Path(flow, tuple(hops), destination.server)
 
 
 def _forward(fabric: Fabric, fib_of: FibOf, name: str, flow: Flow5) -> Hop:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from ipaddress import IPv4Address, IPv4Network
 
 from labs.spec.model import HashPolicy, LabSpec
 
@@ -18,22 +19,39 @@ class Role(StrEnum):
 
     SERVER = "server"
     RTSW = "rtsw"
+    LEAF = "leaf"
+    TOR = "tor"
+    EDGE = "edge"
     CTSW = "ctsw"
+    SPINE = "spine"
+    AGG = "agg"
     ATSW = "atsw"
+    CORE = "core"
 
     @property
     def tier(self) -> int:
-        """0 for servers, 1 for RTSWs, 2 for CTSWs, 3 for ATSWs: higher is nearer the top."""
-        return list(Role).index(self)
+        """0 for servers, 1 for the switches they are wired to, and so on to 3 at the top."""
+        return _TIERS[self]
+
+
+_TIERS = {
+    Role.SERVER: 0,
+    **dict.fromkeys((Role.RTSW, Role.LEAF, Role.TOR, Role.EDGE), 1),
+    **dict.fromkeys((Role.CTSW, Role.SPINE, Role.AGG), 2),
+    **dict.fromkeys((Role.ATSW, Role.CORE), 3),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A switch or a server. Servers have no ASN and no loopback: their NICs are addressed."""
+    """A switch or a server. Servers have no ASN and no loopback: their NICs are addressed.
+
+    `zone` is the AI zone, unit, segment, plane or pod it is in, None for what joins those.
+    """
 
     name: str
     role: Role
-    zone: int
+    zone: int | None
     asn: int | None
     loopback: str | None
     hash_seed: int
@@ -42,15 +60,29 @@ class Node:
     def is_switch(self) -> bool:
         return self.role is not Role.SERVER
 
+    @property
+    def is_leaf(self) -> bool:
+        """Whether servers are wired to it."""
+        return self.role.tier == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One end of a link. `address` is `a.b.c.d/31`, or None where the link is unnumbered."""
+    """One end of a link.
+
+    `address` is `a.b.c.d/31`, or `a.b.c.d/32` where a NIC's ports share one, or None where the link
+    is unnumbered.
+    """
 
     node: str
     interface: str
     address: str | None
     mac: str
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether its address is another port's too, and it reaches the far end's alone."""
+        return self.address is not None and self.address.endswith("/32")
 
     @property
     def ip(self) -> str:
@@ -87,11 +119,25 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Nic:
+    """A server's NIC, `number` from 1: one address, and one link or, with two ports, two."""
+
+    server: str
+    number: int
+    ip: str
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Prefix:
-    """An IPv4 prefix that `origin` announces."""
+    """An IPv4 prefix and the switches that announce it.
+
+    `per_port` is a NIC's of two ports: each switch announces it while it has carrier to the NIC.
+    """
 
     prefix: str
-    origin: str
+    origins: tuple[str, ...]
+    per_port: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,9 +193,18 @@ class Fabric:
         return tuple(link for link in self.links if self.node(link.a.node).is_switch)
 
     @cached_property
-    def prefix_of(self) -> dict[str, Prefix]:
-        """The prefix each switch originates."""
-        return {prefix.origin: prefix for prefix in self.prefixes}
+    def prefixes_of(self) -> dict[str, tuple[Prefix, ...]]:
+        """The prefixes each switch originates, in build order."""
+        found: dict[str, list[Prefix]] = {node.name: [] for node in self.switches}
+        for prefix in self.prefixes:
+            for origin in prefix.origins:
+                found[origin].append(prefix)
+        return {name: tuple(prefixes) for name, prefixes in found.items()}
+
+    def prefixes_holding(self, ip: str) -> tuple[Prefix, ...]:
+        """Every prefix that an address is in."""
+        address = IPv4Address(ip)
+        return tuple(each for each in self.prefixes if address in IPv4Network(each.prefix))
 
     def uplinks(self, node: str) -> tuple[Link, ...]:
         """The links from `node` towards the top, in build order."""
@@ -159,6 +214,19 @@ class Fabric:
         """The links from `node` towards the servers, in build order."""
         return tuple(link for link in self.links_of[node] if link.b.node == node)
 
-    def nics(self, server: str) -> tuple[Port, ...]:
-        """A server's NIC ports, first NIC first."""
-        return tuple(link.a for link in self.uplinks(server))
+    @cached_property
+    def _nics_of(self) -> dict[str, tuple[Nic, ...]]:
+        found: dict[str, tuple[Nic, ...]] = {}
+        for server in self.servers:
+            by_ip: dict[str, list[Link]] = {}
+            for link in self.uplinks(server.name):
+                by_ip.setdefault(link.a.ip, []).append(link)
+            found[server.name] = tuple(
+                Nic(server.name, number, ip, tuple(links))
+                for number, (ip, links) in enumerate(by_ip.items(), start=1)
+            )
+        return found
+
+    def nics(self, server: str) -> tuple[Nic, ...]:
+        """A server's NICs, first NIC first. Raises KeyError for what is no server."""
+        return self._nics_of[server]

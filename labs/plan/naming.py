@@ -1,8 +1,9 @@
 """Names of nodes and interfaces, within Linux's 15 characters.
 
 Nodes are `ctsw3`, `rtsw17`, `srv17-2` (rack, server), with `z2-` before them where a fabric has
-several zones. An interface is named after the neighbour it leads to, and `-2`, `-3` count parallel
-links, so that `ip link` on a switch reads as a wiring list.
+several zones, and alike for units, segments, planes and pods. An interface is named after the
+neighbour it leads to, and `-2`, `-3` count parallel links, so that `ip link` on a switch reads as a
+wiring list.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 IFNAMSIZ = 15
 
 
-def node_name(kind: str, index: int, zone: int | None = None) -> str:
-    """`rtsw17`, or `z2-rtsw17` where `zone` is given."""
-    return f"{kind}{index}" if zone is None else f"z{zone}-{kind}{index}"
+def node_name(kind: str, index: int, prefix: str | None = None) -> str:
+    """`rtsw17`, or `z2-rtsw17` with the prefix `z2`."""
+    return f"{kind}{index}" if prefix is None else f"{prefix}-{kind}{index}"
 
 
-def server_name(rack: int, server: int, zone: int | None = None) -> str:
-    """`srv17-2`: the second server of rack 17."""
-    return f"{node_name('srv', rack, zone)}-{server}"
+def server_name(group: int, server: int, prefix: str | None = None) -> str:
+    """`srv17-2`: the second server of rack, unit, segment or edge switch 17."""
+    return f"{node_name('srv', group, prefix)}-{server}"
 
 
 def interface_name(neighbour: str, parallel: int) -> str:

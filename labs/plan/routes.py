@@ -2,24 +2,27 @@
 
 Computed from the fabric's policy, not from its kind: a prefix spreads from its origin one AS hop
 at a time; a switch keeps every link over which it first arrives (equal AS-path length, RFC 7938
-section 6.1), refuses paths that hold its own ASN, and an RTSW announces nothing but its own prefix.
+section 6.1), refuses paths that hold its own ASN, and a switch of the lowest tier announces
+nothing but its own prefixes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from labs.plan.fabric import Fabric, Link, Role
+from labs.plan.fabric import Fabric, Link
 
 NextHops = tuple[Link, ...]
 
 
-def spread(fabric: Fabric, origin: str) -> dict[str, NextHops]:
-    """The switches that learn `origin`'s prefix, each with its ECMP group in build order."""
+def spread(fabric: Fabric, origins: Sequence[str]) -> dict[str, NextHops]:
+    """The switches that learn a prefix of `origins`, each with its ECMP group in build order."""
     asn_of = {node.name: node.asn for node in fabric.switches}
-    reached: dict[str, NextHops] = {origin: ()}
-    path_asns: dict[str, frozenset[int | None]] = {origin: frozenset({asn_of[origin]})}
-    frontier = [origin]
+    reached: dict[str, NextHops] = dict.fromkeys(origins, ())
+    path_asns: dict[str, frozenset[int | None]] = {
+        origin: frozenset({asn_of[origin]}) for origin in origins
+    }
+    frontier = list(origins)
     while frontier:
         arrived: dict[str, list[Link]] = {}
         for name in frontier:
@@ -33,8 +36,9 @@ def spread(fabric: Fabric, origin: str) -> dict[str, NextHops]:
                 path_asns.setdefault(neighbour, path | {asn})
         for name, links in arrived.items():
             reached[name] = tuple(links)
-        frontier = [name for name in arrived if fabric.node(name).role is not Role.RTSW]
-    del reached[origin]
+        frontier = [name for name in arrived if not fabric.node(name).is_leaf]
+    for origin in origins:
+        del reached[origin]
     return reached
 
 
@@ -44,8 +48,11 @@ def expected_routes(fabric: Fabric) -> Mapping[str, Mapping[str, NextHops]]:
     Groups wider than routing.max_paths are cut by BGP; `expected_width` says to what.
     """
     routes: dict[str, dict[str, NextHops]] = {node.name: {} for node in fabric.switches}
+    spread_from: dict[tuple[str, ...], dict[str, NextHops]] = {}
     for prefix in fabric.prefixes:
-        for name, links in spread(fabric, prefix.origin).items():
+        if prefix.origins not in spread_from:
+            spread_from[prefix.origins] = spread(fabric, prefix.origins)
+        for name, links in spread_from[prefix.origins].items():
             routes[name][prefix.prefix] = links
     return routes
 

@@ -1,8 +1,9 @@
 """FRR configuration of a switch: eBGP to RFC 7938 over every switch-to-switch link.
 
 From a `Fabric` to the text of zebra.conf, bgpd.conf and, where BFD is asked for, bfdd.conf. The
-policy is valley-free by ASN: all CTSWs of a zone share one, so no path crosses two of them; an
-RTSW announces its own prefix only, and its CTSWs accept nothing else from it.
+policy is valley-free by ASN: all CTSWs of a zone share one, so no path crosses two of them; a
+switch of the lowest tier announces its own prefixes only, and those above accept nothing else from
+it. NICs of two ports are announced one by one, by each of their switches while it reaches them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ TEMPLATES = Path(__file__).parents[2] / "templates" / "frr"
 LOG_FOLDER = Path("/var/log/frr")
 FABRIC_LIST = "FABRIC"
 OWN_LIST = "OWN"
+NICS_LIST = "NICS"
 SMALL_FABRIC_SESSIONS = 256
 COALESCE_MS = 100
 """How long bgpd waits to announce to neighbours that come up together in one go; FRR's own default
@@ -114,7 +116,8 @@ def frr_configuration(
     bfd = routing.bfd and _Bfd(routing.bfd.interval // MS, routing.bfd.multiplier)
     context = {
         "node": node,
-        "prefix": fabric.prefix_of[node.name].prefix,
+        "networks": [each.prefix for each in fabric.prefixes_of[node.name] if not each.per_port],
+        "nics_list": NICS_LIST if _nic_blocks(fabric, node.name) else None,
         "interfaces": _interfaces(fabric, node) if interfaces else [],
         "prefix_lists": _prefix_lists(fabric, node),
         "groups": _peer_groups(fabric, node),
@@ -145,7 +148,7 @@ def _read_only_s(fabric: Fabric, node: Node) -> int:
     """
     if len(fabric.sessions) <= SMALL_FABRIC_SESSIONS or not fabric.downlinks(node.name):
         return 0
-    return 0 if node.role is Role.RTSW else 300
+    return 0 if node.is_leaf else 300
 
 
 def _session_links(fabric: Fabric, node: Node) -> tuple[Link, ...]:
@@ -166,34 +169,57 @@ def _interface(link: Link, node: Node) -> _Interface:
 
 def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
     lists = [_PrefixList(FABRIC_LIST, f"{SPACE_TEXT} le 32")]
-    if node.role is Role.RTSW:
-        lists.append(_PrefixList(OWN_LIST, fabric.prefix_of[node.name].prefix))
-    racks = dict.fromkeys(
-        link.a.node
-        for link in fabric.downlinks(node.name)
-        if fabric.node(link.a.node).role is Role.RTSW
-    )
-    lists += [_PrefixList(rack, fabric.prefix_of[rack].prefix) for rack in racks]
+    if node.is_leaf:
+        lists += _own_prefixes(fabric, node.name, OWN_LIST)
+        lists += [_PrefixList(NICS_LIST, each) for each in _nic_blocks(fabric, node.name)]
+    below = dict.fromkeys(link.a.node for link in fabric.downlinks(node.name))
+    for name in below:
+        if fabric.node(name).is_leaf:
+            lists += _own_prefixes(fabric, name, name)
     return lists
 
 
+def _own_prefixes(fabric: Fabric, leaf: str, name: str) -> list[_PrefixList]:
+    """A list of what a switch of the lowest tier announces."""
+    always = [each.prefix for each in fabric.prefixes_of[leaf] if not each.per_port]
+    return [_PrefixList(name, match) for match in (*always, *_nic_blocks(fabric, leaf))]
+
+
+def _nic_blocks(fabric: Fabric, switch: str) -> list[str]:
+    """What matches the addresses of NICs with two ports, one of them on this switch."""
+    prefixes = fabric.prefixes_of[switch]
+    if not any(each.per_port for each in prefixes):
+        return []
+    shared = (each.prefix for each in prefixes if len(each.origins) > 1 and not each.per_port)
+    return [f"{prefix} ge 32" for prefix in shared]
+
+
 def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
-    """One group per role of neighbour: RTSWs are let announce one prefix, others the fabric's."""
+    """One group per role of neighbour: the lowest tier's is let announce its own prefixes, others
+    the fabric's."""
     groups = []
     for role, asns in _neighbour_asns(fabric, node).items():
-        from_rack = role is Role.RTSW
+        from_leaf = role.tier == 1
         groups.append(
             _PeerGroup(
                 name=_group_name(role),
                 asn=asns[0] if len(asns) == 1 else None,
-                maximum_prefix=2 if from_rack else len(fabric.prefixes) + 1,
-                accept=None if from_rack else FABRIC_LIST,
-                announce=OWN_LIST if node.role is Role.RTSW else None,
+                maximum_prefix=_most_prefixes(fabric, node, role) + 1,
+                accept=None if from_leaf else FABRIC_LIST,
+                announce=OWN_LIST if node.is_leaf else None,
                 passive=role.tier < node.role.tier,
                 unnumbered=not fabric.numbered,
             )
         )
     return groups
+
+
+def _most_prefixes(fabric: Fabric, node: Node, role: Role) -> int:
+    """How many prefixes a neighbour of that role has to announce at most."""
+    if role.tier != 1:
+        return len(fabric.prefixes)
+    below = (link.a.node for link in fabric.downlinks(node.name))
+    return max(len(fabric.prefixes_of[name]) for name in below)
 
 
 def _neighbour_asns(fabric: Fabric, node: Node) -> dict[Role, list[int]]:
@@ -210,13 +236,12 @@ def _neighbour_asns(fabric: Fabric, node: Node) -> dict[Role, list[int]]:
 def _neighbor(fabric: Fabric, node: Node, link: Link, shared: set[Role]) -> _Neighbor:
     far = link.far(node.name)
     peer = fabric.node(far.node)
-    from_rack = peer.role is Role.RTSW
     unnumbered = far.address is None
     return _Neighbor(
         peer=link.port(node.name).interface if unnumbered else far.ip,
         asn=None if peer.role in shared else peer.asn,
         group=_group_name(peer.role),
-        accept=peer.name if from_rack else None,
+        accept=peer.name if peer.is_leaf else None,
         unnumbered=unnumbered,
     )
 

@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from labs.errors import InputError, MachineError
-from labs.plan.fabric import Fabric, Link, Role
+from labs.plan.fabric import Fabric, Link
 from labs.render import frr
 from labs.runtime import canary, daemons, kernel, namespaces, netlink, offloads, wiring
 from labs.runtime.base import Counters, Progress, ProgressSink, no_progress
@@ -261,7 +261,7 @@ class NetnsRuntime:
             for link in ready:
                 messages += wiring.bring_up(link, name, self._indexes)
             if not node.is_switch:
-                messages.append(wiring.default_route(fabric, name))
+                messages.append(wiring.default_route(fabric, name, self._indexes))
             # The answers to one batch of small messages wait together.
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
                 netlink.send_batch(channel, messages)
@@ -280,7 +280,7 @@ class NetnsRuntime:
             )
             daemons.write_configuration(files, configuration)
             for daemon in names:
-                niceness = start_niceness(daemon, fabric.node(node).role)
+                niceness = start_niceness(daemon, leaf=fabric.node(node).is_leaf)
                 daemons.start_daemon(daemon, files, descriptors[node], niceness)
             self._raise_uplinks(node)
 
@@ -311,14 +311,14 @@ class NetnsRuntime:
             netlink.send_batch(channel, messages)
 
 
-def start_niceness(daemon: str, role: Role) -> int:
+def start_niceness(daemon: str, *, leaf: bool) -> int:
     """How far a daemon stands back while the fabric starts.
 
-    The work of starting has an order that costs least: CTSWs announce, then RTSWs decide, then
-    zebras install. Each stage that runs before the one above has finished does its work again for
-    every path that arrives later: an 18-way route would be installed up to 18 times.
+    The work of starting has an order that costs least: upper tiers announce, then the lowest
+    decides, then zebras install. Each stage that runs before the one above has finished does its
+    work again for every path that arrives later: an 18-way route would be installed up to 18 times.
     """
-    if role is not Role.RTSW:
+    if not leaf:
         return 0
     return 19 if daemon == "zebra" else 10
 

@@ -59,25 +59,34 @@ def create_links(
 def configure_node(
     fabric: Fabric, node: Node, indexes: Mapping[tuple[str, str], int]
 ) -> list[bytes]:
-    """A node's loopback up and every address on it; a server's default route by its first NIC."""
+    """A node's loopback up and every address on it."""
     messages = [set_up(LOOPBACK_INDEX, up=True)]
     if node.loopback is not None:
-        messages.append(_address(LOOPBACK_INDEX, f"{node.loopback}/32"))
+        messages.append(_address(LOOPBACK_INDEX, f"{node.loopback}/32", node.loopback))
     for link in fabric.links_of[node.name]:
         port = link.port(node.name)
         if port.address is not None:
-            messages.append(_address(indexes[node.name, port.interface], port.address))
+            peer = link.far(node.name).ip if port.is_shared else port.ip
+            messages.append(_address(indexes[node.name, port.interface], port.address, peer))
     return messages
 
 
-def default_route(fabric: Fabric, server: str) -> bytes:
-    """A server's default route: its first NIC's RTSW port. The NIC must be up."""
+def default_route(fabric: Fabric, server: str, indexes: Mapping[tuple[str, str], int]) -> bytes:
+    """A server's default route: by its first NIC, over every port of it. The NIC must be up."""
     message = rtmsg()
     message["family"] = AF_INET
     message["table"] = 254
     message["proto"] = 4
     message["type"] = 1
-    message["attrs"] = [("RTA_GATEWAY", fabric.uplinks(server)[0].b.ip)]
+    hops = [
+        {
+            "oif": indexes[server, link.a.interface],
+            "hops": 0,
+            "attrs": [("RTA_GATEWAY", link.b.ip)],
+        }
+        for link in fabric.nics(server)[0].links
+    ]
+    message["attrs"] = [("RTA_MULTIPATH", hops)]
     return _encode(message, RTM_NEWROUTE, _NEW)
 
 
@@ -147,13 +156,14 @@ def _veth(
     return message
 
 
-def _address(index: int, address: str) -> bytes:
+def _address(index: int, address: str, peer: str) -> bytes:
+    """`peer` is the far end's where an address is that of a point-to-point link."""
     ip, _, length = address.partition("/")
     message = ifaddrmsg()
     message["family"] = AF_INET
     message["prefixlen"] = int(length)
     message["index"] = index
-    message["attrs"] = [("IFA_LOCAL", ip), ("IFA_ADDRESS", ip)]
+    message["attrs"] = [("IFA_LOCAL", ip), ("IFA_ADDRESS", peer)]
     return _encode(message, RTM_NEWADDR, _NEW)
 
 

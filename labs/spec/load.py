@@ -150,9 +150,9 @@ def _key_hint(model: type[BaseModel], place: Place) -> str:
 def _keys_below(model: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
     for name, info in keys_of(model):
         yield (*path, name)
-        inner = of_field(info).model
-        if inner is not None and inner is not model:
-            yield from _keys_below(inner, (*path, name))
+        for each in of_field(info).members:
+            if each.model is not None and each.model is not model:
+                yield from _keys_below(each.model, (*path, name))
 
 
 def _word_hint(given: object, words: Sequence[str]) -> str | None:

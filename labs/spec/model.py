@@ -9,70 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from labs.spec.base import MS, SECOND, Name, SpecModel
+from labs.spec.fabrics import FabricSpec
 from labs.spec.queues import QueuesSpec
+from labs.spec.schemes import EcmpScheme, SchemeSpec
 from labs.spec.wording import RefusedError, described
 from labs.units import DURATION, DurationNs, RateBps
 
 MAX_SEED = 2**32 - 1
 MIN_RATE = 10**6
 MAX_RATE = 10 * 10**12
-MAX_LINKS = 2**18
-"""Links of a fabric, NICs included: several times a cluster of 32,256 GPUs."""
-
-
-class ClosSpec(SpecModel):
-    """A Clos of RTSWs under CTSWs per AI zone, zones joined by ATSWs.
-
-    Uplink ratio of a rack (downlink : uplink capacity) follows from servers_per_rack x
-    nics_per_server x links.server_rate against spines x links_per_pair x links.rate.
-    """
-
-    kind: Annotated[Literal["clos"], Field(description="the kind of fabric")] = "clos"
-    zones: Annotated[int, Field(ge=1, le=64, description="AI zones; more than one needs ATSWs")] = 1
-    racks: Annotated[int, Field(ge=1, le=999, description="racks (RTSWs) per zone")] = 4
-    spines: Annotated[int, Field(ge=1, le=128, description="spines (CTSWs) per zone")] = 2
-    links_per_pair: Annotated[
-        int, Field(ge=1, le=16, description="parallel links between an RTSW and a CTSW")
-    ] = 1
-    servers_per_rack: Annotated[int, Field(ge=0, le=16, description="servers under an RTSW")] = 1
-    nics_per_server: Annotated[
-        int, Field(ge=1, le=8, description="NICs per server, each with a link to its RTSW")
-    ] = 1
-    atsws: Annotated[
-        int, Field(ge=0, le=128, description="aggregators (ATSWs) joining the zones")
-    ] = 0
-    links_per_atsw: Annotated[
-        int, Field(ge=1, le=16, description="parallel links between a CTSW and an ATSW")
-    ] = 1
-
-    @model_validator(mode="after")
-    def _zones_are_joined(self) -> Self:
-        if self.zones > 1 and self.atsws == 0:
-            raise RefusedError(
-                f"{self.zones} zones need at least one ATSW to join them",
-                "set fabric.atsws",
-                keys=("atsws", "zones"),
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _a_size_that_can_be_planned(self) -> Self:
-        nics = self.racks * self.servers_per_rack * self.nics_per_server
-        uplinks = self.racks * self.spines * self.links_per_pair
-        trunks = self.spines * self.atsws * self.links_per_atsw
-        links = self.zones * (nics + uplinks + trunks)
-        if links > MAX_LINKS:
-            raise RefusedError(
-                f"expected a fabric of at most {MAX_LINKS:,} links, got {links:,}",
-                "links are zones x racks x (spines x links_per_pair + servers_per_rack x "
-                "nics_per_server) + zones x spines x atsws x links_per_atsw",
-            )
-        return self
 
 
 class LinksSpec(SpecModel):
@@ -243,12 +193,15 @@ class LabSpec(SpecModel):
     """A lab: one fabric and everything a person may set about it."""
 
     name: Annotated[Name, Field(description="names the lab's namespaces and files")]
-    fabric: Annotated[ClosSpec, Field(description="nodes and how they are wired")]
+    fabric: Annotated[FabricSpec, Field(description="nodes and how they are wired")]
     links: Annotated[LinksSpec, Field(description="rates and MTU")] = LinksSpec()
     routing: Annotated[RoutingSpec, Field(description="BGP, BFD and addressing")] = RoutingSpec()
     hashing: Annotated[
         HashingSpec, Field(description="how switches choose among equal paths; short form: a seed")
     ] = HashingSpec()
+    scheme: Annotated[
+        SchemeSpec, Field(description="how flows are spread over equal paths; short form: its kind")
+    ] = EcmpScheme()
     queues: Annotated[QueuesSpec, Field(description="buffers and ECN marking")] = QueuesSpec()
     dilation: Annotated[
         float,
@@ -258,3 +211,14 @@ class LabSpec(SpecModel):
             description="how many times slower the lab's clock runs than the modelled network's",
         ),
     ] = 5000.0
+
+    @model_validator(mode="after")
+    def _steering_needs_the_l4_hash(self) -> Self:
+        steers = self.scheme.kind not in ("ecmp", "resilient")
+        if steers and self.hashing.policy is not HashPolicy.L4:
+            raise RefusedError(
+                f"scheme {self.scheme.kind} needs hashing.policy: l4, got {self.hashing.policy}",
+                "the kernel takes a packet's own hash in that policy alone",
+                keys=("scheme", "hashing"),
+            )
+        return self

@@ -63,9 +63,11 @@ def _write_as_people_do(
             if isinstance(info.default, tuple):
                 written["default"] = [each.written(value) for value in info.default]
             written["description"] += f": each {phrase(item)}"
-        if declared.model is not None:
-            written.pop("default", None)
-            _write_as_people_do(declared.model, definitions[declared.model.__name__], definitions)
+        for member in declared.members:
+            if member.model is not None:
+                written.pop("default", None)
+                definition = definitions[member.model.__name__]
+                _write_as_people_do(member.model, definition, definitions)
 
 
 def _without(schema: Schema, key: str) -> Schema:

@@ -155,7 +155,7 @@ def test_a_link_taken_down_and_up_is_used_again(make_lab: MakeLab) -> None:
     lab = make_lab("it-link", TWO_TIERS)
     lab.up()
     link = lab.link("rtsw1:ctsw2")
-    rack = lab.fabric.prefix_of["rtsw1"].prefix
+    rack = lab.fabric.prefixes_of["rtsw1"][0].prefix
     switches = [node.name for node in lab.fabric.switches]
     opened = {name: os.open(lab.node(name).netns, os.O_RDONLY) for name in switches}
     try:

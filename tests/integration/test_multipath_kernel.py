@@ -17,11 +17,12 @@ import pytest
 from labs.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fibs, read_fib
 from labs.forwarding.multipath import Flow5, multipath_hash, select
 from labs.forwarding.path import find_nic, walk
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric, Node
 from labs.runtime.kernel import POLICY_NUMBER, node_settings
 from labs.runtime.namespaces import inside
-from labs.spec.model import ClosSpec, HashingSpec, HashPolicy, LabSpec
+from labs.spec.fabrics import ClosSpec
+from labs.spec.model import HashingSpec, HashPolicy, LabSpec
 from traffic.traceroute import probe_path
 
 NETNS = Path("/run/netns/t-path-hash")
@@ -251,7 +252,7 @@ class HandMadeLab:
         for node in self.fabric.nodes:
             inside(self.netns(node.name), partial(self.write_sysctls, node))
             run_ip(self.addresses(node), f"t-path-{node.name}")
-        planned = planned_fibs(self.fabric, self.fabric.prefix_of)
+        planned = planned_fibs(self.fabric, self.fabric.prefixes)
         for node in self.fabric.nodes:
             run_ip(self.routes(node, planned), f"t-path-{node.name}")
 
@@ -305,7 +306,7 @@ def test_packets_on_the_wire_take_the_predicted_path(
     tiers: str, nexthop_objects: bool, policy: HashPolicy
 ) -> None:
     spec = LabSpec(name="hand", fabric=FABRICS[tiers], hashing=HashingSpec(policy=policy))
-    fabric = build_clos(spec)
+    fabric = build_fabric(spec)
     generator = random.Random(tiers)
     lab = HandMadeLab(fabric, nexthop_objects=nexthop_objects)
     compared = 0
@@ -331,7 +332,7 @@ def test_packets_on_the_wire_take_the_predicted_path(
 
 @pytest.fixture
 def small_lab() -> Iterator[HandMadeLab]:
-    fabric = build_clos(LabSpec(name="hand", fabric=ClosSpec(racks=2, spines=1)))
+    fabric = build_fabric(LabSpec(name="hand", fabric=ClosSpec(racks=2, spines=1)))
     lab = HandMadeLab(fabric, nexthop_objects=False)
     try:
         lab.up()

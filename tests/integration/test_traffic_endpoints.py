@@ -20,10 +20,11 @@ import numpy as np
 import pytest
 
 from labs.errors import InputError, MachineError
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.runtime.namespaces import inside, processes_in
-from labs.spec.model import ClosSpec, LabSpec
+from labs.spec.fabrics import ClosSpec
+from labs.spec.model import LabSpec
 from traffic.flow import Flow, resolve_endpoints
 from traffic.probe import NO_FLOW
 from traffic.result import TrafficResult
@@ -77,7 +78,7 @@ def wait_until(condition: Callable[[], bool], limit_s: float = 30.0) -> None:
 @pytest.fixture
 def fabric() -> Iterator[Fabric]:
     """One rack's RTSW and its two servers, wired as planned."""
-    plan = build_clos(LabSpec(name="t", fabric=ClosSpec(racks=1, spines=1, servers_per_rack=2)))
+    plan = build_fabric(LabSpec(name="t", fabric=ClosSpec(racks=1, spines=1, servers_per_rack=2)))
     try:
         for node in (ALICE, ROUTER, BOB):
             ip("netns", "add", netns_of(node).name)
@@ -280,7 +281,7 @@ def test_agents_die_with_a_driver_that_is_killed(fabric: Fabric) -> None:
     body = (
         "import sys, time; from tests.integration import test_traffic_endpoints as t;"
         "t.PREFIX = sys.argv[1];"
-        "plan = t.build_clos(t.LabSpec(name='t',"
+        "plan = t.build_fabric(t.LabSpec(name='t',"
         " fabric=t.ClosSpec(racks=1, spines=1, servers_per_rack=2)));"
         "session = t.TrafficSession(plan, t.netns_of, t.flows_both_ways()).__enter__();"
         "session.start(); time.sleep(60)"

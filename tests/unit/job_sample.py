@@ -6,9 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.model import ClosSpec, LabSpec
+from labs.spec.fabrics import ClosSpec
+from labs.spec.model import LabSpec
 from labs.spec.queues import QueueEngine
 from scripts.drill.result import Environment
 from scripts.job.devices import DeviceCounts
@@ -37,7 +38,7 @@ def fabric() -> Fabric:
         fabric=ClosSpec(racks=2, spines=2, servers_per_rack=2),
         dilation=DILATION,
     )
-    return build_clos(spec)
+    return build_fabric(spec)
 
 
 def allreduce(**keys: object) -> JobPlan:

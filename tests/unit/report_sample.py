@@ -7,9 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.model import ClosSpec, LabSpec
+from labs.spec.fabrics import ClosSpec
+from labs.spec.model import LabSpec
 from scripts.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from scripts.convergence import FlowSamples
 from scripts.drill.result import (
@@ -133,7 +134,7 @@ def fib(fabric: Fabric, jitter: random.Random) -> list[FibChange]:
 
 @lru_cache
 def repeat(seed: int, problems: tuple[str, ...] = ()) -> Repeat:
-    fabric = build_clos(lab())
+    fabric = build_fabric(lab())
     jitter = random.Random(seed)
     outage_ms = {0: 5 + seed, 3: 24 + seed, 9: 27 + seed}
     events = (

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.plan.clos import build_clos
-from labs.spec.model import ClosSpec, LabSpec
+from labs.plan.build import build_fabric
+from labs.spec.fabrics import ClosSpec
+from labs.spec.model import LabSpec
 from scripts.balance import (
     Choice,
     Direction,
@@ -91,7 +92,7 @@ def test_flows_spread_evenly_over_racks_are_more_even_than_flows_hashed_over_all
 
 
 def test_loads_are_grouped_by_the_lower_node_in_both_directions() -> None:
-    fabric = build_clos(LabSpec(name="two", fabric=ClosSpec(racks=2, spines=2)))
+    fabric = build_fabric(LabSpec(name="two", fabric=ClosSpec(racks=2, spines=2)))
     packets = {
         ("rtsw1:ctsw1", "rtsw1"): 30,
         ("rtsw1:ctsw2", "rtsw1"): 10,
@@ -117,7 +118,7 @@ def test_loads_are_grouped_by_the_lower_node_in_both_directions() -> None:
 
 
 def test_a_counter_that_was_not_read_is_not_a_load_of_zero() -> None:
-    fabric = build_clos(LabSpec(name="two", fabric=ClosSpec(racks=2, spines=2)))
+    fabric = build_fabric(LabSpec(name="two", fabric=ClosSpec(racks=2, spines=2)))
     with pytest.raises(KeyError):
         link_loads(fabric, {})
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import scripts
 from labs.errors import InputError, SpecError
-from labs.plan.clos import build_clos
-from labs.spec.model import ClosSpec, LabSpec, SeedPlan
+from labs.plan.build import build_fabric
+from labs.spec.fabrics import ClosSpec
+from labs.spec.model import LabSpec, SeedPlan
 from scripts.drill.expectations import (
     KPIS,
     KpiValue,
@@ -137,7 +138,7 @@ def test_a_sampling_interval_that_holds_too_few_packets_is_refused(tmp_path: Pat
 
 
 def test_a_link_is_found_by_either_end_or_by_the_number_of_an_uplink() -> None:
-    fabric = build_clos(LabSpec(name="zone", fabric=ClosSpec(racks=2, spines=3)))
+    fabric = build_fabric(LabSpec(name="zone", fabric=ClosSpec(racks=2, spines=3)))
     for text in ("rtsw1:ctsw2", "ctsw2:rtsw1"):
         assert LinkSelector.model_validate(text).find(fabric).name == "rtsw1:ctsw2"
     by_number = LinkSelector.model_validate({"node": "rtsw1", "uplink": 2})
@@ -155,7 +156,7 @@ def test_a_link_is_found_by_either_end_or_by_the_number_of_an_uplink() -> None:
 def test_a_link_that_is_not_there_is_an_input_error_that_says_what_is(
     selector: object, message: str, hint: str
 ) -> None:
-    fabric = build_clos(LabSpec(name="zone", fabric=ClosSpec(racks=2, spines=3)))
+    fabric = build_fabric(LabSpec(name="zone", fabric=ClosSpec(racks=2, spines=3)))
     with pytest.raises(InputError, match=message) as caught:
         LinkSelector.model_validate(selector).find(fabric)
     assert hint in (caught.value.hint or "")

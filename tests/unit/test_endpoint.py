@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 from rc_fakes import MS, Copy, FakeOutlet, FakeRing, Fate, Link
 
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.spec.model import LabSpec
 from traffic.demux import Demux
@@ -28,7 +28,9 @@ LIMIT_NS = 20_000 * MS
 
 def fabric() -> Fabric:
     shape = {"kind": "clos", "racks": 2, "servers_per_rack": 2, "nics_per_server": 1}
-    return build_clos(LabSpec.model_validate({"name": "t", "dilation": DILATION, "fabric": shape}))
+    return build_fabric(
+        LabSpec.model_validate({"name": "t", "dilation": DILATION, "fabric": shape})
+    )
 
 
 class Servers:

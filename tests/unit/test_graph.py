@@ -8,9 +8,10 @@ from xml.etree import ElementTree
 import pytest
 
 from labs.graph import MAX_PER_TIER, mermaid, svg
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.model import ClosSpec, LabSpec, LinksSpec
+from labs.spec.fabrics import ClosSpec
+from labs.spec.model import LabSpec, LinksSpec
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -24,7 +25,7 @@ SHAPES = {
 
 
 def fabric_of(shape: str) -> Fabric:
-    return build_clos(
+    return build_fabric(
         LabSpec(name=shape, fabric=SHAPES[shape], links=LinksSpec.model_validate({"rate": "100G"}))
     )
 
@@ -51,7 +52,7 @@ def test_a_small_fabric_shows_every_node_with_its_as_number_and_prefix(shape: st
         position = drawn.index(node.name)
         assert drawn[position + 1 : position + 3] == [
             f"AS {node.asn}",
-            fabric.prefix_of[node.name].prefix,
+            fabric.prefixes_of[node.name][0].prefix,
         ]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.errors import InputError
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.spec.model import LabSpec
 from traffic.job import JobSpec
@@ -23,7 +23,7 @@ from traffic.wire import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
 
 def fabric(**changes: object) -> Fabric:
     layout = {"racks": 2, "spines": 2, "servers_per_rack": 2, "nics_per_server": 2}
-    return build_clos(LabSpec.model_validate({"name": "t", "fabric": layout, **changes}))
+    return build_fabric(LabSpec.model_validate({"name": "t", "fabric": layout, **changes}))
 
 
 def job(**keys: object) -> JobSpec:

@@ -15,10 +15,10 @@ from scapy.layers.l2 import Ether
 from labs.errors import InputError
 from labs.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fib, planned_fibs
 from labs.forwarding.path import NoPathError, Path, find_nic, walk
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
+from labs.spec.fabrics import ClosSpec
 from labs.spec.model import (
-    ClosSpec,
     HashingSpec,
     LabSpec,
     Numbering,
@@ -39,7 +39,7 @@ def fabric_of(
     numbering: Numbering = Numbering.AUTO,
     max_paths: int = 128,
 ) -> Fabric:
-    return build_clos(
+    return build_fabric(
         LabSpec(
             name="lab",
             fabric=clos,
@@ -54,7 +54,7 @@ planned: dict[int, FibOf] = {}
 
 def planned_tables(fabric: Fabric) -> FibOf:
     if id(fabric) not in planned:
-        planned[id(fabric)] = planned_fibs(fabric, fabric.prefix_of)
+        planned[id(fabric)] = planned_fibs(fabric, fabric.prefixes)
     return planned[id(fabric)]
 
 

@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.errors import InputError
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.model import ClosSpec, LabSpec
+from labs.spec.fabrics import ClosSpec
+from labs.spec.model import LabSpec
 from traffic.placement import NicRef, Placement, group_size, place
 
 
 def fabric(racks: int = 3, servers: int = 2, nics: int = 2, **keys: int) -> Fabric:
     clos = ClosSpec(racks=racks, servers_per_rack=servers, nics_per_server=nics, **keys)
-    return build_clos(LabSpec(name="zone", fabric=clos))
+    return build_fabric(LabSpec(name="zone", fabric=clos))
 
 
 def names(places: tuple[NicRef, ...]) -> list[str]:

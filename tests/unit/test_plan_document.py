@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.document import expected_widths, group_of, plan_document
-from labs.plan.clos import build_clos
+from labs.document import expected_widths, group_of, origins_of, plan_document
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.plan.routes import expected_routes, expected_width
-from labs.spec.model import ClosSpec, LabSpec, RoutingSpec
+from labs.spec.fabrics import ClosSpec
+from labs.spec.model import LabSpec, RoutingSpec
 
 
 def fabric_of(max_paths: int = 128, **clos: int) -> Fabric:
-    return build_clos(
+    return build_fabric(
         LabSpec(name="t-plan", fabric=ClosSpec(**clos), routing=RoutingSpec(max_paths=max_paths))
     )
 
@@ -46,15 +47,14 @@ def fabrics(draw: st.DrawFn) -> Fabric:
 @given(fabrics())
 def test_the_width_of_a_group_is_that_of_each_of_its_switches_and_prefixes(fabric: Fabric) -> None:
     by_group = {
-        group: {each.group: each.width for each in widths}
-        for group, widths in expected_widths(fabric).items()
+        origins: {each.group: each.width for each in widths}
+        for origins, widths in expected_widths(fabric).items()
     }
-    origin_of = {prefix.prefix: fabric.node(prefix.origin) for prefix in fabric.prefixes}
+    origins_by_prefix = {each.prefix: origins_of(fabric, each) for each in fabric.prefixes}
     for name, routes in expected_routes(fabric).items():
         at = group_of(fabric.node(name))
         for prefix, links in routes.items():
-            origin = group_of(origin_of[prefix])
-            assert by_group[origin][at] == expected_width(fabric, links)
+            assert by_group[origins_by_prefix[prefix]][at] == expected_width(fabric, links)
 
 
 @settings(max_examples=30, deadline=None)
@@ -89,8 +89,8 @@ def test_the_keys_that_programs_rely_on_are_there() -> None:
     }
     assert document["sessions"][0] == {"a": "rtsw1", "b": "ctsw1", "link": "rtsw1:ctsw1"}
     assert len(document["sessions"]) == 8
-    assert {"prefix": "198.18.0.0/30", "origin": "rtsw1"} in document["prefixes"]
-    rack = next(entry for entry in document["ecmp"] if entry["origin"] == "rtsw1")
+    assert {"prefix": "198.18.0.0/30", "origins": ["rtsw1"]} in document["prefixes"]
+    rack = next(entry for entry in document["ecmp"] if entry["origins"] == ["rtsw1"])
     assert rack["widths"] == [
         {"role": "ctsw", "zone": 1, "switches": 2, "width": 1},
         {"role": "rtsw", "zone": 1, "switches": 3, "width": 2},
@@ -113,7 +113,7 @@ def test_a_port_of_an_unnumbered_link_has_no_address() -> None:
             "routing": {"numbering": "unnumbered"},
         }
     )
-    links = document_of(build_clos(spec))["links"]
+    links = document_of(build_fabric(spec))["links"]
     assert [link["a"]["address"] for link in links] == ["198.18.0.0/31", None]
 
 

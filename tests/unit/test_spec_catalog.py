@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel
 
 from labs.errors import InputError
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.spec.catalog import catalog_names, find_lab
 from labs.spec.fields import default_text, of_field
 from labs.spec.load import load_spec
@@ -115,7 +115,7 @@ def test_the_schema_accepts_every_lab_of_the_catalog(name: str) -> None:
 
 def test_the_lab_of_32k_gpus_has_the_published_numbers() -> None:
     spec = load_spec(find_lab("meta-32k"))
-    fabric = build_clos(spec)
+    fabric = build_fabric(spec)
 
     nics = [link for link in fabric.links if not fabric.node(link.a.node).is_switch]
     assert len(nics) == 32_256

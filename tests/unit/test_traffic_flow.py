@@ -9,14 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.errors import InputError
-from labs.plan.clos import build_clos
+from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.model import ClosSpec, LabSpec, LinksSpec
+from labs.spec.fabrics import ClosSpec
+from labs.spec.model import LabSpec, LinksSpec
 from traffic.flow import Flow, permutation, resolve_endpoints, resolve_flow
 
 
 def clos(mtu: int = 9000, **shape: int) -> Fabric:
-    return build_clos(LabSpec(name="t", fabric=ClosSpec(**shape), links=LinksSpec(mtu=mtu)))
+    return build_fabric(LabSpec(name="t", fabric=ClosSpec(**shape), links=LinksSpec(mtu=mtu)))
 
 
 def flow(**changed: object) -> Flow:

@@ -1,0 +1,165 @@
+"""From a spec of any kind to a `Fabric`: addresses, MACs, hash seeds and prefixes for a `Layout`.
+
+All is dealt in build order, so the same spec gives the same fabric to the byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+
+from labs.plan.addressing import (
+    AddressSpace,
+    AddressSpaceFullError,
+    block_size,
+    dotted,
+    prefix_text,
+)
+from labs.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
+from labs.plan.kinds import clos, fat_tree, hpn, rail
+from labs.plan.layout import Attachment, Cable, Layout, Site
+from labs.plan.naming import interface_name
+from labs.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
+from labs.spec.model import LabSpec, Numbering, SeedPlan
+
+
+def build_fabric(spec: LabSpec) -> Fabric:
+    """The fabric that `spec` describes. Raises AddressSpaceFullError when it does not fit."""
+    layout = layout_of(spec.fabric)
+    numbering = spec.routing.numbering
+    if numbering is Numbering.AUTO:
+        try:
+            return _build(spec, layout, numbered=True)
+        except AddressSpaceFullError:
+            return _build(spec, layout, numbered=False)
+    try:
+        return _build(spec, layout, numbered=numbering is Numbering.NUMBERED)
+    except AddressSpaceFullError as error:
+        if numbering is Numbering.NUMBERED:
+            raise AddressSpaceFullError(
+                f"{error}; routing.numbering: unnumbered needs none for switch-to-switch links"
+            ) from error
+        raise
+
+
+def layout_of(fabric: FabricSpec) -> Layout:
+    """What a spec's fabric consists of."""
+    match fabric:
+        case ClosSpec():
+            return clos.layout(fabric)
+        case RailSpec():
+            return rail.layout(fabric)
+        case HpnSpec():
+            return hpn.layout(fabric)
+        case FatTreeSpec():
+            return fat_tree.layout(fabric)
+
+
+def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
+    space = AddressSpace()
+    homes = _homes(layout)
+    start_of: dict[int, int] = {}
+    """Of each NIC: the first address of its link, or the one that its two ports share."""
+    loopback_of: dict[str, int] = {}
+    prefixes_of: dict[str, list[Prefix]] = {}
+    for switches, nics in homes.items():
+        dual = len(switches) == 2
+        size = block_size(len(nics) if dual else 2 * len(nics) + 1)
+        start = space.take(size)
+        own = prefixes_of.setdefault(switches[0], [])
+        own.append(Prefix(prefix_text(start, size), switches))
+        for index, nic in enumerate(nics):
+            start_of[nic] = start + (index if dual else 2 * index)
+        if dual:
+            own += [Prefix(f"{dotted(start_of[nic])}/32", switches, per_port=True) for nic in nics]
+        else:
+            loopback_of[switches[0]] = start + 2 * len(nics)
+
+    nodes: list[Node] = []
+    prefixes: list[Prefix] = []
+    for site in layout.sites:
+        loopback = None
+        if site.role is not Role.SERVER:
+            if site.name not in loopback_of:
+                loopback_of[site.name] = space.take(1)
+                prefixes.append(Prefix(f"{dotted(loopback_of[site.name])}/32", (site.name,)))
+            prefixes += prefixes_of.get(site.name, ())
+            loopback = dotted(loopback_of[site.name])
+        seed = _hash_seed(spec.hashing.seed, site)
+        nodes.append(Node(site.name, site.role, site.zone, site.asn, loopback, seed))
+
+    links: list[Link] = []
+    cabled: Counter[tuple[str, str]] = Counter()
+    for number, attachment in enumerate(layout.attachments):
+        addresses = _nic_addresses(attachment, start_of[number], loopback_of)
+        for switch, ends in zip(attachment.switches, addresses, strict=True):
+            cabled[attachment.server, switch] += 1
+            cable = Cable(attachment.server, switch, cabled[attachment.server, switch])
+            links.append(_link(cable, ends, len(links), spec.links.server_rate, spec.links.mtu))
+    for cable in layout.cables:
+        pair = _point_to_point(space.take(2)) if numbered else (None, None)
+        links.append(_link(cable, pair, len(links), spec.links.rate, spec.links.mtu))
+    return Fabric(spec, tuple(nodes), tuple(links), tuple(prefixes), numbered)
+
+
+def _homes(layout: Layout) -> dict[tuple[str, ...], list[int]]:
+    """The NICs, by their place in the layout, below each switch of the lowest tier; two switches
+    that share NICs of two ports are one home."""
+    shared = {name: each.switches for each in layout.attachments for name in each.switches}
+    homes: dict[tuple[str, ...], list[int]] = {}
+    for site in layout.sites:
+        if site.role.tier == 1:
+            homes.setdefault(shared.get(site.name, (site.name,)), [])
+    for number, attachment in enumerate(layout.attachments):
+        homes[attachment.switches].append(number)
+    return homes
+
+
+def _nic_addresses(
+    attachment: Attachment, start: int, loopback_of: Mapping[str, int]
+) -> list[tuple[str, str]]:
+    """The addresses of a NIC's links. One port has a /31; two share an address, and their switches
+    answer by their loopbacks'."""
+    if len(attachment.switches) == 1:
+        return [_point_to_point(start)]
+    return [
+        (f"{dotted(start)}/32", f"{dotted(loopback_of[switch])}/32")
+        for switch in attachment.switches
+    ]
+
+
+def _point_to_point(start: int) -> tuple[str, str]:
+    """The two addresses of a /31, the lower end's first (RFC 3021)."""
+    return f"{dotted(start)}/31", f"{dotted(start + 1)}/31"
+
+
+def _link(
+    cable: Cable, ends: tuple[str | None, str | None], index: int, rate_bps: int, mtu: int
+) -> Link:
+    """A link over `cable` with the addresses of its lower and upper end.
+
+    MAC addresses are locally administered and count links, so a capture names the cable.
+    """
+    mac_tail = ":00:" + index.to_bytes(4, "big").hex(":")
+    return Link(
+        a=Port(cable.lower, interface_name(cable.upper, cable.parallel), ends[0], "02" + mac_tail),
+        b=Port(cable.upper, interface_name(cable.lower, cable.parallel), ends[1], "06" + mac_tail),
+        rate_bps=rate_bps,
+        mtu=mtu,
+    )
+
+
+def _hash_seed(plan: SeedPlan | int, site: Site) -> int:
+    """The switch's fib_multipath_hash_seed: a digest of what must differ, never 0 by plan."""
+    if site.role is Role.SERVER:
+        return 0
+    if isinstance(plan, int):
+        return plan
+    subject = {
+        SeedPlan.PER_NODE: site.name,
+        SeedPlan.PER_TIER: site.role.value,
+        SeedPlan.SHARED: "",
+    }[plan]
+    digest = hashlib.blake2s(b"rocelab hash seed " + subject.encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") or 1
