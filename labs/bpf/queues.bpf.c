@@ -30,12 +30,19 @@
 #define CLASSES 8
 #define BINS 32
 #define MAX_CHAIN 16
+// What a class holds at most, whatever the size: the port's txqueuelen (labs/runtime/queues/engine.py).
+#define MAX_PACKETS 32767
 
 struct gnet_stats_queue {
 	__u32 backlog;
 } IN_KERNEL;
 
+struct qdisc_skb_head {
+	__u32 qlen;
+} IN_KERNEL;
+
 struct Qdisc {
+	struct qdisc_skb_head q;
 	struct gnet_stats_queue qstats;
 } IN_KERNEL;
 
@@ -265,7 +272,7 @@ int enqueue(struct __sk_buff *skb)
 	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
 	struct port *port = bpf_map_lookup_elem(&ports, &slot);
 	struct headers headers;
-	struct Qdisc *root;
+	struct Qdisc *root, *leaf;
 	struct queue *queue;
 	__u64 depth;
 	int ce;
@@ -283,12 +290,14 @@ int enqueue(struct __sk_buff *skb)
 	if (!queue)
 		return TC_ACT_UNSPEC;
 	root = BPF_CORE_READ(device, qdisc);
-	if ((__u64)backlog_of(root) + length > set->buffer) {
+	leaf = known_leaf(port, device, root, class);
+	if ((__u64)backlog_of(root) + length > set->buffer ||
+	    BPF_CORE_READ(leaf, q.qlen) >= MAX_PACKETS) {
 		__sync_fetch_and_add(&queue->dropped_packets, 1);
 		__sync_fetch_and_add(&queue->dropped_bytes, length);
 		return TC_ACT_SHOT;
 	}
-	depth = backlog_of(known_leaf(port, device, root, class));
+	depth = backlog_of(leaf);
 	bin = bin_of(set, depth);
 	ce = headers.ecn == CE;
 	if (!ce && headers.ecn && set->marked_classes >> class & 1 && is_marked(set, depth) &&

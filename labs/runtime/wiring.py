@@ -26,7 +26,7 @@ from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from labs.plan.fabric import Fabric, Link, Node, Port
-from labs.runtime.queues.engine import UNLIMITED_PACKETS
+from labs.runtime.queues.engine import LONGEST_PACKETS
 
 LOOPBACK_INDEX = 1
 NUD_PERMANENT = 0x80
@@ -132,7 +132,7 @@ def _veth(
 ) -> ifinfmsg:
     def attributes(port: Port) -> list[tuple[str, object]]:
         slot = slots.get((port.node, port.interface))
-        queued = [("IFLA_GROUP", slot), ("IFLA_TXQLEN", UNLIMITED_PACKETS)] if slot else []
+        queued = [("IFLA_GROUP", slot), ("IFLA_TXQLEN", LONGEST_PACKETS)] if slot else []
         return [
             *queued,
             ("IFLA_IFNAME", port.interface),

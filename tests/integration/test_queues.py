@@ -20,7 +20,7 @@ from labs.errors import InputError, MachineError
 from labs.lab import Lab
 from labs.plan.queues import mark_probability, plan_queues
 from labs.runtime import namespaces
-from labs.runtime.queues.engine import FEATURES
+from labs.runtime.queues.engine import FEATURES, LONGEST_PACKETS
 from labs.runtime.queues.reading import QueueReader, QueueSampler, read_queue_counters
 from labs.runtime.record import LabFiles
 from labs.spec.queues import QueueEngine
@@ -154,6 +154,19 @@ def test_what_is_beyond_the_buffer_is_dropped_to_the_byte(make_lab: MakeLab) -> 
     assert queue.on_arrival.max_bytes > 100_000 - 2 * length
 
 
+def test_a_queue_of_more_packets_than_the_kernel_holds_drops_and_counts(make_lab: MakeLab) -> None:
+    lab = lab_with(make_lab, "t-queues-long", "1M", "buffer: 64MB")
+    with wire(lab) as line:
+        # Raised by what the port sends meanwhile: some 1,500 packets a second.
+        sent = len(line.send([line.frame(DATA, 0, 64, 0)] * (LONGEST_PACKETS + 4000)))
+        queue = line.queue(3)
+
+    assert queue.packets + queue.dropped_packets == sent
+    assert queue.dropped_bytes == queue.dropped_packets * 64
+    assert 0 < queue.dropped_packets <= 4000
+    assert queue.depth_bytes <= LONGEST_PACKETS * 64
+
+
 def test_cnps_and_acks_overtake_a_full_data_queue(make_lab: MakeLab, engine: str) -> None:
     lab = lab_with(make_lab, "t-queues-prio", "4M", f"engine: {engine}")
     with wire(lab) as line:
@@ -206,7 +219,7 @@ def test_a_port_sends_at_its_rate(
 
 
 def test_depths_are_sampled_while_a_queue_drains(make_lab: MakeLab, engine: str) -> None:
-    lab = lab_with(make_lab, "t-queues-depth", "8M", f"engine: {engine}")
+    lab = lab_with(make_lab, "t-queues-depth", "2M", f"engine: {engine}")
     with wire(lab) as line, QueueSampler(lab.fabric, 5_000_000) as sampler:
         line.send([line.frame(DATA, 0, 1000, number) for number in range(400)])
         line.receive(400)
@@ -216,12 +229,12 @@ def test_depths_are_sampled_while_a_queue_drains(make_lab: MakeLab, engine: str)
     assert {each.traffic_class for each in samples} == {3}
     depths = [each.depth_bytes for each in samples]
     peak = depths.index(max(depths))
-    assert max(depths) > 350_000
+    assert max(depths) > 200_000  # of 400,000 sent: a slow CPU fills while the port drains
     assert depths[-1] == 0
     assert depths[peak:] == sorted(depths[peak:], reverse=True)
     first, last = samples[peak], samples[-2]
     drained = (first.depth_bytes - last.depth_bytes) * 8e9 / (last.t_ns - first.t_ns)
-    assert drained == pytest.approx(8e6 * 1000 / 1024, rel=0.03)
+    assert drained == pytest.approx(2e6 * 1000 / 1024, rel=0.03)
 
 
 def test_counters_outlive_a_killed_reader_and_go_with_the_lab(make_lab: MakeLab) -> None:
