@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from labs.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
 from labs.plan.routes import expected_width, spread
+from labs.plan.uplinks import Uplinks, uplinks_by_tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ def plan_document(fabric: Fabric) -> Iterator[str]:
     yield "{\n"
     yield f'"lab": {json.dumps(fabric.name)},\n'
     yield f'"numbered": {json.dumps(fabric.numbered)},\n'
+    yield from _array("uplinks", map(_uplinks, uplinks_by_tier(fabric)))
+    yield ",\n"
     yield from _array("nodes", map(_node, fabric.nodes))
     yield ",\n"
     yield from _array("links", map(_link, fabric.links))
@@ -107,6 +110,16 @@ def _array(key: str, items: Iterable[Mapping[str, object]]) -> Iterator[str]:
         yield separator + json.dumps(item)
         separator = ",\n"
     yield "\n]"
+
+
+def _uplinks(tier: Uplinks) -> dict[str, object]:
+    return {
+        "role": tier.role.value,
+        "switches": tier.switches,
+        "down_bps": tier.down_bps,
+        "up_bps": tier.up_bps,
+        "ratio": tier.ratio,
+    }
 
 
 def _node(node: Node) -> dict[str, object]:

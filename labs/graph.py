@@ -1,47 +1,50 @@
 """Pictures of a fabric for people: an SVG with tiers in rows, and Mermaid text for documents.
 
-In: a `Fabric`. Out: text. Both draw the same simplified fabric: tiers that are wide show their
-first nodes, a box that counts the ones left out, and their last node; parallel links are one line
-and their number is written beside the row.
+In: a `Fabric`. Out: text. Both draw the same `labs.sketch.Sketch`; parallel links are one line and
+their number is written beside the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jinja2
 
-from labs.plan.fabric import Fabric, Link, Node, Role
+from labs.plan.fabric import Fabric, Link, Role
+from labs.sketch import Band, Cell, Edge, Sketch, Tier, ZoneSketch, sketch
 from labs.units import format_rate
-
-MAX_PER_TIER = 8
-"""Boxes per tier in a fabric of one zone; in a fabric of several, per zone and half as many."""
-
-MAX_ZONES = 3
-MAX_SERVERS_PER_RACK = 3
 
 _TEMPLATES = Path(__file__).parent.parent / "templates" / "graph"
 
 _TIER_NAMES = {
-    Role.ATSW: "aggregators",
-    Role.CTSW: "spines",
-    Role.RTSW: "rack switches",
-    Role.SERVER: "GPU servers",
+    Role.ATSW: ("ATSW", "aggregators"),
+    Role.CORE: ("Core", "core switches"),
+    Role.CTSW: ("CTSW", "spines"),
+    Role.SPINE: ("Spine", "spines"),
+    Role.AGG: ("Agg", "aggregation"),
+    Role.RTSW: ("RTSW", "rack switches"),
+    Role.LEAF: ("Leaf", "rail switches"),
+    Role.TOR: ("ToR", "rail switches"),
+    Role.EDGE: ("Edge", "edge switches"),
+    Role.SERVER: ("Server", "GPU servers"),
 }
-_MERMAID_STYLES = {
-    Role.ATSW: "fill:#ece6f6,stroke:#6a4fa3,color:#1f2933",
-    Role.CTSW: "fill:#e1edf9,stroke:#2f6cad,color:#1f2933",
-    Role.RTSW: "fill:#e0f1ec,stroke:#2b8069,color:#1f2933",
-    Role.SERVER: "fill:#eef0f2,stroke:#6b7885,color:#1f2933",
-}
+_MERMAID_STYLES = (
+    "fill:#eef0f2,stroke:#6b7885,color:#1f2933",
+    "fill:#e0f1ec,stroke:#2b8069,color:#1f2933",
+    "fill:#e1edf9,stroke:#2f6cad,color:#1f2933",
+    "fill:#ece6f6,stroke:#6a4fa3,color:#1f2933",
+)
+"""By tier, servers first; the same colours as in the SVG."""
 
 _MARGIN = 24
 _GUTTER = 168
 _BOX_WIDTH = 124
 _BOX_HEIGHT = 54
-_PITCH = _BOX_WIDTH + 18
+_GAP = 18
+_PAIR_GAP = 4
 _ROW_GAP = 104
 _ZONE_PADDING = 18
 _ZONE_TITLE = 30
@@ -49,54 +52,32 @@ _ZONE_GAP = 28
 _SERVER_HEIGHT = 38
 _SERVER_PITCH = _SERVER_HEIGHT + 8
 _SERVER_INDENT = 16
+_WIDE_SERVER_HEIGHT = 58
+_PORT_PITCH = 26
 _LINE_HEIGHT = 14
 _HEADER = 72
-_LEGEND = 78
+_LEGEND = 96
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """What one box stands for: a node, or (`hidden`) the nodes between two that are drawn."""
+class Label:
+    """A small text in a box. Units: SVG user units, y grows downwards."""
 
-    key: str
-    role: Role
-    nodes: tuple[str, ...]
-    lines: tuple[str, ...]
-    hidden: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ZoneCells:
-    """A zone's boxes, tier by tier; a hidden zone is one box."""
-
-    title: str
-    ctsws: tuple[Cell, ...]
-    rtsws: tuple[Cell, ...]
-    servers: tuple[tuple[Cell, ...], ...]
-    """Per box of `rtsws` the servers below it."""
-
-    hidden: Cell | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sketch:
-    """The simplified fabric: what is drawn, before it has a place."""
-
-    atsws: tuple[Cell, ...]
-    zones: tuple[ZoneCells, ...]
-    edges: tuple[tuple[Cell, Cell, int], ...]
-    """Upper and lower box, and the links between each pair of their nodes."""
+    x: int
+    y: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle with lines of text. Units: SVG user units, y grows downwards."""
+    """A rectangle with lines of text, and the ports along its upper edge."""
 
     cell: Cell
     x: int
     y: int
     width: int
     height: int
+    ports: tuple[Label, ...] = ()
 
     @property
     def middle(self) -> int:
@@ -106,6 +87,7 @@ class Box:
     def text(self) -> list[tuple[int, str]]:
         """Each line of text with the y of its baseline."""
         top = self.y + self.height // 2 - (len(self.cell.lines) - 1) * _LINE_HEIGHT // 2 + 4
+        top += 7 if self.ports else 0
         return [(top + i * _LINE_HEIGHT, line) for i, line in enumerate(self.cell.lines)]
 
 
@@ -115,6 +97,7 @@ class Wire:
 
     path: str
     dashed: bool
+    plane: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,69 +120,58 @@ class Caption:
     strong: bool = False
 
 
+@dataclass
+class _Canvas:
+    """What has been placed so far."""
+
+    boxes: list[Box] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+    trunks: list[Wire] = field(default_factory=list)
+    rows: dict[Role, int] = field(default_factory=dict)
+    """The y of each tier."""
+
+
 def mermaid(fabric: Fabric) -> str:
     """The fabric as a Mermaid flowchart, top tier first, zones as subgraphs."""
-    sketch = _sketch(fabric)
+    drawn = sketch(fabric)
     lines = ["flowchart TB"]
-    lines += [f"  {_mermaid_node(cell)}" for cell in sketch.atsws]
-    for number, zone in enumerate(sketch.zones, start=1):
-        cells = [zone.hidden] if zone.hidden else [*zone.ctsws, *zone.rtsws]
-        cells += [cell for stack in zone.servers for cell in stack]
-        lines.append(f'  subgraph zone{number}["{zone.title}"]')
-        lines += [f"    {_mermaid_node(cell)}" for cell in cells]
-        lines.append("  end")
-    for upper, lower, count in sketch.edges:
-        line = "-.-" if upper.hidden or lower.hidden else "---"
-        label = f"|{count}|" if count > 1 else ""
-        lines.append(f"  {upper.key} {line}{label} {lower.key}")
-    lines += [f"  classDef {role.value} {style}" for role, style in _MERMAID_STYLES.items()]
+    for number, band in enumerate(drawn.bands, start=1):
+        for index, zone in enumerate(band.zones, start=1):
+            nodes = [_mermaid_node(cell) for cell in zone.cells]
+            if zone.title is None:
+                lines += [f"  {node}" for node in nodes]
+                continue
+            lines.append(f'  subgraph zone{number}_{index}["{zone.title}"]')
+            lines += [f"    {node}" for node in nodes]
+            lines.append("  end")
+    for edge in drawn.edges:
+        line = "-.-" if edge.upper.hidden or edge.lower.hidden else "---"
+        label = f"|{edge.links}|" if edge.links > 1 else ""
+        lines.append(f"  {edge.upper.key} {line}{label} {edge.lower.key}")
+    roles = dict.fromkeys(cell.role for cell in drawn.cells)
+    lines += [f"  classDef {role.value} {_MERMAID_STYLES[role.tier]}" for role in roles]
     return "\n".join(lines) + "\n"
+
+
+def _mermaid_node(cell: Cell) -> str:
+    return f'{cell.key}["{"<br/>".join(cell.lines)}"]:::{cell.role.value}'
 
 
 def svg(fabric: Fabric) -> str:
     """The fabric as a stand-alone SVG document, readable on light and on dark pages."""
-    sketch = _sketch(fabric)
-    boxes: list[Box] = []
-    frames: list[Frame] = []
-    trunks: list[Wire] = []
+    drawn = sketch(fabric)
+    ports = _ports(drawn)
+    inner_width = max(_band_width(band, ports) for band in drawn.bands)
+    canvas = _Canvas()
+    bottom = _MARGIN + _HEADER
+    for band in drawn.bands:
+        bottom = _place_band(canvas, band, ports, bottom, inner_width)
+        bottom += _ROW_GAP
+    bottom -= _ROW_GAP
 
-    top = _MARGIN + _HEADER
-    atsw_y = top
-    zone_y = top + (_BOX_HEIGHT + _ROW_GAP if sketch.atsws else 0)
-    ctsw_y = zone_y + _ZONE_PADDING
-    rtsw_y = ctsw_y + _BOX_HEIGHT + _ROW_GAP
-    server_y = rtsw_y + _BOX_HEIGHT + _ROW_GAP // 2
-    deepest = max((len(s) for zone in sketch.zones for s in zone.servers), default=0)
-    lowest = server_y + deepest * _SERVER_PITCH if deepest else rtsw_y + _BOX_HEIGHT + 8
-    bottom = lowest + _ZONE_TITLE
-
-    x = _MARGIN + _GUTTER
-    for zone in sketch.zones:
-        columns = 1 if zone.hidden else max(len(zone.ctsws), len(zone.rtsws))
-        width = columns * _PITCH - (_PITCH - _BOX_WIDTH) + 2 * _ZONE_PADDING
-        frames.append(Frame(zone.title, x, zone_y, width, bottom - zone_y))
-        if zone.hidden:
-            boxes.append(Box(zone.hidden, x + _ZONE_PADDING, ctsw_y, _BOX_WIDTH, _BOX_HEIGHT))
-        boxes += _row(zone.ctsws, ctsw_y, x, width)
-        racks = _row(zone.rtsws, rtsw_y, x, width)
-        boxes += racks
-        for rack, stack in zip(racks, zone.servers, strict=True):
-            servers = _stack(stack, rack.x, server_y)
-            boxes += servers
-            trunks += _trunk(rack, servers)
-        x += width + _ZONE_GAP
-    inner_width = x - _ZONE_GAP - _MARGIN - _GUTTER
-    atsws_width = len(sketch.atsws) * _PITCH
-    boxes += _row(sketch.atsws, atsw_y, _MARGIN + _GUTTER, max(inner_width, atsws_width))
-
-    place = {box.cell.key: box for box in boxes}
-    wires = [
-        _wire(place[upper.key], place[lower.key])
-        for upper, lower, _ in sketch.edges
-        if lower.role is not Role.SERVER
-    ]
-    rows = {Role.ATSW: atsw_y, Role.CTSW: ctsw_y, Role.RTSW: rtsw_y, Role.SERVER: server_y}
-    width = _MARGIN * 2 + _GUTTER + max(inner_width, atsws_width, 560)
+    place = {box.cell.key: box for box in canvas.boxes}
+    stacked = {cell.key for band in drawn.bands for z in band.zones for s in z.stacks for cell in s}
+    wires = _wires(place, (edge for edge in drawn.edges if edge.lower.key not in stacked))
     template = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -209,121 +181,104 @@ def svg(fabric: Fabric) -> str:
     ).get_template("fabric.svg.j2")
     return template.render(
         title=fabric.name,
-        summary=_summary(fabric),
-        width=width,
+        summary=_summary(fabric, drawn),
+        width=_MARGIN * 2 + _GUTTER + max(inner_width, 620),
         height=bottom + _LEGEND + _MARGIN,
         margin=_MARGIN,
         legend_y=bottom + 34,
-        boxes=boxes,
-        frames=frames,
-        wires=[*wires, *trunks],
-        captions=_captions(fabric, rows),
+        boxes=canvas.boxes,
+        frames=canvas.frames,
+        wires=[*wires, *canvas.trunks],
+        captions=_captions(fabric, canvas.rows),
+        numbered_nics=bool(ports),
     )
 
 
-def _sketch(fabric: Fabric) -> Sketch:
-    zones = sorted({node.zone for node in fabric.nodes if node.zone is not None})
-    limit = MAX_PER_TIER if len(zones) == 1 else MAX_PER_TIER // 2
-    atsws = _collapse(fabric, _nodes(fabric, Role.ATSW), MAX_PER_TIER)
-    shown = zones if len(zones) <= MAX_ZONES else [zones[0], zones[-1]]
-    pictures = [_zone_cells(fabric, zone, limit) for zone in shown]
-    if len(shown) < len(zones):
-        pictures.insert(1, _hidden_zones(fabric, zones[1:-1]))
-    cells = [
-        *atsws,
-        *(
-            cell
-            for zone in pictures
-            for cell in (
-                *((zone.hidden,) if zone.hidden else ()),
-                *zone.ctsws,
-                *zone.rtsws,
-                *(server for stack in zone.servers for server in stack),
-            )
-        ),
-    ]
-    return Sketch(atsws, tuple(pictures), _edges(fabric.links, cells))
+def _ports(drawn: Sketch) -> dict[str, tuple[str, ...]]:
+    """The NIC numbers along the upper edge of each server that is drawn and on several switches,
+    by its box, in the order of the switches above."""
+    found: dict[str, list[str]] = {}
+    for edge in drawn.edges:
+        if edge.lower.role is Role.SERVER and not edge.lower.hidden:
+            label = "…" if edge.upper.hidden else ",".join(map(str, edge.nics))
+            found.setdefault(edge.lower.key, []).append(label)
+    return {key: tuple(labels) for key, labels in found.items() if len(labels) > 1}
 
 
-def _zone_cells(fabric: Fabric, zone: int, limit: int) -> ZoneCells:
-    racks = _collapse(fabric, _nodes(fabric, Role.RTSW, zone), limit)
-    below: dict[str, list[Node]] = {}
-    for server in _nodes(fabric, Role.SERVER, zone):
-        below.setdefault(fabric.uplinks(server.name)[0].b.node, []).append(server)
-    stacks: list[tuple[Cell, ...]] = []
-    for rack in racks:
-        servers = [server for name in rack.nodes for server in below.get(name, ())]
-        if rack.hidden:
-            stacks.append((_hidden(servers),) if servers else ())
-        else:
-            stacks.append(_collapse(fabric, servers, MAX_SERVERS_PER_RACK))
-    spines = _collapse(fabric, _nodes(fabric, Role.CTSW, zone), limit)
-    return ZoneCells(f"AI zone {zone}", spines, racks, tuple(stacks))
+def _place_band(
+    canvas: _Canvas, band: Band, ports: Mapping[str, Sequence[str]], top: int, inner_width: int
+) -> int:
+    """Give a band's boxes their places from `top` down. The y of its lower edge."""
+    framed = band.zones[0].title is not None
+    y = top + (_ZONE_PADDING if framed else 0)
+    bottom = y
+    for tier in band.zones[0].tiers:
+        canvas.rows[tier.role] = y
+        bottom = y + _height(tier)
+        y = bottom + _ROW_GAP
+    deepest = max((len(stack) for zone in band.zones for stack in zone.stacks), default=0)
+    if deepest:
+        canvas.rows[Role.SERVER] = bottom + _ROW_GAP // 2
+        bottom = canvas.rows[Role.SERVER] + deepest * _SERVER_PITCH - 8
+    bottom += (8 + _ZONE_TITLE) if framed else 0
+
+    x = _MARGIN + _GUTTER + (inner_width - _band_width(band, ports)) // 2
+    for zone in band.zones:
+        width = _zone_width(zone, ports)
+        if zone.title is not None:
+            canvas.frames.append(Frame(zone.title, x, top, width, bottom - top))
+        if zone.hidden:
+            row = min(canvas.rows[tier.role] for tier in band.zones[0].tiers)
+            canvas.boxes.append(Box(zone.hidden, x + _ZONE_PADDING, row, _BOX_WIDTH, _BOX_HEIGHT))
+        for tier in zone.tiers:
+            leaves = _row(tier, ports, canvas.rows[tier.role], x, width)
+            canvas.boxes += leaves
+        for leaf, stack in zip(leaves if zone.stacks else (), zone.stacks, strict=True):
+            servers = _stack(stack, leaf.x, canvas.rows[Role.SERVER])
+            canvas.boxes += servers
+            canvas.trunks += _trunk(leaf, servers)
+        x += width + _ZONE_GAP
+    return bottom
 
 
-def _hidden_zones(fabric: Fabric, zones: Sequence[int]) -> ZoneCells:
-    inside = [node for node in fabric.nodes if node.zone in zones and node.role is not Role.ATSW]
-    names = tuple(node.name for node in inside)
-    switches = sum(node.is_switch for node in inside)
-    lines = (f"{switches:,} switches", f"{len(inside) - switches:,} servers")
-    cell = Cell("more_zones", Role.CTSW, names, lines, hidden=True)
-    title = f"{len(zones)} more zone{'s' if len(zones) > 1 else ''}"
-    return ZoneCells(title, (), (), (), cell)
+def _band_width(band: Band, ports: Mapping[str, Sequence[str]]) -> int:
+    gaps = _ZONE_GAP * (len(band.zones) - 1)
+    return sum(_zone_width(zone, ports) for zone in band.zones) + gaps
 
 
-def _nodes(fabric: Fabric, role: Role, zone: int | None = None) -> list[Node]:
-    return [n for n in fabric.nodes if n.role is role and zone in (None, n.zone)]
+def _zone_width(zone: ZoneSketch, ports: Mapping[str, Sequence[str]]) -> int:
+    widest = max((_tier_width(tier, ports) for tier in zone.tiers), default=_BOX_WIDTH)
+    return widest + (2 * _ZONE_PADDING if zone.title else 0)
 
 
-def _collapse(fabric: Fabric, nodes: Sequence[Node], limit: int) -> tuple[Cell, ...]:
-    if len(nodes) <= limit:
-        return tuple(_cell(fabric, node) for node in nodes)
-    first, middle, last = nodes[: limit - 2], nodes[limit - 2 : -1], nodes[-1]
-    return (
-        *(_cell(fabric, node) for node in first),
-        _hidden(middle),
-        _cell(fabric, last),
-    )
+def _tier_width(tier: Tier, ports: Mapping[str, Sequence[str]]) -> int:
+    boxes = sum(_width(cell, ports) for cell in tier.cells)
+    gaps = sum(_PAIR_GAP if beside else _GAP for beside in tier.beside[1:])
+    return max(boxes + gaps, _BOX_WIDTH)
 
 
-def _cell(fabric: Fabric, node: Node) -> Cell:
-    details = (
-        (f"AS {node.asn}", fabric.prefixes_of[node.name][0].prefix)
-        if node.is_switch
-        else (fabric.nics(node.name)[0].ip,)
-    )
-    lines = (node.name, *details)
-    return Cell(node.name.replace("-", "_"), node.role, (node.name,), lines, hidden=False)
+def _width(cell: Cell, ports: Mapping[str, Sequence[str]]) -> int:
+    return max(_BOX_WIDTH, len(ports.get(cell.key, ())) * _PORT_PITCH + 12)
 
 
-def _hidden(nodes: Sequence[Node]) -> Cell:
-    key = f"{nodes[0].name}_to_{nodes[-1].name}".replace("-", "_")
-    names = tuple(node.name for node in nodes)
-    return Cell(key, nodes[0].role, names, (f"… {len(nodes):,} more",), hidden=True)
+def _height(tier: Tier) -> int:
+    return _WIDE_SERVER_HEIGHT if tier.role is Role.SERVER else _BOX_HEIGHT
 
 
-def _edges(links: Iterable[Link], cells: Iterable[Cell]) -> tuple[tuple[Cell, Cell, int], ...]:
-    cell_of = {name: cell for cell in cells for name in cell.nodes}
-    counts: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
-    drawn: dict[tuple[str, str], tuple[Cell, Cell]] = {}
-    for link in links:
-        upper, lower = cell_of[link.b.node], cell_of[link.a.node]
-        if upper is lower:
-            continue
-        ends = upper.key, lower.key
-        drawn[ends] = upper, lower
-        pairs = counts.setdefault(ends, {})
-        pair = link.b.node, link.a.node
-        pairs[pair] = pairs.get(pair, 0) + 1
-    return tuple((*drawn[ends], max(pairs.values())) for ends, pairs in counts.items())
-
-
-def _row(cells: Sequence[Cell], y: int, x: int, width: int) -> list[Box]:
-    """Boxes of equal size, centred in the `width` that starts at `x`."""
-    start = x + (width - len(cells) * _PITCH + _PITCH - _BOX_WIDTH) // 2
-    return [
-        Box(cell, start + i * _PITCH, y, _BOX_WIDTH, _BOX_HEIGHT) for i, cell in enumerate(cells)
-    ]
+def _row(tier: Tier, ports: Mapping[str, Sequence[str]], y: int, x: int, width: int) -> list[Box]:
+    """A tier's boxes, centred in the `width` that starts at `x`, pairs close together."""
+    at = x + (width - _tier_width(tier, ports)) // 2
+    row: list[Box] = []
+    for cell, beside in zip(tier.cells, tier.beside, strict=True):
+        if row:
+            at += _PAIR_GAP if beside else _GAP
+        own = ports.get(cell.key, ())
+        box_width = _width(cell, ports)
+        first = at + (box_width - (len(own) - 1) * _PORT_PITCH) // 2
+        labels = [Label(first + i * _PORT_PITCH, y + 12, text) for i, text in enumerate(own)]
+        row.append(Box(cell, at, y, box_width, _height(tier), tuple(labels)))
+        at += box_width
+    return row
 
 
 def _stack(cells: Sequence[Cell], x: int, y: int) -> list[Box]:
@@ -334,64 +289,65 @@ def _stack(cells: Sequence[Cell], x: int, y: int) -> list[Box]:
     ]
 
 
-def _wire(upper: Box, lower: Box) -> Wire:
-    path = f"M{upper.middle} {upper.y + upper.height}L{lower.middle} {lower.y}"
-    return Wire(path, upper.cell.hidden or lower.cell.hidden)
+def _wires(place: Mapping[str, Box], edges: Iterable[Edge]) -> list[Wire]:
+    """Lines from box to box, at a server on several switches from its ports, one after another."""
+    wires = []
+    used: Counter[str] = Counter()
+    for edge in edges:
+        upper, lower = place[edge.upper.key], place[edge.lower.key]
+        end = lower.ports[used[edge.lower.key]].x if lower.ports else lower.middle
+        used[edge.lower.key] += 1
+        path = f"M{upper.middle} {upper.y + upper.height}L{end} {lower.y}"
+        wires.append(Wire(path, edge.upper.hidden or edge.lower.hidden, edge.plane))
+    return wires
 
 
-def _trunk(rack: Box, servers: Iterable[Box]) -> list[Wire]:
-    """From a rack switch down its left edge to each server of the stack below it."""
-    x = rack.x + _SERVER_INDENT // 2
+def _trunk(leaf: Box, servers: Iterable[Box]) -> list[Wire]:
+    """From a switch down its left edge to each server of the stack below it."""
+    x = leaf.x + _SERVER_INDENT // 2
     return [
         Wire(
-            f"M{x} {rack.y + rack.height}V{server.y + server.height // 2}H{server.x}",
-            rack.cell.hidden or server.cell.hidden,
+            f"M{x} {leaf.y + leaf.height}V{server.y + server.height // 2}H{server.x}",
+            leaf.cell.hidden or server.cell.hidden,
         )
         for server in servers
     ]
 
 
-def _captions(fabric: Fabric, rows: dict[Role, int]) -> list[Caption]:
+def _captions(fabric: Fabric, rows: Mapping[Role, int]) -> list[Caption]:
+    count = Counter(node.role for node in fabric.nodes)
+    above: dict[Role, list[Link]] = {}
+    for link in fabric.links:
+        above.setdefault(fabric.node(link.a.node).role, []).append(link)
     captions = []
+    bottom = 0
     for role, y in rows.items():
-        count = len(_nodes(fabric, role))
-        if count == 0:
-            continue
         middle = y + (_SERVER_HEIGHT if role is Role.SERVER else _BOX_HEIGHT) // 2
-        name = "Server" if role is Role.SERVER else role.value.upper()
+        name, what = _TIER_NAMES[role]
         captions.append(Caption(middle - 2, name, strong=True))
-        captions.append(Caption(middle + 14, f"{_TIER_NAMES[role]}: {count:,}"))
-        above = [link for link in fabric.links if fabric.node(link.a.node).role is role]
-        if above:
-            gap = _ROW_GAP // 4 if role is Role.SERVER else _ROW_GAP // 2
-            captions.append(Caption(y - gap + 4, _links_per_pair(above)))
+        captions.append(Caption(middle + 14, f"{what}: {count[role]:,}"))
+        if role in above:
+            captions.append(Caption((bottom + y) // 2 + 4, _links_per_pair(above[role])))
+        bottom = y + _BOX_HEIGHT
     return captions
 
 
-def _links_per_pair(links: Iterable[Link]) -> str:
-    pairs: dict[tuple[str, str], int] = {}
-    rates_bps = set()
-    for link in links:
-        pair = link.a.node, link.b.node
-        pairs[pair] = pairs.get(pair, 0) + 1
-        rates_bps.add(link.rate_bps)
+def _links_per_pair(links: Sequence[Link]) -> str:
+    pairs = Counter((link.a.node, link.b.node) for link in links)
+    rates_bps = {link.rate_bps for link in links}
     counts = sorted(set(pairs.values()))
     count = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return f"{count} x {'/'.join(map(format_rate, sorted(rates_bps)))} per pair"
 
 
-def _summary(fabric: Fabric) -> str:
-    zones = len({node.zone for node in fabric.nodes})
+def _summary(fabric: Fabric, drawn: Sketch) -> str:
+    divided = [band.division for band in reversed(drawn.bands) if band.division.zones]
     return " · ".join(
         [
-            f"{zones} AI zone{'s' if zones > 1 else ''}",
+            *(division.counted(len(division.zones)) for division in divided),
             f"{len(fabric.switches):,} switches",
             f"{len(fabric.servers):,} servers",
             f"{len(fabric.sessions):,} switch-to-switch links",
             "numbered links" if fabric.numbered else "unnumbered links",
         ]
     )
-
-
-def _mermaid_node(cell: Cell) -> str:
-    return f'{cell.key}["{"<br/>".join(cell.lines)}"]:::{cell.role.value}'

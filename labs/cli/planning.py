@@ -46,15 +46,18 @@ def _print_plan(fabric: Fabric) -> None:
     addressing = "a /31 each" if fabric.numbered else "unnumbered (IPv6 link-local)"
     say(f"lab {fabric.name}: {len(fabric.nodes):,} nodes, {len(fabric.links):,} links")
 
-    nodes = table("Nodes", ("role", "nodes", "ASNs", "prefixes"))
-    origin_roles = Counter(fabric.node(each.origins[0]).role for each in fabric.prefixes)
+    shared = any(len(each.origins) > 1 for each in fabric.prefixes)
+    columns = ("role", "nodes", "ASNs", "prefixes", *(("NICs of two ports",) if shared else ()))
+    nodes = table("Nodes", columns)
+    originated = Counter(
+        (fabric.node(each.origins[0]).role, each.per_port) for each in fabric.prefixes
+    )
     for role in sorted(Role, key=lambda role: -role.tier):
         members = [node for node in fabric.nodes if node.role is role]
         if members:
             asns = {node.asn for node in members} - {None}
-            nodes.add_row(
-                role.value, f"{len(members):,}", f"{len(asns):,}", f"{origin_roles[role]:,}"
-            )
+            counts = (len(members), len(asns), originated[role, False], originated[role, True])
+            nodes.add_row(role.value, *(f"{count:,}" for count in counts[: len(columns) - 1]))
     console.print(nodes)
 
     links = table("Links", ("between", "links", "rate", "MTU", "BGP sessions"))
@@ -68,25 +71,41 @@ def _print_plan(fabric: Fabric) -> None:
             f"{lower} to {upper}", f"{count:,}", format_rate(rate_bps), str(mtu), f"{sessions:,}"
         )
     console.print(links)
+    if fabric.servers:
+        console.print(_uplink_table(fabric))
     console.print(_ecmp_table(fabric))
     say(f"Links between switches: {addressing}.")
     say(_address_use(fabric))
 
 
+def _uplink_table(fabric: Fabric) -> Table:
+    from labs.plan.uplinks import uplinks_by_tier
+    from labs.units import format_rate
+
+    shown = table("Uplink ratios", ("role", "switches", "down", "up", "down:up"))
+    for tier in uplinks_by_tier(fabric):
+        rates = format_rate(tier.down_bps), format_rate(tier.up_bps)
+        shown.add_row(tier.role.value, f"{tier.switches:,}", *rates, tier.ratio)
+    return shown
+
+
 def _ecmp_table(fabric: Fabric) -> Table:
     from labs.document import expected_widths
+    from labs.plan.zones import divisions
 
-    widths: dict[tuple[str, str, str], set[int]] = {}
+    word_of = {role: (each, each.word) for each in divisions(fabric) for role in each.roles}
+    widths: dict[tuple[str, str], set[int]] = {}
     for origins, reached in expected_widths(fabric).items():
         origin = origins[0].group
+        of = f"{origin.role} pair" if len(origins) > 1 else origin.role.value
         for each in reached:
-            same = origin.zone is None or each.group.zone in (None, origin.zone)
-            where = "" if same else ", another zone"
-            key = (origin.role.value, each.group.role.value, where)
-            widths.setdefault(key, set()).add(each.width)
+            division, word = word_of[each.group.role]
+            other = origin.role in division.roles and each.group.zone != origin.zone
+            where = f", another {word}" if other else ""
+            widths.setdefault((of, f"{each.group.role}{where}"), set()).add(each.width)
     shown = table("Expected ECMP width", ("prefix of", "at", "next hops"), left=2)
-    for (origin_role, role, where), found in widths.items():
-        shown.add_row(origin_role, f"{role}{where}", ", ".join(map(str, sorted(found))))
+    for (of, at), found in widths.items():
+        shown.add_row(of, at, ", ".join(map(str, sorted(found))))
     return shown
 
 

@@ -65,7 +65,8 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
     prefixes_of: dict[str, list[Prefix]] = {}
     for switches, nics in homes.items():
         dual = len(switches) == 2
-        size = block_size(len(nics) if dual else 2 * len(nics) + 1)
+        # Of two addresses or more: a NIC's own prefix goes with its link, this one never.
+        size = block_size(max(2, len(nics)) if dual else 2 * len(nics) + 1)
         start = space.take(size)
         own = prefixes_of.setdefault(switches[0], [])
         own.append(Prefix(prefix_text(start, size), switches))

@@ -18,6 +18,7 @@ import jinja2
 from labs.plan.addressing import SPACE_TEXT
 from labs.plan.fabric import Fabric, Link, Node, Role
 from labs.spec.base import MS, SECOND
+from labs.spec.model import HashWeights
 
 TEMPLATES = Path(__file__).parents[2] / "templates" / "frr"
 
@@ -25,6 +26,7 @@ LOG_FOLDER = Path("/var/log/frr")
 FABRIC_LIST = "FABRIC"
 OWN_LIST = "OWN"
 NICS_LIST = "NICS"
+PATHS_MAP = "PATHS"
 SMALL_FABRIC_SESSIONS = 256
 COALESCE_MS = 100
 """How long bgpd waits to announce to neighbours that come up together in one go; FRR's own default
@@ -133,6 +135,7 @@ def frr_configuration(
         "read_only_s": _read_only_s(fabric, node),
         "graceful_restart": routing.graceful_restart,
         "max_paths": routing.max_paths,
+        "paths_map": PATHS_MAP if fabric.spec.hashing.weights is HashWeights.PATHS else None,
     }
     return {
         daemon: _environment().get_template(f"{daemon}.conf.j2").render(context)
@@ -164,7 +167,8 @@ def _interfaces(fabric: Fabric, node: Node) -> list[_Interface]:
 def _interface(link: Link, node: Node) -> _Interface:
     far = link.far(node.name)
     port = link.port(node.name)
-    return _Interface(port.interface, f"{far.node} {far.interface}", port.address)
+    address = f"{port.ip} peer {far.ip}/32" if port.is_shared else port.address
+    return _Interface(port.interface, f"{far.node} {far.interface}", address)
 
 
 def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:

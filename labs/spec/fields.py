@@ -60,6 +60,19 @@ class Declared:
         """The member of this union that pydantic calls `tag`."""
         return next((each for each in self.members if each.is_called(tag)), Declared(None))
 
+    @property
+    def kinds(self) -> tuple[str, dict[str, Declared]] | None:
+        """The key that tells this union's blocks apart, and the block of each of its words."""
+        models = [each.model for each in self.members]
+        if len(models) < 2 or None in models:
+            return None
+        fields = [dict(keys_of(model)) for model in models if model is not None]
+        for key in fields[0]:
+            words = [choices(of_field(keys[key])) if key in keys else () for keys in fields]
+            if all(len(word) == 1 for word in words):
+                return key, {word[0]: each for word, each in zip(words, self.members, strict=True)}
+        return None
+
     def is_called(self, tag: str | int) -> bool:
         """Whether pydantic names this member of a union `tag` in an error's location."""
         if any(isinstance(item, Tag) and item.tag == tag for item in self.metadata):
@@ -183,6 +196,9 @@ def phrase(declared: Declared) -> str:
     if len(members) == 1:
         return _phrase(Declared(members[0].annotation, declared.metadata + members[0].metadata))
     words = choices(declared)
+    if declared.kinds is not None:
+        key, blocks = declared.kinds
+        return f"a block of keys with {key}: {listed(blocks)}"
     several_blocks = sum(each.model is not None for each in members) > 1
     rest = [
         "a block of keys" if several_blocks and each.model else _phrase(each)

@@ -47,7 +47,7 @@ def validate(source: Source, model: type[Model]) -> Model:
         found = _settle_unions([(locate(model, each["loc"]), each) for each in details])
         found.sort(key=lambda each: source.line(each[0].path) or 0)
     problems = [_problem(source, model, *each) for each in found[:MAX_PROBLEMS]]
-    told = {place.path for place, _ in found}
+    told = {_path(source, *each) for each in found}
     problems += [
         Problem(
             source.file,
@@ -106,7 +106,7 @@ def _fits(errors: Sequence[Found], union: KeyPath) -> bool:
 
 
 def _problem(source: Source, model: type[BaseModel], place: Place, error: ErrorDetails) -> Problem:
-    path, given = place.path, error["input"]
+    path, given = _path(source, place, error), error["input"]
     context = error.get("ctx", {})
     refusal = context.get("error")
     hint: str | None
@@ -116,15 +116,14 @@ def _problem(source: Source, model: type[BaseModel], place: Place, error: ErrorD
         case "missing":
             message, hint = f"missing; expected {phrase(place.declared)}", place.description
         case "union_tag_invalid" | "union_tag_not_found":
-            kind = str(context["discriminator"]).strip("'")
-            words = [word for each in place.declared.members for word in choices(each.at(kind))]
-            word = given.get(kind) if isinstance(given, dict) else given
-            path += (kind,)
-            message = f"expected {listed(words)}, got {shown(word)}"
-            hint = _word_hint(word, words)
+            key, blocks = place.declared.kinds or ("kind", {})
+            word = given.get(key) if isinstance(given, dict) else given
+            missing = isinstance(given, dict) and key not in given
+            expected = f"expected {listed(blocks)}"
+            message = f"missing; {expected}" if missing else f"{expected}, got {shown(word)}"
+            hint = _word_hint(word, tuple(blocks))
         case "value_error" if isinstance(refusal, RefusedError):
             message, hint = refusal.message, refusal.hint or place.description
-            path += next(((key,) for key in refusal.keys if (*path, key) in source.lines), ())
         case "value_error" | "assertion_error":
             message, hint = str(refusal), place.description
         case _:
@@ -134,10 +133,28 @@ def _problem(source: Source, model: type[BaseModel], place: Place, error: ErrorD
     return Problem(source.file, source.line(path), dotted(path), message, hint)
 
 
+def _path(source: Source, place: Place, error: ErrorDetails) -> KeyPath:
+    """Where to show a problem: at the key it is about, where the file has that key or lacks it."""
+    refusal = error.get("ctx", {}).get("error")
+    keys: Sequence[str] = ()
+    if isinstance(refusal, RefusedError):
+        keys = refusal.keys
+    elif error["type"].startswith("union_tag") and place.declared.kinds is not None:
+        keys = place.declared.kinds[:1]
+        if keys[0] not in error["input"]:
+            return (*place.path, *keys)
+    return place.path + next(((key,) for key in keys if (*place.path, key) in source.lines), ())
+
+
 def _key_hint(model: type[BaseModel], place: Place) -> str:
     """What to do about an unknown key: the key that was meant, or those that are allowed."""
     key = str(place.path[-1])
     allowed = [name for name, _ in keys_of(place.model)] if place.model else []
+    others = _kinds_with(place, key)
+    if others:
+        return (
+            f"{key} is of kind {listed(others)}; the keys of {place.member}: {', '.join(allowed)}"
+        )
     close = difflib.get_close_matches(key.lower().replace("-", "_"), allowed, n=1)
     if close:
         return f"did you mean {close[0]}?"
@@ -145,6 +162,16 @@ def _key_hint(model: type[BaseModel], place: Place) -> str:
     if elsewhere is not None:
         return f"did you mean {dotted(elsewhere)}?"
     return f"the keys allowed here: {', '.join(allowed)}"
+
+
+def _kinds_with(place: Place, key: str) -> list[str]:
+    """The kinds of a block that have `key`, where it stands in a block of a kind that has not."""
+    union = place.union
+    if union is None or place.path[:-1] != union.path or union.declared.kinds is None:
+        return []
+    _, blocks = union.declared.kinds
+    models = {word: block.model for word, block in blocks.items()}
+    return [word for word, model in models.items() if model and key in dict(keys_of(model))]
 
 
 def _keys_below(model: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:

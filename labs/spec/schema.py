@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from labs.spec.fields import default_text, keys_of, of_field, phrase, quantity_of
-from labs.spec.model import BfdSpec, HashingSpec, LabSpec
+from labs.spec.model import HashingSpec, LabSpec
+from labs.spec.schemes import EcmpScheme
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -31,8 +32,13 @@ def lab_schema() -> Schema:
         "anyOf": [*seed["anyOf"], _without(definitions[hashing], "description")],
     }
     bfd = definitions["RoutingSpec"]["properties"]["bfd"]
-    bfd["anyOf"] = [{"$ref": f"#/$defs/{BfdSpec.__name__}"}, {"type": "boolean"}]
+    bfd["anyOf"] = [{"$ref": bfd.pop("$ref")}, {"type": "boolean"}]
     bfd["default"] = False
+    scheme = schema["properties"]["scheme"]
+    kinds = of_field(LabSpec.model_fields["scheme"]).kinds
+    assert kinds is not None
+    scheme["anyOf"] = [{"enum": list(kinds[1])}, {"oneOf": scheme.pop("oneOf")}]
+    scheme["default"] = EcmpScheme().kind
     return {"$schema": DIALECT, **schema, "title": "rocelab lab"}
 
 
@@ -51,6 +57,8 @@ def _write_as_people_do(
         declared = of_field(info)
         written = schema["properties"][key]
         written["title"] = key
+        written.pop("discriminator", None)  # OpenAPI's: `oneOf` alone says the same
+        _leave_null_out(written)
         quantity = quantity_of(declared)
         if quantity is not None:
             for limit in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
@@ -68,6 +76,16 @@ def _write_as_people_do(
                 written.pop("default", None)
                 definition = definitions[member.model.__name__]
                 _write_as_people_do(member.model, definition, definitions)
+
+
+def _leave_null_out(written: Schema) -> None:
+    """A key that may be left out is not written as null: a file's keys all have values."""
+    forms = [each for each in written.get("anyOf", ()) if each != {"type": "null"}]
+    if len(forms) < len(written.get("anyOf", ())):
+        del written["default"]
+        written["anyOf"] = forms
+        if len(forms) == 1:
+            written |= written.pop("anyOf")[0]
 
 
 def _without(schema: Schema, key: str) -> Schema:

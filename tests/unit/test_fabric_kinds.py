@@ -14,6 +14,7 @@ from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric, Role
 from labs.plan.naming import IFNAMSIZ
 from labs.plan.routes import expected_routes
+from labs.plan.zones import divisions
 from labs.spec.catalog import find_lab
 from labs.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
 from labs.spec.load import load_spec
@@ -260,3 +261,28 @@ def test_clos_is_the_kind_that_need_not_be_said() -> None:
 def test_what_can_not_be_built_is_refused(fabric: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LabSpec.model_validate({"name": "t", "fabric": fabric})
+
+
+@pytest.mark.parametrize(
+    ("lab", "found"),
+    [
+        ("zone-small", {"AI zone": ({"ctsw", "rtsw", "server"}, 1)}),
+        ("zones-small", {"AI zone": ({"ctsw", "rtsw", "server"}, 2), None: ({"atsw"}, 0)}),
+        ("rail-small", {"unit": ({"leaf", "server"}, 2), None: ({"spine"}, 0)}),
+        (
+            "hpn-small",
+            {
+                "segment": ({"tor", "server"}, 2),
+                "plane": ({"agg"}, 2),
+                None: ({"core"}, 0),
+            },
+        ),
+        ("hpn-single-plane", {"segment": ({"tor", "server"}, 2), "plane": ({"agg"}, 1)}),
+        ("fat-tree-4", {"pod": ({"edge", "agg", "server"}, 4), None: ({"core"}, 0)}),
+    ],
+)
+def test_a_zone_is_called_what_it_is_and_holds_its_tiers(
+    lab: str, found: dict[str | None, tuple[set[str], int]]
+) -> None:
+    divided = divisions(catalog(lab))
+    assert {each.word: (set(each.roles), len(each.zones)) for each in divided} == found

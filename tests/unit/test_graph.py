@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from ipaddress import IPv4Address, IPv4Network
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
 
-from labs.graph import MAX_PER_TIER, mermaid, svg
+from labs.graph import mermaid, svg
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.fabrics import ClosSpec
+from labs.sketch import MAX_PER_TIER
+from labs.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
 from labs.spec.model import LabSpec, LinksSpec
 
 SVG = "{http://www.w3.org/2000/svg}"
 
-SHAPES = {
+SHAPES: dict[str, FabricSpec] = {
     "zone-small": ClosSpec(racks=4, spines=4, servers_per_rack=2),
     "no-servers": ClosSpec(racks=1, spines=1, servers_per_rack=0),
     "zones": ClosSpec(zones=2, racks=2, spines=2, atsws=2, links_per_pair=3),
     "wide": ClosSpec(racks=252, spines=18, servers_per_rack=5),
     "many-zones": ClosSpec(zones=8, racks=20, spines=6, atsws=10, links_per_atsw=2),
+    "rail": RailSpec(kind="rail"),
+    "wide-rail": RailSpec(kind="rail", units=9, servers_per_unit=32, rails=8, spines=16),
+    "two-planes": HpnSpec(kind="hpn", rails=2, cores=2),
+    "one-plane": HpnSpec(kind="hpn", planes=1, aggs=4),
+    "one-port": HpnSpec(kind="hpn", planes=1, ports_per_nic=1, servers_per_segment=1),
+    "pod": HpnSpec(kind="hpn", segments=15, servers_per_segment=99, rails=8, aggs=60, cores=8),
+    "fat-tree": FatTreeSpec(kind="fat-tree"),
+    "large-fat-tree": FatTreeSpec(kind="fat-tree", k=16),
 }
 
 
@@ -42,7 +54,10 @@ def boxes(document: str) -> list[tuple[str, float, float, float, float]]:
     ]
 
 
-@pytest.mark.parametrize("shape", ["zone-small", "no-servers", "zones"])
+SMALL = ["zone-small", "no-servers", "zones", "rail", "two-planes", "one-plane", "fat-tree"]
+
+
+@pytest.mark.parametrize("shape", SMALL)
 def test_a_small_fabric_shows_every_node_with_its_as_number_and_prefix(shape: str) -> None:
     fabric = fabric_of(shape)
     drawn = texts(svg(fabric))
@@ -50,10 +65,13 @@ def test_a_small_fabric_shows_every_node_with_its_as_number_and_prefix(shape: st
         assert drawn.count(node.name) == 1
     for node in fabric.switches:
         position = drawn.index(node.name)
-        assert drawn[position + 1 : position + 3] == [
-            f"AS {node.asn}",
-            fabric.prefixes_of[node.name][0].prefix,
-        ]
+        asn, prefix = drawn[position + 1 : position + 3]
+        assert asn == f"AS {node.asn}"
+        assert prefix in {each.prefix for each in fabric.prefixes_of[node.name]}
+    for server in fabric.servers:
+        nic = IPv4Address(fabric.nics(server.name)[0].ip)
+        leaves = {link.b.node for link in fabric.nics(server.name)[0].links}
+        assert all(nic in IPv4Network(drawn[drawn.index(leaf) + 2]) for leaf in leaves)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -72,8 +90,8 @@ def test_no_two_boxes_overlap_and_all_lie_inside_the_picture(shape: str) -> None
 
 def test_tiers_are_rows_with_the_aggregators_on_top() -> None:
     rows = {
-        role: {y for kind, _, y, _, _ in boxes(svg(fabric_of("zones")))[:-1] if role in kind}
-        for role in ("atsw", "ctsw", "rtsw", "server")
+        tier: {y for kind, _, y, _, _ in boxes(svg(fabric_of("zones")))[:-1] if tier in kind}
+        for tier in ("tier3", "tier2", "tier1", "tier0")
     }
     assert all(len(heights) == 1 for heights in rows.values())
     assert [min(heights) for heights in rows.values()] == sorted(
@@ -81,7 +99,7 @@ def test_tiers_are_rows_with_the_aggregators_on_top() -> None:
     )
 
 
-@pytest.mark.parametrize("shape", ["wide", "many-zones"])
+@pytest.mark.parametrize("shape", ["wide", "many-zones", "wide-rail", "pod", "large-fat-tree"])
 def test_what_is_not_drawn_is_counted(shape: str) -> None:
     fabric = fabric_of(shape)
     drawn = texts(svg(fabric))
@@ -124,6 +142,77 @@ def test_mermaid_declares_every_node_that_its_edges_name() -> None:
     for upper, lower in re.findall(r"^  (\w+) -(?:--|\.-)(?:\|\d+\|)? (\w+)$", text, re.MULTILINE):
         assert {upper, lower} <= declared
     assert len(declared) < 80
+
+
+def frames(document: str) -> dict[str, set[str]]:
+    """The switches inside each frame, by the frame's title."""
+    root = ElementTree.fromstring(document)
+    titles = [text.text or "" for text in root.iter(f"{SVG}text") if text.get("class") == "zone"]
+    edges = [rect.attrib for rect in root.iter(f"{SVG}rect") if rect.get("class") == "frame"]
+    names = [text for text in root.iter(f"{SVG}text") if text.get("class") == "name"]
+    inside: dict[str, set[str]] = {}
+    for title, edge in zip(titles, edges, strict=True):
+        x, y, width, height = (float(edge[key]) for key in ("x", "y", "width", "height"))
+        inside[title] = {
+            name.text or ""
+            for name in names
+            if x < float(name.attrib["x"]) < x + width
+            and y < float(name.attrib["y"]) < y + height
+            and "srv" not in (name.text or "")
+        }
+    return inside
+
+
+def test_units_hold_leaves_and_spines_stand_above_them() -> None:
+    assert frames(svg(fabric_of("rail"))) == {
+        f"unit {unit}": {f"su{unit}-leaf{leaf}" for leaf in range(1, 5)} for unit in (1, 2)
+    }
+
+
+def test_segments_hold_tors_and_planes_hold_aggregation() -> None:
+    assert frames(svg(fabric_of("two-planes"))) == {
+        "plane 1": {"p1-agg1", "p1-agg2"},
+        "plane 2": {"p2-agg1", "p2-agg2"},
+        "segment 1": {"s1-tor1a", "s1-tor1b", "s1-tor2a", "s1-tor2b"},
+        "segment 2": {"s2-tor1a", "s2-tor1b", "s2-tor2a", "s2-tor2b"},
+    }
+
+
+def test_pods_hold_edges_and_aggregation() -> None:
+    pods = frames(svg(fabric_of("fat-tree")))
+    assert pods["pod 4"] == {"p4-agg1", "p4-agg2", "p4-edge1", "p4-edge2"}
+    assert list(pods) == ["pod 1", "pod 2", "pod 3", "pod 4"]
+
+
+def test_a_server_on_several_switches_shows_its_nics_in_order() -> None:
+    def ports(shape: str) -> list[str]:
+        root = ElementTree.fromstring(svg(fabric_of(shape)))
+        return [t.text or "" for t in root.iter(f"{SVG}text") if t.get("class") == "port"]
+
+    assert ports("rail")[:4] == ["1", "2", "3", "4"]
+    assert ports("two-planes")[:4] == ["1", "1", "2", "2"]
+    assert ports("zone-small") == []
+
+
+def test_tors_that_share_nics_stand_close_together() -> None:
+    tors = [box for box in boxes(svg(fabric_of("two-planes"))) if "tier1" in box[0]][:4]
+    gaps = [right[1] - left[1] - left[3] for left, right in pairwise(tors)]
+    assert gaps[0] == gaps[2] < gaps[1]
+
+
+def test_links_of_two_planes_have_two_colours() -> None:
+    root = ElementTree.fromstring(svg(fabric_of("two-planes")))
+    classes = Counter(path.attrib["class"] for path in root.iter(f"{SVG}path"))
+    assert classes["wire plane1"] == classes["wire plane2"] == 8
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_kind_of_fabric_is_said_in_mermaid_with_nothing_twice(shape: str) -> None:
+    text = mermaid(fabric_of(shape))
+    declared = re.findall(r"^ +(\w+)\[\".*\"\]:::", text, re.MULTILINE)
+    edges = re.findall(r"^  (\w+) -(?:--|\.-)(?:\|\d+\|)? (\w+)$", text, re.MULTILINE)
+    assert len(set(declared)) == len(declared)
+    assert {end for edge in edges for end in edge} == set(declared)
 
 
 @pytest.mark.parametrize("draw", [svg, mermaid])

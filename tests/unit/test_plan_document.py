@@ -13,7 +13,10 @@ from labs.document import expected_widths, group_of, origins_of, plan_document
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.plan.routes import expected_routes, expected_width
+from labs.plan.uplinks import uplinks_by_tier
+from labs.spec.catalog import find_lab
 from labs.spec.fabrics import ClosSpec
+from labs.spec.load import load_spec
 from labs.spec.model import LabSpec, RoutingSpec
 
 
@@ -73,8 +76,17 @@ def test_the_keys_that_programs_rely_on_are_there() -> None:
     document = document_of(fabric_of(racks=4, spines=2, servers_per_rack=1))
 
     assert set(document) == {
-        *("lab", "numbered", "nodes", "links", "sessions", "prefixes", "ecmp"),
+        *("lab", "numbered", "uplinks", "nodes", "links", "sessions", "prefixes", "ecmp"),
     }
+    assert document["uplinks"] == [
+        {
+            "role": "rtsw",
+            "switches": 4,
+            "down_bps": 400 * 10**9,
+            "up_bps": 800 * 10**9,
+            "ratio": "1:2",
+        }
+    ]
     by_name = {node["name"]: node for node in document["nodes"]}
     assert set(by_name["rtsw1"]) == {"name", "role", "zone", "asn", "loopback", "hash_seed"}
     assert by_name["rtsw1"]["role"] == "rtsw"
@@ -95,6 +107,24 @@ def test_the_keys_that_programs_rely_on_are_there() -> None:
         {"role": "ctsw", "zone": 1, "switches": 2, "width": 1},
         {"role": "rtsw", "zone": 1, "switches": 3, "width": 2},
     ]
+
+
+@pytest.mark.parametrize(
+    ("lab", "ratios"),
+    [
+        ("zone-1-1", {"rtsw": "1:1"}),
+        ("zone-1-1125", {"rtsw": "1:1.125"}),
+        ("meta-32k", {"rtsw": "1:1.125", "ctsw": "7:1"}),
+        ("zones-28-24k", {"rtsw": "1:1", "ctsw": "2.783:1"}),
+        ("hpn-pod", {"tor": "1.067:1", "agg": "15:1"}),
+        ("fat-tree-4", {"edge": "1:1", "agg": "1:1"}),
+    ],
+)
+def test_the_uplink_ratios_of_a_lab_are_those_it_is_known_by(
+    lab: str, ratios: dict[str, str]
+) -> None:
+    tiers = uplinks_by_tier(build_fabric(load_spec(find_lab(lab))))
+    assert {tier.role.value: tier.ratio for tier in tiers} == ratios
 
 
 def test_an_aggregator_belongs_to_no_zone() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,41 +24,78 @@ from labs.spec.schema import DIALECT, lab_schema
 DOCS = Path(__file__).parents[2] / "docs" / "spec.md"
 
 
-def fields_below(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of `model` as a dotted path, with its field."""
+@dataclass(frozen=True)
+class Key:
+    """A key of the spec: the block it stands in and, where a block has kinds, which one it is."""
+
+    block: tuple[str, ...]
+    kind: str | None
+    name: str
+
+    def __str__(self) -> str:
+        return ".".join((*self.block, self.name)) + (f" of {self.kind}" if self.kind else "")
+
+    @property
+    def heading(self) -> str:
+        """What its section of the reference is called."""
+        block = ".".join(self.block)
+        return f"`{block}: {self.kind}`" if self.kind else f"`{block}`" if block else "Top level"
+
+    def part_of(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """What the schema says of it."""
+        part = schema
+        for name in self.block:
+            part = properties_of(schema, part, None if name != self.block[-1] else self.kind)[name]
+        return properties_of(schema, part, self.kind)[self.name]
+
+
+def fields_below(
+    model: type[BaseModel], block: tuple[str, ...] = (), kind: str | None = None
+) -> Iterator[tuple[Key, Any]]:
+    """Every key of `model` and of the blocks in it, of each kind, with its field."""
     for name, info in model.model_fields.items():
-        yield path + name, info
-        inner = of_field(info).model
-        if inner is not None:
-            yield from fields_below(inner, f"{path}{name}.")
+        yield Key(block, kind, name), info
+        declared = of_field(info)
+        if declared.model is not None:
+            yield from fields_below(declared.model, (*block, name))
+        for word, inner in declared.kinds[1].items() if declared.kinds else ():
+            if inner.model is not None:
+                yield from fields_below(inner.model, (*block, name), word)
 
 
 FIELDS = dict(fields_below(LabSpec))
+OF_OTHER_KINDS = {key for key in FIELDS if key.kind not in (None, "clos", "ecmp")}
 
 
-def resolve(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """What a part of the schema refers to: the object form where there are several."""
+def properties_of(
+    schema: dict[str, Any], part: dict[str, Any], kind: str | None
+) -> dict[str, dict[str, Any]]:
+    """The properties of the block that a part of the schema is, of `kind` where it has kinds."""
     if "$ref" in part:
-        return resolve(schema, schema["$defs"][part["$ref"].rpartition("/")[2]])
-    for each in part.get("anyOf", []):
-        if "properties" in resolve(schema, each):
-            return resolve(schema, each)
-    return part
+        return properties_of(schema, schema["$defs"][part["$ref"].rpartition("/")[2]], kind)
+    forms = [properties_of(schema, each, kind) for key in FORMS for each in part.get(key, ())]
+    fitting = [form for form in forms if kind in (None, form.get("kind", {}).get("const"))]
+    return next(filter(None, fitting), part.get("properties", {}))
+
+
+FORMS = ("anyOf", "oneOf")
 
 
 def accepts(schema: dict[str, Any], part: dict[str, Any], value: Any) -> bool:
     """A small validator: the words of JSON Schema that the lab schema uses, and no others."""
     known = {"$ref", "anyOf", "type", "enum", "const", "pattern", "maxLength", "minimum"}
     known |= {"maximum", "exclusiveMinimum", "properties", "required", "additionalProperties"}
-    known |= {"items", "maxItems"}
+    known |= {"items", "maxItems", "oneOf"}
     assert set(part) <= known | {"title", "description", "default", "examples", "$schema", "$defs"}
-    kinds = {"string": str, "object": dict, "boolean": bool, "integer": int, "number": int | float}
-    kinds["array"] = list
+    kinds: dict[str, Any] = {"string": str, "object": dict, "array": list, "boolean": bool}
+    kinds |= {"integer": int, "number": int | float}
     if "$ref" in part and not accepts(
         schema, schema["$defs"][part["$ref"].rpartition("/")[2]], value
     ):
         return False
     if "anyOf" in part and not any(accepts(schema, each, value) for each in part["anyOf"]):
+        return False
+    if "oneOf" in part and sum(accepts(schema, each, value) for each in part["oneOf"]) != 1:
         return False
     if "type" in part and (
         not isinstance(value, kinds[part["type"]])
@@ -83,20 +121,11 @@ def accepts(schema: dict[str, Any], part: dict[str, Any], value: Any) -> bool:
     )
 
 
-def test_the_catalog_has_the_labs_that_the_kit_speaks_of() -> None:
-    assert catalog_names() == (
-        "bench-16x4",
-        "bfd",
-        "dcqcn-100g",
-        "four-ports",
-        "meta-32k",
-        "tiny",
-        "two-leaves",
-        "unnumbered",
-        "zone-252x18",
-        "zone-small",
-        "zones-small",
-    )
+def test_the_catalog_has_the_labs_that_the_documents_speak_of() -> None:
+    fabrics = (DOCS.parent / "fabrics.md").read_text()
+    listed = re.findall(r"^\| `([a-z0-9-]+)` \|", fabrics, re.MULTILINE)
+
+    assert sorted(listed) == list(catalog_names())
 
 
 @pytest.mark.parametrize("name", catalog_names())
@@ -124,10 +153,13 @@ def test_the_lab_of_32k_gpus_has_the_published_numbers() -> None:
     assert len(fabric.downlinks("atsw1")) == 288
 
 
-def test_the_lab_to_copy_has_every_key_and_the_defaults() -> None:
+def test_the_lab_to_copy_has_every_key_of_its_kind_and_the_defaults() -> None:
     data = yaml.safe_load(find_lab("zone-small").read_text())
+    left_out = {key for key in set(FIELDS) - OF_OTHER_KINDS if not _holds(data, key)}
 
-    assert set(FIELDS) - _paths(data) == {"routing.bfd.interval", "routing.bfd.multiplier"}
+    assert {str(key) for key in left_out} == {
+        *("routing.bfd.interval", "routing.bfd.multiplier", "scheme.kind of ecmp")
+    }
     spec = load_spec(find_lab("zone-small"))
     minimal = LabSpec.model_validate(
         {
@@ -138,13 +170,10 @@ def test_the_lab_to_copy_has_every_key_and_the_defaults() -> None:
     assert spec == minimal
 
 
-def _paths(data: dict[str, Any], prefix: str = "") -> set[str]:
-    found = set()
-    for key, value in data.items():
-        found.add(prefix + key)
-        if isinstance(value, dict):
-            found |= _paths(value, f"{prefix}{key}.")
-    return found
+def _holds(data: Any, key: Key) -> bool:
+    for name in key.block:
+        data = data[name]
+    return isinstance(data, dict) and key.name in data
 
 
 @pytest.mark.parametrize("text", ["./zone-small", "no/such/lab", "mine.yaml", "mine.yml"])
@@ -186,22 +215,19 @@ def test_a_lab_of_any_characters_is_refused_safely(text: str) -> None:
     assert all(line.isprintable() for line in str(caught.value).splitlines())
 
 
-@pytest.mark.parametrize("path", FIELDS)
-def test_the_schema_has_every_key_with_a_title_and_a_description(path: str) -> None:
-    schema = lab_schema()
-    part = schema
-    for key in path.split("."):
-        part = resolve(schema, part)["properties"][key]
-        assert part["title"] == key
-        assert part["description"]
+@pytest.mark.parametrize("key", FIELDS, ids=str)
+def test_the_schema_has_every_key_with_a_title_and_a_description(key: Key) -> None:
+    part = key.part_of(lab_schema())
+
+    assert part["title"] == key.name
+    assert part["description"]
 
 
-@pytest.mark.parametrize("path", FIELDS)
-def test_a_default_in_the_schema_is_itself_valid(path: str) -> None:
+@pytest.mark.parametrize("key", FIELDS, ids=str)
+def test_a_default_in_the_schema_is_itself_valid(key: Key) -> None:
     schema = lab_schema()
-    part = schema
-    for key in path.split("."):
-        part = resolve(schema, part)["properties"][key]
+    part = key.part_of(schema)
+
     assert "default" not in part or accepts(schema, part, part["default"])
 
 
@@ -221,6 +247,12 @@ def test_the_schema_is_json_of_its_dialect() -> None:
         ("routing", {"bfd": True}, {"bfd": 300}),
         ("routing", {"bfd": {"interval": "100ms"}}, {"bfd": {"interval": 100}}),
         ("links", {"rate": "400G"}, {"rate": "400GB"}),
+        ("fabric", {"kind": "rail", "rails": 4}, {"rails": 4}),
+        ("fabric", {"kind": "fat-tree", "k": 6}, {"kind": "fat-tree", "racks": 6}),
+        ("fabric", {"racks": 4}, {"kind": "tree"}),
+        ("scheme", "spray", "sprey"),
+        ("scheme", {"kind": "flowlet", "gap": "1ms"}, {"kind": "spray", "gap": "1ms"}),
+        ("scheme", {"kind": "te", "engine": "lp"}, {"kind": "te", "engine": "tea"}),
         ("name", "lab", "Lab"),
         ("dilation", 1.5, 0),
     ],
@@ -236,20 +268,15 @@ def test_the_schema_accepts_what_the_models_accept(key: str, good: Any, bad: Any
         LabSpec.model_validate({**spec, key: bad})
 
 
-@pytest.mark.parametrize("path", FIELDS)
-def test_the_reference_has_every_key_with_its_default_and_limits(path: str) -> None:
-    block, _, key = path.rpartition(".")
-    heading = f"# `{block}`" if block else "# Top level"
-    section = DOCS.read_text().partition(f"{heading}\n")[2].partition("\n#")[0]
-    (row,) = (line for line in section.splitlines() if line.startswith(f"| `{key}` |"))
+@pytest.mark.parametrize("key", FIELDS, ids=str)
+def test_the_reference_has_every_key_with_its_default_and_limits(key: Key) -> None:
+    section = DOCS.read_text().partition(f"# {key.heading}\n")[2].partition("\n#")[0]
+    (row,) = (line for line in section.splitlines() if line.startswith(f"| `{key.name}` |"))
     _, _, _, default, limits, *_ = (cell.strip() for cell in row.split("|"))
 
-    written = default_text(FIELDS[path])
+    written = default_text(FIELDS[key])
     assert written is None or default == f"`{written}`"
-    schema = lab_schema()
-    part = schema
-    for each in path.split("."):
-        part = resolve(schema, part)["properties"][each]
+    part = key.part_of(lab_schema())
     for limit in ("minimum", "maximum"):
         assert limit not in part or str(part[limit]) in limits.replace(",", "").split()
     said = re.search(r", (?:from )?(\S+) to (\S+)$", part["description"])

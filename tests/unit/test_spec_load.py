@@ -142,8 +142,9 @@ def test_an_unknown_kind_in_a_list_names_the_kinds() -> None:
 
     assert messages(text, Drill) == [
         "lab.yaml:3: faults[0].kind: expected flap or kill, got 'flop'",
-        "lab.yaml:4: faults[1].kind: expected flap or kill, got nothing",
-        "lab.yaml:5: faults[2]: expected a block of keys, got the text 'flap'",
+        "lab.yaml:4: faults[1].kind: missing; expected flap or kill",
+        "lab.yaml:5: faults[2]: expected a block of keys with kind: flap or kill, "
+        "got the text 'flap'",
     ]
 
 

@@ -1,0 +1,58 @@
+"""What the zones of a fabric are: which tiers each kind of zone holds, and the word for it.
+
+A node's zone is a number; whether it is an AI zone, a unit, a segment, a pod or a plane follows
+from the tiers that are divided alike. In: a `Fabric`. Out: its divisions, top tier first, for
+tables and pictures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labs.plan.fabric import Fabric, Node, Role
+
+_WORDS = {Role.RTSW: "AI zone", Role.LEAF: "unit", Role.TOR: "segment", Role.EDGE: "pod"}
+_ABOVE_THE_LOWEST_TIER = "plane"
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Tiers that are divided alike, upper first: no link between them leaves its zone.
+
+    `zones` is empty, and `word` None, where a tier joins all zones below it.
+    """
+
+    roles: tuple[Role, ...]
+    zones: tuple[int, ...]
+    word: str | None
+
+    def counted(self, count: int) -> str:
+        """`2 segments`."""
+        return f"{count:,} {self.word}{'' if count == 1 else 's'}"
+
+
+def divisions(fabric: Fabric) -> tuple[Division, ...]:
+    """The divisions of a fabric from its top tier down. Servers are in the lowest."""
+    by_role: dict[Role, list[Node]] = {}
+    for node in fabric.nodes:
+        by_role.setdefault(node.role, []).append(node)
+    roles = sorted(by_role, key=lambda role: role.tier)
+    crossed = {
+        fabric.node(link.b.node).role
+        for link in fabric.sessions
+        if fabric.node(link.a.node).zone != fabric.node(link.b.node).zone
+    }
+    groups: list[list[Role]] = []
+    for role in roles:
+        if groups and role not in crossed:
+            groups[-1].insert(0, role)
+        else:
+            groups.append([role])
+    return tuple(_division(by_role, group) for group in reversed(groups))
+
+
+def _division(by_role: dict[Role, list[Node]], roles: list[Role]) -> Division:
+    zones = sorted({node.zone for role in roles for node in by_role[role] if node.zone is not None})
+    lowest = next((role for role in roles if role.tier == 1), None)
+    word = _WORDS[lowest] if lowest else _ABOVE_THE_LOWEST_TIER
+    return Division(tuple(roles), tuple(zones), word if zones else None)

@@ -1,0 +1,249 @@
+"""What a picture of a fabric shows, before anything has a place: boxes, rows of zones, and lines.
+
+In: a `Fabric`. Out: a `Sketch`. Tiers that are wide show their first nodes, a box that counts the
+ones left out, and their last node; many zones show the first and the last. Which tier is drawn
+inside a zone, which outside, and which servers hang below one switch follows from how the fabric is
+wired, not from its kind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from itertools import pairwise
+
+from labs.plan.fabric import Fabric, Link, Node, Role
+from labs.plan.zones import Division, divisions
+
+MAX_PER_TIER = 8
+"""Boxes per tier outside of zones, or in the only zone; in one of several, half as many."""
+
+MAX_COLUMNS = 12
+"""All zones are drawn while their widest tiers together have no more boxes than these."""
+
+MAX_SERVERS = 3
+"""Servers that are drawn below one switch, or where they are on several, in a zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one box stands for: a node, or (`hidden`) the nodes between two that are drawn."""
+
+    key: str
+    role: Role
+    nodes: tuple[str, ...]
+    lines: tuple[str, ...]
+    hidden: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A row of boxes. `beside` says of each whether it is one of a pair with the box before it."""
+
+    role: Role
+    cells: tuple[Cell, ...]
+    beside: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneSketch:
+    """A zone, or with no title what joins the zones below: its tiers from the top.
+
+    `stacks` are, per box of the last tier, the servers on that switch alone. Servers on several
+    switches are a tier of their own. A zone that is not drawn is the box `hidden`.
+    """
+
+    title: str | None
+    tiers: tuple[Tier, ...]
+    stacks: tuple[tuple[Cell, ...], ...] = ()
+    hidden: Cell | None = None
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Every box."""
+        boxes = [self.hidden] if self.hidden else []
+        boxes += [cell for tier in self.tiers for cell in tier.cells]
+        return boxes + [cell for stack in self.stacks for cell in stack]
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The zones of a division, side by side."""
+
+    division: Division
+    zones: tuple[ZoneSketch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A line between two boxes.
+
+    `links` join each pair of their nodes; `nics` are the numbers of a server's NICs at its end.
+    """
+
+    upper: Cell
+    lower: Cell
+    links: int
+    nics: tuple[int, ...]
+    plane: int | None
+    """The upper end's zone, where the lower end is not in it and there are others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """The simplified fabric, from its top band down."""
+
+    bands: tuple[Band, ...]
+    edges: tuple[Edge, ...]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Every box."""
+        return [cell for band in self.bands for zone in band.zones for cell in zone.cells]
+
+
+def sketch(fabric: Fabric) -> Sketch:
+    """What is drawn of a fabric."""
+    found = divisions(fabric)
+    bands = tuple(_band(fabric, division) for division in found)
+    return Sketch(bands, _edges(fabric, found, bands))
+
+
+def servers_are_stacked(fabric: Fabric) -> bool:
+    """Whether every server is on one switch, so that it can stand below it."""
+    return all(
+        len({link.b.node for link in fabric.uplinks(server.name)}) == 1 for server in fabric.servers
+    )
+
+
+def _band(fabric: Fabric, division: Division) -> Band:
+    if not division.zones:
+        return Band(division, (_zone(fabric, division, None, MAX_PER_TIER),))
+    several = len(division.zones) > 1
+    limit = MAX_PER_TIER // 2 if several else MAX_PER_TIER
+    shown = division.zones
+    drawn = [_zone(fabric, division, zone, limit) for zone in (shown[0], shown[-1])][: len(shown)]
+    columns = max(len(tier.cells) for zone in drawn for tier in zone.tiers)
+    if several and columns * len(shown) > MAX_COLUMNS and len(shown) > 2:
+        return Band(division, (drawn[0], _hidden_zones(fabric, division, shown[1:-1]), drawn[-1]))
+    middle = [_zone(fabric, division, zone, limit) for zone in shown[1:-1]]
+    return Band(division, (drawn[0], *middle, *drawn[1:]))
+
+
+def _zone(fabric: Fabric, division: Division, zone: int | None, limit: int) -> ZoneSketch:
+    members = {
+        role: [node for node in fabric.nodes if node.role is role and node.zone == zone]
+        for role in division.roles
+    }
+    tiers = [_tier(fabric, role, members[role], limit) for role in division.roles if role.tier > 0]
+    stacks: tuple[tuple[Cell, ...], ...] = ()
+    servers = members.get(Role.SERVER, [])
+    if servers and servers_are_stacked(fabric):
+        stacks = _stacks(fabric, tiers[-1], servers)
+    elif servers:
+        tiers.append(_tier(fabric, Role.SERVER, servers, MAX_SERVERS))
+    return ZoneSketch(f"{division.word} {zone}" if zone else None, tuple(tiers), stacks)
+
+
+def _tier(fabric: Fabric, role: Role, nodes: Sequence[Node], limit: int) -> Tier:
+    cells = _collapse(fabric, nodes, limit)
+    homes = [_shared_with(fabric, cell) for cell in cells]
+    beside = [bool(before) and before == after for before, after in pairwise(homes)]
+    return Tier(role, cells, (False, *beside) if cells else ())
+
+
+def _shared_with(fabric: Fabric, cell: Cell) -> tuple[str, ...]:
+    """The two switches that share NICs of two ports, of which the box's is one."""
+    if cell.hidden or cell.role is Role.SERVER:
+        return ()
+    prefixes = fabric.prefixes_of[cell.nodes[0]]
+    return next((each.origins for each in prefixes if len(each.origins) > 1), ())
+
+
+def _stacks(fabric: Fabric, leaves: Tier, servers: Sequence[Node]) -> tuple[tuple[Cell, ...], ...]:
+    below: dict[str, list[Node]] = {}
+    for server in servers:
+        below.setdefault(fabric.uplinks(server.name)[0].b.node, []).append(server)
+    stacks: list[tuple[Cell, ...]] = []
+    for leaf in leaves.cells:
+        found = [server for name in leaf.nodes for server in below.get(name, ())]
+        if leaf.hidden:
+            stacks.append((_hidden(found),) if found else ())
+        else:
+            stacks.append(_collapse(fabric, found, MAX_SERVERS))
+    return tuple(stacks)
+
+
+def _hidden_zones(fabric: Fabric, division: Division, zones: Sequence[int]) -> ZoneSketch:
+    inside = [node for node in fabric.nodes if node.role in division.roles and node.zone in zones]
+    names = tuple(node.name for node in inside)
+    switches = sum(node.is_switch for node in inside)
+    lines = (f"{switches:,} switches", f"{len(inside) - switches:,} servers")
+    word = division.counted(len(zones)).partition(" ")[2]
+    key = f"more_{word.replace(' ', '_')}"
+    cell = Cell(key, division.roles[0], names, lines, hidden=True)
+    return ZoneSketch(f"{len(zones)} more {word}", (), (), cell)
+
+
+def _collapse(fabric: Fabric, nodes: Sequence[Node], limit: int) -> tuple[Cell, ...]:
+    if len(nodes) <= limit:
+        return tuple(_cell(fabric, node) for node in nodes)
+    first, middle, last = nodes[: limit - 2], nodes[limit - 2 : -1], nodes[-1]
+    return (*(_cell(fabric, node) for node in first), _hidden(middle), _cell(fabric, last))
+
+
+def _cell(fabric: Fabric, node: Node) -> Cell:
+    if node.is_switch:
+        widest = min(
+            (each.prefix for each in fabric.prefixes_of[node.name]),
+            key=lambda prefix: IPv4Network(prefix).prefixlen,
+        )
+        lines: tuple[str, ...] = (node.name, f"AS {node.asn}", widest)
+    else:
+        lines = (node.name, fabric.nics(node.name)[0].ip)
+    return Cell(_key(node.name), node.role, (node.name,), lines, hidden=False)
+
+
+def _hidden(nodes: Sequence[Node]) -> Cell:
+    names = tuple(node.name for node in nodes)
+    key = _key(f"{names[0]}_to_{names[-1]}")
+    return Cell(key, nodes[0].role, names, (f"… {len(nodes):,} more",), hidden=True)
+
+
+def _key(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _edges(fabric: Fabric, found: Iterable[Division], bands: Iterable[Band]) -> tuple[Edge, ...]:
+    cells = [cell for band in bands for zone in band.zones for cell in zone.cells]
+    cell_of = {name: cell for cell in cells for name in cell.nodes}
+    division_of = {role: each for each in found for role in each.roles}
+    nic_of = {
+        link.name: nic.number
+        for cell in cells
+        if cell.role is Role.SERVER and not cell.hidden
+        for nic in fabric.nics(cell.nodes[0])
+        for link in nic.links
+    }
+    joined: dict[tuple[str, str], list[Link]] = {}
+    for link in fabric.links:
+        ends = cell_of[link.b.node].key, cell_of[link.a.node].key
+        if ends[0] != ends[1]:
+            joined.setdefault(ends, []).append(link)
+    edges = []
+    for links in joined.values():
+        upper, lower = cell_of[links[0].b.node], cell_of[links[0].a.node]
+        above = division_of[upper.role]
+        crosses = lower.role not in above.roles and len(above.zones) > 1
+        edges.append(
+            Edge(
+                upper,
+                lower,
+                max(Counter((link.a.node, link.b.node) for link in links).values()),
+                tuple(sorted({nic_of[link.name] for link in links if link.name in nic_of})),
+                fabric.node(links[0].b.node).zone if crosses else None,
+            )
+        )
+    return tuple(edges)

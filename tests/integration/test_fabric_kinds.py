@@ -1,0 +1,244 @@
+"""A small lab of each kind of fabric: every path is there, is used as predicted, and survives what
+the kind is built to survive."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from labs.forwarding.fib import FibOf, read_fib
+from labs.forwarding.path import find_nic, walk
+from labs.lab import Lab, plan
+from labs.plan.fabric import Nic
+from labs.plan.routes import expected_routes, expected_width
+from labs.runtime.fibwatch import FibWatch
+from labs.runtime.namespaces import inside
+from labs.runtime.netns import take_down
+from labs.runtime.record import recorded_labs
+from labs.spec.catalog import find_lab
+from labs.spec.load import load_spec
+from traffic.traceroute import probe_path
+
+pytestmark = pytest.mark.side_by_side
+
+
+KINDS = ("rail-small", "hpn-small", "hpn-single-plane", "hpn-single-tor", "fat-tree-4", "zones-1-7")
+PORT = 5000
+FLOWS = 64
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A lab of the catalog, up under a name of its own for all tests of this file."""
+    spec = load_spec(find_lab(request.param))
+    running = Lab(plan(spec.model_copy(update={"name": f"it-{spec.name}"})))
+    try:
+        running.up()
+        yield running
+    finally:
+        take_down(running.name)
+
+
+def only(*names: str) -> pytest.MarkDecorator:
+    """Runs a test on these labs alone."""
+    return pytest.mark.parametrize("lab", names, indirect=True, scope="module")
+
+
+def netns_of(lab: Lab) -> Callable[[str], Path]:
+    return lambda name: lab.node(name).netns
+
+
+def fresh_tables(lab: Lab) -> FibOf:
+    """The kernels' tables as they are now, each read once."""
+    return Lab(lab.fabric).fib_of
+
+
+def widths(lab: Lab, node: str) -> dict[str, int]:
+    """Live next hops of every prefix in a switch's kernel."""
+    routes = read_fib(lab.node(node).netns).routes
+    return {route.prefix: sum(hop.carrier for hop in route.next_hops) for route in routes}
+
+
+def probed(
+    lab: Lab, source: Nic, destination: Nic, leaves_by: int, sports: list[int]
+) -> dict[int, tuple[str | None, ...]]:
+    """The nodes that packets meet."""
+    return probe_path(lab.fabric, netns_of(lab), source, destination, sports, leaves_by=leaves_by)
+
+
+def test_every_kernel_holds_every_route_at_full_width(lab: Lab) -> None:
+    for node, routes in expected_routes(lab.fabric).items():
+        held = widths(lab, node)
+        expected = {prefix: expected_width(lab.fabric, links) for prefix, links in routes.items()}
+        assert {prefix: held.get(prefix) for prefix in expected} == expected
+
+
+def test_every_server_reaches_every_nic_of_every_other(lab: Lab) -> None:
+    names = [server.name for server in lab.fabric.servers]
+    nics = [nic for name in names for nic in lab.fabric.nics(name)]
+    with ExitStack() as opened:
+        listeners = {
+            nic.ip: opened.enter_context(inside(lab.node(nic.server).netns, partial(_listen, nic)))
+            for nic in nics
+        }
+        for name in names:
+            others = [nic for nic in nics if nic.server != name]
+            inside(lab.node(name).netns, partial(_send, name, others))
+        for nic in nics:
+            others_of = {name for name in names if name != nic.server}
+            heard = {listeners[nic.ip].recv(64).decode() for _ in others_of}
+            assert heard == others_of
+
+
+def _listen(nic: Nic) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    listener.bind((nic.ip, PORT))
+    listener.settimeout(5)
+    return listener
+
+
+def _send(name: str, nics: list[Nic]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for nic in nics:
+            sender.sendto(name.encode(), (nic.ip, PORT))
+
+
+def test_predicted_paths_are_the_ones_seen_on_the_wire_from_every_port_of_every_nic(
+    lab: Lab,
+) -> None:
+    chance = random.Random(4)
+    fabric = lab.fabric
+    ports = [
+        (nic, port)
+        for server in fabric.servers
+        for nic in fabric.nics(server.name)
+        for port in range(len(nic.links))
+    ]
+    taken = set()
+    for source, port in ports:
+        far = [nic for nic, _ in ports if nic.links[0].b.node != source.links[0].b.node]
+        far = [nic for nic in far if nic.server != source.server]
+        destination = chance.choice(far)
+        sports = chance.sample(range(0xC000, 0x10000), -(-FLOWS // len(ports)))
+        seen = probed(lab, source, destination, port, sports)
+        for sport in sports:
+            path = walk(fabric, lab.fib_of, source, destination, sport, leaves_by=port)
+            assert seen[sport] == path.nodes
+            assert path.nodes[1] == source.links[port].b.node
+            taken.add(path.nodes)
+    assert len(taken) > len(ports), "all flows of a port took one path: nothing was tested"
+
+
+@only("hpn-small", "hpn-single-plane")
+def test_a_nic_that_loses_a_port_is_reached_by_its_other_one_and_then_by_both_again(
+    lab: Lab,
+) -> None:
+    nic = find_nic(lab.fabric, "srv1-1")
+    near, far = find_nic(lab.fabric, "srv1-2"), find_nic(lab.fabric, "srv2-1")
+    sports = list(range(50_000, 50_016))
+    everywhere = {name: widths(lab, name) for name in _switches(lab)}
+
+    def arrives_by(source: Nic, leaves_by: int) -> set[str | None]:
+        tables = fresh_tables(lab)
+        seen = probed(lab, source, nic, leaves_by, sports)
+        for sport, nodes in seen.items():
+            path = walk(lab.fabric, tables, source, nic, sport, leaves_by=leaves_by)
+            assert nodes == path.nodes
+        return {nodes[-2] for nodes in seen.values()}
+
+    before = {leaves_by: arrives_by(far, leaves_by) for leaves_by in (0, 1)}
+    two_planes = "p1-agg1" in lab.fabric.node_by_name
+    assert before[0] | before[1] == {"s1-tor1a", "s1-tor1b"}
+    assert not two_planes or before == {0: {"s1-tor1a"}, 1: {"s1-tor1b"}}
+
+    link = lab.link("srv1-1:s1-tor1a")
+    with _watched(lab) as wait_until:
+        link.down()
+        try:
+            wait_until(lambda: _leads_to(lab, nic.ip) == {"s1-tor1b"})
+            for source in (near, far):
+                for leaves_by in (0, 1):
+                    assert arrives_by(source, leaves_by) == {"s1-tor1b"}
+            crossing = probed(lab, far, nic, 0, sports).values()
+            over_cores = {any(str(node).startswith("core") for node in path) for path in crossing}
+            assert over_cores == {two_planes}
+        finally:
+            link.up()
+        wait_until(lambda: {name: widths(lab, name) for name in _switches(lab)} == everywhere)
+    assert {leaves_by: arrives_by(far, leaves_by) for leaves_by in (0, 1)} == before
+
+
+@only("hpn-single-tor")
+def test_a_nic_of_one_port_that_loses_it_is_not_reached(lab: Lab) -> None:
+    source, nic = find_nic(lab.fabric, "srv2-1"), find_nic(lab.fabric, "srv1-1")
+    sports = list(range(50_000, 50_004))
+    link = lab.link("srv1-1:s1-tor1")
+    link.down()
+    try:
+        lost = probed(lab, source, nic, 0, sports)
+    finally:
+        link.up()
+    assert {nodes[-1] for nodes in lost.values()}.isdisjoint({"srv1-1"})
+    with _watched(lab) as wait_until:
+        wait_until(lambda: widths(lab, "s1-tor1").get(f"{nic.ip}/31") == 1)
+    assert {nodes[-1] for nodes in probed(lab, source, nic, 0, sports).values()} == {"srv1-1"}
+
+
+def test_down_leaves_nothing(lab: Lab) -> None:
+    lab.down()
+    assert lab.name not in recorded_labs()
+    assert not Path(f"/run/rocelab/{lab.name}").exists()
+
+
+def _switches(lab: Lab) -> list[str]:
+    return [node.name for node in lab.fabric.switches]
+
+
+def _leads_to(lab: Lab, ip: str) -> set[str]:
+    """The ToRs by which every switch that has a route of its own to a NIC reaches it in the end."""
+    tables = fresh_tables(lab)
+    found: set[str] = set()
+    for start in _switches(lab):
+        reached, waiting = {start}, [start]
+        while waiting:
+            name = waiting.pop()
+            route = tables(name).lookup(ip)
+            if route is None or route.prefix != f"{ip}/32":
+                return set()
+            for hop in route.next_hops:
+                links = lab.fabric.links_of[name]
+                (link,) = (each for each in links if each.port(name).interface == hop.interface)
+                far = link.far(name).node
+                if far.startswith("srv"):
+                    found.add(name)
+                elif far not in reached:
+                    reached.add(far)
+                    waiting.append(far)
+    return found
+
+
+@contextmanager
+def _watched(lab: Lab) -> Iterator[Callable[[Callable[[], bool]], None]]:
+    """Gives a function that returns when something holds, asked after each change of a table."""
+    with ExitStack() as stack:
+        opened = {}
+        for name in _switches(lab):
+            opened[name] = os.open(lab.node(name).netns, os.O_RDONLY)
+            stack.callback(os.close, opened[name])
+        watch = stack.enter_context(FibWatch(opened))
+
+        def wait_until(true: Callable[[], bool]) -> None:
+            deadline = time.monotonic() + 20
+            while not true():
+                assert time.monotonic() < deadline, "the tables did not come to what was expected"
+                list(watch.events(0.5))
+
+        yield wait_until
