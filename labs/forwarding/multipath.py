@@ -3,49 +3,85 @@
 In: a flow's five-tuple, a switch's net.ipv4.fib_multipath_hash_seed and hash policy, the weights
 of an ECMP group in the kernel's order. Out: the index of the next hop that the kernel takes. Both
 kinds of kernel route agree on it: next hops inside the route (net/ipv4/fib_semantics.c,
-fib_rebalance) and groups of nexthop objects (net/ipv4/nexthop.c, nh_hthr_group_rebalance).
+fib_rebalance; net/ipv6/route.c, rt6_upper_bound_set) and groups of nexthop objects
+(net/ipv4/nexthop.c, nh_hthr_group_rebalance). `labs.forwarding.bulk` does the same for arrays of
+flows, `labs.forwarding.resilient` is the choice of resilient groups.
 
-Holds for IPv4 packets that carry no socket's hash (forwarded raw frames), on little-endian
-machines, while the gateways' neighbour entries are valid: a group of nexthop objects passes over a
-gateway whose MAC address it could not learn (nexthop_is_good_nh).
+Holds for packets that a switch forwards and that carry no socket's hash (raw frames), that are
+neither tunnelled, fragments nor ICMP errors, on little-endian machines, while the gateways'
+neighbour entries are valid: a group of nexthop objects passes over a gateway whose MAC address it
+could not learn (nexthop_is_good_nh).
 """
 
 from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from labs.errors import InputError
-from labs.spec.model import HashPolicy
+from labs.spec.model import HashField, HashPolicy
 
 HASH_BITS = 31
 UDP = 17
+JHASH_START = 0xDEADBEEF + (2 << 2)
+"""What jhash_2words(a, b, 0) starts from (include/linux/jhash.h)."""
 
 _WORD = 2**64 - 1
-_FLOW_KEYS = struct.Struct("<2xB25xHH4xII4x")
-_FLOW_KEYS_WORDS = struct.Struct("<6Q")
-_LENGTH_WORD = _FLOW_KEYS.size << 56
+_FLOW_KEYS_V4 = struct.Struct("<2xBxI20xHH4x4s4s4x")
+_FLOW_KEYS_V6 = struct.Struct("<2xBxI20xHH4x16s16s4x")
+_L4_FIELDS = frozenset(HashField) - {HashField.FLOW_LABEL}
+_L3_FIELDS_V4 = frozenset({HashField.SOURCE_IP, HashField.DESTINATION_IP})
+_L3_FIELDS_V6 = _L3_FIELDS_V4 | {HashField.PROTOCOL, HashField.FLOW_LABEL}
 
 
 @dataclass(frozen=True, slots=True)
 class Flow5:
-    """A flow's five-tuple: dotted IPv4 addresses, IP protocol number, ports."""
+    """A flow's five-tuple: IPv4 or IPv6 addresses, IP protocol number, ports.
+
+    `flow_label` is IPv6's 20 bits and left at 0 for IPv4.
+    """
 
     source: str
     destination: str
     protocol: int
     source_port: int
     destination_port: int
+    flow_label: int = 0
+
+    @property
+    def is_v6(self) -> bool:
+        return ":" in self.source
 
 
-def multipath_hash(flow: Flow5, seed: int, policy: HashPolicy) -> int:
+def multipath_hash(
+    flow: Flow5, seed: int, policy: HashPolicy, fields: Collection[HashField] = ()
+) -> int:
     """The 31-bit hash of `flow` in a namespace whose fib_multipath_hash_seed is `seed`.
 
-    Source: net/ipv4/route.c fib_multipath_hash and net/core/flow_dissector.c
-    __flow_hash_from_keys: SipHash-2-4 over the dissected keys, made equal for both directions of a
-    flow. Raises InputError for seed 0, the kernel's own secret.
+    `fields` are those of policy custom (net.ipv4.fib_multipath_hash_fields). IPv6 uses the same
+    seed and net.ipv6.fib_multipath_hash_policy and _fields.
+
+    Source: net/ipv4/route.c fib_multipath_hash, net/ipv6/route.c rt6_multipath_hash and
+    net/core/flow_dissector.c __flow_hash_from_keys: SipHash-2-4 over the dissected keys, made equal
+    for both directions of a flow; the custom policy then mixes it with the hash of inner headers,
+    which is 0 here. Raises InputError for seed 0, the kernel's own secret, ValueError for fields
+    without policy custom and the other way round.
+    """
+    key = siphash_key(seed)
+    used = hashed_fields(policy, fields, v6=flow.is_v6)
+    # Policy 0 takes the label as the wire has it, policy 3 as a number.
+    label = flow.flow_label if policy is HashPolicy.CUSTOM else socket.htonl(flow.flow_label)
+    digest = _siphash_2_4(_flow_keys(flow, used, label), key, key) & 0xFFFF_FFFF or 1
+    return (_jhash_with_no_inner(digest) if policy is HashPolicy.CUSTOM else digest) >> 1
+
+
+def siphash_key(seed: int) -> int:
+    """Either half of the key that the kernel makes of a seed (include/net/ip_fib.h).
+
+    Raises InputError for seed 0.
     """
     if seed == 0:
         raise InputError(
@@ -53,12 +89,27 @@ def multipath_hash(flow: Flow5, seed: int, policy: HashPolicy) -> int:
             "the choice can not be predicted",
             hint="set hashing.seed to per-node, per-tier, shared or a number above 0",
         )
-    key = seed << 32 | seed
-    return (_siphash_2_4(_flow_keys(flow, policy), key, key) & 0xFFFF_FFFF or 1) >> 1
+    return seed << 32 | seed
 
 
-def upper_bounds(weights: Sequence[int]) -> tuple[int, ...]:
-    """The highest hash that each next hop of a group takes, for weights of at least 1.
+def hashed_fields(
+    policy: HashPolicy, fields: Collection[HashField], *, v6: bool
+) -> frozenset[HashField]:
+    """What a policy reads of a packet; IPv6's policy 0 also reads next header and flow label.
+
+    Raises ValueError for fields without policy custom and the other way round.
+    """
+    if bool(fields) != (policy is HashPolicy.CUSTOM):
+        raise ValueError(f"policy {policy} with {len(fields)} fields")
+    if policy is HashPolicy.L3:
+        return _L3_FIELDS_V6 if v6 else _L3_FIELDS_V4
+    if policy is HashPolicy.L4:
+        return _L4_FIELDS
+    return frozenset(fields) if v6 else frozenset(fields) - {HashField.FLOW_LABEL}
+
+
+def upper_bounds(weights: Sequence[int], bits: int = HASH_BITS) -> tuple[int, ...]:
+    """The highest hash of `bits` that each next hop of a group takes, for weights of at least 1.
 
     Source: RFC 2992's hash-threshold as in fib_rebalance (net/ipv4/fib_semantics.c).
     """
@@ -67,7 +118,7 @@ def upper_bounds(weights: Sequence[int]) -> tuple[int, ...]:
     cumulative = 0
     for weight in weights:
         cumulative += weight
-        bounds.append(((cumulative << HASH_BITS) + total // 2) // total - 1)
+        bounds.append(((cumulative << bits) + total // 2) // total - 1)
     return tuple(bounds)
 
 
@@ -81,30 +132,44 @@ def select(flow_hash: int, weights: Sequence[int]) -> int:
     return next(i for i, bound in enumerate(upper_bounds(weights)) if flow_hash <= bound)
 
 
-def _flow_keys(flow: Flow5, policy: HashPolicy) -> bytes:
-    """The bytes of struct flow_keys that the kernel hashes for IPv4.
+def _flow_keys(flow: Flow5, used: Collection[HashField], label: int) -> bytes:
+    """The bytes of struct flow_keys that the kernel hashes; what is not used is 0.
 
-    Addresses and ports are each put in order, compared as the CPU loads the bytes of the wire.
+    Addresses and ports are each put in order: IPv4's and ports compared as the CPU loads the bytes
+    of the wire, IPv6's byte by byte.
     """
-    addresses = sorted(
-        int.from_bytes(socket.inet_aton(address), "little")
-        for address in (flow.source, flow.destination)
+    addresses = [
+        ip_address(address).packed if field in used else bytes(16 if flow.is_v6 else 4)
+        for field, address in (
+            (HashField.SOURCE_IP, flow.source),
+            (HashField.DESTINATION_IP, flow.destination),
+        )
+    ]
+    addresses.sort(key=None if flow.is_v6 else lambda packed: packed[::-1])
+    ports = sorted(
+        socket.htons(port) if field in used else 0
+        for field, port in (
+            (HashField.SOURCE_PORT, flow.source_port),
+            (HashField.DESTINATION_PORT, flow.destination_port),
+        )
     )
-    if policy is HashPolicy.L3:
-        return _FLOW_KEYS.pack(0, 0, 0, *addresses)
-    ports = sorted(socket.htons(port) for port in (flow.source_port, flow.destination_port))
-    return _FLOW_KEYS.pack(flow.protocol, *ports, *addresses)
+    return (_FLOW_KEYS_V6 if flow.is_v6 else _FLOW_KEYS_V4).pack(
+        flow.protocol if HashField.PROTOCOL in used else 0,
+        label if HashField.FLOW_LABEL in used else 0,
+        *ports,
+        *addresses,
+    )
 
 
 def _siphash_2_4(keys: bytes, key0: int, key1: int) -> int:
-    """SipHash-2-4 (Aumasson and Bernstein 2012) of exactly six words."""
+    """SipHash-2-4 (Aumasson and Bernstein 2012) of a whole number of words."""
     state = (
         key0 ^ 0x736F6D6570736575,
         key1 ^ 0x646F72616E646F6D,
         key0 ^ 0x6C7967656E657261,
         key1 ^ 0x7465646279746573,
     )
-    for word in (*_FLOW_KEYS_WORDS.unpack(keys), _LENGTH_WORD):
+    for word in (*struct.unpack(f"<{len(keys) // 8}Q", keys), len(keys) << 56):
         v0, v1, v2, v3 = _rounds(2, state[0], state[1], state[2], state[3] ^ word)
         state = (v0 ^ word, v1, v2, v3)
     v0, v1, v2, v3 = _rounds(4, state[0], state[1], state[2] ^ 0xFF, state[3])
@@ -125,3 +190,19 @@ def _rounds(count: int, v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, i
         v1 = (v1 << 17 & _WORD | v1 >> 47) ^ v2
         v2 = v2 << 32 & _WORD | v2 >> 32
     return v0, v1, v2, v3
+
+
+def _jhash_with_no_inner(outer: int) -> int:
+    """jhash_2words(outer, 0, 0) of include/linux/jhash.h."""
+    a, b, c = (outer + JHASH_START) & 0xFFFF_FFFF, JHASH_START, JHASH_START
+    c = ((c ^ b) - _rotated(b, 14)) & 0xFFFF_FFFF
+    a = ((a ^ c) - _rotated(c, 11)) & 0xFFFF_FFFF
+    b = ((b ^ a) - _rotated(a, 25)) & 0xFFFF_FFFF
+    c = ((c ^ b) - _rotated(b, 16)) & 0xFFFF_FFFF
+    a = ((a ^ c) - _rotated(c, 4)) & 0xFFFF_FFFF
+    b = ((b ^ a) - _rotated(a, 14)) & 0xFFFF_FFFF
+    return ((c ^ b) - _rotated(b, 24)) & 0xFFFF_FFFF
+
+
+def _rotated(word: int, bits: int) -> int:
+    return (word << bits | word >> 32 - bits) & 0xFFFF_FFFF

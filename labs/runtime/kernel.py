@@ -11,9 +11,18 @@ from pathlib import Path
 
 from labs.errors import MachineError
 from labs.plan.fabric import Fabric, Node
-from labs.spec.model import HashPolicy
+from labs.spec.model import HashField, HashPolicy
 
-POLICY_NUMBER = {HashPolicy.L3: 0, HashPolicy.L4: 1}
+POLICY_NUMBER = {HashPolicy.L3: 0, HashPolicy.L4: 1, HashPolicy.CUSTOM: 3}
+FIELD_BIT = {
+    HashField.SOURCE_IP: 0x01,
+    HashField.DESTINATION_IP: 0x02,
+    HashField.PROTOCOL: 0x04,
+    HashField.FLOW_LABEL: 0x08,
+    HashField.SOURCE_PORT: 0x10,
+    HashField.DESTINATION_PORT: 0x20,
+}
+"""FIB_MULTIPATH_HASH_FIELD_* of include/net/ip_fib.h."""
 SEED = "ipv4/fib_multipath_hash_seed"
 
 
@@ -48,6 +57,10 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
             "ipv4/icmp_msgs_per_sec": "1000000",
             "ipv4/icmp_msgs_burst": "100000",
         }
+        if fields := fabric.spec.hashing.fields:
+            settings["ipv4/fib_multipath_hash_fields"] = str(
+                sum(FIELD_BIT[each] for each in fields)
+            )
         if node.hash_seed:
             settings[SEED] = str(node.hash_seed)
     return settings

@@ -32,7 +32,7 @@ class LinksSpec(SpecModel):
         RateBps, Field(ge=MIN_RATE, le=MAX_RATE, description="rate of switch-to-switch links")
     ] = 400 * 10**9
     server_rate: Annotated[
-        RateBps, Field(ge=MIN_RATE, le=MAX_RATE, description="rate of links from NIC to RTSW")
+        RateBps, Field(ge=MIN_RATE, le=MAX_RATE, description="rate of a link to a NIC")
     ] = 400 * 10**9
     mtu: Annotated[
         int,
@@ -149,6 +149,25 @@ class HashPolicy(StrEnum):
 
     L3 = "l3"
     L4 = "l4"
+    CUSTOM = "custom"
+
+
+class HashField(StrEnum):
+    """What the custom policy may read of a packet: net.ipv4.fib_multipath_hash_fields."""
+
+    SOURCE_IP = "source-ip"
+    DESTINATION_IP = "destination-ip"
+    PROTOCOL = "protocol"
+    SOURCE_PORT = "source-port"
+    DESTINATION_PORT = "destination-port"
+    FLOW_LABEL = "flow-label"
+
+
+class HashWeights(StrEnum):
+    """How much of the hash space each next hop of a group gets."""
+
+    EQUAL = "equal"
+    PATHS = "paths"
 
 
 class SeedPlan(StrEnum):
@@ -169,12 +188,60 @@ class HashingSpec(SpecModel):
 
     policy: Annotated[
         HashPolicy,
-        Field(strict=False, description="l3: addresses; l4: addresses, protocol and ports"),
+        Field(
+            strict=False,
+            description="l3: addresses; l4: addresses, protocol and ports; custom: `fields`",
+        ),
     ] = HashPolicy.L4
+    fields: Annotated[
+        tuple[Annotated[HashField, Field(strict=False)], ...],
+        Field(
+            max_length=len(HashField),
+            description="what policy custom hashes: source-ip, destination-ip, protocol, "
+            "source-port, destination-port, flow-label (IPv6's)",
+        ),
+    ] = ()
     seed: Annotated[
         Annotated[SeedPlan, Field(strict=False)] | Annotated[int, Field(ge=0, le=MAX_SEED)],
         Field(description="per-node, per-tier, shared, or a number used by every switch"),
     ] = SeedPlan.PER_NODE
+    weights: Annotated[
+        HashWeights,
+        Field(
+            strict=False,
+            description="equal: next hops share the flows; paths: by the paths each still has to "
+            "the destination (BGP link bandwidth)",
+        ),
+    ] = HashWeights.EQUAL
+
+    @field_validator("fields", mode="before")
+    @classmethod
+    def _a_list(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("fields")
+    @classmethod
+    def _in_order_and_once(cls, value: tuple[HashField, ...]) -> tuple[HashField, ...]:
+        return tuple(field for field in HashField if field in value)
+
+    @model_validator(mode="after")
+    def _fields_belong_to_the_custom_policy(self) -> Self:
+        if self.policy is not HashPolicy.CUSTOM:
+            if self.fields:
+                raise RefusedError(
+                    f"expected no fields with policy {self.policy}, got {_listed(self.fields)}",
+                    "set policy: custom, or leave fields out",
+                    keys=("fields",),
+                )
+        elif not set(self.fields) - {HashField.FLOW_LABEL}:
+            got = f"{_listed(self.fields)} alone" if self.fields else "none"
+            raise RefusedError(
+                f"expected fields with policy custom, got {got}",
+                "for example [source-ip, destination-ip, source-port]; a lab's packets are IPv4 "
+                "and have no flow-label",
+                keys=("fields",) if self.fields else ("policy",),
+            )
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -185,8 +252,12 @@ class HashingSpec(SpecModel):
             return value
         raise RefusedError(
             "expected per-node, per-tier, shared, a whole number or a block of keys "
-            f"(policy, seed), got {described(value)}"
+            f"(policy, fields, seed, weights), got {described(value)}"
         )
+
+
+def _listed(fields: tuple[HashField, ...]) -> str:
+    return ", ".join(fields)
 
 
 class LabSpec(SpecModel):

@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import random
-import socket
-import struct
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from labs.forwarding.bulk import multipath_hashes, select_all, select_buckets
 from labs.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fibs, read_fib
-from labs.forwarding.multipath import Flow5, multipath_hash, select
+from labs.forwarding.flows import as_columns
+from labs.forwarding.multipath import multipath_hash, select
 from labs.forwarding.path import find_nic, walk
+from labs.forwarding.resilient import bucket_of, filled, read_resilient_groups, without
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric, Node
-from labs.runtime.kernel import POLICY_NUMBER, node_settings
+from labs.runtime.kernel import FIELD_BIT, POLICY_NUMBER, node_settings
 from labs.runtime.namespaces import inside
 from labs.spec.fabrics import ClosSpec
-from labs.spec.model import HashingSpec, HashPolicy, LabSpec
+from labs.spec.model import MAX_SEED, HashField, HashingSpec, HashPolicy, LabSpec
+from tests.integration.hash_router import (
+    KINDS,
+    NETNS,
+    NEXT_HOPS_IN_ROUTE,
+    NEXTHOP_OBJECTS,
+    PREFIX,
+    forwarded,
+    gateway,
+    install,
+    kernel_choices,
+    random_flows,
+    run_ip,
+    running_router,
+    set_sysctls,
+)
 from traffic.traceroute import probe_path
 
-NETNS = Path("/run/netns/t-path-hash")
-PREFIX = "198.19.0.0/16"
+pytestmark = pytest.mark.side_by_side
+
+
 FLOWS_PER_CASE = 40
 SEEDS = (1, 0x5EED, 0xFFFF_FFFF)
 GROUPS: tuple[tuple[int, ...], ...] = (
@@ -36,131 +53,44 @@ GROUPS: tuple[tuple[int, ...], ...] = (
     (256, 1, 7),
     (10, 20, 30, 40),
 )
-
-
-def run_ip(lines: Iterable[str], netns: str | None = None) -> None:
-    words = ["ip", *(["-n", netns] if netns else []), "-batch", "-"]
-    subprocess.run(words, input="\n".join(lines) + "\n", text=True, check=True)
+RANDOM_CASES = 25
 
 
 @pytest.fixture(scope="module")
 def router() -> Iterator[Path]:
     """A namespace with an input interface and eighteen output interfaces."""
-    run_ip([f"netns add {NETNS.name}"])
-    try:
-        run_ip(router_configuration(), NETNS.name)
-        set_sysctls({"ip_forward": 1, "conf/all/rp_filter": 0, "conf/in/rp_filter": 0})
-        yield NETNS
-    finally:
-        run_ip([f"netns del {NETNS.name}"])
+    yield from running_router()
 
 
-def router_configuration() -> Iterator[str]:
-    for i, name in enumerate(["in", *(f"out{i}" for i in range(18))]):
-        yield f"link add {name} type veth peer far{i}"
-        yield f"link set far{i} up"
-        yield f"link set {name} up"
-        yield f"addr add 198.18.{i}.0/31 dev {name}"
-    for i in range(18):
-        yield f"nexthop add id {100 - i} via {gateway(i)} dev out{i}"
+def random_fields(generator: random.Random) -> tuple[HashField, ...]:
+    return tuple(generator.sample(list(HashField), generator.randint(1, len(HashField))))
 
 
-def set_sysctls(values: dict[str, int]) -> None:
-    def write() -> None:
-        for name, value in values.items():
-            Path("/proc/sys/net/ipv4", name).write_text(str(value))
-
-    inside(NETNS, write)
-
-
-def gateway(i: int) -> str:
-    return f"198.18.{i + 1}.1"
-
-
-def install_legacy(order: Sequence[int], weights: Sequence[int]) -> None:
-    hops = [
-        f"nexthop via {gateway(i)} dev out{i} weight {weight}"
-        for i, weight in zip(order, weights, strict=True)
-    ]
-    run_ip([f"route replace {PREFIX} {' '.join(hops)}"], NETNS.name)
+def set_hashing(
+    policy: HashPolicy, fields: Sequence[HashField], seed: int, *, v6: bool = False
+) -> None:
+    family = "ipv6" if v6 else "ipv4"
+    settings = {
+        f"{family}/fib_multipath_hash_policy": POLICY_NUMBER[policy],
+        "ipv4/fib_multipath_hash_seed": seed,
+    }
+    if fields:
+        settings[f"{family}/fib_multipath_hash_fields"] = sum(FIELD_BIT[each] for each in fields)
+    set_sysctls(settings)
 
 
-def install_objects(order: Sequence[int], weights: Sequence[int]) -> None:
-    members = "/".join(f"{100 - i},{w}" for i, w in zip(order, weights, strict=True))
-    run_ip(
-        [f"nexthop replace id 1000 group {members}", f"route replace {PREFIX} nhid 1000"],
-        NETNS.name,
-    )
-
-
-NEXT_HOPS_IN_ROUTE = "next hops in the route"
-INSTALL = {NEXT_HOPS_IN_ROUTE: install_legacy, "nexthop objects": install_objects}
-
-
-def attribute(kind: int, value: bytes) -> bytes:
-    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
-
-
-def kernel_choice(netlink: socket.socket, flow: Flow5, input_index: int) -> int:
-    """The output interface index that RTM_GETROUTE gives for a forwarded packet of `flow`."""
-    body = struct.pack("=BBBBBBBBI", socket.AF_INET, 32, 32, 0, 0, 0, 0, 0, 0)
-    body += attribute(1, socket.inet_aton(flow.destination))
-    body += attribute(2, socket.inet_aton(flow.source))
-    body += attribute(3, struct.pack("=I", input_index))
-    body += attribute(27, bytes([flow.protocol]))
-    body += attribute(28, struct.pack("!H", flow.source_port))
-    body += attribute(29, struct.pack("!H", flow.destination_port))
-    netlink.send(struct.pack("=IHHII", 16 + len(body), 26, 1, 1, 0) + body)
-    reply = netlink.recv(65536)
-    kind = struct.unpack_from("=H", reply, 4)[0]
-    if kind == 2:
-        code = -struct.unpack_from("=i", reply, 16)[0]
-        raise OSError(code, errno.errorcode[code])
-    offset = 16 + 12
-    while offset < len(reply):
-        length, kind = struct.unpack_from("=HH", reply, offset)
-        if kind == 4:
-            return int(struct.unpack_from("=I", reply, offset + 4)[0])
-        offset += -(-length // 4) * 4
-    raise AssertionError("no RTA_OIF in the kernel's answer")
-
-
-def random_flows(count: int, generator: random.Random) -> list[Flow5]:
-    return [
-        Flow5(
-            source=f"{generator.randrange(1, 127)}.{generator.randrange(256)}"
-            f".{generator.randrange(256)}.{generator.randrange(1, 255)}",
-            destination=f"198.19.{generator.randrange(256)}.{generator.randrange(1, 255)}",
-            protocol=generator.choice((6, 17)),
-            source_port=generator.randrange(1, 65536),
-            destination_port=generator.choice((4791, generator.randrange(1, 65536))),
-        )
-        for _ in range(count)
-    ]
-
-
-def kernel_choices(flows: Sequence[Flow5]) -> list[str]:
-    def look_up() -> list[str]:
-        input_index = socket.if_nametoindex("in")
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
-            return [socket.if_indextoname(kernel_choice(netlink, f, input_index)) for f in flows]
-
-    return inside(NETNS, look_up)
-
-
-@pytest.mark.parametrize("policy", HashPolicy)
-@pytest.mark.parametrize("kind", INSTALL)
+@pytest.mark.parametrize("policy", [HashPolicy.L3, HashPolicy.L4])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_predicted_next_hop_is_the_kernels_for_every_flow(
     router: Path, kind: str, policy: HashPolicy
 ) -> None:
     generator = random.Random(f"{kind} {policy}")
-    set_sysctls({"fib_multipath_hash_policy": POLICY_NUMBER[policy]})
     compared = 0
     for weights in GROUPS:
         order = generator.sample(range(18), len(weights))
-        INSTALL[kind](order, weights)
+        install(kind, order, weights)
         for seed in SEEDS:
-            set_sysctls({"fib_multipath_hash_seed": seed})
+            set_hashing(policy, (), seed)
             flows = random_flows(FLOWS_PER_CASE, generator)
             predicted = [
                 f"out{order[select(multipath_hash(flow, seed, policy), weights)]}" for flow in flows
@@ -170,20 +100,125 @@ def test_the_predicted_next_hop_is_the_kernels_for_every_flow(
     assert compared >= 1000
 
 
+@pytest.mark.parametrize("v6", [False, True], ids=["lookups in IPv4", "packets in IPv6"])
+@pytest.mark.parametrize("policy", HashPolicy)
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_weights_seeds_and_fields_are_predicted_for_every_flow(
+    router: Path, kind: str, policy: HashPolicy, v6: bool
+) -> None:
+    generator = random.Random(f"{kind} {policy} {v6}")
+    taken = set()
+    compared = 0
+    for _ in range(RANDOM_CASES):
+        weights = [generator.randint(1, 256) for _ in range(generator.randint(2, 16))]
+        order = generator.sample(range(18), len(weights))
+        install(kind, order, weights, v6=v6)
+        seed = generator.randint(1, MAX_SEED)
+        fields = random_fields(generator) if policy is HashPolicy.CUSTOM else ()
+        set_hashing(policy, fields, seed, v6=v6)
+        flows = random_flows(FLOWS_PER_CASE, generator, v6=v6)
+        hashes = multipath_hashes(as_columns(flows), seed, policy, fields)
+        assert hashes.tolist() == [multipath_hash(flow, seed, policy, fields) for flow in flows]
+        predicted = [f"out{order[i]}" for i in select_all(hashes, weights)]
+        assert (forwarded if v6 else kernel_choices)(flows) == predicted, (weights, seed, fields)
+        taken |= set(predicted)
+        compared += len(flows)
+    assert len(taken) == 18
+    assert compared == 1000
+
+
+def resilient(buckets: int) -> str:
+    return f"type resilient buckets {buckets} idle_timer 3600"
+
+
+def fresh_resilient_group(
+    order: Sequence[int], weights: Sequence[int], buckets: int, *, v6: bool = False
+) -> None:
+    """A new one: a group that is replaced keeps its old table."""
+    number = 2000 if v6 else 1000
+    remove = f"ip -n {NETNS.name} nexthop del id {number}"
+    subprocess.run(remove.split(), check=False, capture_output=True)
+    install(NEXTHOP_OBJECTS, order, weights, v6=v6, group=resilient(buckets))
+
+
+@pytest.mark.parametrize("v6", [False, True], ids=["lookups in IPv4", "packets in IPv6"])
+def test_resilient_groups_start_with_the_predicted_table_and_take_the_predicted_member(
+    router: Path, v6: bool
+) -> None:
+    generator = random.Random("resilient")
+    number = 2000 if v6 else 1000
+    compared = 0
+    try:
+        for _ in range(RANDOM_CASES):
+            weights = [generator.randint(1, 256) for _ in range(generator.randint(2, 16))]
+            order = generator.sample(range(18), len(weights))
+            buckets = generator.randint(len(weights), 1000)
+            fresh_resilient_group(order, weights, buckets, v6=v6)
+            group = read_resilient_groups(router)[number]
+            table = filled([None] * buckets, weights)
+            assert group.weights == tuple(weights)
+            assert group.buckets == tuple(group.members[i] for i in table)
+            seed = generator.randint(1, MAX_SEED)
+            set_hashing(HashPolicy.L4, (), seed, v6=v6)
+            flows = random_flows(FLOWS_PER_CASE, generator, v6=v6)
+            hashes = multipath_hashes(as_columns(flows), seed, HashPolicy.L4)
+            predicted = [f"out{order[i]}" for i in select_buckets(hashes, table)]
+            assert predicted == [f"out{order[group.select(int(each))]}" for each in hashes]
+            assert (forwarded if v6 else kernel_choices)(flows) == predicted
+            compared += len(flows)
+    finally:
+        subprocess.run(f"ip -n {NETNS.name} nexthop del id {number}".split(), check=True)
+    assert compared == 1000
+
+
+@pytest.mark.parametrize("flows_before", [0, 5, 500])
+def test_a_lost_member_of_a_resilient_group_leaves_the_predicted_table(
+    router: Path, flows_before: int
+) -> None:
+    generator = random.Random("lost member")
+    set_hashing(HashPolicy.L4, (), 7)
+    other_members_moved = 0
+    try:
+        for _ in range(RANDOM_CASES):
+            weights = [generator.randint(1, 256) for _ in range(generator.randint(3, 16))]
+            order = generator.sample(range(18), len(weights))
+            buckets = generator.randint(len(weights), 100)
+            fresh_resilient_group(order, weights, buckets)
+            # A use in the very tick in which a bucket was filled does not count.
+            time.sleep(0.02)
+            flows = random_flows(flows_before, generator)
+            kernel_choices(flows)
+            busy = {bucket_of(multipath_hash(flow, 7, HashPolicy.L4), buckets) for flow in flows}
+            before = read_resilient_groups(router)[1000]
+            lost = generator.randrange(len(weights))
+            table = [before.members.index(each) for each in before.buckets]
+            predicted = without(table, weights, lost, busy)
+            out = order[lost]
+            run_ip([f"nexthop del id {100 - out}"], NETNS.name)
+            after = read_resilient_groups(router)[1000]
+            run_ip([f"nexthop add id {100 - out} via {gateway(out)} dev out{out}"], NETNS.name)
+            assert after.buckets == tuple(before.members[i] for i in predicted)
+            moved = {old for old, new in zip(table, predicted, strict=True) if old != new}
+            other_members_moved += len(moved - {lost})
+    finally:
+        subprocess.run(f"ip -n {NETNS.name} nexthop del id 1000".split(), check=True)
+    assert (other_members_moved > 0) == (flows_before < 500)
+
+
 @pytest.mark.parametrize("ignored", [0, 1])
-@pytest.mark.parametrize("kind", INSTALL)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_table_read_after_a_carrier_loss_predicts_the_kernels_choice(
     router: Path, kind: str, ignored: int
 ) -> None:
     order, weights = (4, 2, 9, 7), (1, 2, 1, 3)
     set_sysctls(
         {
-            "conf/all/ignore_routes_with_linkdown": ignored,
-            "fib_multipath_hash_policy": 1,
-            "fib_multipath_hash_seed": 7,
+            "ipv4/conf/all/ignore_routes_with_linkdown": ignored,
+            "ipv4/fib_multipath_hash_policy": 1,
+            "ipv4/fib_multipath_hash_seed": 7,
         }
     )
-    INSTALL[kind](order, weights)
+    install(kind, order, weights)
     run_ip(["link set far10 down"], NETNS.name)
     try:
         route = read_fib(router).lookup("198.19.0.1")
@@ -203,7 +238,7 @@ def test_the_table_read_after_a_carrier_loss_predicts_the_kernels_choice(
 
 
 def test_the_table_keeps_the_kernels_order_of_a_group_and_the_lowest_metric(router: Path) -> None:
-    install_objects((3, 1, 2), (1, 5, 1))
+    install(NEXTHOP_OBJECTS, (3, 1, 2), (1, 5, 1))
     run_ip(
         [
             f"route replace 10.1.0.0/16 via {gateway(5)} metric 20",
@@ -298,14 +333,20 @@ FABRICS = {
     "three tiers": ClosSpec(zones=2, racks=2, spines=2, atsws=3, links_per_atsw=2),
 }
 
+HASHINGS = (
+    HashingSpec(policy=HashPolicy.L3),
+    HashingSpec(policy=HashPolicy.L4),
+    HashingSpec(policy=HashPolicy.CUSTOM, fields=(HashField.DESTINATION_IP, HashField.SOURCE_PORT)),
+)
+
 
 @pytest.mark.parametrize("tiers", FABRICS)
 @pytest.mark.parametrize("nexthop_objects", [False, True])
-@pytest.mark.parametrize("policy", HashPolicy)
+@pytest.mark.parametrize("hashing", HASHINGS, ids=lambda hashing: hashing.policy.value)
 def test_packets_on_the_wire_take_the_predicted_path(
-    tiers: str, nexthop_objects: bool, policy: HashPolicy
+    tiers: str, nexthop_objects: bool, hashing: HashingSpec
 ) -> None:
-    spec = LabSpec(name="hand", fabric=FABRICS[tiers], hashing=HashingSpec(policy=policy))
+    spec = LabSpec(name="hand", fabric=FABRICS[tiers], hashing=hashing)
     fabric = build_fabric(spec)
     generator = random.Random(tiers)
     lab = HandMadeLab(fabric, nexthop_objects=nexthop_objects)
@@ -323,7 +364,7 @@ def test_packets_on_the_wire_take_the_predicted_path(
                 for port in ports
             }
             assert seen == predicted
-            assert policy is HashPolicy.L3 or len(set(seen.values())) > 1
+            assert hashing.policy is HashPolicy.L3 or len(set(seen.values())) > 1
             compared += len(ports)
     finally:
         lab.down()

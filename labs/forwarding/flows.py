@@ -1,0 +1,90 @@
+"""Many flows as arrays, for the hashes of `labs.forwarding.bulk` and `labs.forwarding.asic`.
+
+In: flows one by one, or columns of addresses and ports. Out: `Flows`, columns with the bytes and
+numbers that hashes read, all IPv4 or all IPv6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+import numpy as np
+import numpy.typing as npt
+
+from labs.forwarding.multipath import UDP, Flow5
+
+Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint32]
+Indices = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """n flows by column: wire bytes of addresses (n x 4 or n x 16), numbers of the rest (n)."""
+
+    source: Bytes
+    destination: Bytes
+    protocol: Words
+    source_port: Words
+    destination_port: Words
+    flow_label: Words
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def is_v6(self) -> bool:
+        return bool(self.source.shape[1] == 16)
+
+    def part(self, which: slice | Indices | npt.NDArray[np.bool_]) -> Flows:
+        """Some of the flows: a slice, indices or a mask, as numpy takes them."""
+        return Flows(
+            self.source[which],
+            self.destination[which],
+            self.protocol[which],
+            self.source_port[which],
+            self.destination_port[which],
+            self.flow_label[which],
+        )
+
+
+def as_columns(flows: Sequence[Flow5]) -> Flows:
+    """The same flows in columns. Raises ValueError for none, and for IPv4 beside IPv6."""
+    if len({flow.is_v6 for flow in flows}) != 1:
+        raise ValueError("expected flows of one IP version")
+    return Flows(
+        _wire_bytes([flow.source for flow in flows]),
+        _wire_bytes([flow.destination for flow in flows]),
+        np.array([flow.protocol for flow in flows], np.uint32),
+        np.array([flow.source_port for flow in flows], np.uint32),
+        np.array([flow.destination_port for flow in flows], np.uint32),
+        np.array([flow.flow_label for flow in flows], np.uint32),
+    )
+
+
+def columns_v4(
+    source: npt.ArrayLike,
+    destination: npt.ArrayLike,
+    source_port: npt.ArrayLike,
+    destination_port: npt.ArrayLike,
+    protocol: int = UDP,
+) -> Flows:
+    """IPv4 flows from columns of numbers that broadcast to one length; addresses as integers."""
+    given = (source, destination, source_port, destination_port)
+    columns = np.broadcast_arrays(*(np.asarray(each, np.uint32) for each in given))
+    from_, to, from_port, to_port = (np.ascontiguousarray(each).reshape(-1) for each in columns)
+    return Flows(
+        source=from_.astype(">u4").view(np.uint8).reshape(-1, 4),
+        destination=to.astype(">u4").view(np.uint8).reshape(-1, 4),
+        protocol=np.full(len(to), protocol, np.uint32),
+        source_port=from_port,
+        destination_port=to_port,
+        flow_label=np.zeros(len(to), np.uint32),
+    )
+
+
+def _wire_bytes(addresses: Sequence[str]) -> Bytes:
+    packed = b"".join(ip_address(address).packed for address in addresses)
+    return np.frombuffer(packed, np.uint8).reshape(len(addresses), -1)
