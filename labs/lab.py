@@ -25,6 +25,7 @@ from labs.runtime import kernel
 from labs.runtime.base import ProgressSink, no_progress
 from labs.runtime.netns import NetnsLink, NetnsNode, NetnsRuntime, take_down
 from labs.runtime.record import State, locked, read_record, recorded_labs
+from labs.runtime.steering import Steering
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
@@ -37,7 +38,7 @@ def plan(spec: LabSpec) -> Fabric:
     except AddressSpaceFullError as error:
         raise InputError(
             f"lab {spec.name} does not fit: {error}",
-            hint="fewer racks or NICs, or routing.numbering: unnumbered",
+            hint="fewer switches or NICs, or routing.numbering: unnumbered",
         ) from None
 
 
@@ -134,6 +135,11 @@ class Lab:
                 f"lab {self.name} has no link {name}", hint=f"its links are {some} ..."
             )
         return self.runtime.link(name)
+
+    @property
+    def steering(self) -> Steering:
+        """How flows are spread over equal paths: read, or switched while the lab runs."""
+        return Steering(self.fabric, self.runtime.files)
 
     @cached_property
     def fib_of(self) -> FibOf:

@@ -1,10 +1,10 @@
 """The path of a flow as seen on the wire: RoCEv2 packets whose TTL ends at each switch in turn.
 
-In: a fabric, the namespaces of two servers, their NICs and the UDP source ports to try. Out: for
-each port the nodes that packet met. Frames go out raw on the NIC, as RoCE hardware sends them, so
-no socket's hash replaces the switches' own. Switches answer an expired TTL with ICMP time exceeded
-(RFC 792), which quotes the probe's UDP source port and its IP identification; the latter carries
-the TTL the probe was sent with.
+In: a fabric, the namespaces of two servers, their NICs, the UDP source ports to try and the QP they
+go to. Out: for each port the nodes that packet met. Frames go out raw on the NIC, as RoCE hardware
+sends them, so no socket's hash replaces the switches' own. Switches answer an expired TTL with ICMP
+time exceeded (RFC 792), which quotes the probe's UDP source port and its IP identification; the
+latter carries the TTL the probe was sent with.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from traffic.roce import probe_frame
 from traffic.wire import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 
 PROBE_QP = 0xFFFFFE
-"""Destination QP of these probes, so that a capture shows what they are."""
+"""Destination QP of these probes unless one is asked for, so that a capture shows what they are."""
 
 _BURST = 128
 _QUIET_S = 0.2
@@ -52,9 +52,12 @@ def probe_path(
     source_ports: Sequence[int],
     *,
     leaves_by: int = 0,
+    destination_qp: int = PROBE_QP,
 ) -> dict[int, Nodes]:
     """For each UDP source port the nodes from the source to the destination server, for packets
-    that leave by port `leaves_by` (from 0) of the NIC.
+    to that QP that leave by port `leaves_by` (from 0) of the NIC.
+
+    Where each packet or flowlet draws its path, these are nodes that some packets met.
 
     None stands for a hop that did not answer, and ends the path of a flow that did not arrive. A
     switch may answer from any of its addresses, so each of them names it; an answer from an
@@ -77,7 +80,7 @@ def probe_path(
         destination.number,
         leaves_by,
     )
-    frames = ProbeFrames(ends, tag)
+    frames = ProbeFrames(ends, tag, destination_qp)
     names = _names(fabric)
     longest = 2 * max(node.role.tier for node in fabric.nodes)
     found = _Found(source.server, destination.server, {port: {} for port in source_ports}, {})
@@ -152,9 +155,12 @@ class _Found:
 class ProbeFrames:
     """Probe frames of one NIC pair: built once by Scapy, then only the changing fields patched."""
 
-    def __init__(self, endpoints: Endpoints, tag: int) -> None:
-        """`tag` (0 to 255) goes into every IP identification and tells this run from others."""
-        self._frame = bytearray(probe_frame(endpoints, sport=0, dest_qp=PROBE_QP, ttl=1))
+    def __init__(self, endpoints: Endpoints, tag: int, destination_qp: int = PROBE_QP) -> None:
+        """`tag` (0 to 255) goes into every IP identification and tells this run from others.
+
+        Raises ValueError for a QP number of more than 24 bits.
+        """
+        self._frame = bytearray(probe_frame(endpoints, sport=0, dest_qp=destination_qp, ttl=1))
         self._tag = tag
 
     def build(self, source_port: int, ttl: int) -> bytes:

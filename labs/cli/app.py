@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from labs.cli import capture, doctor, inside, lifecycle, path, planning
+from labs.cli import capture, doctor, inside, lifecycle, path, planning, scheme, te
 from labs.errors import RocelabError
 
 DEFECT_EXIT_CODE = 70
@@ -70,6 +70,8 @@ def build_app() -> typer.Typer:
         ("shell", inside.shell, _LOOK),
         ("vtysh", inside.vtysh, _LOOK),
         ("path", path.path, _LOOK),
+        ("scheme", scheme.scheme, _LOOK),
+        ("te", te.te, _LOOK),
         ("capture", capture.capture, _LOOK),
     ):
         app.command(name, rich_help_panel=panel)(function)

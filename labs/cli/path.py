@@ -29,6 +29,16 @@ def path(
     dport: Annotated[
         int, typer.Option(metavar="PORT", help="UDP destination port.", min=0, max=65535)
     ] = _ROCE_PORT,
+    qp: Annotated[
+        int | None,
+        typer.Option(
+            metavar="QP",
+            help="Destination QP, which e-ecmp hashes.",
+            show_default=False,
+            min=0,
+            max=(1 << 24) - 1,
+        ),
+    ] = None,
     src_nic: _Nic = 1,
     dst_nic: _Nic = 1,
     probe: Annotated[
@@ -56,27 +66,39 @@ def path(
         fib_of = planned_fibs(fabric, fabric.prefixes_holding(destination.ip))
     if probe and dport != _ROCE_PORT:
         raise InputError(f"probes are RoCEv2 packets: --dport can only be {_ROCE_PORT}")
-    computed = walk(fabric, fib_of, source, destination, sport, dport)
+    steering = chosen.steering.model() if is_running else None
+    computed = walk(
+        fabric, fib_of, source, destination, sport, dport, destination_qp=qp, steering=steering
+    )
     seen: Nodes | None = None
     if probe:
-        from traffic.traceroute import probe_path
+        from traffic.traceroute import PROBE_QP, probe_path
 
         seen = probe_path(
-            fabric, lambda name: chosen.node(name).netns, source, destination, [sport]
+            fabric,
+            lambda name: chosen.node(name).netns,
+            source,
+            destination,
+            [sport],
+            destination_qp=PROBE_QP if qp is None else qp,
         )[sport]
     tables = "kernel" if is_running else "planned"
+    scheme = (steering.scheme if steering else fabric.spec.scheme).kind
     if json:
-        write_json(_document(fabric.name, computed, tables, seen))
+        write_json(_document(fabric.name, computed, qp, scheme, tables, seen))
     else:
-        _print(fabric.name, computed, tables, seen)
+        _print(fabric.name, computed, qp, scheme, tables, seen)
     if seen is not None and seen != computed.nodes:
         raise typer.Exit(1)
 
 
-def _document(lab: str, computed: Path, tables: str, seen: Nodes | None) -> dict[str, object]:
+def _document(
+    lab: str, computed: Path, qp: int | None, scheme: str, tables: str, seen: Nodes | None
+) -> dict[str, object]:
     flow = computed.flow
     document: dict[str, object] = {
         "lab": lab,
+        "scheme": scheme,
         "tables": tables,
         "flow": {
             "source": flow.source,
@@ -84,6 +106,7 @@ def _document(lab: str, computed: Path, tables: str, seen: Nodes | None) -> dict
             "source_port": flow.source_port,
             "destination_port": flow.destination_port,
             "protocol": flow.protocol,
+            "destination_qp": qp,
         },
         "hops": list(computed.nodes),
         "links": [hop.link for hop in computed.hops],
@@ -104,14 +127,17 @@ def _document(lab: str, computed: Path, tables: str, seen: Nodes | None) -> dict
     return document
 
 
-def _print(lab: str, computed: Path, tables: str, seen: Nodes | None) -> None:
+def _print(
+    lab: str, computed: Path, qp: int | None, scheme: str, tables: str, seen: Nodes | None
+) -> None:
     flow = computed.flow
     origin = (
         "the running kernels' tables" if tables == "kernel" else "planned tables (it is not up)"
     )
+    to_qp = "" if qp is None else f" QP {qp}"
     say(
         f"lab {lab}, UDP {flow.source}:{flow.source_port} to "
-        f"{flow.destination}:{flow.destination_port}, from {origin}"
+        f"{flow.destination}:{flow.destination_port}{to_qp}, scheme {scheme}, from {origin}"
     )
     columns = ["node", "leaves by", "choice", "hash"] + (["probe met"] if seen else [])
     shown = table("", columns, left=2)

@@ -1,20 +1,20 @@
 """The path of a flow, hop by hop, predicted from each switch's table and the kernel's hash.
 
-In: a fabric, the tables of its switches (read from the running kernels or planned), two NICs and
-the flow's ports. Out: every node, link and ECMP choice from the source to the destination server.
+In: a fabric, the tables of its switches (read from the running kernels or planned), two NICs, the
+flow's ports and the scheme. Out: every node, link and ECMP choice from the source to the
+destination server.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from labs.errors import ExpectationError, InputError
 from labs.forwarding.fib import FibOf, Route
 from labs.forwarding.multipath import UDP, Flow5, multipath_hash, select
-from labs.plan.fabric import Fabric, Link, Nic
-
-ROCE_PORT = 4791
-"""UDP destination port of RoCEv2 (IANA)."""
+from labs.forwarding.steering import ROCE_PORT, SteeringModel
+from labs.plan.fabric import Fabric, Link, Nic, Node
 
 
 class NoPathError(ExpectationError):
@@ -76,19 +76,32 @@ def walk(
     protocol: int = UDP,
     *,
     leaves_by: int = 0,
+    destination_qp: int | None = None,
+    steering: SteeringModel | None = None,
 ) -> Path:
     """The path of a flow from one server's NIC to another's, out of port `leaves_by` (from 0).
 
-    `fib_of` is called once per switch passed. Raises NoPathError where a node has no route,
-    discards, sends into a dead link or to a node already passed; InputError for a NIC pair on one
-    server and for a hash seed of 0 where there is a choice.
+    `fib_of` is called once per switch passed. `steering` is the scheme's model, that of the spec's
+    scheme where it is not given; `destination_qp` is the BTH's, which e-ecmp hashes. Raises
+    NoPathError where a node has no route, discards, sends into a dead link or to a node already
+    passed; InputError for a NIC pair on one server, and where there is a choice that can not be
+    predicted: for a hash seed of 0, and as `SteeringModel.hash_at` says.
     """
     if source.server == destination.server:
         raise InputError(
             f"source and destination are both on {source.server}",
             hint="name two different servers",
         )
+    model = steering or SteeringModel(fabric, fabric.spec.scheme)
     flow = Flow5(source.ip, destination.ip, protocol, source_port, destination_port)
+
+    def hash_at(node: Node) -> int:
+        steered = model.hash_at(node, flow, destination_qp)
+        if steered is not None:
+            return steered >> 1
+        hashing = fabric.spec.hashing
+        return multipath_hash(flow, node.hash_seed, hashing.policy, hashing.fields)
+
     link = source.links[leaves_by]
     width = len(source.links)
     hops = [Hop(source.server, link.a.interface, link.name, width, leaves_by, None)]
@@ -97,13 +110,15 @@ def walk(
         if any(hop.node == node for hop in hops):
             passed = " ".join([*(hop.node for hop in hops), node])
             raise NoPathError(f"{node}: a packet to {destination.ip} comes back ({passed})")
-        hop = _forward(fabric, fib_of, node, flow)
+        hop = _forward(fabric, fib_of, node, flow, hash_at)
         hops.append(hop)
         node = _link_at(fabric, node, hop.interface).far(node).node
     return Path(flow, tuple(hops), destination.server)
 
 
-def _forward(fabric: Fabric, fib_of: FibOf, name: str, flow: Flow5) -> Hop:
+def _forward(
+    fabric: Fabric, fib_of: FibOf, name: str, flow: Flow5, hash_at: Callable[[Node], int]
+) -> Hop:
     node = fabric.node(name)
     if not node.is_switch:
         raise NoPathError(f"{name}: a server got a packet to {flow.destination}: it ends here")
@@ -118,7 +133,7 @@ def _forward(fabric: Fabric, fib_of: FibOf, name: str, flow: Flow5) -> Hop:
     flow_hash = None
     index = 0
     if len(route.next_hops) > 1:
-        flow_hash = multipath_hash(flow, node.hash_seed, fabric.hash_policy)
+        flow_hash = hash_at(node)
         index = select(flow_hash, [hop.weight for hop in route.next_hops])
     return _taken(fabric, name, route, index, flow_hash)
 
@@ -142,5 +157,5 @@ def _link_at(fabric: Fabric, node: str, interface: str) -> Link:
 
 def _first_and_last(names: list[str]) -> str:
     if len(names) < 3:
-        return " and ".join(names) or "none: fabric.servers_per_rack is 0"
+        return " and ".join(names) or "none: the fabric has no servers"
     return f"{names[0]}, {names[1]}, ... {names[-1]}"

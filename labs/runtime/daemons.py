@@ -107,7 +107,8 @@ def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) ->
         cwd=files.folder,
         env={"PATH": os.defpath, "MALLOC_ARENA_MAX": "1"},
     ) as process:
-        files.crash(daemon).write_text(str(CRASH_FOLDER / f"{daemon}.{process.pid}"))
+        with files.crash(daemon).open("a") as record:
+            record.write(f"{CRASH_FOLDER / f'{daemon}.{process.pid}'}\n")
         _, complaint = process.communicate()
     if process.returncode != 0:
         raise MachineError(
@@ -141,7 +142,8 @@ def crash_folders_of(pids: Iterable[int]) -> set[Path]:
 
 def recorded_crash_folders(nodes: Path) -> set[Path]:
     """The folders of all daemons ever started below a lab's folder of nodes."""
-    return {Path(file.read_text()) for file in nodes.glob("*/*.crash")}
+    files = nodes.glob("*/*.crash")
+    return {Path(line) for file in files for line in file.read_text().splitlines()}
 
 
 def remove_crash_folders(folders: Iterable[Path]) -> None:

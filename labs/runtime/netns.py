@@ -40,6 +40,7 @@ from labs.runtime.record import (
     remove_files,
     write_record,
 )
+from labs.runtime.steering import Steering
 
 RUNTIME = "netns"
 KILL_TIMEOUT_S = 10.0
@@ -211,6 +212,9 @@ class NetnsRuntime:
                     wait = ConvergenceWait(self.fabric, self.node)
                     wait.run(watch, convergence_timeout_s(self.fabric), progress)
                     self._end_start_up()
+            if self.fabric.spec.scheme.kind != "ecmp":
+                with self._stage("scheme"):
+                    Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)
         finally:
             for descriptor in descriptors.values():
                 os.close(descriptor)

@@ -6,8 +6,9 @@ command leaves behind can be found from it and from nothing else:
     /run/rocelab/<lab>/record.json   the spec, the runtime, who started it and how far it came
     /run/rocelab/<lab>/netns/        a tmpfs whose files are the nodes' namespaces
     /run/rocelab/<lab>/nodes/<node>/ configurations, logs, sockets and pid files
-    /run/rocelab/<lab>/bpf/          where the marker of the port queues is pinned
+    /run/rocelab/<lab>/bpf/          where the marker of the port queues is pinned, and steering/
     /run/rocelab/<lab>/queues        which engine realises them
+    /run/rocelab/<lab>/scheme        how flows are spread now
     /run/rocelab/<lab>/outside       what killed daemons leave elsewhere, for `down` to remove
     /run/rocelab/<lab>.lock          serialises commands on the lab
 """

@@ -8,6 +8,7 @@ a `BpfError`, so that a caller can go on without.
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
 import platform
@@ -134,7 +135,10 @@ class Loaded:
 
 
 def mount(folder: Path) -> None:
-    """Mount an empty bpffs on a folder. Raises BpfError."""
+    """Make `folder` a bpffs, unless it is one already. Raises BpfError."""
+    folder.mkdir(exist_ok=True)
+    if os.path.ismount(folder):
+        return
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"rocelab", os.fsencode(folder), b"bpf", 0, b"mode=0700") != 0:
         raise BpfError(f"a bpffs can not be mounted: {_reason()}")
@@ -158,6 +162,32 @@ def set_element(descriptor: int, key: bytes, value: bytes) -> None:
     """Write an element of a map. Raises BpfError."""
     if _libbpf().bpf_map_update_elem(descriptor, key, value, ctypes.c_uint64(0)) != 0:
         raise BpfError(f"a map refuses its element: {_reason()}")
+
+
+def element(descriptor: int, key: bytes, value_bytes: int) -> bytes | None:
+    """The value of `value_bytes` that a map has for a key, None where it has none."""
+    value = ctypes.create_string_buffer(value_bytes)
+    if _libbpf().bpf_map_lookup_elem(descriptor, key, value) != 0:
+        return None
+    return value.raw
+
+
+def remove_element(descriptor: int, key: bytes) -> None:
+    """Remove an element of a map. Raises BpfError; what is not there is passed over."""
+    if _libbpf().bpf_map_delete_elem(descriptor, key) != 0 and ctypes.get_errno() != errno.ENOENT:
+        raise BpfError(f"a map keeps its element: {_reason()}")
+
+
+def keys(descriptor: int, key_bytes: int) -> list[bytes]:
+    """The keys of a hash map. One that is removed meanwhile starts the walk anew."""
+    library = _libbpf()
+    found: dict[bytes, None] = {}
+    following = ctypes.create_string_buffer(key_bytes)
+    last: bytes | None = None
+    while library.bpf_map_get_next_key(descriptor, last, following) == 0:
+        last = following.raw
+        found[last] = None
+    return list(found)
 
 
 def run(program: int) -> None:

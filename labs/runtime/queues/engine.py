@@ -24,8 +24,9 @@ from labs.runtime.queues.red import RedQueues
 from labs.runtime.record import LabFiles
 from labs.spec.queues import QueueEngine
 
-UNLIMITED_PACKETS = 1 << 24
-"""A port's txqueuelen: its queues end at bytes, long before this."""
+LONGEST_PACKETS = 32767
+"""A port's txqueuelen, the most that recent kernels take. Queues end at bytes; of packets too small
+for that the engine `bpf` drops and counts what is beyond this."""
 
 AUTO_PORTS = 2000
 """Switch ports up to which queues are made unasked. For each classifier block that it adds the
@@ -52,7 +53,8 @@ class PortQueues(Protocol):
 
 
 def bpf_folder(files: LabFiles) -> Path:
-    """Where the engine `bpf` keeps its program and maps while the lab is up."""
+    """A bpffs while the lab is up: where the engine `bpf` keeps its program and maps, and below
+    it `labs.runtime.steering` its own."""
     return files.root / "bpf"
 
 
@@ -65,7 +67,7 @@ def read_engine(files: LabFiles) -> QueueEngine:
 
 
 def remove(files: LabFiles) -> None:
-    """Let the lab's programs go. Idempotent."""
+    """Let all of the lab's programs and maps go. Idempotent."""
     while os.path.ismount(bpf_folder(files)):
         namespaces.detach_mount(bpf_folder(files))
 

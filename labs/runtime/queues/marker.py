@@ -22,9 +22,6 @@ QUEUE_FIELDS = ("bytes", "ce_out", "dropped_packets", "dropped_bytes", "depth_ma
 QUEUE_WORDS = len(QUEUE_FIELDS) + 2 * BINS
 """64-bit words of the program's `struct queue`: these fields, packets by depth, marks by depth."""
 
-QUEUE_LENGTH_PACKETS = 1 << 24
-"""No limit: the program drops by bytes before a queue could by packets."""
-
 ETH_P_ALL = 0x0003
 _ACT_DIRECT = 1
 _SETTINGS = struct.Struct(f"=4Q{BINS}QQ64B")
@@ -35,13 +32,12 @@ class Marker:
     """The program of a lab that is coming up."""
 
     def __init__(self, plan: QueuePlan, folder: Path) -> None:
-        """Load and pin the program for the ports of `plan`, on a new bpffs at `folder`.
+        """Load and pin the program for the ports of `plan`, on the bpffs that `folder` becomes.
 
         Raises OSError, of which BpfError, when this machine can not; `folder` may then be mounted.
         """
         slots = len(plan.ports) + 1
         file = bpf.compiled(SOURCE)
-        folder.mkdir()
         bpf.mount(folder)
         queues = slots * TRAFFIC_CLASSES
         self._loaded = bpf.Loaded(file, {"queues": queues, "depths": queues, "ports": slots})

@@ -18,6 +18,9 @@ RTM_NEWQDISC = 36
 RTM_GETQDISC = 38
 RTM_NEWTCLASS = 40
 RTM_NEWTFILTER = 44
+RTM_DELTFILTER = 45
+REQUEST_ACK = 0x005
+REQUEST_ACK_CREATE = 0x405
 REQUEST_ACK_CREATE_EXCL = 0x605
 
 TCA_KIND = 1
@@ -25,6 +28,7 @@ TCA_OPTIONS = 2
 TCA_STATS2 = 7
 TC_H_ROOT = 0xFFFF_FFFF
 TC_H_CLSACT = 0xFFFF_FFF1
+CLSACT_INGRESS = 0xFFFF_FFF2
 CLSACT_EGRESS = 0xFFFF_FFF3
 CLSACT_HANDLE = 0xFFFF_0000
 
@@ -45,13 +49,23 @@ def nested(kind: int, *attributes: bytes) -> bytes:
 
 
 def message(
-    kind: int, what: str, *, handle: int = 0, parent: int, info: int = 0, options: bytes = b""
+    kind: int,
+    what: str,
+    *,
+    handle: int = 0,
+    parent: int,
+    info: int = 0,
+    options: bytes = b"",
+    flags: int = REQUEST_ACK_CREATE_EXCL,
 ) -> bytes:
-    """A request to make a qdisc, class or filter of kind `what` on the interface of index 0."""
+    """A request about a qdisc, class or filter of kind `what` on the interface of index 0.
+
+    Makes one that must not be there yet, unless `flags` say otherwise.
+    """
     body = TCMSG.pack(socket.AF_UNSPEC, 0, handle, parent, info)
     body += attribute(TCA_KIND, what.encode() + b"\0")
     body += attribute(TCA_OPTIONS, options) if options else b""
-    return HEADER.pack(HEADER.size + len(body), kind, REQUEST_ACK_CREATE_EXCL, 0, 0) + body
+    return HEADER.pack(HEADER.size + len(body), kind, flags, 0, 0) + body
 
 
 def on_interface(request: bytes, index: int) -> bytes:

@@ -1,0 +1,224 @@
+"""The hash that a switch gives a RoCE packet under each scheme: the model of labs/bpf/steer.bpf.c.
+
+In: a fabric, a scheme, a flow with its destination QP, and for `te` the entries that a controller
+wrote. Out: the 32-bit hash that decides the kernel's ECMP choice at a switch, or that the switch
+chooses by itself; for arrays of flows too. What draws at random can not be computed and is an
+error.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from labs.errors import InputError
+from labs.forwarding.multipath import HASH_BITS, UDP, Flow5
+from labs.plan.fabric import Fabric, Nic, Node
+from labs.spec.schemes import SchemeSpec
+
+ROCE_PORT = 4791
+"""UDP destination port of RoCEv2 (IANA)."""
+
+Words = npt.NDArray[np.uint64]
+Word = TypeVar("Word", int, Words)
+
+_WORD = 2**64 - 1
+_MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_KERNELS_OWN = ("ecmp", "resilient")
+
+
+class NodeScheme(IntEnum):
+    """What a switch does with a RoCE packet; the numbers are those of labs/bpf/steer.bpf.c.
+
+    KERNEL takes away the hash that an earlier switch gave, so that the switch's own counts.
+    """
+
+    OFF = 0
+    KERNEL = 1
+    E_ECMP = 2
+    FLOWLET = 3
+    SPRAY = 4
+    PINS = 5
+    ENTRIES = 6
+
+
+class EntryKey(NamedTuple):
+    """The packets of an exact-match entry: at a switch, between two addresses, from a UDP port."""
+
+    node: str
+    source: str
+    destination: str
+    source_port: int
+
+
+class PinKey(NamedTuple):
+    """The packets of a pin: at a switch, to a NIC's address."""
+
+    node: str
+    destination: str
+
+
+def is_steered(scheme: SchemeSpec) -> bool:
+    """Whether switches give packets a hash under `scheme`; otherwise the kernel's is untouched."""
+    return scheme.kind not in _KERNELS_OWN
+
+
+def node_scheme(scheme: SchemeSpec, node: Node) -> NodeScheme:
+    """What the switch `node` does under `scheme`."""
+    match scheme.kind:
+        case "e-ecmp":
+            return NodeScheme.E_ECMP
+        case "spray":
+            return NodeScheme.SPRAY
+        case "te":
+            return NodeScheme.ENTRIES
+        case "flowlet":
+            return NodeScheme.FLOWLET if node.is_leaf else NodeScheme.KERNEL
+        case "path-pinning":
+            return NodeScheme.PINS if node.is_leaf else NodeScheme.KERNEL
+        case _:
+            return NodeScheme.OFF
+
+
+def e_ecmp_hash(flow: Flow5, destination_qp: int, seed: int) -> int:
+    """The 32-bit hash of an IPv4 five-tuple and a BTH destination QP (24 bits) under `seed`.
+
+    Three rounds of SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014) over the seed, the
+    addresses and the rest, of which the upper half is kept: the kernel takes its upper 31 bits.
+    """
+    addresses = _address(flow.source) << 32 | _address(flow.destination)
+    rest = flow.source_port << 48 | flow.destination_port << 32 | flow.protocol << 24
+    return _mixed(_mixed(_mixed(seed) ^ addresses) ^ rest ^ destination_qp) >> 32
+
+
+def e_ecmp_hashes(
+    sources: Words, destinations: Words, source_ports: Words, destination_qps: Words, seed: int
+) -> npt.NDArray[np.uint32]:
+    """`e_ecmp_hash` for arrays of RoCE flows; addresses are 32-bit numbers."""
+    addresses = sources << np.uint64(32) | destinations
+    same = np.uint64(ROCE_PORT << 32 | UDP << 24)
+    rest = source_ports << np.uint64(48) | same | destination_qps
+    mixed = _mixed(_mixed(np.uint64(_mixed(seed)) ^ addresses) ^ rest)
+    return (mixed >> np.uint64(32)).astype(np.uint32)
+
+
+def steering_hash(index: int, weights: Sequence[int]) -> int:
+    """A 32-bit hash that makes the kernel take next hop `index` of a group with these weights.
+
+    It is the middle of that next hop's part, so while the group is smaller it picks some other.
+    """
+    before = sum(weights[:index])
+    return ((2 * before + weights[index]) << HASH_BITS) // sum(weights)
+
+
+def planned_pins(fabric: Fabric) -> dict[PinKey, int]:
+    """Each leaf's pin for each NIC that is not its own: the hash of the uplink to send it by.
+
+    The uplink's number is that of the NIC's port among its own leaf's, modulo the leaf's uplinks
+    (path pinning by destination slice; Gangidi et al., SIGCOMM 2024, section 4.1).
+    """
+    pins = {}
+    for node in fabric.switches:
+        uplinks = len(fabric.uplinks(node.name)) if node.is_leaf else 0
+        if not uplinks:
+            continue
+        hashes = [steering_hash(index, [1] * uplinks) for index in range(uplinks)]
+        for ip, (leaves, slot) in _slots(fabric).items():
+            if node.name not in leaves:
+                pins[PinKey(node.name, ip)] = hashes[slot % uplinks]
+    return pins
+
+
+def _slots(fabric: Fabric) -> dict[str, tuple[frozenset[str], int]]:
+    """Of each NIC, by address: its leaves, and its port's place among the first one's."""
+    place = {
+        link.name: index
+        for node in fabric.switches
+        if node.is_leaf
+        for index, link in enumerate(fabric.downlinks(node.name))
+    }
+
+    def slot(nic: Nic) -> tuple[frozenset[str], int]:
+        return frozenset(link.b.node for link in nic.links), place[nic.links[0].name]
+
+    return {nic.ip: slot(nic) for each in fabric.servers for nic in fabric.nics(each.name)}
+
+
+@dataclass(frozen=True)
+class SteeringModel:
+    """What the switches of a fabric give packets under a scheme.
+
+    `entries` are those of a running lab under `te`, as its controller has written them last.
+    """
+
+    fabric: Fabric
+    scheme: SchemeSpec
+    entries: Mapping[EntryKey, int] | None = field(default=None, repr=False)
+
+    @cached_property
+    def _pins(self) -> dict[PinKey, int]:
+        return planned_pins(self.fabric)
+
+    def hash_at(self, node: Node, flow: Flow5, destination_qp: int | None) -> int | None:
+        """The 32-bit hash of the flow's packets at `node`, None where the kernel's own decides.
+
+        Raises InputError where the scheme draws at random, hashes a QP that is not given, uses
+        entries that are not known, or chooses by a table of buckets (`resilient`).
+        """
+        if self.scheme.kind == "resilient":
+            raise InputError(
+                "paths under resilient depend on which buckets each switch has moved: "
+                "they can not be predicted",
+                hint="--probe can not check one either; count packets per link instead",
+            )
+        if flow.protocol != UDP or flow.destination_port != ROCE_PORT:
+            return None
+        match node_scheme(self.scheme, node):
+            case NodeScheme.E_ECMP:
+                if destination_qp is None:
+                    raise InputError(
+                        "e-ecmp hashes the destination QP, and none is given",
+                        hint="say which with --qp",
+                    )
+                return e_ecmp_hash(flow, destination_qp, node.hash_seed)
+            case NodeScheme.PINS:
+                return self._pins.get(PinKey(node.name, flow.destination))
+            case NodeScheme.ENTRIES:
+                if self.entries is None:
+                    raise InputError(
+                        "te places flows while the lab runs: a planned lab has no paths yet",
+                        hint="bring the lab up, and ask again while it carries traffic",
+                    )
+                key = EntryKey(node.name, flow.source, flow.destination, flow.source_port)
+                return self.entries.get(key)
+            case NodeScheme.FLOWLET | NodeScheme.SPRAY as drawn:
+                unit = "flowlet" if drawn is NodeScheme.FLOWLET else "packet"
+                raise InputError(
+                    f"under {self.scheme.kind} each {unit} draws its path at random: "
+                    "a flow's path can not be predicted",
+                    hint="`rocelab scheme LAB ecmp` gives paths that can",
+                )
+            case _:
+                return None
+
+
+def _address(text: str) -> int:
+    return int.from_bytes(socket.inet_aton(text), "big")
+
+
+def _mixed(value: Word) -> Word:
+    first, second = _MULTIPLIERS
+    if isinstance(value, int):
+        value = (value ^ value >> 30) * first & _WORD
+        value = (value ^ value >> 27) * second & _WORD
+        return value ^ value >> 31
+    value = (value ^ value >> np.uint64(30)) * np.uint64(first)
+    value = (value ^ value >> np.uint64(27)) * np.uint64(second)
+    return value ^ value >> np.uint64(31)

@@ -1,0 +1,537 @@
+"""Schemes on real labs: which way packets go under each, against what is said of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import struct
+import sys
+import threading
+import time
+from collections import Counter
+from ipaddress import IPv4Address
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from labs.errors import InputError
+from labs.forwarding.path import find_nic, walk
+from labs.forwarding.steering import (
+    EntryKey,
+    PinKey,
+    SteeringModel,
+    e_ecmp_hashes,
+    planned_pins,
+    steering_hash,
+)
+from labs.lab import Lab
+from labs.runtime import namespaces, netlink, wiring
+from labs.runtime.queues import bpf, tc
+from labs.runtime.record import LabFiles
+from labs.runtime.steering import read_scheme
+from labs.runtime.steering.program import pins_folder
+from labs.spec.schemes import (
+    EcmpScheme,
+    EEcmpScheme,
+    FlowletScheme,
+    PathPinningScheme,
+    SchemeSpec,
+    SprayScheme,
+    TeScheme,
+)
+from tests.integration.conftest import MakeLab
+from tests.integration.scheme_wire import ACK, SchemeWire, scheme_wire
+from tests.integration.test_cli import read, rocelab
+from traffic.traceroute import probe_path
+
+SPINES = ("ctsw1", "ctsw2", "ctsw3", "ctsw4")
+ZONE = "fabric: {racks: 2, spines: 4, servers_per_rack: 3}"
+THREE_TIERS = "fabric: {zones: 2, racks: 2, spines: 2, atsws: 3, links_per_pair: 2}"
+HPN = (
+    "fabric: {kind: hpn, segments: 2, servers_per_segment: 1, rails: 1, ports_per_nic: 2, "
+    "planes: 2, aggs: 3, cores: 2}"
+)
+FAT_TREE = "fabric: {kind: fat-tree, k: 4}"
+E_ECMP, SPRAY = EEcmpScheme(kind="e-ecmp"), SprayScheme(kind="spray")
+PINNING, TE = PathPinningScheme(kind="path-pinning"), TeScheme(kind="te")
+MS = 10**6
+
+
+def flowlet(gap: str) -> FlowletScheme:
+    """A gap on the modelled network's clock."""
+    return FlowletScheme.model_validate({"kind": "flowlet", "gap": gap})
+
+
+@pytest.fixture
+def no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries are the test's own: no controller starts."""
+    idle = ModuleType("labs.controller.process")
+    idle.start_controller = lambda *_: None  # type: ignore[attr-defined]
+    idle.stop_controller = lambda *_: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "labs.controller.process", idle)
+
+
+def spines_of(found: dict[str, list[int]]) -> dict[int, str]:
+    """The spine that each packet met; one each."""
+    places = [(psn, name) for name in SPINES for psn in found[name]]
+    assert len(places) == len({psn for psn, _ in places}), "a packet met two spines"
+    return dict(places)
+
+
+@pytest.mark.parametrize("engine", ["off", "bpf"])
+def test_the_qps_of_one_five_tuple_use_every_uplink_with_e_ecmp_and_one_without(
+    make_lab: MakeLab, engine: str
+) -> None:
+    lab = make_lab("t-scheme-qp", f'{ZONE}\nqueues: {{engine: "{engine}"}}\nscheme: ecmp')
+    lab.up()
+    with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
+        frames = [line.frame(qp, qp=qp) for qp in range(64)]
+        assert not (pins_folder(lab.runtime.files)).exists()
+        line.send(frames)
+        assert len(set(spines_of(line.seen(64)).values())) == 1
+
+        lab.steering.set_scheme(E_ECMP)
+        line.send(frames)
+        assert len(set(spines_of(line.seen(64)).values())) == 4
+        assert lab.steering.counters()["rtsw1"].steered == 64
+
+        lab.steering.set_scheme(EcmpScheme())
+        line.send(frames)
+        assert len(set(spines_of(line.seen(64)).values())) == 1
+        assert lab.steering.counters() == {}
+
+
+def test_what_is_not_roce_keeps_the_kernels_path(make_lab: MakeLab) -> None:
+    lab = make_lab("t-scheme-not", ZONE)
+    lab.up()
+    with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
+
+        def other(sport: int) -> bytes:
+            frame = bytearray(line.frame(sport, sport=sport))
+            struct.pack_into("!H", frame, 36, 4790)
+            return bytes(frame)
+
+        def counts() -> dict[str, int]:
+            read = lab.link("srv2-1:rtsw2").counters
+            return {
+                name: lab.link(f"rtsw1:{name}").counters()["rtsw1"].tx_packets for name in SPINES
+            } | {"arrived": read()["srv2-1"].rx_packets}
+
+        def sent_by() -> Counter[str]:
+            before = counts()
+            line.send([other(sport) for sport in range(40000, 41000)])
+            time.sleep(0.3)
+            after = counts()
+            return Counter({name: after[name] - before[name] for name in after})
+
+        plain = sent_by()
+        lab.steering.set_scheme(SPRAY)
+        sprayed = sent_by()
+        assert lab.steering.counters()["rtsw1"].steered == 0
+    assert plain["arrived"] >= 1000
+    # BGP's keepalives share the links: a few packets.
+    assert all(abs(plain[name] - sprayed[name]) <= 5 for name in SPINES), (plain, sprayed)
+
+
+def test_the_models_hash_is_the_programs_to_the_bit(make_lab: MakeLab) -> None:
+    lab = make_lab("t-scheme-bit", f"{ZONE}\nscheme: e-ecmp")
+    lab.up()
+    chance = random.Random(4)
+    count = 8000
+    targets = [lab.fabric.nics(f"srv2-{number}")[0].ip for number in (1, 2, 3)]
+    flows = [
+        (
+            str(IPv4Address(chance.randrange(1 << 24, 127 << 24))),
+            chance.choice(targets),
+            chance.randrange(1 << 16),
+            chance.randrange(1 << 24),
+        )
+        for _ in range(count)
+    ]
+    tap = bpf.Loaded(bpf.compiled(Path(__file__).with_name("hash_tap.bpf.c")), {})
+    try:
+        attach_tap(lab, tap.program("tap"), "rtsw1", SPINES)
+        with scheme_wire(lab, "srv1-1", "srv2-1", ()) as line:
+            line.send(
+                line.frame(psn, source=source, destination=target, sport=sport, qp=qp)
+                for psn, (source, target, sport, qp) in enumerate(flows)
+            )
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline:
+                steered = lab.steering.counters()
+                if sum(steered[name].steered for name in SPINES) == count:
+                    break
+                time.sleep(0.01)
+        read = [
+            struct.unpack("=I", bpf.element(tap.map("hashes"), struct.pack("=I", psn), 4) or b"")[0]
+            for psn in range(count)
+        ]
+    finally:
+        tap.close()
+    sources, destinations = (
+        np.array([int(IPv4Address(flow[part])) for flow in flows], np.uint64) for part in (0, 1)
+    )
+    ports, qps = (np.array([flow[part] for flow in flows], np.uint64) for part in (2, 3))
+    seed = lab.fabric.node("rtsw1").hash_seed
+    assert read == e_ecmp_hashes(sources, destinations, ports, qps, seed).tolist()
+
+
+def attach_tap(lab: Lab, program: int, node: str, interfaces: tuple[str, ...]) -> None:
+    indexes = wiring.interface_indexes(lab.fabric)
+    options = tc.attribute(6, struct.pack("=I", program)) + tc.attribute(7, b"tap\0")
+    request = tc.message(
+        tc.RTM_NEWTFILTER,
+        "bpf",
+        parent=tc.CLSACT_EGRESS,
+        info=tc.filter_info(9, 3),
+        options=options + tc.attribute(8, struct.pack("=I", 1)),
+    )
+
+    def attach() -> None:
+        with netlink.open_socket() as channel:
+            messages = [tc.on_interface(request, indexes[node, name]) for name in interfaces]
+            netlink.send_batch(channel, messages)
+
+    namespaces.inside(lab.node(node).netns, attach)
+
+
+@pytest.mark.parametrize("scheme", [E_ECMP, PINNING, TE], ids=lambda each: each.kind)
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [("zones", THREE_TIERS), ("hpn", HPN), ("tree", FAT_TREE)],
+    ids=["zones", "hpn", "fat-tree"],
+)
+def test_each_flow_takes_the_predicted_path(
+    make_lab: MakeLab, no_controller: None, name: str, body: str, scheme: SchemeSpec
+) -> None:
+    lab = make_lab(f"t-scheme-{name}", f"{body}\nscheme: {scheme.kind}")
+    lab.up()
+    chance = random.Random(name)
+    nics = [nic for server in lab.fabric.servers for nic in lab.fabric.nics(server.name)]
+    pairs = [(one, other) for one in nics for other in nics if one.server != other.server]
+    pairs = chance.sample(pairs, min(6, len(pairs)))
+    ports = chance.sample(range(0xC000, 0x10000), 12)
+    if scheme.kind == "te":
+        switches = [node for node in lab.fabric.switches if lab.fabric.uplinks(node.name)]
+        lab.steering.set_entries(
+            {
+                EntryKey(node.name, one.ip, other.ip, port): chance.randrange(1 << 32)
+                for one, other in pairs
+                for port in ports[:8]
+                for node in switches
+            }
+        )
+    model, plain = lab.steering.model(), SteeringModel(lab.fabric, EcmpScheme())
+    compared = moved = 0
+    for one, other in pairs:
+        leaves_by = chance.randrange(len(one.links))
+        for qp in chance.sample(range(1 << 24), 4):
+            seen = probe_path(
+                lab.fabric,
+                lambda node: lab.node(node).netns,
+                one,
+                other,
+                ports,
+                leaves_by=leaves_by,
+                destination_qp=qp,
+            )
+            for port in ports:
+                paths = [
+                    walk(
+                        lab.fabric,
+                        lab.fib_of,
+                        one,
+                        other,
+                        port,
+                        leaves_by=leaves_by,
+                        destination_qp=qp,
+                        steering=by,
+                    )
+                    for by in (model, plain)
+                ]
+                assert seen[port] == paths[0].nodes
+                compared += 1
+                moved += paths[0].nodes != paths[1].nodes
+    assert compared == 48 * len(pairs)
+    assert moved > compared / 10, "most paths are those without the scheme: nothing was tested"
+
+
+def test_a_flowlet_stays_on_its_path_and_a_pause_draws_another(make_lab: MakeLab) -> None:
+    """40 pauses change the spine at least once: all draw the same once in 10^24 runs."""
+    gap_ms, flowlets, each = 60, 41, 5
+    lab = make_lab("t-scheme-let", f"{ZONE}\ndilation: 1000")
+    lab.up()
+    lab.steering.set_scheme(flowlet(f"{gap_ms}us"))
+    sent_ns: list[int] = []
+    with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
+        for psn in range(flowlets * each):
+            if psn:
+                time.sleep((gap_ms + 10) / 1e3 if psn % each == 0 else 0.004)
+            sent_ns.append(time.monotonic_ns())
+            line.send([line.frame(psn)])
+        spine_of = spines_of(line.seen(len(sent_ns)))
+    assert len(spine_of) == len(sent_ns)
+    gaps = [later - earlier for earlier, later in pairwise(sent_ns)]
+    # A machine that stopped for a moment makes pauses of its own: those are told by the clock.
+    short = [psn for psn, gap in enumerate(gaps, 1) if gap < (gap_ms - 10) * MS]
+    long = [psn for psn, gap in enumerate(gaps, 1) if gap > (gap_ms + 1) * MS]
+    assert len(short) > 0.9 * flowlets * (each - 1)
+    assert all(spine_of[psn] == spine_of[psn - 1] for psn in short)
+    moved = sum(spine_of[psn] != spine_of[psn - 1] for psn in long)
+    assert moved > 0
+    assert set(spine_of.values()) == set(SPINES)
+    counted = lab.steering.counters()["rtsw1"]
+    assert counted.steered == len(sent_ns)
+    assert counted.flowlets == counted.changes + 1
+    assert len(long) <= counted.changes <= len(gaps) - len(short)
+
+
+def test_the_flowlets_of_two_qps_are_apart(make_lab: MakeLab) -> None:
+    lab = make_lab("t-scheme-two", ZONE)
+    lab.up()
+    lab.steering.set_scheme(flowlet("10ms"))
+    with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
+        line.send([line.frame(psn, qp=psn % 64) for psn in range(640)])
+        spine_of = spines_of(line.seen(640))
+    for qp in range(64):
+        assert len({spine_of[psn] for psn in range(qp, 640, 64)}) == 1
+    assert set(spine_of.values()) == set(SPINES)
+    assert lab.steering.counters()["rtsw1"].flowlets == 64
+
+
+def test_spray_spreads_the_data_of_one_flow_evenly_and_leaves_its_acks_together(
+    make_lab: MakeLab,
+) -> None:
+    """Chi-square with 3 degrees of freedom: a right program fails once in 100,000 runs."""
+    lab = make_lab("t-scheme-spr", f"{ZONE}\nscheme: spray")
+    lab.up()
+    count = 8000
+    with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
+        for start in range(0, count, 500):
+            line.send([line.frame(psn) for psn in range(start, start + 500)])
+        spine_of = spines_of(line.seen(count))
+        shares = Counter(spine_of.values())
+        assert sum(shares.values()) == count
+        assert sum((shares[name] - count / 4) ** 2 for name in SPINES) / (count / 4) < 25.9
+
+        line.send([line.frame(psn, opcode=ACK) for psn in range(500)])
+        assert len(set(spines_of(line.seen(500)).values())) == 1
+    assert lab.steering.counters()["rtsw1"].steered == count
+
+
+def spine_to(line: SchemeWire, address: str, psn: int) -> str:
+    """The spine that a packet to an address meets."""
+    line.send([line.frame(psn, destination=address)])
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        for name, psns in line.seen(0).items():
+            if name in SPINES and psn in psns:
+                return name
+    raise AssertionError(f"no spine saw a packet to {address}")
+
+
+def test_a_pinned_packet_leaves_by_its_destinations_slot_and_by_another_when_that_is_gone(
+    make_lab: MakeLab,
+) -> None:
+    lab = make_lab("t-scheme-pin", f"{ZONE}\nscheme: path-pinning")
+    lab.up()
+    uplinks = [link.b.node for link in lab.fabric.uplinks("rtsw1")]
+    slots = [link.a.ip for link in lab.fabric.downlinks("rtsw2")]
+    assert set(planned_pins(lab.fabric)) >= {PinKey("rtsw1", ip) for ip in slots}
+    with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
+        for slot, ip in enumerate(slots):
+            assert spine_to(line, ip, slot) == uplinks[slot % 4]
+        lab.link(f"rtsw1:{uplinks[0]}").down()
+        await_width(lab, "rtsw1", slots[0], 3)
+        line.seen(0)
+        line.send([line.frame(psn, qp=psn) for psn in range(100, 200)])
+        found = line.seen(100)
+    assert sorted(found["srv2-1"]) == list(range(100, 200))
+    (spine,) = {spines_of(found)[psn] for psn in range(100, 200)}
+    assert spine != uplinks[0]
+
+
+def await_width(lab: Lab, node: str, address: str, width: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        route = Lab(lab.fabric).fib_of(node).lookup(address)
+        if route is not None and len(route.next_hops) == width:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{node} does not come to {width} next hops for {address}")
+
+
+def test_a_flow_goes_where_its_entry_says_and_elsewhere_when_that_uplink_dies(
+    make_lab: MakeLab, no_controller: None
+) -> None:
+    lab = make_lab("t-scheme-te", f"{ZONE}\nscheme: te")
+    lab.up()
+    source, target = (find_nic(lab.fabric, name).ip for name in ("srv1-1", "srv2-1"))
+    uplinks = [link.b.node for link in lab.fabric.uplinks("rtsw1")]
+
+    def entry(index: int) -> dict[EntryKey, int]:
+        return {EntryKey("rtsw1", source, target, 49152): steering_hash(index, [1] * 4)}
+
+    with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
+        own = spine_to(line, target, 0)
+        for index in range(4):
+            lab.steering.set_entries(entry(index))
+            assert lab.steering.read_entries() == entry(index)
+            assert spine_to(line, target, 1 + index) == uplinks[index]
+        lab.steering.set_entries({EntryKey("rtsw1", source, target, 49153): 0})
+        assert spine_to(line, target, 5) == own
+        counted = lab.steering.counters()["rtsw1"]
+        assert (counted.hits, counted.misses) == (4, 2)
+
+        lab.steering.set_entries(entry(2))
+        lab.link(f"rtsw1:{uplinks[2]}").down()
+        await_width(lab, "rtsw1", target, 3)
+        line.seen(0)
+        line.send([line.frame(psn) for psn in range(100, 200)])
+        found = line.seen(100)
+    assert sorted(found["srv2-1"]) == list(range(100, 200))
+    assert uplinks[2] not in spines_of(found).values()
+
+
+def test_entries_are_refused_under_another_scheme(make_lab: MakeLab) -> None:
+    lab = make_lab("t-scheme-no", "fabric: {racks: 2, spines: 2}\nscheme: e-ecmp")
+    lab.up()
+    with pytest.raises(InputError, match="has no entries: its scheme is e-ecmp"):
+        lab.steering.set_entries({})
+
+
+def test_switching_schemes_under_a_thousand_packets_a_second_loses_none(
+    make_lab: MakeLab, no_controller: None
+) -> None:
+    lab = make_lab("t-scheme-sw", f"{ZONE}\ndilation: 1000")
+    lab.up()
+    schemes: list[SchemeSpec] = [
+        E_ECMP,
+        SPRAY,
+        flowlet("2us"),
+        PINNING,
+        TE,
+        EcmpScheme(),
+        PINNING,
+        EcmpScheme(),
+        SPRAY,
+        E_ECMP,
+        TE,
+    ]
+    stop = threading.Event()
+    sent: list[int] = []
+    with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
+
+        def send() -> None:
+            due = time.monotonic()
+            while not stop.is_set():
+                line.send([line.frame(len(sent), qp=len(sent) % 64)])
+                sent.append(len(sent))
+                due += 0.001
+                time.sleep(max(0, due - time.monotonic()))
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        began = time.monotonic()
+        try:
+            for scheme in schemes:
+                lab.steering.set_scheme(scheme)
+                assert read_scheme(lab.runtime.files) == scheme
+                time.sleep(0.25)
+        finally:
+            stop.set()
+            sender.join()
+        seconds = time.monotonic() - began
+        found = line.seen(len(sent))
+    assert len(sent) > 900 * seconds
+    assert sorted(found["srv2-1"]) == sent
+
+
+def test_down_leaves_no_program_and_no_map(make_lab: MakeLab) -> None:
+    lab = make_lab("t-scheme-end", f"{ZONE}\nscheme: e-ecmp")
+    lab.up()
+    assert not alive("prog", 2**32 - 1)
+    maps = [
+        kernel_id(bpf.pinned(pins_folder(lab.runtime.files) / name), "map_id")
+        for name in ("nodes", "counters", "pins", "entries")
+    ]
+    shown = lab.node("rtsw1").exec(["tc", "-j", "filter", "show", "dev", "srv1-1", "ingress"])
+    (program,) = {
+        each["options"]["prog"]["id"] for each in json.loads(shown.stdout) if "options" in each
+    }
+    assert alive("prog", program) and all(alive("map", each) for each in maps)
+    lab.down()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and (
+        alive("prog", program) or any(alive("map", each) for each in maps)
+    ):
+        time.sleep(0.05)
+    assert not alive("prog", program)
+    assert not [each for each in maps if alive("map", each)]
+    assert not LabFiles(lab.name).root.exists()
+
+
+def kernel_id(descriptor: int, key: str) -> int:
+    """The kernel's number of a map, and its descriptor closed."""
+    with os.fdopen(descriptor):
+        lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+
+
+def alive(what: str, number: int) -> bool:
+    """Whether the kernel has a program (`prog`) or map of that number."""
+    descriptor = getattr(bpf._libbpf(), f"bpf_{what}_get_fd_by_id")(number)
+    if descriptor < 0:
+        return False
+    os.close(descriptor)
+    return True
+
+
+def test_a_scheme_is_set_whatever_a_killed_command_left(make_lab: MakeLab) -> None:
+    lab = make_lab("t-scheme-half", f"{ZONE}\nscheme: e-ecmp")
+    lab.up()
+    (lab.runtime.files.root / "scheme").unlink()
+    lab.steering.set_scheme(SPRAY)
+    with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
+        line.send([line.frame(psn) for psn in range(200)])
+        assert set(spines_of(line.seen(200)).values()) == set(SPINES)
+
+
+def test_a_lab_that_hashes_addresses_alone_is_not_steered(make_lab: MakeLab) -> None:
+    lab = make_lab("t-scheme-l3", "fabric: {racks: 2, spines: 2}\nhashing: {policy: l3}")
+    lab.up()
+    with pytest.raises(InputError, match=r"needs hashing\.policy: l4, the lab has l3"):
+        lab.steering.set_scheme(E_ECMP)
+    assert read_scheme(lab.runtime.files) == EcmpScheme()
+
+
+def test_the_command_line_switches_schemes_and_predicts_by_the_one_that_runs(
+    make_lab: MakeLab,
+) -> None:
+    lab = make_lab("t-scheme-cli", ZONE)
+    lab.up()
+    flow = ("path", lab.name, "--src", "srv1-1", "--dst", "srv2-1", "--sport", "50000")
+    assert read("scheme", lab.name)["scheme"] == {"kind": "ecmp"}
+    assert rocelab("scheme", lab.name, "e-ecmp").returncode == 0
+
+    without = rocelab(*flow)
+    assert (without.returncode, "--qp" in without.stderr) == (2, True)
+    met = set()
+    for qp in range(6):
+        seen = read(*flow, "--qp", str(qp), "--probe")
+        assert (seen["scheme"], seen["probe"]["agrees"]) == ("e-ecmp", True)
+        met.add(seen["hops"][2])
+    assert len(met) > 1
+    counters = {each["node"]: each for each in read("scheme", lab.name)["counters"]}
+    assert counters["rtsw1"]["steered"] >= 6
+
+    switched = rocelab("scheme", lab.name, "flowlet", "--set", "gap=512us")
+    assert (switched.returncode, "flowlet, gap 512us" in switched.stdout) == (0, True)
+    assert rocelab(*flow, "--qp", "1").returncode == 2
+    wrong = rocelab("scheme", lab.name, "flowlet", "--set", "gap=fast")
+    assert (wrong.returncode, "expected a duration" in wrong.stderr) == (2, True)
+    assert read("scheme", lab.name)["scheme"] == {"kind": "flowlet", "gap": "512us"}
