@@ -1,0 +1,221 @@
+"""The controller as a process: started and stopped from outside, at work inside a lab.
+
+It lives in the namespace of the lab's first switch, so that taking the lab down ends it and nothing
+runs in the machine's own network namespace. All that is known of it is in files of the lab:
+
+    /run/rocelab/<lab>/controller/pid      its process, valid while it holds the lock on this file
+    /run/rocelab/<lab>/controller/rounds   one JSON object per round (`labs.controller.rounds`)
+    /run/rocelab/<lab>/controller/errors   what it wrote to standard error
+    /run/rocelab/<lab>/demand/*.json       what running traffic asks for (`traffic.demand`)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from pydantic import TypeAdapter
+
+import labs
+from labs.controller import resilient
+from labs.controller.collector import Collector
+from labs.controller.loop import ResilientRounds, TeRounds, period_s, run_rounds
+from labs.controller.rounds import RoundLog
+from labs.controller.tables import open_reader, read_objects, read_rows
+from labs.errors import InputError, MachineError
+from labs.plan.fabric import Fabric
+from labs.runtime import namespaces, netlink
+from labs.runtime.record import LabFiles
+from labs.runtime.steering import Steering
+from labs.spec.schemes import ResilientScheme, SchemeSpec, TeScheme
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+
+ControllerScheme = TeScheme | ResilientScheme
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerFiles:
+    """Where a lab's controller keeps its files."""
+
+    files: LabFiles
+
+    @property
+    def folder(self) -> Path:
+        return self.files.root / "controller"
+
+    @property
+    def pid(self) -> Path:
+        return self.folder / "pid"
+
+    @property
+    def rounds(self) -> Path:
+        return self.folder / "rounds"
+
+    @property
+    def errors(self) -> Path:
+        return self.folder / "errors"
+
+    @property
+    def demands(self) -> Path:
+        return self.files.root / "demand"
+
+    def make(self) -> None:
+        """Make the folders. Raises OSError."""
+        self.folder.mkdir(exist_ok=True)
+        self.demands.mkdir(exist_ok=True)
+
+
+def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int:
+    """Start the lab's controller and return its process id once its first round is done.
+
+    Raises InputError where one runs already, MachineError where it does not start.
+    """
+    ours = ControllerFiles(files)
+    running = controller_pid(files)
+    if running is not None:
+        raise InputError(
+            f"lab {files.lab} has a controller (process {running})", hint="stop it first"
+        )
+    ours.make()
+    told, tells = os.pipe()
+    command = [sys.executable, "-m", "labs.controller", files.lab, scheme.model_dump_json()]
+    path = str(Path(labs.__path__[0]).parent)
+
+    def start() -> subprocess.Popen[bytes]:
+        with ours.errors.open("wb") as errors:
+            return subprocess.Popen(
+                [*command, str(tells)],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(tells,),
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+
+    try:
+        launched = namespaces.inside(files.netns_of(fabric.switches[0].name), start)
+        os.close(tells)
+        tells = -1
+        launched.wait(START_TIMEOUT_S)
+        ready, _, _ = select.select([told], [], [], START_TIMEOUT_S)
+        pid = os.read(told, 32) if ready else b""
+    finally:
+        os.close(told)
+        if tells >= 0:
+            os.close(tells)
+    if not pid:
+        lines = ours.errors.read_text(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else f"no round within {START_TIMEOUT_S:.0f} s"
+        stop_process(files)
+        raise MachineError(f"the controller of lab {files.lab} did not start: {reason}")
+    return int(pid)
+
+
+def controller_pid(files: LabFiles) -> int | None:
+    """The process of the lab's controller, None where it has none."""
+    try:
+        with ControllerFiles(files).pid.open("r+") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(held.read())
+    except (FileNotFoundError, ValueError):
+        return None
+    return None
+
+
+def stop_controller(files: LabFiles) -> None:
+    """End the lab's controller, if it has one, and remove its groups and their routes.
+
+    Entries stay: they go with the scheme (`labs.runtime.steering`). Raises OSError, MachineError
+    where it does not end.
+    """
+    stop_process(files)
+    for netns in sorted(files.netns.iterdir()):
+        namespaces.inside(netns, _remove_groups)
+
+
+def stop_process(files: LabFiles) -> None:
+    """End the controller and leave what it programmed. Raises MachineError where it does not."""
+    pid = controller_pid(files)
+    if pid is None:
+        return
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        if not select.select([process], [], [], STOP_TIMEOUT_S)[0]:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            if not select.select([process], [], [], STOP_TIMEOUT_S)[0]:
+                raise MachineError(f"the controller (process {pid}) does not end")
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(process)
+
+
+def _remove_groups() -> None:
+    with open_reader() as channel:
+        present = resilient.own_state(read_rows(channel), *read_objects(channel))
+        netlink.send_batch(channel, resilient.removal(present))
+
+
+def run_controller(
+    fabric: Fabric, files: LabFiles, scheme: ControllerScheme, ready_fd: int
+) -> None:
+    """Be the lab's controller until killed; writes its process id to `ready_fd` when at work.
+
+    Raises InputError where another one runs.
+    """
+    ours = ControllerFiles(files)
+    ours.make()
+    lock = _claim(ours)
+
+    def ready() -> None:
+        os.write(ready_fd, str(os.getpid()).encode())
+        os.close(ready_fd)
+
+    log = RoundLog(ours.rounds)
+    netns_of = {node.name: files.netns_of(node.name) for node in fabric.switches}
+    with lock, Collector(netns_of, ours.demands) as collector:
+        rounds: TeRounds | ResilientRounds
+        if isinstance(scheme, TeScheme):
+            table = Steering(fabric, files)
+            rounds = TeRounds(fabric, collector, scheme, ours.demands, table)
+        else:
+            rounds = ResilientRounds(collector, scheme)
+        run_rounds(collector, rounds, period_s(scheme), log, ready)
+
+
+def _claim(ours: ControllerFiles) -> TextIO:
+    """The pid file, locked for as long as this process lives. Raises InputError."""
+    held = ours.pid.open("a+")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        held.close()
+        raise InputError(f"lab {ours.files.lab} has a controller already") from None
+    held.truncate(0)
+    held.write(str(os.getpid()))
+    held.flush()
+    return held
+
+
+def parse_scheme(text: str) -> ControllerScheme:
+    """A scheme from its JSON. Raises InputError for one that needs no controller."""
+    scheme: object = TypeAdapter(SchemeSpec).validate_json(text)
+    if not isinstance(scheme, TeScheme | ResilientScheme):
+        raise InputError(f"scheme {text} needs no controller")
+    return scheme

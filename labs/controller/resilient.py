@@ -1,0 +1,254 @@
+"""Resilient groups over BGP's routes: which next-hop objects and routes a switch is to have.
+
+In: what a switch's kernel holds (BGP's routes, and the objects and routes of an earlier round).
+Out: the netlink messages that make a resilient group of each set of two or more next hops, and a
+route of better metric over it per prefix. Pure and without memory: what is ours is known by the
+range of its id, so that a controller which was killed goes on where it finds the kernel.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from labs.controller.tables import (
+    GROUP_ENTRY,
+    GROUP_TYPE_RESILIENT,
+    NHA_GATEWAY,
+    NHA_GROUP,
+    NHA_GROUP_TYPE,
+    NHA_ID,
+    NHA_OIF,
+    NHA_RES_GROUP,
+    NHA_RES_GROUP_BUCKETS,
+    NHMSG,
+    NLM_F_REQUEST,
+    RT_TABLE_MAIN,
+    RTA_DST,
+    RTA_NH_ID,
+    RTA_PRIORITY,
+    RTM_DELNEXTHOP,
+    RTM_DELROUTE,
+    RTM_NEWNEXTHOP,
+    RTM_NEWROUTE,
+    RTMSG,
+    RTN_UNICAST,
+    Group,
+    Member,
+    Row,
+)
+from labs.runtime.netlink import HEADER
+
+RTPROT_BGP = 186
+"""FRR's number for routes of BGP (zebra/rt_netlink.h)."""
+
+PROTOCOL = 2
+"""RTPROT_KERNEL: the one number whose routes zebra leaves alone. It takes any unknown number for a
+route of the system, prefers it to BGP's and removes BGP's from the kernel (FRR zebra/rt_netlink.c,
+netlink_route_change_read_unicast)."""
+
+METRIC = 10
+"""Better than the 20 that zebra gives its own routes."""
+
+MEMBERS_FROM, GROUPS_FROM, IDS_END = 1_000_000, 2_000_000, 3_000_000
+
+IDLE_S = 1.0
+"""A bucket may move once no packet has used it for so long. A flow that moves within a pause longer
+than any queue is deep can not be reordered; the pauses of a collective are shorter."""
+
+UNBALANCED_S = 0.0
+"""Never move a bucket that is in use: RoCE's receivers take reordering for loss."""
+
+_USER_HZ = 100
+_ANSWERED = 4
+_CREATE, _REPLACE = 0x400, 0x100
+_RES_IDLE_TIMER, _RES_UNBALANCED_TIMER = 2, 3
+_NESTED = 0x8000
+
+Place = tuple[int, int]
+"""A prefix: its address and its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is ours in a switch's kernel: next hops and groups by id, the group of each prefix."""
+
+    members: Mapping[int, Member]
+    groups: Mapping[int, Group]
+    group_of: Mapping[Place, int]
+
+
+def own_state(
+    rows: Iterable[Row], members: Mapping[int, Member], groups: Mapping[int, Group]
+) -> State:
+    """Of all that a kernel holds what is ours."""
+    return State(
+        {number: each for number, each in members.items() if MEMBERS_FROM <= number < GROUPS_FROM},
+        {number: each for number, each in groups.items() if GROUPS_FROM <= number < IDS_END},
+        {(row.destination, row.length): row.group for row in rows if is_own(row)},
+    )
+
+
+def is_own(row: Row) -> bool:
+    """Whether a route is one of ours."""
+    return GROUPS_FROM <= row.group < IDS_END
+
+
+def wanted_state(rows: Iterable[Row], present: State, buckets: int) -> State:
+    """What is to be ours: a group per set of next hops that a route of BGP has two or more of.
+
+    A group that is there keeps its id, and with it its buckets, for most of the prefixes that use
+    it; prefixes whose next hops have become others leave it. New prefixes share a group of equal
+    next hops.
+    """
+    members: dict[int, Member] = {}
+    wanted: dict[Place, tuple[tuple[int, int], ...]] = {}
+    for row in rows:
+        if row.protocol != RTPROT_BGP or len(row.hops) < 2:
+            continue
+        for hop in row.hops:
+            members[MEMBERS_FROM + hop.interface] = Member(hop.interface, hop.gateway)
+        wanted[row.destination, row.length] = tuple(
+            (MEMBERS_FROM + hop.interface, hop.weight) for hop in row.hops
+        )
+    groups: dict[int, Group] = {}
+    group_of: dict[Place, int] = {}
+    for number, places in _users(wanted, present, buckets).items():
+        entries, kept = max(places.items(), key=lambda part: (len(part[1]), part[0]))
+        groups[number] = Group(entries, buckets)
+        group_of |= dict.fromkeys(kept, number)
+    by_entries = {group.members: number for number, group in sorted(groups.items())}
+    for place, entries in sorted(wanted.items()):
+        if place in group_of:
+            continue
+        if entries not in by_entries:
+            number = next(
+                each
+                for each in range(GROUPS_FROM, IDS_END)
+                if each not in groups and each not in present.groups
+            )
+            by_entries[entries] = number
+            groups[number] = Group(entries, buckets)
+        group_of[place] = by_entries[entries]
+    return State(members, groups, group_of)
+
+
+def _users(
+    wanted: Mapping[Place, tuple[tuple[int, int], ...]], present: State, buckets: int
+) -> dict[int, dict[tuple[tuple[int, int], ...], list[Place]]]:
+    """The prefixes of each group that can stay, by the next hops that they are to have."""
+    users: dict[int, dict[tuple[tuple[int, int], ...], list[Place]]] = {}
+    for place, number in sorted(present.group_of.items()):
+        group = present.groups.get(number)
+        if place in wanted and group is not None and group.buckets == buckets:
+            users.setdefault(number, {}).setdefault(wanted[place], []).append(place)
+    return users
+
+
+def messages(present: State, wanted: State) -> list[bytes]:
+    """What turns one state into the other, in an order in which every route always has a group.
+
+    A group that prefixes leave another for is made like that one first and then changed: equal
+    groups get equal buckets, so that only what has to move moves.
+    """
+    made = [
+        _set_member(number, member)
+        for number, member in wanted.members.items()
+        if present.members.get(number) != member
+    ]
+    for number, group in wanted.groups.items():
+        if present.groups.get(number) == group:
+            continue
+        if number not in present.groups:
+            made += _like_before(number, present, wanted)
+        made.append(_set_group(number, group))
+    made += [
+        _set_route(place, number)
+        for place, number in wanted.group_of.items()
+        if present.group_of.get(place) != number
+    ]
+    made += [_delete_route(place) for place in present.group_of if place not in wanted.group_of]
+    gone = [number for number in present.groups if number not in wanted.groups]
+    gone += [number for number in present.members if number not in wanted.members]
+    return made + [_delete_object(number) for number in gone]
+
+
+def _like_before(number: int, present: State, wanted: State) -> list[bytes]:
+    """The group that the prefixes of a new one come from, under the new one's id."""
+    users = [place for place, group in wanted.group_of.items() if group == number]
+    before = present.groups.get(present.group_of.get(users[0], 0))
+    group = wanted.groups[number]
+    if before is None or before.buckets != group.buckets:
+        return []
+    kept = tuple(entry for entry in before.members if entry[0] in wanted.members)
+    if not {each for each, _ in group.members} <= {each for each, _ in kept}:
+        return []
+    return [_set_group(number, Group(kept, group.buckets))]
+
+
+def removal(present: State) -> list[bytes]:
+    """What removes everything of ours."""
+    return messages(present, State({}, {}, {}))
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def _message(kind: int, flags: int, body: bytes) -> bytes:
+    header = HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | _ANSWERED | flags, 0, 0)
+    return header + body
+
+
+def _u32(value: int) -> bytes:
+    return struct.pack("=I", value)
+
+
+def _set_member(number: int, member: Member) -> bytes:
+    family = socket.AF_INET6 if len(member.gateway) == 16 else socket.AF_INET
+    body = NHMSG.pack(family, 0, PROTOCOL, 0, 0) + _attribute(NHA_ID, _u32(number))
+    body += _attribute(NHA_OIF, _u32(member.interface)) + _attribute(NHA_GATEWAY, member.gateway)
+    return _message(RTM_NEWNEXTHOP, _CREATE | _REPLACE, body)
+
+
+def _set_group(number: int, group: Group) -> bytes:
+    entries = b"".join(
+        GROUP_ENTRY.pack(each, weight - 1 & 0xFF, weight - 1 >> 8, 0)
+        for each, weight in group.members
+    )
+    timers = _attribute(_RES_IDLE_TIMER, _u32(round(IDLE_S * _USER_HZ)))
+    timers += _attribute(_RES_UNBALANCED_TIMER, _u32(round(UNBALANCED_S * _USER_HZ)))
+    nested = _attribute(NHA_RES_GROUP_BUCKETS, struct.pack("=H", group.buckets)) + timers
+    body = NHMSG.pack(socket.AF_UNSPEC, 0, PROTOCOL, 0, 0) + _attribute(NHA_ID, _u32(number))
+    body += _attribute(NHA_GROUP, entries)
+    body += _attribute(NHA_GROUP_TYPE, struct.pack("=H", GROUP_TYPE_RESILIENT))
+    body += _attribute(NHA_RES_GROUP | _NESTED, nested)
+    return _message(RTM_NEWNEXTHOP, _CREATE | _REPLACE, body)
+
+
+def _delete_object(number: int) -> bytes:
+    body = NHMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + _attribute(NHA_ID, _u32(number))
+    return _message(RTM_DELNEXTHOP, 0, body)
+
+
+def _route(place: Place) -> bytes:
+    destination, length = place
+    body = RTMSG.pack(socket.AF_INET, length, 0, 0, RT_TABLE_MAIN, PROTOCOL, 0, RTN_UNICAST, 0)
+    body += _attribute(RTA_DST, destination.to_bytes(4, "big"))
+    return body + _attribute(RTA_PRIORITY, _u32(METRIC))
+
+
+def _set_route(place: Place, group: int) -> bytes:
+    body = _route(place) + _attribute(RTA_NH_ID, _u32(group))
+    return _message(RTM_NEWROUTE, _CREATE | _REPLACE, body)
+
+
+def _delete_route(place: Place) -> bytes:
+    return _message(RTM_DELROUTE, 0, _route(place))
+
+
+def group_sizes(states: Sequence[State]) -> tuple[int, int]:
+    """How many groups and routes the switches have of ours."""
+    return sum(len(state.groups) for state in states), sum(len(s.group_of) for s in states)

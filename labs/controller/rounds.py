@@ -1,0 +1,97 @@
+"""The log of a controller: one JSON object per round, one line each, in one file of the lab.
+
+In: rounds, as the controller finishes them. Out: the file, which never grows beyond a limit, and
+its last rounds for whoever asks what the controller does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+LOG_BYTES = 8 << 20
+"""The log is cut to its newer half at this size: it is on the machine's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierUse:
+    """Utilisation of the links from one role to another: the most used, and the mean of all."""
+
+    links: int
+    maximum: float
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round of a controller.
+
+    `started_unix_s` to `finished_unix_s` on CLOCK_REALTIME; `reasons` of `Reason`; `changed` and
+    `removed` entries, or messages for resilient groups, of `total`. For te: `demands` placed,
+    `lost` without a path, `overloaded` links, the greatest utilisation, and the optimum's where
+    the engine knows it. `problems` are what could not be read or written.
+    """
+
+    started_unix_s: float
+    finished_unix_s: float
+    reasons: tuple[str, ...]
+    collect_ms: float
+    engine_ms: float
+    program_ms: float
+    changed: int
+    removed: int
+    total: int
+    demands: int = 0
+    lost: int = 0
+    overloaded: int = 0
+    max_utilisation: float = 0.0
+    lp_bound: float | None = None
+    tiers: Mapping[str, TierUse] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    @property
+    def did_something(self) -> bool:
+        """Whether it changed what forwards packets."""
+        return bool(self.changed or self.removed)
+
+
+class RoundLog:
+    """The file that a controller writes its rounds to."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, done: Round) -> None:
+        """Append a round. Raises OSError."""
+        with self._path.open("a") as file:
+            file.write(json.dumps(asdict(done)) + "\n")
+            size = file.tell()
+        if size > LOG_BYTES:
+            lines = self._path.read_text().splitlines(keepends=True)
+            fresh = self._path.with_suffix(".new")
+            fresh.write_text("".join(lines[len(lines) // 2 :]))
+            fresh.replace(self._path)
+
+
+def read_rounds(path: Path, last: int | None = None) -> list[Round]:
+    """The last rounds of a log, oldest first; all by default. A line half written is left out."""
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines if last is None else lines[-last:]:
+        try:
+            found.append(_round(json.loads(line)))
+        except ValueError:
+            continue
+    return found
+
+
+def _round(fields: dict[str, Any]) -> Round:
+    tiers = {name: TierUse(**use) for name, use in fields.pop("tiers").items()}
+    reasons, problems = tuple(fields.pop("reasons")), tuple(fields.pop("problems"))
+    return Round(**fields, reasons=reasons, problems=problems, tiers=tiers)

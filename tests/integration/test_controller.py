@@ -1,0 +1,573 @@
+"""The controller on running labs: resilient groups over BGP's routes, and flows placed by TE.
+
+The kernels' tables and their own lookups are asked for what the controller claims.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import statistics
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import pytest
+
+from labs.controller.collector import Collector
+from labs.controller.process import (
+    ControllerFiles,
+    controller_pid,
+    start_controller,
+    stop_controller,
+)
+from labs.controller.resilient import IDLE_S
+from labs.controller.rounds import Round, read_rounds
+from labs.controller.tables import open_reader, read_objects, read_rows
+from labs.errors import InputError
+from labs.forwarding.fib import read_fib
+from labs.forwarding.multipath import UDP, Flow5, select
+from labs.lab import Lab
+from labs.runtime.daemons import start_daemon, vty_json
+from labs.runtime.namespaces import inside, on_own_thread
+from labs.runtime.netns import take_down
+from labs.runtime.steering import Steering
+from labs.spec.catalog import find_lab
+from labs.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
+from traffic.flow import Flow, permutation
+from traffic.result import TrafficResult
+from traffic.session import TrafficSession
+
+FLOWS = 256
+RESILIENT = ResilientScheme(kind="resilient")
+TE = TeScheme(kind="te", period="500ms")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Four racks under four spines, two servers of two NICs each: 1:1, four uplinks per rack."""
+    text = find_lab("zone-1-1").read_text().replace("name: zone-1-1", "name: t-controller")
+    file = tmp_path_factory.mktemp("lab") / "t-controller.yaml"
+    file.write_text(text)
+    made = Lab.planned(file)
+    try:
+        made.up()
+        yield made
+    finally:
+        take_down(made.name)
+
+
+@pytest.fixture
+def plain(lab: Lab) -> Iterator[Lab]:
+    """The lab with every link up and scheme ecmp, before and after."""
+    yield lab
+    for name in lab.fabric.link_by_name:
+        lab.link(name).up()
+    Steering(lab.fabric, lab.runtime.files).set_scheme(EcmpScheme())
+    wait_until(lambda: has_all_routes(lab))
+
+
+def set_scheme(lab: Lab, scheme: ResilientScheme | TeScheme | EcmpScheme) -> None:
+    Steering(lab.fabric, lab.runtime.files).set_scheme(scheme)
+
+
+def tell(text: str) -> None:
+    """A figure for whoever runs these tests with -s."""
+    sys.stdout.write(f"\n{text}\n")
+
+
+def wait_until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true in time"
+        time.sleep(0.005)
+
+
+def rounds(lab: Lab) -> list[Round]:
+    return read_rounds(ControllerFiles(lab.runtime.files).rounds)
+
+
+def widths(lab: Lab, switch: str) -> dict[str, int]:
+    """Next hops per prefix of BGP's routes alone."""
+    text = lab.node(switch).exec(["ip", "-j", "route", "show", "proto", "bgp"]).stdout
+    return {
+        route["dst"]: sum(
+            "dead" not in hop["flags"] for hop in route.get("nexthops", [{"flags": []}])
+        )
+        for route in json.loads(text)
+    }
+
+
+def has_all_routes(lab: Lab) -> bool:
+    leaves = [node.name for node in lab.fabric.switches if node.is_leaf]
+    return all(Counter(widths(lab, leaf).values())[4] == 3 for leaf in leaves)
+
+
+def has_withdrawn(lab: Lab, leaf: str, left: int = 3) -> bool:
+    """Whether the leaf and all others have only `left` spines between them."""
+    own = {prefix.prefix for prefix in lab.fabric.prefixes_of[leaf]} - {
+        f"{lab.fabric.node(leaf).loopback}/32"
+    }
+    others = (node.name for node in lab.fabric.switches if node.is_leaf and node.name != leaf)
+    return Counter(widths(lab, leaf).values())[left] >= 3 and all(
+        widths(lab, other)[prefix] == left for other in others for prefix in own
+    )
+
+
+def flows_from(lab: Lab, leaf: str, count: int) -> list[Flow5]:
+    """Flows from a NIC behind `leaf` to one behind another."""
+    source = lab.fabric.nics(lab.fabric.downlinks(leaf)[0].a.node)[0].ip
+    other = next(s for s in lab.fabric.servers if lab.fabric.uplinks(s.name)[0].b.node != leaf)
+    destination = lab.fabric.nics(other.name)[0].ip
+    ports = random.Random(1).sample(range(49152, 65536), count)
+    return [Flow5(source, destination, UDP, port, 4791) for port in ports]
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def choices(lab: Lab, switch: str, flows: Sequence[Flow5]) -> list[str]:
+    """The interface that the switch's kernel would forward each flow by (RTM_GETROUTE)."""
+    incoming = lab.fabric.downlinks(switch)[0].port(switch).interface
+
+    def look_up() -> list[str]:
+        found = []
+        index = socket.if_nametoindex(incoming)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
+            for flow in flows:
+                body = struct.pack("=BBBBBBBBI", socket.AF_INET, 32, 32, 0, 0, 0, 0, 0, 0)
+                body += attribute(1, socket.inet_aton(flow.destination))
+                body += attribute(2, socket.inet_aton(flow.source))
+                body += attribute(3, struct.pack("=I", index))
+                body += attribute(27, bytes([flow.protocol]))
+                body += attribute(28, struct.pack("!H", flow.source_port))
+                body += attribute(29, struct.pack("!H", flow.destination_port))
+                netlink.send(struct.pack("=IHHII", 16 + len(body), 26, 1, 1, 0) + body)
+                reply = netlink.recv(65536)
+                offset = 28
+                while struct.unpack_from("=HH", reply, offset)[1] != 4:
+                    offset += -(-struct.unpack_from("=H", reply, offset)[0] // 4) * 4
+                out = struct.unpack_from("=I", reply, offset + 4)[0]
+                found.append(socket.if_indextoname(out))
+        return found
+
+    return inside(lab.node(switch).netns, look_up)
+
+
+def moved(before: Sequence[str], after: Sequence[str]) -> int:
+    return sum(a != b for a, b in zip(before, after, strict=True))
+
+
+def groups_of(lab: Lab, switch: str) -> dict[int, int]:
+    """Members of every group of next-hop objects in a switch's kernel, by id."""
+
+    def read() -> dict[int, int]:
+        with open_reader() as channel:
+            return {number: len(g.members) for number, g in read_objects(channel)[1].items()}
+
+    return inside(lab.node(switch).netns, read)
+
+
+def own_routes(lab: Lab, switch: str) -> dict[str, int]:
+    """The group of every route over one."""
+
+    def read() -> dict[str, int]:
+        with open_reader() as channel:
+            return {row.prefix: row.group for row in read_rows(channel) if row.group}
+
+    return inside(lab.node(switch).netns, read)
+
+
+def settle_ecmp(lab: Lab, leaf: str, width: int) -> None:
+    wait_until(lambda: Counter(widths(lab, leaf).values())[width] == 3)
+
+
+def test_the_collector_reads_the_tables_that_a_netlink_library_reads(plain: Lab) -> None:
+    files = plain.runtime.files
+    ControllerFiles(files).make()
+    netns_of = {node.name: files.netns_of(node.name) for node in plain.fabric.switches}
+    with Collector(netns_of, ControllerFiles(files).demands) as collector:
+        fibs = collector.fibs()
+        for name, netns in netns_of.items():
+            assert set(fibs[name].routes) == set(read_fib(netns).routes)
+            assert len(fibs[name].routes) >= 8
+
+
+def test_after_a_failure_only_flows_of_the_dead_uplink_move_with_resilient_groups(
+    plain: Lab,
+) -> None:
+    flows = flows_from(plain, "rtsw1", FLOWS)
+    link = plain.link("rtsw1:ctsw2")
+
+    before = choices(plain, "rtsw1", flows)
+    link.down()
+    settle_ecmp(plain, "rtsw1", 3)
+    moved_ecmp = moved(before, choices(plain, "rtsw1", flows))
+    on_dead_ecmp = before.count("ctsw2")
+    link.up()
+    settle_ecmp(plain, "rtsw1", 4)
+
+    set_scheme(plain, RESILIENT)
+    wait_until(lambda: set(groups_of(plain, "rtsw1").values()) == {4})
+    before = choices(plain, "rtsw1", flows)
+    assert set(before) == {"ctsw1", "ctsw2", "ctsw3", "ctsw4"}
+    link.down()
+    settle_ecmp(plain, "rtsw1", 3)
+    after = choices(plain, "rtsw1", flows)
+    on_dead = before.count("ctsw2")
+    assert moved(before, after) == on_dead
+    assert "ctsw2" not in after
+    assert moved_ecmp > on_dead_ecmp
+
+    link.up()
+    settle_ecmp(plain, "rtsw1", 4)
+    wait_until(lambda: set(groups_of(plain, "rtsw1").values()) == {4})
+    moved_back = [moved(after, choices(plain, "rtsw1", flows)) for _ in range(8) if pause(0.2)]
+    assert max(moved_back) == 0, "flows in use moved"
+    pause(2 * IDLE_S)
+    choices(plain, "rtsw1", flows)
+    idle = choices(plain, "rtsw1", flows)
+    assert idle.count("ctsw2") > 0, "the restored uplink is never used again"
+    tell(
+        f"{FLOWS} flows: ecmp moved {moved_ecmp} ({on_dead_ecmp} were on the dead uplink), "
+        f"resilient moved {on_dead} of {on_dead}; restored in use 0, after a pause "
+        f"{moved(after, idle)}"
+    )
+
+
+def pause(seconds: float) -> bool:
+    time.sleep(seconds)
+    return True
+
+
+def test_a_failure_two_hops_away_moves_only_flows_that_passed_there(plain: Lab) -> None:
+    """The rack's own links stay up: BGP withdraws one next hop of one prefix, and only that."""
+    set_scheme(plain, RESILIENT)
+    flows = flows_from(plain, "rtsw1", FLOWS)
+    far = next(p for p in plain.fabric.prefixes_holding(flows[0].destination))
+    before = choices(plain, "rtsw1", flows)
+    assert len(set(own_routes(plain, "rtsw1").values())) == 1
+    plain.link(f"{far.origins[0]}:ctsw3").down()
+    wait_until(lambda: widths(plain, "rtsw1")[far.prefix] == 3)
+    wait_until(lambda: "ctsw3" not in choices(plain, "rtsw1", flows))
+    after = choices(plain, "rtsw1", flows)
+    assert moved(before, after) == before.count("ctsw3")
+    assert sorted(groups_of(plain, "rtsw1").values()) == [3, 4]
+
+
+def test_bgp_keeps_its_routes_and_takes_over_when_a_dead_controllers_group_is_empty(
+    plain: Lab,
+) -> None:
+    set_scheme(plain, RESILIENT)
+    bgp = widths(plain, "rtsw1")
+    pid = controller_pid(plain.runtime.files)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    for spine in (1, 2, 3, 4):
+        plain.link(f"rtsw1:ctsw{spine}").down()
+    wait_until(lambda: not own_routes(plain, "rtsw1"))
+    for spine in (1, 2, 3, 4):
+        plain.link(f"rtsw1:ctsw{spine}").up()
+    wait_until(lambda: widths(plain, "rtsw1") == bgp)
+    assert not own_routes(plain, "rtsw1")
+    assert len(set(choices(plain, "rtsw1", flows_from(plain, "rtsw1", 64)))) == 4
+    zebra = vty_json(plain.node("rtsw1").frr, "zebra", "show ip route json")
+    selected = {
+        prefix: [r["protocol"] for r in found if r.get("selected")]
+        for prefix, found in zebra.items()
+    }
+    assert len(bgp) == 7
+    assert all(selected[prefix if "/" in prefix else f"{prefix}/32"] == ["bgp"] for prefix in bgp)
+
+
+def test_resilient_routes_are_gone_with_the_scheme_and_bgps_are_as_before(plain: Lab) -> None:
+    before = {node.name: read_fib(plain.node(node.name).netns) for node in plain.fabric.switches}
+    set_scheme(plain, RESILIENT)
+    assert {len(own_routes(plain, f"rtsw{n}")) for n in (1, 2, 3, 4)} == {3}
+    set_scheme(plain, EcmpScheme())
+    for node in plain.fabric.switches:
+        assert not groups_of(plain, node.name)
+        assert set(read_fib(plain.node(node.name).netns).routes) == set(before[node.name].routes)
+
+
+def test_a_lab_has_one_controller(plain: Lab) -> None:
+    set_scheme(plain, RESILIENT)
+    with pytest.raises(InputError, match="has a controller"):
+        start_controller(plain.fabric, plain.runtime.files, RESILIENT)
+    stop_controller(plain.runtime.files)
+    assert controller_pid(plain.runtime.files) is None
+
+
+def key_of(lab: Lab, flow: Flow) -> tuple[str, str, int]:
+    source = lab.fabric.nics(flow.source)[flow.source_nic - 1]
+    destination = lab.fabric.nics(flow.destination)[flow.destination_nic - 1]
+    return source.ip, destination.ip, flow.sport
+
+
+def leaf_of(lab: Lab, flow: Flow) -> str:
+    return lab.fabric.nics(flow.source)[flow.source_nic - 1].links[0].b.node
+
+
+def entries(lab: Lab) -> dict[tuple[str, str, str, int], int]:
+    return {
+        tuple(key): value
+        for key, value in Steering(lab.fabric, lab.runtime.files).read_entries().items()
+    }
+
+
+def uplink_of(lab: Lab, flow: Flow) -> str:
+    """The uplink that a flow's entry at its leaf picks in the kernel's group, as it is now."""
+    leaf = leaf_of(lab, flow)
+    value = entries(lab)[leaf, *key_of(lab, flow)]
+    route = read_fib(lab.node(leaf).netns).lookup(key_of(lab, flow)[1])
+    assert route is not None
+    return route.next_hops[select(value >> 1, [hop.weight for hop in route.next_hops])].interface
+
+
+def session(lab: Lab, flows: Sequence[Flow]) -> TrafficSession:
+    return TrafficSession(lab.fabric, lambda server: lab.node(server).netns, flows)
+
+
+def traffic_of(lab: Lab, rate_pps: int) -> tuple[Flow, ...]:
+    """One flow from every NIC to one of another rack: 16 flows, what the uplinks just carry."""
+    return permutation(lab.fabric, 16, rate_pps, 64, seed=3)
+
+
+def wait_for_demands(lab: Lab, count: int) -> None:
+    wait_until(lambda: rounds(lab) and rounds(lab)[-1].demands == count)
+
+
+def lost(result: TrafficResult) -> int:
+    return sum(len(record.sent_seq) - len(record.received_seq) for record in result.flows)
+
+
+def sent_by_uplinks(lab: Lab) -> dict[tuple[str, str], int]:
+    """Packets that every uplink of every leaf has sent, by leaf and interface."""
+    leaves = (node.name for node in lab.fabric.switches if node.is_leaf)
+    return {
+        (leaf, link.a.interface): lab.link(link.name).counters()[leaf].tx_packets
+        for leaf in leaves
+        for link in lab.fabric.uplinks(leaf)
+    }
+
+
+@pytest.mark.parametrize("engine", TeEngine)
+def test_every_uplink_carries_the_packets_of_the_flows_whose_entries_name_it(
+    plain: Lab, engine: TeEngine
+) -> None:
+    set_scheme(plain, TeScheme(kind="te", engine=engine))
+    flows = traffic_of(plain, 100)
+    with session(plain, flows) as run:
+        wait_for_demands(plain, len(flows))
+        uplinks = {flow.id: (leaf_of(plain, flow), uplink_of(plain, flow)) for flow in flows}
+        before = sent_by_uplinks(plain)
+        run.start()
+        time.sleep(2)
+        result = run.stop()
+        after = sent_by_uplinks(plain)
+    assert lost(result) == 0
+    expected: Counter[tuple[str, str]] = Counter()
+    for record in result.flows:
+        assert len(record.sent_seq) > 150
+        expected[uplinks[record.flow.id]] += len(record.sent_seq)
+    if engine is TeEngine.LP:
+        assert len(expected) == 16, "a permutation has an uplink for each flow"
+    for uplink, packets in after.items():
+        others = packets - before[uplink] - expected[uplink]
+        assert 0 <= others < 60, "besides probes only BGP's packets"
+    wait_until(lambda: not entries(plain))
+
+
+def test_a_flow_falls_back_to_a_live_uplink_when_its_own_goes_and_no_controller_lives(
+    plain: Lab,
+) -> None:
+    set_scheme(plain, TE)
+    flows = traffic_of(plain, 100)
+    with session(plain, flows) as run:
+        wait_for_demands(plain, len(flows))
+        pid = controller_pid(plain.runtime.files)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        stale = entries(plain)
+        flow = flows[0]
+        gone = uplink_of(plain, flow)
+        plain.link(f"{leaf_of(plain, flow)}:{gone}").down()
+        wait_until(lambda: has_withdrawn(plain, leaf_of(plain, flow)))
+        assert uplink_of(plain, flow) != gone
+        run.start()
+        time.sleep(1)
+        result = run.stop()
+    assert lost(result) == 0
+    assert entries(plain) == stale
+
+
+def test_killed_and_started_again_it_comes_to_the_same_entries_and_no_packet_is_lost(
+    plain: Lab,
+) -> None:
+    set_scheme(plain, TE)
+    flows = traffic_of(plain, 1000)[:8]
+    with session(plain, flows) as run:
+        wait_for_demands(plain, len(flows))
+        before = entries(plain)
+        run.start()
+        time.sleep(0.5)
+        pid = controller_pid(plain.runtime.files)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: controller_pid(plain.runtime.files) is None)
+        assert entries(plain) == before
+        started = time.monotonic()
+        start_controller(plain.fabric, plain.runtime.files, TE)
+        took_s = time.monotonic() - started
+        assert entries(plain) == before
+        assert not rounds(plain)[-1].did_something
+        time.sleep(0.5)
+        result = run.stop()
+    assert result.valid, result.problems
+    assert sum(len(record.sent_seq) for record in result.flows) > 8 * 1000
+    assert lost(result) == 0
+    tell(f"restarted within {1000 * took_s:.0f} ms, {lost(result)} packets lost")
+
+
+def test_entries_lost_behind_its_back_are_written_again_within_a_period(plain: Lab) -> None:
+    set_scheme(plain, TE)
+    with session(plain, traffic_of(plain, 10)):
+        wait_for_demands(plain, 16)
+        before = entries(plain)
+        steering = Steering(plain.fabric, plain.runtime.files)
+        steering.remove_entries(list(steering.read_entries())[:5])
+        assert len(entries(plain)) == len(before) - 5
+        wait_until(lambda: entries(plain) == before, limit_s=3)
+
+
+def test_the_period_is_kept(plain: Lab) -> None:
+    set_scheme(plain, TE)
+    with session(plain, traffic_of(plain, 10)):
+        time.sleep(6)
+    starts = [each.started_unix_s for each in rounds(plain) if each.reasons == ("period",)]
+    gaps_ms = [1000 * (b - a) for a, b in zip(starts[-9:], starts[-8:], strict=False)]
+    tell(f"period 500 ms: {min(gaps_ms):.1f} to {max(gaps_ms):.1f} ms over {len(gaps_ms)} rounds")
+    assert len(gaps_ms) == 8
+    assert all(abs(gap - 500) < 50 for gap in gaps_ms)
+
+
+def test_reaction_to_a_failed_link(plain: Lab) -> None:
+    """From the carrier's loss to entries that name live next hops only, twenty times over."""
+    set_scheme(plain, TE)
+    flows = traffic_of(plain, 10)
+    reactions_ms, spent = [], []
+    with session(plain, flows):
+        wait_for_demands(plain, len(flows))
+        whole = rounds(plain)[-1].max_utilisation
+        for turn in range(20):
+            name = f"rtsw{turn % 4 + 1}:ctsw{turn // 4 % 4 + 1}"
+            seen = len(rounds(plain))
+            down_s = time.clock_gettime(time.CLOCK_REALTIME)
+            plain.link(name).down()
+            wait_until(partial(has_reacted, plain, seen))
+            acted = next(each for each in rounds(plain)[seen:] if each.did_something)
+            reactions_ms.append(1000 * (acted.finished_unix_s - down_s))
+            spent.append((acted.collect_ms, acted.engine_ms, acted.program_ms))
+            plain.link(name).up()
+            wait_until(lambda: has_all_routes(plain))
+            wait_until(lambda: rounds(plain)[-1].max_utilisation == whole)
+    parts = [statistics.median(part) for part in zip(*spent, strict=True)]
+    tell(
+        f"reaction, n={len(reactions_ms)}: median {statistics.median(reactions_ms):.1f} ms, "
+        f"{min(reactions_ms):.1f} to {max(reactions_ms):.1f} ms; "
+        f"of it collector {parts[0]:.1f}, engine {parts[1]:.1f}, programmer {parts[2]:.1f} ms"
+    )
+    assert len(reactions_ms) == 20
+    assert statistics.median(reactions_ms) < 250
+
+
+def has_reacted(lab: Lab, seen: int) -> bool:
+    return any(each.did_something and "link" in each.reasons for each in rounds(lab)[seen:])
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_several_links_that_fail_at_once(plain: Lab, failures: int) -> None:
+    """Uplinks of one leaf: what is left carries all its flows, evenly, and none is lost after."""
+    set_scheme(plain, TE)
+    flows = traffic_of(plain, 100)
+    with session(plain, flows) as run:
+        wait_for_demands(plain, len(flows))
+        full = rounds(plain)[-1].max_utilisation
+        seen = len(rounds(plain))
+        down_s = time.clock_gettime(time.CLOCK_REALTIME)
+        for spine in range(1, failures + 1):
+            plain.link(f"rtsw1:ctsw{spine}").down()
+        wait_until(lambda: has_withdrawn(plain, "rtsw1", 4 - failures))
+        time.sleep(1.1)
+        after = rounds(plain)[seen:]
+        acted = [each for each in after if each.did_something]
+        run.start()
+        time.sleep(1)
+        result = run.stop()
+    last = after[-1]
+    tell(
+        f"{failures} of 4 uplinks down: first entries after "
+        f"{1000 * (acted[0].finished_unix_s - down_s):.1f} ms, last change after "
+        f"{1000 * (acted[-1].finished_unix_s - down_s):.1f} ms in {len(acted)} rounds; most used "
+        f"link {full:.3f} before, {last.max_utilisation:.3f} after"
+    )
+    assert lost(result) == 0
+    assert last.lost == 0
+    assert last.max_utilisation == pytest.approx(full * -(-4 // (4 - failures)))
+
+
+def test_broken_demand_files_are_told_and_the_others_are_placed(plain: Lab) -> None:
+    set_scheme(plain, TE)
+    folder = ControllerFiles(plain.runtime.files).demands
+    with session(plain, traffic_of(plain, 10)):
+        wait_for_demands(plain, 16)
+        good = json.loads(next(folder.glob("*.json")).read_text())
+        for name, text in (
+            ("half.json", json.dumps(good)[:200]),
+            ("garbage.json", "\0\xff"),
+            ("other.json", '{"flows": []}'),
+            ("fields.json", json.dumps([{**good[0], "server": "nobody"}, 7, {}])),
+        ):
+            (folder / name).write_text(text)
+        try:
+            wait_until(lambda: len(rounds(plain)[-1].problems) == 6)
+            told = rounds(plain)[-1]
+        finally:
+            for name in ("half", "garbage", "other", "fields"):
+                (folder / f"{name}.json").unlink()
+        assert told.demands == 16
+        assert {problem.partition(":")[0] for problem in told.problems} == {
+            "half.json",
+            "garbage.json",
+            "other.json",
+            "fields.json",
+        }
+        wait_until(lambda: not rounds(plain)[-1].problems)
+
+
+def test_it_goes_on_when_a_switchs_daemons_die(plain: Lab) -> None:
+    set_scheme(plain, TE)
+    flows = traffic_of(plain, 10)
+    spine = plain.node("ctsw4")
+    with session(plain, flows):
+        wait_for_demands(plain, 16)
+        for pid in spine.daemons().values():
+            os.kill(pid, signal.SIGKILL)
+        try:
+            # Its neighbours withdraw it when their sessions end, and no entry leads there.
+            wait_until(lambda: has_withdrawn(plain, "rtsw1"))
+            wait_until(lambda: all(uplink_of(plain, flow) != "ctsw4" for flow in flows))
+            assert rounds(plain)[-1].problems == ()
+            assert controller_pid(plain.runtime.files) is not None
+        finally:
+            descriptor = os.open(spine.netns, os.O_RDONLY)
+            for daemon in ("zebra", "bgpd"):
+                on_own_thread(partial(start_daemon, daemon, spine.frr, descriptor))
+            os.close(descriptor)

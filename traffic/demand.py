@@ -1,0 +1,118 @@
+"""The traffic matrix of a run, published for the lab's controller while the run lasts.
+
+In: probe flows and jobs, as planned. Out: a JSON file below the lab's folder, written at once and
+removed at the end: a list of flows, each with its addresses, UDP source port and destination QP,
+the server, NIC (from 1) and port (from 0) that it leaves by, and its rate in bit/s of the modelled
+network. Driver-side only: agents do not import it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import count
+
+from labs.controller.demand import is_left_behind
+from labs.plan.fabric import Fabric
+from labs.runtime.record import LabFiles
+from traffic.flow import Flow, resolve_flow
+from traffic.jobplan import JobPlan
+from traffic.probe import IP_OVERHEAD_BYTES
+
+_ETHERNET_BYTES = 14
+_BITS = 8
+_number = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFlow:
+    """What a controller has to know of a flow; field names are those of the file."""
+
+    source_ip: str
+    destination_ip: str
+    source_port: int
+    destination_qp: int
+    bits_per_second: float
+    server: str
+    nic: int
+    port: int
+
+
+def probe_demands(fabric: Fabric, flows: Sequence[Flow]) -> list[PublishedFlow]:
+    """What probe flows send: their own rate, without what the modelled network is slower by."""
+    found = []
+    for flow in flows:
+        ends = resolve_flow(fabric, flow)
+        frame_bytes = flow.payload_bytes + IP_OVERHEAD_BYTES + _ETHERNET_BYTES
+        found.append(
+            PublishedFlow(
+                source_ip=ends.source_ip,
+                destination_ip=ends.destination_ip,
+                source_port=flow.sport,
+                destination_qp=flow.dest_qp,
+                bits_per_second=_BITS * frame_bytes * flow.rate_pps * fabric.spec.dilation,
+                server=flow.source,
+                nic=flow.source_nic,
+                port=flow.leaves_by,
+            )
+        )
+    return found
+
+
+def job_demands(jobs: Sequence[JobPlan]) -> list[PublishedFlow]:
+    """What the queue pairs of jobs send at most: each port's rate, shared evenly by those on it.
+
+    Queue pairs that only answer, and those for clear-to-sends, are left out.
+    """
+    found = []
+    for job in jobs:
+        sends = job.streams if job.schedule is None else job.schedule.sends
+        pairs = {(send.source, send.destination) for send in sends}
+        senders = [end for end in job.ends if not end.control and (end.rank, end.peer) in pairs]
+        sharing = Counter((end.rank, end.port) for end in senders)
+        for end in senders:
+            place = job.places[end.rank]
+            ends = job.endpoints(end.rank, end.peer)
+            found.append(
+                PublishedFlow(
+                    source_ip=ends.source_ip,
+                    destination_ip=ends.destination_ip,
+                    source_port=end.sport,
+                    destination_qp=end.remote,
+                    bits_per_second=job.nic_link(end.rank).rate_bps / sharing[end.rank, end.port],
+                    server=place.server,
+                    nic=place.nic,
+                    port=end.port,
+                )
+            )
+    return found
+
+
+@contextmanager
+def published(files: LabFiles, flows: Sequence[PublishedFlow]) -> Iterator[None]:
+    """Have `flows` in the lab's folder of demands while the block runs.
+
+    Files of runs that were killed, which a controller passes over, are removed.
+
+    Does nothing where the lab has no folder: what is not up has no controller. Raises OSError.
+    """
+    if not files.root.is_dir():
+        yield
+        return
+    folder = files.root / "demand"
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        if is_left_behind(old):
+            old.unlink(missing_ok=True)
+    file = folder / f"{os.getpid()}-{next(_number)}.json"
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps([asdict(flow) for flow in flows]))
+    fresh.replace(file)
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
