@@ -178,7 +178,7 @@ def measure_agent(lab: Lab, queue_pairs: int, *, steered: bool) -> Throughput:
         "wrong ICRCs": sum(agent.icrc_errors for agent in result.agents),
         "unexpected packets": sum(agent.unexpected for agent in result.agents),
         "packets the receive ring had no room for": sum(a.socket_drops for a in result.agents),
-        "refused packets": sum(nic.refused for nic in job_result.nics),
+        "refused packets": sum(port.refused for port in job_result.ports),
         "bytes not delivered": job_result.posted_bytes - job_result.delivered_bytes,
     }
     trouble = [f"{count:,} {what}" for what, count in wrong.items() if count]

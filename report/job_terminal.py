@@ -150,8 +150,13 @@ def _transport_table(report: JobReport) -> Table:
         ("CNPs sent", counts.cnps_sent),
         ("CNPs received", counts.cnps_received),
         ("wrong ICRC", counts.icrc_errors),
+        ("port moves", counts.port_moves),
     ]
     cells = [(name, f"{count:,}") for name, count in figures]
+    if counts.reordered is not None:
+        share = counts.reordered_share or 0.0
+        cells.append(("reordered", f"{counts.reordered:,} ({share:.2%})"))
+        cells.append(("most packets late", f"{counts.reorder_extent:,}"))
     if trips is not None:
         for name, time in (
             ("round trip, p50", trips.p50),

@@ -16,12 +16,16 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable, Mapping
 from time import CLOCK_REALTIME, clock_gettime_ns, monotonic_ns
+from typing import Any
 
+from traffic.carrier import CarrierWatch
 from traffic.channel import Channel, ChannelClosedError, join, split
 from traffic.demux import Demux
 from traffic.endpoint import Endpoint
-from traffic.nic import NEVER_NS, SECOND_NS, Outlet
+from traffic.lag import Lag, Port
+from traffic.nic import NEVER_NS, SECOND_NS, Nic, Outlet
 from traffic.priority import run_first
 from traffic.prober import ProbeFlow, Prober
 from traffic.ring import Ring, open_sink
@@ -53,16 +57,19 @@ class Agent:
             return outlets[interface]
 
         probes = fields["probes"]
-        self._prober = Prober(
-            [
-                ProbeFlow(
-                    outlet(probe["interface"]), template, probe["rate_pps"], probe["phase_ns"]
-                )
-                for probe, template in zip(probes, parts, strict=False)
-            ]
-        )
+        flows = [
+            _probe_flow(probe, template, outlet)
+            for probe, template in zip(probes, parts, strict=False)
+        ]
+        self._prober = Prober([flow for flow, _ in flows])
         self._endpoint = Endpoint(fields, parts[len(probes) :], outlet, self._channel.send)
         self._outlets = outlets
+        self._nics: list[Lag[Outlet] | Lag[Nic]] = [
+            *(nic for _, nic in flows),
+            *self._endpoint.nics,
+        ]
+        self._carrier = CarrierWatch()
+        self._look_at_carrier()
         self._ring = Ring(fields["frame_bytes"])
         self._demux = Demux(
             self._ring,
@@ -104,6 +111,11 @@ class Agent:
                     self._report(drained, _cpu_s() - startup_cpu_s)
                     return
 
+    def _look_at_carrier(self) -> None:
+        for interface, present in self._carrier.read().items():
+            for nic in self._nics:
+                nic.carrier(interface, present)
+
     def _start(self, at_ns: int) -> None:
         run_first()
         self._clock_offset_ns = clock_offset_ns()
@@ -122,20 +134,22 @@ class Agent:
         return arrived, min(probe_ns, next_ns)
 
     def _pause(self, next_ns: int) -> bool:
-        """Sleep to the next deadline, arrival or command; whether it is a command.
+        """Sleep to the next deadline, arrival, link event or command; whether it is a command.
 
         Arrivals wake nobody within `moderation_ns` of the last time, as a NIC moderates interrupts.
         """
         now_ns = monotonic_ns()
         deaf_until_ns = min(next_ns, self._woke_ns + self._moderation_ns)
-        control, ring = self._channel.fileno(), self._ring.fileno()
-        ready, _, _ = select.select((control,), (), (), max(0, deaf_until_ns - now_ns) / SECOND_NS)
+        awaited = (self._channel.fileno(), self._carrier.fileno())
+        ready, _, _ = select.select(awaited, (), (), max(0, deaf_until_ns - now_ns) / SECOND_NS)
         if not ready and next_ns > deaf_until_ns:
             now_ns = monotonic_ns()
             timeout = None if next_ns == NEVER_NS else max(0, next_ns - now_ns) / SECOND_NS
-            ready, _, _ = select.select((control, ring), (), (), timeout)
+            ready, _, _ = select.select((*awaited, self._ring.fileno()), (), (), timeout)
         self._woke_ns = monotonic_ns()
-        return control in ready
+        if self._carrier.fileno() in ready:
+            self._look_at_carrier()
+        return self._channel.fileno() in ready
 
     def _await_quiet(self, quiet_ns: int, limit_ns: int) -> bool:
         """Go on until nothing came for `quiet_ns`; False where `limit_ns` passed before."""
@@ -170,9 +184,26 @@ class Agent:
             "icrc_errors": self._demux.icrc_errors,
             "unexpected": self._demux.unexpected,
             "clock_offset_ns": self._clock_offset_ns,
+            "probe_port_moves": [flow.port_moves for flow in flows],
             "sizes": sizes,
         }
         self._channel.send(fields, payload)
+
+
+def _probe_flow(
+    probe: Mapping[str, Any], template: bytes, outlet: Callable[[str], Outlet]
+) -> tuple[ProbeFlow, Lag[Outlet]]:
+    """A flow, and the NIC that it leaves."""
+    nic = Lag(
+        [
+            Port(port["interface"], outlet(port["interface"]), bytes.fromhex(port["macs"]))
+            for port in probe["ports"]
+        ]
+    )
+    home = probe["leaves_by"]
+    flow = ProbeFlow(nic.ports[home].way, template, probe["rate_pps"], probe["phase_ns"])
+    nic.add(flow, home)
+    return flow, nic
 
 
 def clock_offset_ns() -> int:

@@ -18,6 +18,7 @@ from zlib import crc32
 from traffic.icrc import crc_before_psn, icrc_is_right
 from traffic.probe import MAGIC, PROBE_HEADER
 from traffic.rc.queue_pair import QueuePair
+from traffic.rc.responder import NO_IMM
 from traffic.ring import Ring
 from traffic.wire import (
     BTH_OFFSET,
@@ -137,19 +138,21 @@ class Demux:
                 continue
             word = unpack_psn(memory, at + PSN_OFFSET)[0]
             if kind.action == _Action.DATA:
+                imm_offset = kind.imm_offset
                 complete = queue_pair.receive(
                     word & PSN_MASK,
                     word >= _ACK_REQUEST,
                     kind.payload_bytes,
                     kind.last,
+                    unpack_psn(memory, at + imm_offset)[0] if imm_offset else NO_IMM,
                     kind.marked,
                     now_ns,
                 )
                 if queue_pair.responder.ack_due:
                     owing.add(queue_pair)
-                if complete >= 0 and kind.imm_offset:
-                    imm = unpack_psn(memory, at + kind.imm_offset)[0]
-                    self._on_message(queue_pair, imm, complete, now_ns)
+                for imm, size_bytes in complete:
+                    if imm != NO_IMM:
+                        self._on_message(queue_pair, imm, size_bytes, now_ns)
             elif kind.action == _Action.ACK:
                 syndrome = memory[at + PAYLOAD_OFFSET]
                 for imm in queue_pair.on_ack(word & PSN_MASK, syndrome, now_ns):

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from traffic.dcqcn import DcqcnParameters
+from traffic.lag import Lag, Port
 from traffic.nic import NEVER_NS, Nic, Outlet
 from traffic.program import PlannedSend, Program, Stream
 from traffic.rc.connection import CLEAR_TO_SEND, Admission, Connection
@@ -41,18 +42,20 @@ class Endpoint:
         """
         self._tell = tell
         self.nics = [
-            Nic(outlet(nic["interface"]), nic["rate_bps"], fields["frame_bytes"])
-            for nic in fields["nics"]
+            Lag([_port(port, outlet, fields["frame_bytes"]) for port in ports])
+            for ports in fields["nics"]
         ]
+        self._ports = [port.way for nic in self.nics for port in nic.ports]
         self.queue_pairs: dict[int, QueuePair] = {}
-        for (number, nic, kind), header in zip(fields["queue_pairs"], headers, strict=True):
+        for (number, nic, port, kind), header in zip(fields["queue_pairs"], headers, strict=True):
             self.queue_pairs[number] = QueuePair(
                 number,
-                self.nics[nic],
+                self.nics[nic].ports[port].way,
                 header,
                 _settings(fields["kinds"][kind]),
-                fields["nics"][nic]["rate_bps"],
+                fields["nics"][nic][port]["rate_bps"],
             )
+            self.nics[nic].add(self.queue_pairs[number], port)
         self._pairs = list(self.queue_pairs.values())
         self._connections: list[Connection] = []
         self._owner: dict[int, tuple[Connection, Program | None]] = {}
@@ -157,8 +160,8 @@ class Endpoint:
         if now_ns >= self._samples_ns:
             self._sample(now_ns)
         next_ns = min(next_ns, self._timers_ns, self._samples_ns)
-        for nic in self.nics:
-            next_ns = min(next_ns, nic.send(now_ns))
+        for port in self._ports:
+            next_ns = min(next_ns, port.send(now_ns))
         return next_ns
 
     def _look_at_timers(self, now_ns: int) -> None:
@@ -205,7 +208,7 @@ class Endpoint:
     def report(self) -> tuple[dict[str, object], list[bytes]]:
         """Counts of all NICs, queue pairs and ranks, and columns of samples and round trips."""
         fields: dict[str, object] = {
-            "nics": [_nic_report(nic) for nic in self.nics],
+            "nics": [[_port_report(port.way) for port in nic.ports] for nic in self.nics],
             "queue_pairs": [_pair_report(pair) for pair in self._pairs],
             "ranks": [
                 {
@@ -231,17 +234,24 @@ def _settings(kind: Mapping[str, Any]) -> QueuePairSettings:
         ack_tos=kind["ack_tos"],
         cnp_tos=kind["cnp_tos"],
         dcqcn=None if dcqcn is None else DcqcnParameters(**dcqcn),
+        out_of_order=kind["out_of_order"],
     )
 
 
-def _nic_report(nic: Nic) -> dict[str, object]:
-    late = sorted(nic.late_ns)
+def _port(fields: Mapping[str, Any], outlet: Callable[[str], Outlet], size: int) -> Port[Nic]:
+    interface = fields["interface"]
+    line = Nic(outlet(interface), fields["rate_bps"], size)
+    return Port(interface, line, bytes.fromhex(fields["macs"]))
+
+
+def _port_report(port: Nic) -> dict[str, object]:
+    late = sorted(port.late_ns)
     return {
-        "busy_ns": nic.busy_ns,
-        "lost_ns": nic.lost_ns,
+        "busy_ns": port.busy_ns,
+        "lost_ns": port.lost_ns,
         "late_p99_ns": late[len(late) * 99 // 100] if late else 0,
         "late_max_ns": late[-1] if late else 0,
-        "refused": nic.refused,
+        "refused": port.refused,
     }
 
 
@@ -251,5 +261,6 @@ def _pair_report(pair: QueuePair) -> dict[str, object]:
         "requester": asdict(pair.requester.counters),
         "responder": asdict(pair.responder.counters),
         "cnps_received": pair.cnps_received,
+        "port_moves": pair.port_moves,
         "error": pair.requester.error,
     }

@@ -78,8 +78,9 @@ class JobSpec(SpecModel):
         Annotated[Placement, Field(strict=False)]
         | Annotated[tuple[str, ...], Field(strict=False), Tag("list")],
         Field(
-            description="contiguous: rack by rack; fragmented: racks in turn; random; or a list of "
-            "server or server:nic, one per rank"
+            description="contiguous: server by server; topology-aware: leaf by leaf, zone by zone; "
+            "fragmented: zones and their leaves in turn; random; or a list of server or "
+            "server:nic, one per rank"
         ),
     ] = Placement.CONTIGUOUS
     seed: Annotated[
@@ -94,7 +95,7 @@ class JobSpec(SpecModel):
         Field(
             ge=1,
             description="ranks per group of a hierarchical allreduce, and within which rings "
-            "rotate from channel to channel; left out: those on a server, or in a rack",
+            "rotate from channel to channel; left out: those on a server, or on a leaf",
         ),
     ] = None
     root: Annotated[int, Field(ge=0, description="the rank of a broadcast or gather")] = 0

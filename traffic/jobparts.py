@@ -8,13 +8,13 @@ one NIC, which keeps to its link's rate.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from struct import pack_into
 from typing import Any
 
-from labs.plan.fabric import Link
+from labs.plan.fabric import Fabric, Link, Nic
 from traffic.agents import Part
 from traffic.collectives import Send
 from traffic.dcqcn_profiles import parameters
@@ -45,9 +45,21 @@ def nics_of(plans: Sequence[JobPlan]) -> dict[str, tuple[NicRef, ...]]:
 
 
 def nic_links(plans: Sequence[JobPlan]) -> tuple[Link, ...]:
-    """The links of the NICs that jobs use, each once."""
-    links = (plan.nic_link(rank) for plan in plans for rank in range(plan.job.ranks))
-    return tuple({link.name: link for link in links}.values())
+    """The links of the NICs that jobs use, of all their ports, each once."""
+    nics = (plan.nic(rank) for plan in plans for rank in range(plan.job.ranks))
+    return tuple({link.name: link for nic in nics for link in nic.links}.values())
+
+
+def ports_of(fabric: Fabric, nic: Nic) -> list[dict[str, Any]]:
+    """What an agent is told of each port of a NIC; `macs` is what frames by it begin with."""
+    return [
+        {
+            "interface": link.a.interface,
+            "rate_bps": link.rate_bps / fabric.spec.dilation,
+            "macs": (link.b.mac + link.a.mac).replace(":", ""),
+        }
+        for link in nic.links
+    ]
 
 
 def parts_of(plans: Sequence[JobPlan]) -> dict[str, Part]:
@@ -58,6 +70,7 @@ def parts_of(plans: Sequence[JobPlan]) -> dict[str, Part]:
 
 def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> Part:
     plans = [writer.plan for writer in writers]
+    fabric = plans[0].fabric
     low_ns, high_ns = MODERATION_LIMITS_NS
     moderation_ns = MODERATION_US * 1000 * plans[0].dilation
     fields: dict[str, Any] = {
@@ -67,7 +80,7 @@ def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> Pa
         ),
         "moderation_ns": int(min(high_ns, max(low_ns, moderation_ns))),
         "sample_ns": min(plan.sample_ns for plan in plans),
-        "nics": [_nic(plans[0], ref) for ref in nics],
+        "nics": [ports_of(fabric, nic_of(fabric, ref)) for ref in nics],
         "kinds": [],
         "queue_pairs": [],
         "ranks": [],
@@ -81,15 +94,10 @@ def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> Pa
             nic = nics.index(writer.plan.places[rank])
             for end in writer.ends[rank]:
                 kind = first_kind + (CONTROL if end.control else DATA)
-                fields["queue_pairs"].append((end.number, nic, kind))
+                fields["queue_pairs"].append((end.number, nic, end.port, kind))
                 headers.append(writer.header(end))
             fields["ranks"].append(writer.rank(rank))
     return Part(fields, tuple(headers))
-
-
-def _nic(plan: JobPlan, ref: NicRef) -> Mapping[str, Any]:
-    link = nic_of(plan.fabric, ref).links[0]
-    return {"interface": link.a.interface, "rate_bps": link.rate_bps / plan.dilation}
 
 
 class _Writer:
@@ -98,7 +106,7 @@ class _Writer:
     def __init__(self, number: int, plan: JobPlan) -> None:
         self.plan = plan
         self._number = number
-        self._headers: dict[tuple[int, int], bytes] = {}
+        self._headers: dict[tuple[int, int, int], bytes] = {}
         self.ranks_of: dict[str, list[int]] = defaultdict(list)
         for rank, ref in enumerate(plan.places):
             self.ranks_of[ref.server].append(rank)
@@ -132,13 +140,15 @@ class _Writer:
             "ack_tos": transport.ack_dscp << 2 | ecn,
             "cnp_tos": transport.cnp_dscp << 2 | ecn,
             "dcqcn": dcqcn,
+            "out_of_order": transport.out_of_order,
         }
 
     def header(self, end: QueuePairEnd) -> bytes:
-        """Built by Scapy once per pair of ranks; its queue pairs differ in port and QP alone."""
-        key = (end.rank, end.peer)
+        """Built by Scapy once per pair of ranks and port of the NIC; its queue pairs differ in UDP
+        port and QP alone."""
+        key = (end.rank, end.peer, end.port)
         if key not in self._headers:
-            self._headers[key] = _header(self.plan.endpoints(end.rank, end.peer))
+            self._headers[key] = _header(self.plan.endpoints(end.rank, end.peer, end.port))
         frame = bytearray(self._headers[key])
         pack_into("!H", frame, UDP_OFFSET, end.sport)
         frame[BTH_OFFSET + 5 : BTH_OFFSET + 8] = end.remote.to_bytes(3, "big")

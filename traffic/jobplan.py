@@ -7,15 +7,17 @@ each, in the lab's clock. Nothing here touches a lab: plans are pure and repeata
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from labs.errors import InputError
-from labs.plan.fabric import Fabric, Link
+from labs.plan.fabric import Fabric, Link, Nic
 from traffic.collectives import Algorithm, Schedule
 from traffic.flow import FIRST_QP, FIRST_SPORT, SPORTS, Endpoints, resolve_endpoints
 from traffic.job import JobSpec, Stream, schedule_of, streams_of
+from traffic.lag import affinity
 from traffic.placement import NicRef, group_size, nic_of, place
 from traffic.program import MAX_ID
 from traffic.sport import source_port
@@ -33,7 +35,8 @@ LONGEST_SAMPLE_NS = 50_000_000
 class QueuePairEnd:
     """One end of a queue pair: rank `rank`'s, for what it sends to rank `peer`.
 
-    `number` is its own QP, `remote` the other end's; `control` marks one for clear-to-sends.
+    `number` is its own QP, `remote` the other end's; `control` marks one for clear-to-sends. All
+    that this end sends, answers included, leaves by port `port` (from 0) of its NIC.
     """
 
     number: int
@@ -42,6 +45,7 @@ class QueuePairEnd:
     peer: int
     sport: int
     control: bool
+    port: int
 
 
 @dataclass(frozen=True)
@@ -69,13 +73,21 @@ class JobPlan:
         """How long streams run, in the lab's clock; 0 for a schedule."""
         return round((self.job.duration or 0) * self.dilation)
 
+    def nic(self, rank: int) -> Nic:
+        """A rank's NIC."""
+        return nic_of(self.fabric, self.places[rank])
+
     def nic_link(self, rank: int) -> Link:
-        """The first link of a rank's NIC."""
-        return nic_of(self.fabric, self.places[rank]).links[0]
+        """The first link of a rank's NIC; both of a NIC's links have the same rate."""
+        return self.nic(rank).links[0]
+
+    def nic_rate_bps(self, rank: int) -> int:
+        """The rate of a rank's NIC, of all its ports together."""
+        return sum(link.rate_bps for link in self.nic(rank).links)
 
     def lab_rate_bps(self, rank: int) -> float:
-        """The rate of a rank's NIC in the lab's clock."""
-        return self.nic_link(rank).rate_bps / self.dilation
+        """The rate of a rank's NIC, of all its ports together, in the lab's clock."""
+        return self.nic_rate_bps(rank) / self.dilation
 
     @cached_property
     def sample_ns(self) -> int:
@@ -92,15 +104,15 @@ class JobPlan:
             return transport.message
         return min(transport.message, transport.admission.buffer)
 
-    def endpoints(self, rank: int, peer: int) -> Endpoints:
-        """The addresses of what `rank` sends to `peer`."""
+    def endpoints(self, rank: int, peer: int, port: int = 0) -> Endpoints:
+        """The addresses of what `rank` sends to `peer` by port `port` (from 0) of its NIC."""
         here, there = self.places[rank], self.places[peer]
-        return resolve_endpoints(self.fabric, here.server, there.server, here.nic, there.nic)
+        return resolve_endpoints(self.fabric, here.server, there.server, here.nic, there.nic, port)
 
 
 def plan_job(fabric: Fabric, job: JobSpec) -> JobPlan:
     """Resolve a job. Raises InputError where it does not fit the fabric."""
-    return _planned(fabric, job, FIRST_QP)
+    return _planned(fabric, job, FIRST_QP, Counter())
 
 
 def plan_jobs(fabric: Fabric, jobs: Sequence[JobSpec]) -> tuple[JobPlan, ...]:
@@ -110,9 +122,10 @@ def plan_jobs(fabric: Fabric, jobs: Sequence[JobSpec]) -> tuple[JobPlan, ...]:
     """
     plans: list[JobPlan] = []
     number = FIRST_QP
+    created: Counter[NicRef] = Counter()
     for which, job in enumerate(jobs, 1):
         try:
-            plans.append(_planned(fabric, job, number))
+            plans.append(_planned(fabric, job, number, created))
         except InputError as error:
             named = f"job {which}: " if len(jobs) > 1 else ""
             raise InputError(f"{named}{error.message}", hint=error.hint) from error
@@ -120,7 +133,7 @@ def plan_jobs(fabric: Fabric, jobs: Sequence[JobSpec]) -> tuple[JobPlan, ...]:
     return tuple(plans)
 
 
-def _planned(fabric: Fabric, job: JobSpec, first_qp: int) -> JobPlan:
+def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRef]) -> JobPlan:
     places = place(fabric, job.ranks, job.placement, job.seed)
     _check_mtu(fabric, places, job)
     schedule: Schedule | None = None
@@ -136,7 +149,8 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int) -> JobPlan:
                 f"{len(schedule.sends):,} sends in an iteration", hint=f"at most {MAX_ID:,}"
             )
         pairs = [(send.source, send.destination) for send in schedule.sends]
-    return JobPlan(fabric, job, places, schedule, streams, _queue_pairs(job, pairs, first_qp))
+    ends = _queue_pairs(fabric, job, places, pairs, first_qp, created)
+    return JobPlan(fabric, job, places, schedule, streams, ends)
 
 
 def _check_mtu(fabric: Fabric, places: Iterable[NicRef], job: JobSpec) -> None:
@@ -152,9 +166,18 @@ def _check_mtu(fabric: Fabric, places: Iterable[NicRef], job: JobSpec) -> None:
 
 
 def _queue_pairs(
-    job: JobSpec, pairs: Iterable[tuple[int, int]], first_qp: int
+    fabric: Fabric,
+    job: JobSpec,
+    places: Sequence[NicRef],
+    pairs: Iterable[tuple[int, int]],
+    first_qp: int,
+    created: Counter[NicRef],
 ) -> tuple[QueuePairEnd, ...]:
-    """Both ends of every queue pair, each connection's together; numbers count from `first_qp`."""
+    """Both ends of every queue pair, each connection's together; numbers count from `first_qp`.
+
+    `created` counts the queue pairs of each NIC and goes on from job to job: one after the other
+    gets the NIC's next port, as RoCE LAG does it (`traffic.lag`).
+    """
     transport = job.transport
     connections = sorted({(min(pair), max(pair)) for pair in pairs})
     base = FIRST_SPORT + random.Random(job.seed).randrange(SPORTS)  # noqa: S311 - no secret
@@ -171,6 +194,9 @@ def _queue_pairs(
                     transport.source_port, local_qpn=own, remote_qpn=remote, base=base
                 )
                 control = index == transport.qps
-                ends.append(QueuePairEnd(own, remote, rank, peer, sport, control))
+                place = places[rank]
+                port = affinity(created[place], len(nic_of(fabric, place).links))
+                created[place] += 1
+                ends.append(QueuePairEnd(own, remote, rank, peer, sport, control, port))
             number += 2
     return tuple(ends)

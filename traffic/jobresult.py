@@ -30,6 +30,7 @@ class QueuePairRecord:
     """One end of a queue pair and what it did.
 
     acked_bytes: payload acknowledged so far at each of the job's sample times; rtt_ns: round trips.
+    port_moves: how often it went on over another port of its NIC.
     """
 
     end: QueuePairEnd
@@ -39,14 +40,16 @@ class QueuePairRecord:
     error: str | None
     acked_bytes: Numbers
     rtt_ns: Numbers
+    port_moves: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class NicRecord:
-    """A rank's NIC, with what other jobs sent on it. lost_ns: how long it stood idle only because
-    this machine was too slow."""
+class PortRecord:
+    """A port (from 0) of a rank's NIC, with what other jobs sent on it. lost_ns: how long it stood
+    idle only because this machine was too slow."""
 
     rank: int
+    port: int
     busy_ns: float
     lost_ns: float
     late_p99_ns: int
@@ -74,7 +77,7 @@ class JobResult:
     plan: JobPlan
     ranks: tuple[RankRecord, ...]
     queue_pairs: tuple[QueuePairRecord, ...]
-    nics: tuple[NicRecord, ...]
+    ports: tuple[PortRecord, ...]
     sampled_ns: Mapping[str, Numbers] = field(repr=False)
     errors: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -121,9 +124,9 @@ def read_jobs(
     }
     pairs: dict[int, QueuePairRecord] = {}
     ends = {end.number: end for plan in plans for end in plan.ends}
-    nic_fields: dict[NicRef, Mapping[str, Any]] = {}
+    port_fields: dict[NicRef, Sequence[Mapping[str, Any]]] = {}
     for server, refs in nics.items():
-        nic_fields.update(zip(refs, reports[server]["nics"], strict=True))
+        port_fields.update(zip(refs, reports[server]["nics"], strict=True))
         count = len(reports[server]["queue_pairs"])
         for index, fields in enumerate(reports[server]["queue_pairs"]):
             pairs[fields["number"]] = QueuePairRecord(
@@ -134,6 +137,7 @@ def read_jobs(
                 error=fields["error"],
                 acked_bytes=arrays[server][1 + index],
                 rtt_ns=arrays[server][1 + count + index],
+                port_moves=fields["port_moves"],
             )
     results = []
     for number, plan in enumerate(plans):
@@ -149,9 +153,10 @@ def read_jobs(
                 plan,
                 ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
                 queue_pairs=tuple(pairs[end.number] for end in plan.ends),
-                nics=tuple(
-                    NicRecord(rank=rank, **nic_fields[place])
+                ports=tuple(
+                    PortRecord(rank=rank, port=port, **fields)
                     for rank, place in enumerate(plan.places)
+                    for port, fields in enumerate(port_fields[place])
                 ),
                 sampled_ns={server: arrays[server][0] - start_ns for server in servers},
             )
@@ -190,12 +195,13 @@ def _rank_record(fields: Mapping[str, Any], start_ns: int) -> RankRecord:
 
 def _problems(result: JobResult) -> tuple[str, ...]:
     found = []
-    slow = [nic for nic in result.nics if nic.lost_ns > LOST_TIME_LIMIT * nic.busy_ns]
+    slow = [port for port in result.ports if port.lost_ns > LOST_TIME_LIMIT * port.busy_ns]
     if slow:
-        worst = max(slow, key=lambda nic: nic.lost_ns / max(1.0, nic.busy_ns))
+        worst = max(slow, key=lambda port: port.lost_ns / max(1.0, port.busy_ns))
         place = result.plan.places[worst.rank]
+        nics = len({port.rank for port in slow})
         found.append(
-            f"this machine could not feed {len(slow)} of {len(result.nics)} NICs: {place} stood "
+            f"this machine could not feed {nics} of {result.plan.job.ranks} NICs: {place} stood "
             f"idle for {worst.lost_ns / 1e6:,.0f} ms with packets to send, beside "
             f"{worst.busy_ns / 1e6:,.0f} ms of sending; raise the lab's dilation, or send less"
         )

@@ -1,8 +1,9 @@
-"""A server's NIC: frames out, never faster than the link, queue pairs in turn.
+"""A port of a server's NIC: frames out, never faster than the link, queue pairs in turn.
 
 In: queue pairs with something to send, control packets, the time. Out: frames on the interface, and
-when to look again. A NIC sends control packets first and one packet of each queue pair in turn, and
-keeps to its link's rate and to each queue pair's own.
+when to look again. A port sends control packets first and one packet of each queue pair in turn,
+and keeps to its link's rate and to each queue pair's own. Most NICs have one; `traffic.lag` is
+about those with two.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Source(Protocol):
 
 
 class Nic:
-    """Shares a link's rate among queue pairs, one packet of each in turn."""
+    """One port. Shares its link's rate among queue pairs, one packet of each in turn."""
 
     def __init__(self, outlet: Outlet, rate_bps: float, frame_bytes: int) -> None:
         """`rate_bps` is the link's, in the lab's clock, `frame_bytes` its usual frame."""
@@ -115,6 +116,12 @@ class Nic:
         if not source.active:
             source.active = True
             self._active.append(source)
+
+    def deactivate(self, source: Source) -> None:
+        """Take a queue pair's turns away."""
+        if source.active:
+            source.active = False
+            self._active.remove(source)
 
     def send(self, now_ns: int) -> int:
         """Send what is due and the link has time for; when to call again."""

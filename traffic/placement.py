@@ -23,6 +23,7 @@ class Placement(StrEnum):
     """How ranks are laid out over the NICs of a fabric."""
 
     CONTIGUOUS = "contiguous"
+    TOPOLOGY_AWARE = "topology-aware"
     FRAGMENTED = "fragmented"
     RANDOM = "random"
 
@@ -43,38 +44,74 @@ def place(
 ) -> tuple[NicRef, ...]:
     """The NIC of each rank, each NIC used once at most.
 
-    contiguous fills rack by rack, server by server, NIC by NIC; fragmented deals ranks to the racks
-    in turn, so that consecutive ranks are in different racks while racks have NICs left; random
-    draws NICs from `seed`. A list names the NIC of each rank: `srv1-2:3`, or `srv1-2` for NIC 1.
+    contiguous fills server by server, all NICs of each, as launchers number ranks: those of a
+    server are neighbours, which NVLink joins in reality. topology-aware fills leaf by leaf within
+    a zone (unit, segment, pod), then the next zone: the network joins ranks by as few leaves and
+    zones as can be (`cut`). Where all NICs of a server are on one leaf the two are the same; with
+    rails contiguous changes the leaf at every step. fragmented deals ranks to the zones in turn
+    and in each to its leaves in turn, so that consecutive ranks are on different leaves while there
+    are NICs left; random draws NICs from `seed`. A list names the NIC of each rank: `srv1-2:3`, or
+    `srv1-2` for NIC 1.
 
-    Raises InputError for more ranks than NICs, a fragmented placement in one rack, and a list that
+    Raises InputError for more ranks than NICs, a fragmented placement on one leaf, and a list that
     is too short or long, repeats a NIC or names one that is not there.
     """
     if not isinstance(how, Placement):
         return _listed(fabric, ranks, how)
-    racks = _nics_by_rack(fabric)
-    nics = [nic for rack in racks for nic in rack]
+    zones = _nics_by_leaf(fabric)
+    leaves = [leaf for zone in zones for leaf in zone]
+    nics = [nic for leaf in leaves for nic in leaf]
     if ranks > len(nics):
         raise InputError(
             f"{ranks} ranks do not fit the {len(nics)} NICs of {fabric.name}",
-            hint="a rank needs a NIC of its own: take fewer ranks, or raise fabric.racks, "
-            "servers_per_rack or nics_per_server",
+            hint="a rank needs a NIC of its own: take fewer ranks, or give the fabric more servers "
+            "or NICs",
         )
     match how:
         case Placement.CONTIGUOUS:
+            chosen = [
+                NicRef(server.name, nic.number)
+                for server in fabric.servers
+                for nic in fabric.nics(server.name)
+            ]
+        case Placement.TOPOLOGY_AWARE:
             chosen = nics
         case Placement.FRAGMENTED:
-            if len(racks) < 2:
+            if len(leaves) < 2:
                 raise InputError(
-                    f"{fabric.name} has servers in one rack only",
-                    hint="a fragmented placement needs two racks; take contiguous",
+                    f"{fabric.name} has servers on one leaf only",
+                    hint="a fragmented placement needs two; take contiguous",
                 )
-            rounds = zip_longest(*racks)
-            chosen = [nic for one_each in rounds for nic in one_each if nic is not None]
+            chosen = _in_turn([_in_turn(zone) for zone in zones])
         case Placement.RANDOM:
             rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
             chosen = rng.sample(nics, len(nics))
     return tuple(chosen[:ranks])
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Of the hops of a ring over all ranks, the last to the first included, those that lead from
+    leaf to leaf and, among them, from zone to zone. A hop between NICs of one server counts too:
+    here it goes over the network."""
+
+    leaves: int
+    zones: int
+
+
+def cut(fabric: Fabric, places: Sequence[NicRef]) -> Cut:
+    """What a placement makes a ring cross.
+
+    A NIC with two ports is on its two leaves at once; a hop stays on a leaf where both NICs are on
+    the same. Raises KeyError for a server that is not in the fabric.
+    """
+    leaves = [_leaf(fabric, nic_of(fabric, place)) for place in places]
+    zones = [fabric.node(switches[0]).zone for switches in leaves]
+    hops = range(len(places))
+    return Cut(
+        leaves=sum(leaves[hop] != leaves[hop - 1] for hop in hops),
+        zones=sum(zones[hop] != zones[hop - 1] for hop in hops),
+    )
 
 
 def nic_of(fabric: Fabric, ref: NicRef) -> Nic:
@@ -85,26 +122,39 @@ def nic_of(fabric: Fabric, ref: NicRef) -> Nic:
 def group_size(fabric: Fabric, places: Sequence[NicRef]) -> int:
     """How many consecutive ranks make up a group of a hierarchical collective.
 
-    Those on one server where every server holds the same number of them, two or more; else those in
-    one rack. Raises InputError where racks hold different numbers or the ranks of one are apart.
+    Those on one server where every server holds the same number of them, two or more; else those on
+    one leaf. Raises InputError where leaves hold different numbers or the ranks of one are apart.
     """
-    racks = [nic_of(fabric, place).links[0].b.node for place in places]
-    for homes, least in (([place.server for place in places], 2), (racks, 1)):
+    leaves = [nic_of(fabric, place).links[0].b.node for place in places]
+    for homes, least in (([place.server for place in places], 2), (leaves, 1)):
         runs = [len(list(run)) for _, run in groupby(homes)]
         if len(runs) == len(set(homes)) and len(set(runs)) == 1 and runs[0] >= least:
             return runs[0]
     raise InputError(
-        "the ranks do not fall into groups of one size by server or rack",
-        hint="give the group size, or place ranks contiguous in full racks",
+        "the ranks do not fall into groups of one size by server or leaf",
+        hint="give the group size, or place ranks contiguous on full servers or leaves",
     )
 
 
-def _nics_by_rack(fabric: Fabric) -> list[list[NicRef]]:
-    racks: dict[str, list[NicRef]] = {}
+def _leaf(fabric: Fabric, nic: Nic) -> tuple[str, ...]:
+    """The switches that a NIC is wired to."""
+    return tuple(link.b.node for link in nic.links)
+
+
+def _nics_by_leaf(fabric: Fabric) -> list[list[list[NicRef]]]:
+    """By zone, by leaf, in order of the fabric."""
+    zones: dict[int | None, dict[tuple[str, ...], list[NicRef]]] = {}
     for server in fabric.servers:
         for nic in fabric.nics(server.name):
-            racks.setdefault(nic.links[0].b.node, []).append(NicRef(server.name, nic.number))
-    return list(racks.values())
+            switches = _leaf(fabric, nic)
+            leaves = zones.setdefault(fabric.node(switches[0]).zone, {})
+            leaves.setdefault(switches, []).append(NicRef(server.name, nic.number))
+    return [list(leaves.values()) for leaves in zones.values()]
+
+
+def _in_turn(groups: Sequence[Sequence[NicRef]]) -> list[NicRef]:
+    """One of each group, then the next of each, until all have been taken."""
+    return [nic for one_each in zip_longest(*groups) for nic in one_each if nic is not None]
 
 
 def _listed(fabric: Fabric, ranks: int, names: Sequence[str]) -> tuple[NicRef, ...]:

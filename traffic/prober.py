@@ -19,11 +19,20 @@ class ProbeFlow:
 
     def __init__(self, outlet: Outlet, template: bytes, rate_pps: int, phase_ns: int) -> None:
         self.outlet = outlet
+        self._template = template
+        self.port_moves = 0
         self._stamper = ProbeStamper(template)
         self._rate_pps = rate_pps
         self._phase_ns = phase_ns
         self.sent_ns = array("q")
         self.refused = array("q")
+
+    def move(self, outlet: Outlet, macs: bytes) -> None:
+        """Go on over another port of the NIC; frames begin with its addresses from now on."""
+        self.port_moves += 1
+        self.outlet = outlet
+        self._template = macs + self._template[len(macs) :]
+        self._stamper = ProbeStamper(self._template)
 
     def deadline_ns(self, start_ns: int) -> int:
         """When the next packet is due: counted from the start, so that it never drifts."""

@@ -38,6 +38,7 @@ class FlowRecord:
     receive_ns, ttl          receive time and the TTL left
     intended                 packets due between start and stop
     lag_p99_ns, lag_max_ns   how late packets left, against their deadlines
+    port_moves               how often it went on over another port of its NIC
     """
 
     flow: Flow
@@ -51,6 +52,7 @@ class FlowRecord:
     intended: int
     lag_p99_ns: int
     lag_max_ns: int
+    port_moves: int = 0
 
     @property
     def offered(self) -> int:
@@ -138,6 +140,7 @@ def flow_record(
     first_ns: int,
     stopped_ns: int,
     arrivals: Arrivals,
+    port_moves: int = 0,
 ) -> FlowRecord:
     """One flow's record; `offered_ns[n]` is the time in packet n, due n intervals after `first_ns`.
 
@@ -160,6 +163,7 @@ def flow_record(
         intended=packets_due(stopped_ns - first_ns, flow.rate_pps),
         lag_p99_ns=int(np.percentile(lag_ns, 99)) if len(lag_ns) else 0,
         lag_max_ns=int(lag_ns.max(initial=0)),
+        port_moves=port_moves,
     )
 
 

@@ -12,22 +12,25 @@ In: a fabric, where each server's namespace is, and probe flows, jobs, or both. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from labs.errors import InputError
 from labs.plan.fabric import Fabric
 from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.runtime.record import LabFiles
 from traffic.agent import clock_offset_ns
 from traffic.agents import Agent, AgentGroup, Part
 from traffic.channel import Message, split
+from traffic.demand import job_demands, probe_demands, published
 from traffic.flow import Flow, resolve_flow
-from traffic.jobparts import parts_of
+from traffic.jobparts import parts_of, ports_of
 from traffic.jobplan import JobPlan
 from traffic.jobresult import read_jobs
 from traffic.result import (
@@ -64,7 +67,7 @@ class _Outgoing:
     """A flow as its agent needs it."""
 
     flow: Flow
-    interface: str
+    ports: list[dict[str, Any]]
     phase_ns: int
     template: bytes
 
@@ -95,6 +98,10 @@ class TrafficSession:
         self._jobs = tuple(jobs)
         self._outgoing = _plan(fabric, self._flows)
         self._group = AgentGroup(_parts(self._outgoing, self._jobs, netns_of))
+        self._publication = published(
+            LabFiles(fabric.name), (*probe_demands(fabric, flows), *job_demands(jobs))
+        )
+        self._cleanup = ExitStack()
         self._start_ns = 0
         self._clock_offset_ns = 0
         self._softnet_drops = 0
@@ -102,7 +109,10 @@ class TrafficSession:
 
     def __enter__(self) -> Self:
         """Start and arm every agent. Raises MachineError where one can not."""
-        self._group.__enter__()
+        with ExitStack() as stack:
+            stack.enter_context(self._group)
+            stack.enter_context(self._publication)
+            self._cleanup = stack.pop_all()
         return self
 
     def __exit__(
@@ -111,7 +121,7 @@ class TrafficSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._group.__exit__(kind, error, trace)
+        self._cleanup.__exit__(kind, error, trace)
 
     def start(self) -> int:
         """Start everything; the first deadline in CLOCK_REALTIME ns. Raises MachineError."""
@@ -221,6 +231,7 @@ class TrafficSession:
                     first_ns=self._start_ns + item.phase_ns + offset_ns,
                     stopped_ns=stopped_ns[server] + offset_ns,
                     arrivals=arrivals[item.flow.destination],
+                    port_moves=reports[server].fields["probe_port_moves"][index],
                 )
         return tuple(records[flow.id] for flow in self._flows), rest
 
@@ -252,9 +263,10 @@ def _plan(fabric: Fabric, flows: Sequence[Flow]) -> dict[str, list[_Outgoing]]:
             flow=flow.id,
             payload_bytes=flow.payload_bytes,
         )
+        nic = fabric.nics(flow.source)[flow.source_nic - 1]
         phase_ns = SECOND_NS // flow.rate_pps * place[flow.source] // len(place)
         outgoing.setdefault(flow.source, []).append(
-            _Outgoing(flow, ends.interface, phase_ns, template)
+            _Outgoing(flow, ports_of(fabric, nic), phase_ns, template)
         )
         outgoing.setdefault(flow.destination, [])
     return outgoing
@@ -292,7 +304,8 @@ def _parts(
             "frame_bytes": frame_bytes,
             "probes": [
                 {
-                    "interface": probe.interface,
+                    "ports": probe.ports,
+                    "leaves_by": probe.flow.leaves_by,
                     "rate_pps": probe.flow.rate_pps,
                     "phase_ns": probe.phase_ns,
                 }

@@ -94,6 +94,13 @@ class TransportSpec(SpecModel):
     retries: Annotated[
         int, Field(ge=0, le=7, description="timeouts and NAKs in a row that a queue pair survives")
     ] = 7
+    out_of_order: Annotated[
+        bool,
+        Field(
+            description="receivers take packets in any order, as NICs for sprayed traffic do; a "
+            "loss is then found by ack_timeout alone; false: go-back-N, as RoCE was specified"
+        ),
+    ] = False
     source_port: Annotated[
         SourcePort,
         Field(

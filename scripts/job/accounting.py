@@ -87,25 +87,26 @@ def _nics(
 ) -> Iterable[Check]:
     sent: Counter[NicRef] = Counter()
     taken: Counter[NicRef] = Counter()
-    refused: dict[NicRef, int] = {}
-    links: dict[NicRef, Link] = {}
+    links: dict[NicRef, tuple[Link, ...]] = {}
+    refused: dict[tuple[NicRef, int], int] = {}
     for job in jobs:
         places = job.plan.places
         for pair in job.queue_pairs:
             place, answer = places[pair.end.rank], pair.responder
             sent[place] += pair.requester.packets
-            taken[place] += answer.packets + answer.out_of_order + answer.duplicates
-        for nic in job.nics:
-            refused[places[nic.rank]] = nic.refused
-            links[places[nic.rank]] = job.plan.nic_link(nic.rank)
+            taken[place] += answer.packets + answer.discarded + answer.duplicates
+        for port in job.ports:
+            refused[places[port.rank], port.port] = port.refused
+            links[places[port.rank]] = job.plan.nic(port.rank).links
     dropped_at = {agent.server: agent.icrc_errors + agent.socket_drops for agent in agents}
     out, into = [], []
-    for place, link in links.items():
-        seen = counts.data[link.name, link.a.node]
+    for place, of_nic in links.items():
+        seen = sum(counts.data[link.name, link.a.node] for link in of_nic)
         # A refused frame may have been an acknowledgement: then all data was sent after all.
-        unsent = min(refused[place], max(0, sent[place] - seen))
+        not_taken = sum(refused[place, port] for port in range(len(of_nic)))
+        unsent = min(not_taken, max(0, sent[place] - seen))
         out.append((str(place), sent[place] - unsent, seen))
-        came = counts.data[link.name, link.b.node]
+        came = sum(counts.data[link.name, link.b.node] for link in of_nic)
         untaken = min(dropped_at.get(place.server, 0), max(0, came - taken[place]))
         into.append((str(place), came - untaken, taken[place]))
     yield _check("data packets out of NICs", "the NICs sent", "their switches took in", out)
@@ -186,21 +187,24 @@ def _marks(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[Check]:
     if data & (acks | cnps) or counts.engine is QueueEngine.OFF:
         return
     queues = [queue for queue in counts.queues if queue.traffic_class in data]
-    seen: Counter[tuple[str, str]] = Counter()
+    seen: Counter[NicRef] = Counter()
+    nic_at: dict[tuple[str, str], NicRef] = {}
     for job in jobs:
         for pair in job.queue_pairs:
-            link = job.plan.nic_link(pair.end.rank)
-            seen[link.b.node, link.b.interface] += pair.responder.ce
-    last = [queue for queue in queues if (queue.node, queue.interface) in seen]
+            seen[job.plan.places[pair.end.rank]] += pair.responder.ce
+        for rank, place in enumerate(job.plan.places):
+            for link in job.plan.nic(rank).links:
+                nic_at[link.b.node, link.b.interface] = place
+    last = [queue for queue in queues if (queue.node, queue.interface) in nic_at]
     if all(queue.ce_out is not None for queue in last):
-        left: Counter[tuple[str, str]] = Counter()
+        left: Counter[NicRef] = Counter()
         for queue in last:
-            left[queue.node, queue.interface] += queue.ce_out or 0
+            left[nic_at[queue.node, queue.interface]] += queue.ce_out or 0
         yield _check(
             "marks at receivers",
             "the last queues let through",
             "receivers saw",
-            ((f"{a}:{b}", left[a, b], count) for (a, b), count in seen.items()),
+            ((str(place), left[place], count) for place, count in seen.items()),
         )
     dropped = sum(queue.dropped_packets for queue in queues)
     pre_marked = any(job.plan.job.transport.ecn is Ecn.CE for job in jobs)

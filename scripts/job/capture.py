@@ -25,6 +25,7 @@ from labs.cli.pcapng import Capture, Packet, pcapng_header, pcapng_packet, read_
 from labs.errors import InputError, MachineError
 from labs.lab import Lab
 from labs.runtime import namespaces
+from traffic.jobparts import nic_links
 from traffic.jobplan import JobPlan
 from traffic.wire import ROCE_PORT
 
@@ -56,13 +57,12 @@ class NicCapture:
     def __enter__(self) -> Self:
         """Raises MachineError where tcpdump can not capture."""
         with ExitStack() as undo:
-            for rank, place in enumerate(self._plan.places):
-                interface = self._plan.nic_link(rank).a.interface
-                netns = self._lab.node(place.server).netns
+            for link in nic_links([self._plan]):
+                netns = self._lab.node(link.a.node).netns
                 file = undo.enter_context(tempfile.TemporaryFile())
-                process = _tcpdump(netns, interface, file)
+                process = _tcpdump(netns, link.a.interface, file)
                 undo.callback(_end, process)
-                self._taps.append(_Tap(f"{place.server}:{interface}", process, file))
+                self._taps.append(_Tap(link.name, process, file))
             for tap in self._taps:
                 _await_listening(tap.process)
             self._cleanup = undo.pop_all()

@@ -20,7 +20,7 @@ WORDS = {
     "pattern": "allreduce allgather reducescatter alltoall alltoallv broadcast gather incast pairs "
     "permutation",
     "algorithm": "ring tree hierarchical",
-    "placement": "contiguous fragmented random",
+    "placement": "contiguous topology-aware fragmented random",
     "strategy": "round-robin split",
     "source-port": "per-qp fixed flow-label rxe",
     "dcqcn": "off sigcomm15 hpcc-dcqcn hpcc-dcqcn-paper connectx4 simai",
@@ -113,8 +113,8 @@ def traffic(
         _key(
             "placement",
             "HOW",
-            "contiguous (rack by rack), fragmented (racks in turn), random, or a list: "
-            "srv1-1,srv2-1:2.",
+            "contiguous (server by server), topology-aware (leaf by leaf), fragmented (zones and "
+            "leaves in turn), random, or a list: srv1-1,srv2-1:2.",
             _RANKS,
         ),
     ] = None,
@@ -169,6 +169,15 @@ def traffic(
         str | None,
         _key("admission", "BOOL", "true: nothing is sent before a clear-to-send.", _SENDING),
     ] = None,
+    out_of_order: Annotated[
+        bool,
+        typer.Option(
+            "--out-of-order",
+            help="NICs take packets in any order: for labs that spray.",
+            show_default=False,
+            rich_help_panel=_SENDING,
+        ),
+    ] = False,
     job_file: Annotated[
         Path | None,
         typer.Option(
@@ -237,6 +246,7 @@ def traffic(
         "dcqcn": dcqcn,
         "ecn": ecn,
         "admission": admission,
+        "out-of-order": "true" if out_of_order else None,
     }
     job = _job(job_file, options)
     need_root("sending in a lab")

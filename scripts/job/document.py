@@ -77,6 +77,9 @@ class Transport:
 
     data_packets: sent, `retransmitted` among them; refused: of all kinds, not taken by a NIC.
     ce: data packets that came with a congestion mark. naks, out_of_order, duplicates: at receivers.
+    port_moves: how often a queue pair went on over the other port of its NIC. reordered: packets
+    that came after a later one, and `reordered_share` of all taken; reorder_extent: by how many
+    packets at most. Both are counted with `out_of_order` on, else None.
     """
 
     queue_pairs: int
@@ -96,6 +99,10 @@ class Transport:
     refused: int
     icrc_errors: int
     unexpected: int
+    port_moves: int = 0
+    reordered: int | None = None
+    reordered_share: float | None = None
+    reorder_extent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +203,9 @@ class Check:
 class Fidelity:
     """How well this machine carried the run, in the lab's clock.
 
-    lost_share: of its sending time, what the worst NIC stood idle only because of the machine.
-    late_p99_ns, late_max_ns: how late packets left, of the worst NIC. agents_cpu_s: CPU time of the
-    endpoints, with the kernel's forwarding. stolen_s: CPU time that the hypervisor kept.
+    lost_share: of its sending time, what the worst port stood idle only because of the machine.
+    late_p99_ns, late_max_ns: how late packets left, of the worst port. agents_cpu_s: CPU time of
+    the endpoints, with the kernel's forwarding. stolen_s: CPU time that the hypervisor kept.
     """
 
     lost_share: float

@@ -55,7 +55,7 @@ def _packets(plan: JobPlan) -> tuple[float, float]:
     overhead_bytes = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
     if plan.schedule is not None:
         packets = sum(-(-send.size_bytes // transport.mtu) for send in plan.schedule.sends)
-        rate_bps = max(plan.nic_link(rank).rate_bps for rank in range(plan.job.ranks))
+        rate_bps = max(plan.nic_rate_bps(rank) for rank in range(plan.job.ranks))
         least_ns = roofline_ns(
             plan.schedule, rate_bps, mtu_bytes=transport.mtu, overhead_bytes=overhead_bytes
         )

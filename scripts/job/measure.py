@@ -61,7 +61,7 @@ def bound(plan: JobPlan) -> Times | None:
         return None
     least_ns = roofline_ns(
         plan.schedule,
-        max(plan.nic_link(rank).rate_bps for rank in range(plan.job.ranks)),
+        max(plan.nic_rate_bps(rank) for rank in range(plan.job.ranks)),
         mtu_bytes=plan.job.transport.mtu,
         overhead_bytes=FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES,
     )
@@ -243,6 +243,8 @@ def transport(job: JobResult, agents: Iterable[AgentRecord]) -> Transport:
     agents = tuple(agents)
     sends = [pair.requester for pair in job.queue_pairs]
     takes = [pair.responder for pair in job.queue_pairs]
+    any_order = job.plan.job.transport.out_of_order
+    reordered, taken = sum(each.reordered for each in takes), sum(each.packets for each in takes)
     return Transport(
         queue_pairs=len(job.queue_pairs) // 2,
         data_packets=sum(each.packets for each in sends),
@@ -258,9 +260,13 @@ def transport(job: JobResult, agents: Iterable[AgentRecord]) -> Transport:
         ce=sum(each.ce for each in takes),
         cnps_sent=sum(each.cnps for each in takes),
         cnps_received=sum(pair.cnps_received for pair in job.queue_pairs),
-        refused=sum(nic.refused for nic in job.nics),
+        refused=sum(port.refused for port in job.ports),
         icrc_errors=sum(agent.icrc_errors for agent in agents),
         unexpected=sum(agent.unexpected for agent in agents),
+        port_moves=sum(pair.port_moves for pair in job.queue_pairs),
+        reordered=reordered if any_order else None,
+        reordered_share=reordered / taken if any_order and taken else None,
+        reorder_extent=max(each.reorder_extent for each in takes) if any_order else None,
     )
 
 
@@ -300,5 +306,5 @@ def links(fabric: Fabric, counts: DeviceCounts) -> tuple[LinkFigures, ...]:
 
 
 def lost_share(job: JobResult) -> float:
-    """Of its sending time, what the worst NIC stood idle only because of this machine."""
-    return max((nic.lost_ns / nic.busy_ns for nic in job.nics if nic.busy_ns), default=0.0)
+    """Of its sending time, what the worst port stood idle only because of this machine."""
+    return max((port.lost_ns / port.busy_ns for port in job.ports if port.busy_ns), default=0.0)

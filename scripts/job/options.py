@@ -40,6 +40,7 @@ KEYS: Mapping[str, str] = {
     "dcqcn": "transport.dcqcn",
     "ecn": "transport.ecn",
     "admission": "transport.admission",
+    "out-of-order": "transport.out_of_order",
 }
 """The key of a job that each option sets; `--job FILE` has the others."""
 

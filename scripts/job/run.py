@@ -31,6 +31,7 @@ from scripts.job.document import SCHEMA_VERSION, Clock, Fidelity, JobReport
 from scripts.job.load import warning
 from traffic.job import JobSpec
 from traffic.jobplan import JobPlan, plan_jobs
+from traffic.jobresult import JobResult
 from traffic.result import TrafficResult
 from traffic.session import TrafficSession
 
@@ -141,6 +142,19 @@ def _send(
         return session.stop(), elapsed_s, stolen_cpu_s() - stolen_s
 
 
+def _warnings(jobs: Sequence[JobResult], cpu_count: int, moves: int) -> tuple[str, ...]:
+    found = []
+    warned = warning([job.plan for job in jobs], cpu_count)
+    if warned is not None:
+        found.append(warned)
+    if moves:
+        found.append(
+            f"NICs lost carrier on a port, or got it back: queue pairs moved to another {moves} "
+            "times, and counts may differ by what dead links took"
+        )
+    return tuple(found)
+
+
 def assemble(
     environment: Environment,
     traffic: TrafficResult,
@@ -154,14 +168,16 @@ def assemble(
         raise ValueError("the session had no job")
     fabric, dilation = jobs[0].plan.fabric, jobs[0].plan.dilation
     checks = check_all(jobs, traffic.agents, counts)
-    # After a queue pair's error packets are missing that no queue dropped: it went silent for that.
-    differ = () if jobs[0].errors else disagreements(checks)
-    warned = warning([job.plan for job in jobs], environment.cpu_count)
-    nics = [nic for job in jobs for nic in job.nics]
+    # What a dead link took is missing, and no queue dropped it: it ended a queue pair, or moved
+    # some to another port.
+    moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
+    differ = () if jobs[0].errors or moves else disagreements(checks)
+    warnings = _warnings(jobs, environment.cpu_count, moves)
+    ports = [port for job in jobs for port in job.ports]
     fidelity = Fidelity(
         lost_share=max(map(measure.lost_share, jobs)),
-        late_p99_ns=max((nic.late_p99_ns for nic in nics), default=0),
-        late_max_ns=max((nic.late_max_ns for nic in nics), default=0),
+        late_p99_ns=max((port.late_p99_ns for port in ports), default=0),
+        late_max_ns=max((port.late_max_ns for port in ports), default=0),
         agents_cpu_s=traffic.cpu_s,
         elapsed_s=elapsed_s,
         stolen_s=stolen_s,
@@ -178,7 +194,7 @@ def assemble(
             lab=lab,
             environment=environment,
             clock=Clock(dilation),
-            warnings=() if warned is None else (warned,),
+            warnings=warnings,
             problems=traffic.problems + differ,
             errors=job.errors,
             fidelity=fidelity,

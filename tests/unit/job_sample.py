@@ -18,7 +18,7 @@ from scripts.job.queues import traffic_class
 from traffic.job import JobSpec
 from traffic.jobparts import nic_links, nics_of
 from traffic.jobplan import JobPlan, QueuePairEnd, plan_job
-from traffic.jobresult import JobResult, NicRecord, QueuePairRecord, RankRecord
+from traffic.jobresult import JobResult, PortRecord, QueuePairRecord, RankRecord
 from traffic.rc.requester import RequesterCounters
 from traffic.rc.responder import ResponderCounters
 from traffic.result import AgentRecord, TrafficResult
@@ -95,8 +95,8 @@ def result(
         plan,
         ranks=ranks if plan.schedule else (),
         queue_pairs=tuple(_pair(plan, end, ce, slow) for end in plan.ends),
-        nics=tuple(
-            NicRecord(rank, 100.0 * MS, 1.0 * MS, 10_000, 20_000, 0)
+        ports=tuple(
+            PortRecord(rank, 0, 100.0 * MS, 1.0 * MS, 10_000, 20_000, 0)
             for rank in range(plan.job.ranks)
         ),
         sampled_ns={place.server: samples for place in plan.places},

@@ -21,7 +21,8 @@ BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3
 
 COMMANDS = (
     *("plan", "render", "graph", "schema", "doctor", "up", "down", "list", "status"),
-    *("exec", "shell", "vtysh", "path", "capture", "drill", "traffic"),
+    *("exec", "shell", "vtysh", "path", "scheme", "te", "capture", "drill", "traffic", "predict"),
+    "compare",
 )
 
 
@@ -146,7 +147,19 @@ def test_a_plan_for_people_counts_nodes_links_sessions_and_widths(rocelab) -> No
     assert ["atsw", "2", "1", "2"] in rows
     assert ["rtsw", "8", "8", "8"] in rows
     assert ["rtsw", "to", "ctsw", "16", "400G", "9000", "16"] in rows
-    assert ["rtsw", "rtsw,", "another", "zone", "2"] in rows
+    assert ["rtsw", "rtsw,", "another", "AI", "zone", "2"] in rows
+    assert ["rtsw", "8", "400G", "800G", "1:2"] in rows
+
+
+def test_a_plan_for_people_tells_planes_from_segments_and_counts_nics_of_two_ports(
+    rocelab,
+) -> None:
+    outcome = rocelab("plan", "hpn-small")
+    rows = [line.split() for line in outcome.out.splitlines()]
+    assert ["tor", "8", "8", "12", "8"] in rows
+    assert ["tor", "pair", "tor,", "another", "segment", "2"] in rows
+    assert ["agg", "agg,", "another", "plane", "2"] in rows
+    assert ["agg", "4", "1.6T", "800G", "2:1"] in rows
 
 
 def test_a_plan_for_programs_is_the_same_every_time(rocelab) -> None:

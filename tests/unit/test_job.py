@@ -183,7 +183,12 @@ def test_every_published_dcqcn_profile_may_be_named(tmp_path: Path, profile: str
             "67,100,672 sends",
             "fewer ranks",
         ),
-        (ALLREDUCE + "placement: spread\n", "4: placement", "contiguous, fragmented, random", None),
+        (
+            ALLREDUCE + "placement: spread\n",
+            "4: placement",
+            "topology-aware, fragmented, random",
+            None,
+        ),
         (ALLREDUCE + "placement: [srv1-1]\n", "4: placement", "lists 1 NICs for 8", "one per rank"),
         (ALLREDUCE + "placement: [1, 2]\n", "4: placement[0]", "expected text, got 1", None),
         (ALLREDUCE + "qps: 4\n", "4: qps", "unknown key", "did you mean transport.qps?"),

@@ -66,14 +66,16 @@ def test_a_header_carries_the_queue_pairs_own_port_and_the_other_ends_number() -
     assert len(header) == PAYLOAD_OFFSET
     assert int.from_bytes(header[UDP_OFFSET : UDP_OFFSET + 2], "big") == end.sport
     assert int.from_bytes(header[BTH_OFFSET + 5 : BTH_OFFSET + 8], "big") == end.remote
-    assert part.fields["nics"] == [{"interface": "rtsw1-2", "rate_bps": 400e9 / 5000}]
+    ((port,),) = part.fields["nics"]
+    assert (port["interface"], port["rate_bps"]) == ("rtsw1-2", 400e9 / 5000)
+    assert bytes.fromhex(port["macs"]) == header[:12]
 
 
 def test_times_and_rates_are_of_the_labs_clock_and_bytes_are_not_dilated() -> None:
     transport = {"ack_timeout": "2ms", "dcqcn": "hpcc-dcqcn", "message": "256KiB"}
     plan = plan_job(fabric(dilation=500.0), job(compute="3ms", transport=transport))
     part = next(iter(parts_of([plan]).values()))
-    assert part.fields["nics"][0]["rate_bps"] == 400e9 / 500
+    assert part.fields["nics"][0][0]["rate_bps"] == 400e9 / 500
     data, control = part.fields["kinds"][DATA], part.fields["kinds"][CONTROL]
     assert data["requester"]["ack_timeout_ns"] == 1_000_000_000
     assert data["dcqcn"]["alpha_interval_ns"] == 500_000
@@ -125,8 +127,8 @@ def test_a_nic_that_two_jobs_use_is_one_nic_and_carries_the_queue_pairs_of_both(
         "srv1-1:rtsw1",
     ]
     part = parts_of(plans)["srv1-1"]
-    assert [nic["interface"] for nic in part.fields["nics"]] == ["rtsw1-2", "rtsw1"]
-    told = [(nic, kind) for _, nic, kind in part.fields["queue_pairs"]]
+    assert [port["interface"] for (port,) in part.fields["nics"]] == ["rtsw1-2", "rtsw1"]
+    told = [(nic, kind) for _, nic, _, kind in part.fields["queue_pairs"]]
     assert told == [(0, DATA), (0, 2 + DATA), (0, 2 + DATA), (1, 2 + DATA), (1, 2 + DATA)]
     assert [kind["requester"]["tos"] >> 2 for kind in part.fields["kinds"]] == [26, 46, 0, 46]
     assert [(rank["job"], rank["rank"]) for rank in part.fields["ranks"]] == [
@@ -135,6 +137,44 @@ def test_a_nic_that_two_jobs_use_is_one_nic_and_carries_the_queue_pairs_of_both(
         (1, 1),
     ]
     assert len(part.frames) == 5
+
+
+def dual() -> Fabric:
+    hpn = {"kind": "hpn", "segments": 2, "servers_per_segment": 2, "rails": 2, "cores": 2}
+    return build_fabric(LabSpec.model_validate({"name": "t", "fabric": hpn}))
+
+
+@given(st.integers(2, 8), st.integers(1, 5), st.booleans(), st.booleans())
+def test_queue_pairs_take_the_ports_of_their_nic_in_turn(
+    ranks: int, qps: int, admission: bool, twice: bool
+) -> None:
+    keys = {"pattern": "alltoall", "transport": {"qps": qps, "admission": admission}}
+    plans = plan_jobs(dual(), [job(ranks=ranks, **keys)] * (1 + twice))
+    ports: dict[object, list[int]] = {}
+    for plan in plans:
+        for end in plan.ends:
+            ports.setdefault(plan.places[end.rank], []).append(end.port)
+    assert len(ports) == ranks
+    assert all(taken == [n % 2 for n in range(len(taken))] for taken in ports.values())
+
+
+def test_what_leaves_by_a_port_has_its_addresses_and_the_agent_knows_both() -> None:
+    plan = plan_job(dual(), job(ranks=2, transport={"qps": 2}, placement=["srv1-1", "srv2-1"]))
+    (part,) = [part for server, part in parts_of([plan]).items() if server == "srv1-1"]
+    ((first, second),) = part.fields["nics"]
+    nic = plan.nic(0)
+    assert [first["interface"], second["interface"]] == [link.a.interface for link in nic.links]
+    assert [port for _, _, port, _ in part.fields["queue_pairs"]] == [0, 1]
+    assert [frame[:12].hex() for frame in part.frames] == [first["macs"], second["macs"]]
+    assert first["macs"] != second["macs"]
+    assert part.frames[0][26:34] == part.frames[1][26:34]
+    assert plan.nic_rate_bps(0) == 2 * plan.nic_link(0).rate_bps
+
+
+def test_the_links_of_a_job_are_those_of_every_port() -> None:
+    plan = plan_job(dual(), job(ranks=2, placement=["srv1-1", "srv2-1:2"]))
+    switches = [link.b.node for link in nic_links([plan])]
+    assert switches == ["s1-tor1a", "s1-tor1b", "s2-tor2a", "s2-tor2b"]
 
 
 def test_of_several_jobs_the_one_that_does_not_fit_is_named() -> None:
@@ -161,4 +201,4 @@ def test_a_path_mtu_that_links_do_not_carry_is_refused_with_what_it_needs() -> N
 def test_two_nics_of_one_server_may_send_to_each_other() -> None:
     plan = plan_job(fabric(), job(ranks=2, placement=["srv1-1:1", "srv1-1:2"]))
     (part,) = parts_of([plan]).values()
-    assert [nic["interface"] for nic in part.fields["nics"]] == ["rtsw1", "rtsw1-2"]
+    assert [port["interface"] for (port,) in part.fields["nics"]] == ["rtsw1", "rtsw1-2"]

@@ -1,19 +1,19 @@
-"""Ranks on NICs: contiguous, fragmented, random, listed, and what is refused."""
+"""Ranks on NICs: every way to lay them out, what a ring then crosses, and what is refused."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.errors import InputError
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.fabrics import ClosSpec
+from labs.spec.fabrics import ClosSpec, HpnSpec, RailSpec
 from labs.spec.model import LabSpec
-from traffic.placement import NicRef, Placement, group_size, place
+from traffic.placement import Cut, NicRef, Placement, cut, group_size, place
 
 
 def fabric(racks: int = 3, servers: int = 2, nics: int = 2, **keys: int) -> Fabric:
@@ -39,6 +39,95 @@ def test_contiguous_fills_nic_by_nic_server_by_server_rack_by_rack() -> None:
         "srv2-1:1",
         "srv2-1:2",
     ]
+
+
+def rails(kind: type[RailSpec] | type[HpnSpec] = RailSpec) -> Fabric:
+    """Two units or segments of two servers with two NICs, each NIC on a leaf of its own rail."""
+    keys: dict[str, object] = {"kind": "rail", "units": 2, "servers_per_unit": 2, "rails": 2}
+    if kind is HpnSpec:
+        keys = {"kind": "hpn", "segments": 2, "servers_per_segment": 2, "rails": 2, "cores": 1}
+    return build_fabric(LabSpec(name="zone", fabric=kind.model_validate(keys)))
+
+
+@pytest.mark.parametrize("kind", [RailSpec, HpnSpec])
+def test_with_rails_contiguous_follows_servers_and_topology_aware_follows_leaves(
+    kind: type[RailSpec] | type[HpnSpec],
+) -> None:
+    built = rails(kind)
+    contiguous = place(built, 4, Placement.CONTIGUOUS)
+    aware = place(built, 4, Placement.TOPOLOGY_AWARE)
+    assert names(contiguous) == ["srv1-1:1", "srv1-1:2", "srv1-2:1", "srv1-2:2"]
+    assert names(aware) == ["srv1-1:1", "srv1-2:1", "srv1-1:2", "srv1-2:2"]
+    assert cut(built, contiguous) == Cut(leaves=4, zones=0)
+    assert cut(built, aware) == Cut(leaves=2, zones=0)
+
+
+def test_a_fragmented_placement_crosses_zones_at_every_hop() -> None:
+    two_zones = fabric(racks=2, servers=1, nics=1, zones=2, atsws=1)
+    places = place(two_zones, 4, Placement.FRAGMENTED)
+    assert names(places) == ["z1-srv1-1:1", "z2-srv1-1:1", "z1-srv2-1:1", "z2-srv2-1:1"]
+    assert cut(two_zones, places) == Cut(leaves=4, zones=4)
+    assert cut(two_zones, place(two_zones, 4, Placement.TOPOLOGY_AWARE)) == Cut(leaves=4, zones=2)
+
+
+def test_a_ring_of_two_crosses_there_and_back_and_one_of_one_nothing() -> None:
+    built = fabric()
+    assert cut(built, place(built, 2, ["srv1-1", "srv2-1"])) == Cut(leaves=2, zones=0)
+    assert cut(built, place(built, 2, ["srv1-1", "srv1-2"])) == Cut(leaves=0, zones=0)
+    assert cut(built, place(built, 1, ["srv1-1"])) == Cut(leaves=0, zones=0)
+
+
+few = st.integers(1, 2)
+shapes = st.one_of(
+    st.builds(
+        lambda zones, racks, servers, nics: ClosSpec(
+            zones=zones, racks=racks, servers_per_rack=servers, nics_per_server=nics, atsws=1
+        ),
+        few,
+        few,
+        few,
+        few,
+    ),
+    st.builds(
+        lambda units, servers, rails: RailSpec(
+            kind="rail", units=units, servers_per_unit=servers, rails=rails
+        ),
+        few,
+        few,
+        few,
+    ),
+    st.builds(
+        lambda segments, servers, ports: HpnSpec(
+            kind="hpn",
+            segments=segments,
+            servers_per_segment=servers,
+            rails=2,
+            ports_per_nic=ports,
+            planes=1,
+        ),
+        few,
+        few,
+        few,
+    ),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(shapes, st.data())
+def test_no_placement_has_a_smaller_cut_than_the_topology_aware_one(
+    shape: ClosSpec | RailSpec | HpnSpec, data: st.DataObject
+) -> None:
+    built = build_fabric(LabSpec(name="zone", fabric=shape))
+    nics = [
+        NicRef(server.name, nic.number)
+        for server in built.servers
+        for nic in built.nics(server.name)
+    ]
+    ranks = data.draw(st.integers(1, min(5, len(nics))))
+    aware = cut(built, place(built, ranks, Placement.TOPOLOGY_AWARE))
+    every = [cut(built, places) for places in permutations(nics, ranks)]
+    assert aware.zones == min(each.zones for each in every)
+    assert aware.leaves == min(each.leaves for each in every)
 
 
 def test_fragmented_puts_consecutive_ranks_into_different_racks() -> None:
@@ -115,8 +204,8 @@ def test_what_can_not_be_placed_is_an_input_error_with_a_hint(
     assert hint in (caught.value.hint or "")
 
 
-def test_one_rack_can_not_be_fragmented() -> None:
-    with pytest.raises(InputError, match="one rack") as caught:
+def test_one_leaf_can_not_be_fragmented() -> None:
+    with pytest.raises(InputError, match="one leaf") as caught:
         place(fabric(racks=1), 2, Placement.FRAGMENTED)
     assert "contiguous" in (caught.value.hint or "")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import plan
+from labs.lab import Lab, plan
 from labs.plan.fabric import Fabric
 from labs.render.frr import daemons, frr_configuration
 from labs.spec.model import LabSpec
@@ -40,12 +40,20 @@ def fabric(**extra: object) -> Fabric:
 def test_a_switch_s_configuration_is_as_recorded(
     node: str, variant: str, extra: dict[str, object]
 ) -> None:
-    planned = fabric(**extra)
+    assert_as_recorded(fabric(**extra), node, f"{variant}-{node}")
+
+
+@pytest.mark.parametrize("node", ["s1-tor1a", "p1-agg1"])
+def test_a_switch_of_nics_with_two_ports_is_configured_as_recorded(node: str) -> None:
+    assert_as_recorded(Lab.planned("hpn-small").fabric, node, f"hpn-{node}")
+
+
+def assert_as_recorded(planned: Fabric, node: str, name: str) -> None:
     text = "".join(
         f"# {daemon}.conf\n{text}"
         for daemon, text in frr_configuration(planned, planned.node(node)).items()
     )
-    golden = GOLDEN / f"{variant}-{node}.conf"
+    golden = GOLDEN / f"{name}.conf"
     if os.environ.get("RECORD"):
         golden.write_text(text)
     assert text == golden.read_text()

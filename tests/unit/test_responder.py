@@ -9,12 +9,18 @@ from traffic.rc.responder import ACK, NAK_SEQUENCE, Responder
 from traffic.wire import PSN_MASK
 
 NOTHING_COMPLETE = -1
+IMM = 77
 
 
 def take(
     responder: Responder, *psns: int, asks: bool = False, size: int = 100, last: bool = False
 ) -> list[int]:
-    return [responder.receive(psn & PSN_MASK, asks, size, last) for psn in psns]
+    taken = []
+    for psn in psns:
+        complete = responder.receive(psn & PSN_MASK, asks, size, last, IMM)
+        assert all(imm == IMM for imm, _ in complete)
+        taken.append(sum(size for _, size in complete) if complete else NOTHING_COMPLETE)
+    return taken
 
 
 def answer(responder: Responder) -> tuple[int, int, int] | None:
@@ -144,8 +150,8 @@ def test_whatever_comes_is_taken_once_and_in_order_and_every_packet_is_counted(
     responder = Responder(first_psn)
     expected = 0
     for number, asks, now_answered in order:
-        completed = responder.receive((first_psn + number) & PSN_MASK, asks, 10, True)
-        assert completed == (10 if number == expected else NOTHING_COMPLETE)
+        completed = responder.receive((first_psn + number) & PSN_MASK, asks, 10, True, number)
+        assert tuple(completed) == (((number, 10),) if number == expected else ())
         if number <= expected and asks:
             assert responder.ack_due
         expected += number == expected
@@ -155,4 +161,5 @@ def test_whatever_comes_is_taken_once_and_in_order_and_every_packet_is_counted(
             assert acknowledged & PSN_MASK == (first_psn + expected) & PSN_MASK
     counters = responder.counters
     assert counters.packets == counters.messages == expected
-    assert counters.packets + counters.duplicates + counters.out_of_order == len(order)
+    assert counters.packets + counters.duplicates + counters.discarded == len(order)
+    assert counters.discarded == counters.out_of_order

@@ -66,6 +66,10 @@ class Template:
         self._covered = memoryview(data)[PSN_OFFSET : self._icrc_offset]
         self._crc = crc_before_psn(data)
 
+    def readdress(self, macs: bytes) -> None:
+        """Begin with these Ethernet addresses, destination and source; the ICRC has none of it."""
+        self.data[: len(macs)] = macs
+
     def stamp(self, psn_word: int, extension: bytes = b"") -> bytearray:
         """The frame with this PSN (and ACK_REQUEST, where wanted) and these extended headers.
 

@@ -6,14 +6,16 @@ due, and the frames of ACKs, NAKs and CNPs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 
 from traffic.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
 from traffic.nic import NEVER_NS, SECOND_NS, WIRE_OVERHEAD_BYTES, Nic, Outlet
 from traffic.rc.frames import Template
+from traffic.rc.reordering import ReorderingResponder
 from traffic.rc.requester import Requester, RequesterSettings
-from traffic.rc.responder import Responder
+from traffic.rc.responder import Complete, Responder
 from traffic.wire import CNP_PAYLOAD_BYTES, Opcode
 
 _AETH = Struct("!I")
@@ -24,12 +26,14 @@ class QueuePairSettings:
     """What all queue pairs of a run have in common, in the lab's clock.
 
     ack_tos, cnp_tos: the IPv4 TOS byte of ACKs and NAKs, and of CNPs. dcqcn: None for off.
+    out_of_order: packets are taken in any order.
     """
 
     requester: RequesterSettings
     ack_tos: int
     cnp_tos: int
     dcqcn: DcqcnParameters | None
+    out_of_order: bool = False
 
 
 class QueuePair:
@@ -45,6 +49,7 @@ class QueuePair:
         "cnps_received",
         "nic",
         "number",
+        "port_moves",
         "rate_limit",
         "requester",
         "responder",
@@ -63,8 +68,12 @@ class QueuePair:
         self.nic = nic
         self.active = False
         self.requester = Requester(header, settings.requester)
-        self.responder = Responder()
+        self.responder = (
+            ReorderingResponder(settings.requester.window) if settings.out_of_order else Responder()
+        )
         self.cnps_received = 0
+        self.port_moves = 0
+        """How often it went on over another port of its NIC."""
         self._ack = Template(header, Opcode.RC_ACKNOWLEDGE, 0, tos=settings.ack_tos)
         self._cnp = Template(header, Opcode.CNP, CNP_PAYLOAD_BYTES, tos=settings.cnp_tos, becn=True)
         self.rate_limit: ReactionPoint | None = None
@@ -74,6 +83,18 @@ class QueuePair:
             self._notification = NotificationPoint(settings.dcqcn.cnp_interval_ns)
         self._sent_ns = 0.0
         self._sent_bits = 0
+
+    def move(self, nic: Nic, macs: bytes) -> None:
+        """Go on over another port of the NIC; frames begin with its addresses from now on."""
+        self.port_moves += 1
+        was_active = self.active
+        self.nic.deactivate(self)
+        self.nic = nic
+        for template in (self._ack, self._cnp):
+            template.readdress(macs)
+        self.requester.readdress(macs)
+        if was_active:
+            nic.activate(self)
 
     def due_ns(self, now_ns: int) -> int:
         """When the next data packet may go, by window and rate; NEVER_NS where there is none."""
@@ -107,17 +128,18 @@ class QueuePair:
         ack_requested: bool,
         payload_bytes: int,
         last: bool,
+        imm: int,
         marked: bool,
         now_ns: int,
-    ) -> int:
-        """Take a data packet; the bytes of the message it completes, -1 where it completes none."""
+    ) -> Sequence[Complete]:
+        """Take a data packet; the messages that are whole by it (`Responder.receive`)."""
         if marked:
             self.responder.counters.ce += 1
             notification = self._notification
             if notification is not None and notification.should_notify(self.number, now_ns):
                 self.responder.counters.cnps += 1
                 self.nic.control(bytes(self._cnp.stamp(0)))
-        return self.responder.receive(psn, ack_requested, payload_bytes, last)
+        return self.responder.receive(psn, ack_requested, payload_bytes, last, imm)
 
     def answer(self) -> None:
         """Hand the acknowledgement that is due to the NIC."""

@@ -133,6 +133,12 @@ class Requester:
             self._templates[key] = template
         return template
 
+    def readdress(self, macs: bytes) -> None:
+        """Send with these Ethernet addresses, destination and source, from now on."""
+        self._header = macs + self._header[len(macs) :]
+        for template in self._templates.values():
+            template.readdress(macs)
+
     def post(self, size: int, imm: int) -> None:
         """Queue a message of `size` bytes, 0 or more, that ends with the immediate `imm`."""
         packets = max(1, -(-size // self.settings.mtu))

@@ -3,11 +3,13 @@
 In: the packets of the requester at the other end, as they arrive. Out: which acknowledgement is
 due, and the messages that are complete. RC semantics at packet level (InfiniBand Architecture
 Specification 9.7.4): only the expected PSN is taken; a later one is answered with one NAK until the
-gap is closed, an earlier one is a duplicate and acknowledged again. Pure: no socket, no clock.
+gap is closed, an earlier one is a duplicate and acknowledged again. `traffic.rc.reordering` has the
+one that takes packets in any order. Pure: no socket, no clock.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from traffic.rc.frames import unwrapped
@@ -15,13 +17,22 @@ from traffic.wire import PSN_MASK, NakCode, Syndrome
 
 ACK = Syndrome.ack().byte
 NAK_SEQUENCE = Syndrome.nak(NakCode.PSN_SEQUENCE_ERROR).byte
+NO_IMM = -1
 _MSN_MASK = 0xFFFFFF
+
+Complete = tuple[int, int]
+"""A message that has arrived whole: its immediate, NO_IMM where it has none, and its bytes."""
 
 
 @dataclass(slots=True)
 class ResponderCounters:
-    """What has arrived. `packets` were taken, in order and once, and `bytes` is their payload;
-    `ce` counts all that carried a congestion mark, taken or not."""
+    """What has arrived. `packets` were taken, once, and `bytes` is their payload; `ce` counts all
+    that carried a congestion mark, taken or not.
+
+    out_of_order: came before an earlier one; discarded: not taken though new. Where packets are
+    taken in any order, `reordered` are those that came after a later one (RFC 4737 section 3.3),
+    and `reorder_extent` is the most packets by which one was late (section 4.2.3).
+    """
 
     packets: int = 0
     bytes: int = 0
@@ -31,6 +42,9 @@ class ResponderCounters:
     ce: int = 0
     naks: int = 0
     cnps: int = 0
+    discarded: int = 0
+    reordered: int = 0
+    reorder_extent: int = 0
 
 
 class Responder:
@@ -47,8 +61,11 @@ class Responder:
         """The syndrome of the acknowledgement that is due, 0 for none (an ACK's is not 0)."""
         self.counters = ResponderCounters()
 
-    def receive(self, psn: int, ack_requested: bool, payload_bytes: int, last: bool) -> int:
-        """Take a packet; the bytes of the message it completes, -1 where it completes none."""
+    def receive(
+        self, psn: int, ack_requested: bool, payload_bytes: int, last: bool, imm: int
+    ) -> Sequence[Complete]:
+        """Take a packet, with the immediate that it carries or NO_IMM; the messages that are whole
+        by it, in the order in which they were sent."""
         counters = self.counters
         ahead = unwrapped(psn, self._expected) - self._expected
         if ahead == 0:
@@ -67,9 +84,10 @@ class Responder:
             if last:
                 counters.messages += 1
                 complete, self._message_bytes = self._message_bytes, 0
-                return complete
+                return ((imm, complete),)
         elif ahead > 0:
             counters.out_of_order += 1
+            counters.discarded += 1
             self._discarded = max(self._discarded, self._expected + ahead)
             if not self._nak_sent:
                 self._nak_sent = True
@@ -79,7 +97,7 @@ class Responder:
             counters.duplicates += 1
             if ack_requested and self.ack_due != NAK_SEQUENCE:
                 self.ack_due = ACK
-        return -1
+        return ()
 
     def acknowledgement(self) -> tuple[int, int]:
         """The PSN and the AETH (syndrome and message sequence number) of what is due; it is then

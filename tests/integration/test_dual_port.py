@@ -1,0 +1,155 @@
+"""NICs with two ports on two ToRs: both carry, and one goes on alone when the other is cut off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from labs.lab import Lab
+from labs.runtime.base import Progress
+from scripts.job.document import JobReport
+from scripts.job.run import run_job
+from traffic.flow import Flow
+from traffic.job import JobSpec
+from traffic.session import TrafficSession
+
+from .conftest import MakeLab
+
+HPN = "kind: hpn, segments: 2, servers_per_segment: 1, rails: 1"
+DUAL = f"""
+fabric: {{{HPN}, ports_per_nic: 2, planes: 2, aggs: 2, cores: 2}}
+links: {{server_rate: 200G}}
+dilation: 4000
+"""
+SINGLE = f"""
+fabric: {{{HPN}, ports_per_nic: 1, planes: 1, aggs: 2}}
+links: {{server_rate: 400G}}
+dilation: 4000
+"""
+PORTS = ("srv1-1:s1-tor1a", "srv1-1:s1-tor1b")
+
+
+def job(**keys: object) -> JobSpec:
+    values: dict[str, object] = {"pattern": "allreduce", "ranks": 2, "size": "4MB"}
+    return JobSpec.model_validate(values | {"iterations": 3, "transport": {"qps": 4}} | keys)
+
+
+def packets(report: JobReport, link: str, sender: str) -> int:
+    return sum(each.packets for each in report.links if (each.link, each.sender) == (link, sender))
+
+
+class InTheMiddle:
+    """Does something once, when half of the iterations are over."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action = action
+        self.done = False
+
+    def __call__(self, progress: Progress) -> None:
+        if not self.done and progress.done * 2 >= progress.total:
+            self.done = True
+            self._action()
+
+
+@contextmanager
+def link_down(lab: Lab, name: str) -> Iterator[None]:
+    lab.link(name).down()
+    try:
+        yield
+    finally:
+        lab.link(name).up()
+
+
+@pytest.fixture
+def dual(make_lab: MakeLab) -> Lab:
+    lab = make_lab("t-dual", DUAL)
+    lab.up()
+    return lab
+
+
+def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -> None:
+    whole = run_job(dual, job())
+    assert (whole.problems, whole.errors) == ((), ())
+    assert [check.name for check in whole.accounting if not check.agrees] == []
+    assert whole.transport.port_moves == 0
+    first, second = (packets(whole, port, "srv1-1") for port in PORTS)
+    assert 0.45 < first / (first + second) < 0.55
+    assert 1.0 < whole.headline("jct_ratio").modelled.median < 1.15
+
+    cut = InTheMiddle(dual.link(PORTS[0]).down)
+    half = run_job(
+        dual,
+        job(iterations=6, transport={"qps": 4, "ack_timeout": "100us"}),
+        progress=cut,
+    )
+    assert cut.done
+    assert half.errors == ()
+    assert half.problems == ()
+    assert half.transport.port_moves == 2
+    assert any("lost carrier" in text for text in half.warnings)
+    assert half.transport.posted_bytes == half.transport.delivered_bytes
+    first, second = (packets(half, port, "srv1-1") for port in PORTS)
+    assert first < second
+    slowed = [each.modelled_ns for each in half.iterations]
+    assert max(slowed) > 1.5 * min(slowed)
+
+    back = InTheMiddle(dual.link(PORTS[0]).up)
+    again = run_job(
+        dual,
+        job(iterations=6, transport={"qps": 4, "ack_timeout": "100us"}),
+        progress=back,
+    )
+    assert back.done
+    assert (again.errors, again.problems) == ((), ())
+    # Down when the queue pairs were made, back in the middle: away and home again.
+    assert again.transport.port_moves == 4
+    assert packets(again, PORTS[0], "srv1-1") > 0
+
+
+def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeLab) -> None:
+    lab = make_lab("t-dual-one", SINGLE)
+    lab.up()
+    cut = InTheMiddle(lab.link("srv1-1:s1-tor1").down)
+    report = run_job(
+        lab,
+        job(iterations=50, transport={"ack_timeout": "20us", "retries": 3}),
+        progress=cut,
+    )
+    assert cut.done
+    assert report.transport.port_moves == 0
+    assert report.errors
+    assert "was not acknowledged after 3 retries" in report.errors[0]
+    assert "srv1-1:1" in report.errors[0]
+
+
+def test_a_probe_flow_moves_with_its_nic(dual: Lab) -> None:
+    flows = [
+        Flow(
+            id=port,
+            source="srv1-1",
+            source_nic=1,
+            destination="srv2-1",
+            destination_nic=1,
+            sport=50_000 + port,
+            dest_qp=100 + port,
+            rate_pps=200,
+            payload_bytes=256,
+            leaves_by=port,
+        )
+        for port in (0, 1)
+    ]
+    with TrafficSession(dual.fabric, lambda name: dual.node(name).netns, flows) as session:
+        session.start()
+        time.sleep(0.5)
+        with link_down(dual, PORTS[0]):
+            time.sleep(1.0)
+        time.sleep(0.5)
+        result = session.stop()
+    moved, stayed = result.flows
+    assert (moved.port_moves, stayed.port_moves) == (2, 0)
+    assert stayed.offered == len(stayed.received_seq)
+    # Only what was under way or sent before the event was read is lost.
+    assert moved.offered - len(moved.received_seq) < 0.2 * moved.offered
