@@ -2,7 +2,8 @@
 
 In: packets per link and direction, and the uplinks that flows chose tier after tier. Out: max-mean
 ratio, Jain's index and coefficient of variation per tier and per group of parallel links, the
-polarization between tiers, and what uniform random hashing would have given for comparison.
+polarization between tiers, and what uniform random hashing would have given for comparison: its
+mean and its 99th percentile.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -20,6 +21,8 @@ import numpy.typing as npt
 from labs.plan.fabric import Fabric
 
 _SEED = 20240804
+
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +84,19 @@ def random_balance(flows: int, links: int) -> RandomBalance:
 def random_groups(groups: tuple[tuple[int, int], ...]) -> RandomBalance:
     """The expectation for groups of (flows, links), by Monte Carlo from a fixed seed.
 
-    The unused fraction is exact: (1 - 1/links)^flows of each group's links. Raises ValueError where
-    there is no flow at all, or a group without links.
+    The unused fraction is exact (`random_unused`). Raises ValueError where there is no flow at all,
+    or a group without links.
     """
     flows, links = sum(n for n, _ in groups), sum(k for _, k in groups)
     if flows < 1 or any(n < 0 or k < 1 for n, k in groups):
         raise ValueError("at least one flow, and a link in every group")
     trials = max(200, min(4000, 4_000_000 // links))
     generator = np.random.default_rng((_SEED, flows, links))
-    x = np.concatenate(
-        [generator.multinomial(n, np.full(k, 1 / k), size=trials) for n, k in groups], axis=1
-    ).astype(np.float64)
+    parts = []
+    for (n, k), count in Counter(groups).items():
+        drawn = generator.multinomial(n, np.full(k, 1 / k), size=(trials, count))
+        parts.append(drawn.reshape(trials, count * k))
+    x = np.concatenate(parts, axis=1).astype(np.float64)
     mean = flows / links
     mmr: npt.NDArray[np.float64] = x.max(axis=1) / mean
     return RandomBalance(
@@ -101,8 +106,15 @@ def random_groups(groups: tuple[tuple[int, int], ...]) -> RandomBalance:
         mmr_p99=float(np.quantile(mmr, 0.99)),
         jfi=float((flows**2 / (links * np.square(x).sum(axis=1))).mean()),
         cov=float((x.std(axis=1) / mean).mean()),
-        unused_fraction=sum(k * (1 - 1 / k) ** n for n, k in groups) / links,
+        unused_fraction=random_unused(groups),
     )
+
+
+def random_unused(groups: Iterable[tuple[int, int]]) -> float:
+    """The share of all links that uniform hashing is expected to leave without a flow, for groups
+    of (flows, links): (1 - 1/links)^flows of each group's."""
+    groups = tuple(groups)
+    return sum(k * (1 - 1 / k) ** n for n, k in groups) / sum(k for _, k in groups)
 
 
 class Direction(StrEnum):
@@ -206,6 +218,19 @@ class Choice:
     options: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedChoices:
+    """Two choices in a row of some flows: at stage `first` option `x`, then at stage `second`
+    option `y` of `options`. `group` tells by a number which links were chosen from there."""
+
+    first: str
+    second: str
+    x: Ints
+    y: Ints
+    group: Ints
+    options: Ints
+
+
 @dataclass(frozen=True, slots=True)
 class Polarization:
     """How far the choices at `second` repeat those at `first`, over `flows` flows.
@@ -215,6 +240,8 @@ class Polarization:
         independent, 1 when one fixes the other; None where a choice was always the same.
     information_if_independent: what that comes to for so few flows if the choices had nothing to
         do with each other (the mean over random pairings), since few flows look related by chance.
+    unused_if_random: the share of the offered links that would be unused if every flow chose anew;
+        None in results of before it was measured.
     """
 
     first: str
@@ -225,6 +252,12 @@ class Polarization:
     used_fraction: float
     information: float | None
     information_if_independent: float | None
+    unused_if_random: float | None = None
+
+    @property
+    def unused_fraction(self) -> float:
+        """Links at `second` that no flow used, of those offered."""
+        return 1 - self.used_fraction
 
 
 def polarizations(paths: Iterable[Sequence[Choice]]) -> tuple[Polarization, ...]:
@@ -233,28 +266,39 @@ def polarizations(paths: Iterable[Sequence[Choice]]) -> tuple[Polarization, ...]
     Hops without an alternative are no choice. Empty where no flow had two choices in a row, as in a
     two-tier fabric with single links: there is then no second choice to be polarized.
     """
-    pairs: dict[tuple[str, str], list[tuple[Choice, Choice]]] = {}
+    pairs: dict[tuple[str, str], list[tuple[int, int, int, int]]] = {}
+    groups: dict[str, int] = {}
     for path in paths:
         choices = [choice for choice in path if choice.options > 1]
         for first, second in pairwise(choices):
-            pairs.setdefault((first.stage, second.stage), []).append((first, second))
-    return tuple(_polarization(*stages, found) for stages, found in pairs.items())
+            group = groups.setdefault(second.node, len(groups))
+            row = (first.option, second.option, group, second.options)
+            pairs.setdefault((first.stage, second.stage), []).append(row)
+    return tuple(
+        polarization(PairedChoices(*stages, *np.array(rows, dtype=np.int64).T))
+        for stages, rows in pairs.items()
+    )
 
 
-def _polarization(first: str, second: str, pairs: Sequence[tuple[Choice, Choice]]) -> Polarization:
-    offered = {choice.node: choice.options for _, choice in pairs}
-    used = {(choice.node, choice.option) for _, choice in pairs}
-    x = [choice.option for choice, _ in pairs]
-    y = [choice.option for _, choice in pairs]
+def polarization(pairs: PairedChoices) -> Polarization:
+    """How far one stage's choices repeat another's. Raises ValueError without any flow."""
+    if not len(pairs.x):
+        raise ValueError("no flow made both choices")
+    used = np.unique(np.stack([pairs.group, pairs.y]), axis=1).shape[1]
+    _, at, flows = np.unique(pairs.group, return_index=True, return_counts=True)
+    arrivals = list(zip(flows.tolist(), pairs.options[at].tolist(), strict=True))
+    offered = sum(links for _, links in arrivals)
+    table = _Contingency(pairs.x, pairs.y)
     return Polarization(
-        first=first,
-        second=second,
-        flows=len(pairs),
-        used_links=len(used),
-        offered_links=sum(offered.values()),
-        used_fraction=len(used) / sum(offered.values()),
-        information=normalized_information(x, y),
-        information_if_independent=_information_by_chance(x, y),
+        first=pairs.first,
+        second=pairs.second,
+        flows=len(pairs.x),
+        used_links=used,
+        offered_links=offered,
+        used_fraction=used / offered,
+        information=table.information(),
+        information_if_independent=table.information_by_chance(),
+        unused_if_random=random_unused(arrivals),
     )
 
 
@@ -263,21 +307,38 @@ def normalized_information(x: Sequence[int], y: Sequence[int]) -> float | None:
 
     Plug-in estimate (Cover and Thomas, Elements of Information Theory, section 2.4).
     """
-    h_x, h_y = _entropy(Counter(x)), _entropy(Counter(y))
-    if min(h_x, h_y) == 0:
-        return None
-    information = h_x + h_y - _entropy(Counter(zip(x, y, strict=True)))
-    return min(1.0, max(0.0, information / min(h_x, h_y)))
+    return _Contingency(np.asarray(x, np.int64), np.asarray(y, np.int64)).information()
 
 
-def _entropy(counts: Mapping[object, int]) -> float:
-    p = np.fromiter(counts.values(), dtype=np.float64)
-    p /= p.sum()
+class _Contingency:
+    """How often which two choices came together."""
+
+    def __init__(self, x: Ints, y: Ints) -> None:
+        self._values_x, self._x = np.unique(x, return_inverse=True)
+        self._values_y, self._y = np.unique(y, return_inverse=True)
+
+    @cached_property
+    def _entropies(self) -> tuple[float, float]:
+        return _entropy(np.bincount(self._x)), _entropy(np.bincount(self._y))
+
+    def information(self) -> float | None:
+        return self._with(self._y)
+
+    def information_by_chance(self, trials: int = 200) -> float | None:
+        """The mean over random pairings of the same choices."""
+        generator = np.random.default_rng(_SEED)
+        found = [self._with(generator.permutation(self._y)) for _ in range(trials)]
+        known = [value for value in found if value is not None]
+        return float(np.mean(known)) if known else None
+
+    def _with(self, y: Ints) -> float | None:
+        least = min(self._entropies)
+        if least == 0:
+            return None
+        joint = _entropy(np.bincount(self._x * len(self._values_y) + y))
+        return min(1.0, max(0.0, (sum(self._entropies) - joint) / least))
+
+
+def _entropy(counts: Ints) -> float:
+    p = counts[counts > 0] / counts.sum()
     return abs(float(-(p * np.log2(p)).sum()))
-
-
-def _information_by_chance(x: Sequence[int], y: Sequence[int], trials: int = 200) -> float | None:
-    generator = np.random.default_rng(_SEED)
-    shuffled = [normalized_information(x, generator.permutation(y).tolist()) for _ in range(trials)]
-    known = [value for value in shuffled if value is not None]
-    return float(np.mean(known)) if known else None

@@ -12,7 +12,9 @@ import typer
 from labs.cli.app import build_app, run
 from labs.cli.arguments import JsonOption
 from labs.cli.console import err, out, progress_bars, write
+from scripts.compare.command import compare
 from scripts.job.command import traffic
+from scripts.predict.command import predict
 
 
 def _complete_drill(incomplete: str) -> list[str]:
@@ -74,6 +76,8 @@ def build() -> typer.Typer:
     app = build_app()
     app.command("drill", rich_help_panel="Measure")(drill)
     app.command("traffic", rich_help_panel="Measure")(traffic)
+    app.command("compare", rich_help_panel="Measure")(compare)
+    app.command("predict", rich_help_panel="Plan")(predict)
     return app
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,12 +18,15 @@ from labs.spec.model import LabSpec
 from scripts.balance import (
     Choice,
     Direction,
+    PairedChoices,
     balance,
     link_loads,
     normalized_information,
+    polarization,
     polarizations,
     random_balance,
     random_groups,
+    random_unused,
     tier_balances,
 )
 from scripts.statistics import spread
@@ -144,6 +149,37 @@ def test_a_second_tier_that_spreads_every_choice_uses_all_links() -> None:
     (result,) = polarizations([path(i % 4, i // 4 % 4) for i in range(64)])
     assert result.used_fraction == 1.0
     assert result.information == pytest.approx(0.0, abs=1e-12)
+
+
+def test_unused_links_at_a_second_tier_stand_beside_what_choosing_anew_would_leave() -> None:
+    # Four flows come to each of four switches; all of a switch's leave by one link of its four.
+    (result,) = polarizations([path(i % 4, i % 4) for i in range(16)])
+    assert result.unused_fraction == 0.75
+    assert result.unused_if_random == pytest.approx(0.75**4)
+    assert random_unused([(0, 4), (1, 1)]) == pytest.approx(4 / 5)
+
+
+def test_a_hundred_thousand_flows_are_judged_within_seconds() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(0, 16, (2, 100_000))
+    group = x + 16 * rng.integers(0, 8, 100_000)
+    began_s = time.process_time()
+    result = polarization(PairedChoices("up", "up again", x, y, group, np.full(100_000, 16)))
+    random_groups(((780, 16),) * 128)
+    assert time.process_time() - began_s < 10
+    assert result.used_links == result.offered_links == 128 * 16
+    assert result.information is not None
+    assert result.information == pytest.approx(result.information_if_independent, abs=5e-4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
+def test_polarization_uses_no_more_links_than_there_are_and_counts_every_flow(
+    choices: list[tuple[int, int]],
+) -> None:
+    (result,) = polarizations([path(first, second) for first, second in choices])
+    assert result.flows == len(choices)
+    assert result.used_links == len(set(choices))
+    assert result.offered_links == 4 * len({first for first, _ in choices})
 
 
 def test_two_tiers_with_single_links_have_no_second_choice_to_be_polarized() -> None:

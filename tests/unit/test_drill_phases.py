@@ -185,7 +185,8 @@ def test_each_of_several_jobs_has_figures_of_its_own_and_devices_those_of_all() 
 
 def test_a_phase_is_judged_by_the_counts_of_all_jobs_and_by_the_figures_of_each() -> None:
     runs = [
-        PhaseRun("both", (shared(), pair_beside(timeouts=n, retransmitted=3)), None) for n in (1, 2)
+        [PhaseRun("both", (shared(), pair_beside(timeouts=n, retransmitted=3)), None)]
+        for n in (1, 2)
     ]
     expected = {
         "timeouts": 2,
@@ -201,6 +202,38 @@ def test_a_phase_is_judged_by_the_counts_of_all_jobs_and_by_the_figures_of_each(
     assert verdicts["rtt_p99"] == (50 * US, False)
     assert [job.spread["timeouts"].median for job in phase.jobs] == [0, 1.5]
     assert "busbw" not in phase.jobs[0].spread
+
+
+def busbw(gbps: float, name: str) -> PhaseRun:
+    return PhaseRun(name, (idle(busbw=gbps),), None)
+
+
+@pytest.mark.parametrize(
+    ("written", "passed"),
+    [
+        (">= 1.5 x slow", True),
+        (">= 1.51 x slow", False),
+        ("<= 2 x slow", True),
+        ("< 2 x slow", False),
+    ],
+)
+def test_a_figure_may_be_held_against_another_phase_of_the_same_repeat(
+    written: str, passed: bool
+) -> None:
+    repeats = [
+        [busbw(10.0, "slow"), busbw(20.0, "fast")],
+        [busbw(40.0, "slow"), busbw(60.0, "fast")],
+    ]
+    (verdict,) = summarise("fast", repeats, [parse_expectation("busbw", written)]).verdicts
+    assert verdict.passed is passed
+    assert verdict.observed == (60.0 if written.startswith(">") else 20.0)
+
+
+def test_without_the_other_phase_nothing_is_held_against_it() -> None:
+    invalid = PhaseRun("slow", (idle(problems=("late",)),), None)
+    repeats = [[invalid, busbw(20.0, "fast")]]
+    (verdict,) = summarise("fast", repeats, [parse_expectation("busbw", ">= 1 x slow")]).verdicts
+    assert (verdict.passed, verdict.observed) == (False, None)
 
 
 def test_a_lab_without_queues_measures_nothing_of_them() -> None:

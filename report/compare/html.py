@@ -1,0 +1,70 @@
+"""A comparison as one HTML page that stands alone: no scripts, fonts, styles or images from
+anywhere else.
+
+In: a `Comparison`. Out: HTML text, the same bytes for the same result, in the order of the BMWG
+draft's reporting format (`report.compare.view`).
+"""
+
+from __future__ import annotations
+
+import json
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from report.compare.view import (
+    LIMITS,
+    anomalies,
+    blocks,
+    busbw_rows,
+    flags_used,
+    jct_rows,
+    name_of,
+    polarization_rows,
+    repeatability,
+)
+from report.html import inline
+from scripts.compare.document import Comparison
+
+
+def render_html(found: Comparison) -> str:
+    """The page."""
+    # Here and not above: a program that only reads results does not wait for matplotlib.
+    from report.compare import plots
+
+    environment = Environment(
+        loader=PackageLoader("templates", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    job = found.cells[0].job
+    return environment.get_template("compare.html.j2").render(
+        result=found,
+        job=job,
+        transport=job["transport"],
+        schemes=[name_of(kind) for kind in found.kinds],
+        settings=[(name_of(kind), _settings(found, kind)) for kind in found.kinds],
+        blocks=blocks(found),
+        busbw=busbw_rows(found),
+        jct=jct_rows(found),
+        polarizations=polarization_rows(found),
+        anomalies=anomalies(found),
+        repeatability=repeatability(found),
+        starred=flags_used(found.cells),
+        limits=LIMITS,
+        lines_plot=inline(plots.by_queue_pairs(found), "lines"),
+        jfi_plot=inline(plots.fairness_bars(found), "jfi"),
+        maps=[
+            (placement, inline(plots.load_map(found, placement), f"map-{placement}"))
+            for placement in found.placements
+        ],
+        lab_json=json.dumps(found.lab, indent=1),
+        job_json=json.dumps(job, indent=1),
+    )
+
+
+def _settings(found: Comparison, kind: str) -> str:
+    scheme = next(cell.scheme for cell in found.cells if cell.kind == kind)
+    own = [f"{key} {value}" for key, value in scheme.items() if key != "kind"]
+    return ", ".join(own) or "-"

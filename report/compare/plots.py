@@ -1,0 +1,187 @@
+"""The plots of a comparison: BusBW and JCT ratio by queue pairs, JFI by scheme, loads of links.
+
+In: a `Comparison`. Out: figures in the style of `report.plots`. Schemes differ in marker, line and
+hatch besides colour, and the map of loads in lightness, so that all of it reads in grey.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from report.compare.view import cells_of, link_matrix, name_of, tiers_of, worst_tier
+from report.plots import GRID, INK, MUTED, figure_of, styled
+from scripts.compare.document import CellResult, Comparison, Status
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Colour, marker, line and hatch, lightness falling and rising so that neighbours differ in grey.
+_LOOKS = {
+    "ecmp": ("#1c2530", "o", "-", ""),
+    "e-ecmp": ("#1f6fb2", "s", "--", "//"),
+    "path-pinning": ("#d9822b", "^", "-.", ".."),
+    "flowlet": ("#2e8b57", "D", ":", "\\\\"),
+    "spray": ("#c8102e", "v", (0, (5, 1)), "xx"),
+    "resilient": ("#9aa5b1", "P", (0, (1, 1)), "--"),
+    "te": ("#8a5fb0", "X", (0, (3, 1, 1, 1)), "++"),
+}
+_OTHER = ("#7a5c3e", "*", "-", "oo")
+MOST_COLUMNS = 96
+
+
+@styled
+def by_queue_pairs(found: Comparison) -> Figure | None:
+    """BusBW and JCT ratio over the number of queue pairs, a line per scheme, a column per
+    placement; bars go from the least to the greatest iteration."""
+    if not any(cell.figures for cell in found.cells):
+        return None
+    figure = figure_of(11, 5.6)
+    columns = len(found.placements)
+    grid = figure.subplots(2, columns, sharex=True, sharey="row", squeeze=False)
+    for column, placement in enumerate(found.placements):
+        for row, name in enumerate(("busbw_gbs", "jct_ratio")):
+            axis = grid[row][column]
+            for kind in found.kinds:
+                _line(axis, found, kind, placement, name)
+            axis.grid(axis="y", color=GRID, linewidth=0.6)
+        grid[0][column].set_title(f"{placement} placement")
+        line_rate = found.nic_rate_bps / 10**9
+        grid[0][column].axhline(line_rate, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
+        grid[1][column].axhline(1, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
+        for axis in grid[:, column]:
+            axis.set_ylim(bottom=0)
+        grid[1][column].set_xscale("log", base=2)
+        grid[1][column].set_xticks(found.qps, [str(number) for number in found.qps])
+        grid[1][column].set_xticks([], minor=True)
+        grid[1][column].set_xlabel("queue pairs per pair of NICs")
+    grid[0][0].set_ylabel("BusBW, Gb/s")
+    grid[1][0].set_ylabel("JCT ratio")
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, fontsize=8, ncols=4, loc="outside upper right")
+    return figure
+
+
+def _line(axis: Axes, found: Comparison, kind: str, placement: str, name: str) -> None:
+    colour, marker, line, _ = _LOOKS.get(kind, _OTHER)
+    own = [
+        cell
+        for cell in found.cells
+        if (cell.kind, cell.placement) == (kind, placement) and cell.figures is not None
+    ]
+    own.sort(key=lambda cell: cell.qps)
+    scale = 8 if name == "busbw_gbs" else 1
+    spreads = [getattr(cell.figures, name) for cell in own]
+    middle = np.array([each.median for each in spreads]) * scale
+    low = middle - np.array([each.minimum for each in spreads]) * scale
+    high = np.array([each.maximum for each in spreads]) * scale - middle
+    number = [cell.qps for cell in own]
+    axis.errorbar(
+        number,
+        middle,
+        yerr=[low, high],
+        color=colour,
+        marker=marker,
+        linestyle=line,
+        linewidth=1.3,
+        markersize=5,
+        capsize=2,
+        label=name_of(kind),
+    )
+    bad = [place for place, cell in enumerate(own) if cell.status is not Status.MEASURED]
+    axis.plot(
+        [number[place] for place in bad],
+        middle[bad],
+        linestyle="none",
+        marker="o",
+        markersize=12,
+        markerfacecolor="none",
+        markeredgecolor=MUTED,
+    )
+
+
+@styled
+def fairness_bars(found: Comparison) -> Figure | None:
+    """JFI of the worst tier by scheme, a group of bars per number of queue pairs."""
+    if not any(cell.figures for cell in found.cells):
+        return None
+    figure = figure_of(11, 2.9)
+    axes = figure.subplots(1, len(found.placements), sharey=True, squeeze=False)[0]
+    width = 0.8 / len(found.kinds)
+    for axis, placement in zip(axes, found.placements, strict=True):
+        for place, kind in enumerate(found.kinds):
+            values = [_jfi(cells_of(found, placement, number), kind) for number in found.qps]
+            colour, _, _, hatch = _LOOKS.get(kind, _OTHER)
+            axis.bar(
+                np.arange(len(values)) + place * width,
+                values,
+                width=0.92 * width,
+                color=colour,
+                hatch=hatch,
+                edgecolor="white",
+                linewidth=0,
+                label=name_of(kind),
+            )
+        axis.set_xticks(np.arange(len(found.qps)) + 0.4 - width / 2, [str(n) for n in found.qps])
+        axis.tick_params(axis="x", length=0)
+        axis.set_xlabel("queue pairs per pair of NICs")
+        axis.set_ylim(0, 1)
+        axis.set_title(f"{placement} placement")
+        axis.grid(axis="y", color=GRID, linewidth=0.6)
+        axis.set_axisbelow(True)
+    axes[0].set_ylabel("Jain's index")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, fontsize=8, ncols=4, loc="outside upper right")
+    return figure
+
+
+def _jfi(cells: list[CellResult], kind: str) -> float:
+    for cell in cells:
+        if cell.kind == kind and cell.figures is not None:
+            worst = worst_tier(cell.figures)
+            return 0.0 if worst is None or worst.jfi is None else worst.jfi
+    return 0.0
+
+
+@styled
+def load_map(found: Comparison, placement: str) -> Figure | None:
+    """Every link's load over its tier's mean: a row per scheme and number of queue pairs, a panel
+    per tier and direction. Of more links than fit, sorted ones are joined."""
+    panels = [(key, link_matrix(found, placement, *key)) for key in tiers_of(found)]
+    panels = [(key, each) for key, each in panels if each[0]]
+    if not panels:
+        return None
+    rows = len(panels[0][1][0])
+    figure = figure_of(11, 1.4 + 0.2 * rows * ((len(panels) + 1) // 2))
+    grid = figure.subplots((len(panels) + 1) // 2, min(2, len(panels)), squeeze=False)
+    most = max(max(map(max, values)) for _, (_, _, values) in panels)
+    image = None
+    for axis in grid.flat[len(panels) :]:
+        axis.set_visible(False)
+    for axis, ((tier, direction), (names, links, values)) in zip(grid.flat, panels, strict=False):
+        shown = np.array(values)
+        if shown.shape[1] > MOST_COLUMNS:
+            shown = -np.sort(-shown, axis=1)
+        image = axis.pcolormesh(
+            shown, cmap="cividis", vmin=0, vmax=max(2.0, most), edgecolors="white", linewidth=0.3
+        )
+        axis.invert_yaxis()
+        axis.set_yticks(np.arange(len(names)) + 0.5, names, fontsize=6.5)
+        if shown.shape[1] > MOST_COLUMNS:
+            axis.set_xticks([])
+            axis.set_xlabel(f"{len(links):,} links, busiest first")
+        else:
+            axis.set_xticks(np.arange(len(links)) + 0.5, links, rotation=90, fontsize=6)
+        axis.tick_params(length=0)
+        axis.set_title(f"{tier} {direction.value}")
+        for row, column in np.argwhere(shown == 0):
+            axis.text(column + 0.5, row + 0.5, "0", ha="center", va="center", fontsize=6, color="w")
+    if image is not None:
+        bar = figure.colorbar(image, ax=list(grid.flat), fraction=0.025)
+        bar.set_label("load over the mean", color=INK)
+        bar.outline.set_visible(False)
+        if bar.solids is not None:
+            bar.solids.set_rasterized(False)
+    return figure

@@ -1,0 +1,140 @@
+"""`rocelab compare`: schemes, queue pairs and placements side by side on one lab."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labs.cli.arguments import JsonOption, LabArgument, need_root, running_or_planned
+from labs.cli.console import err, out, write
+from scripts.predict.joboptions import given, takes_job_options
+
+if TYPE_CHECKING:
+    from scripts.compare.run import Step, Watch
+
+SCHEMES = "ecmp,e-ecmp,path-pinning,flowlet,spray,resilient,te"
+_MATRIX, _OUTPUT = "What is compared", "Input and output"
+
+
+@takes_job_options(but=("qps", "placement", "duration", "starts", "out-of-order"))
+def compare(
+    lab: LabArgument,
+    schemes: Annotated[
+        str,
+        typer.Option(metavar="NAME,...", help="Schemes, in this order.", rich_help_panel=_MATRIX),
+    ] = SCHEMES,
+    qps: Annotated[
+        str,
+        typer.Option(
+            metavar="N,...", help="Queue pairs per pair of NICs.", rich_help_panel=_MATRIX
+        ),
+    ] = "1,4,8,16,32",
+    placement: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW,...",
+            help="contiguous (rack by rack), fragmented (racks in turn), random.",
+            rich_help_panel=_MATRIX,
+        ),
+    ] = "fragmented",
+    repeat: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="How often each is run.", rich_help_panel=_MATRIX),
+    ] = 1,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Where result.json and report.html go.",
+            show_default="results/compare-LAB-TIME",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    json: JsonOption = False,
+    **job: str | bool | None,
+) -> None:
+    """Run a job under every scheme, number of queue pairs and placement, and report side by side.
+
+    The lab is brought up, or used as it runs. Where no option says otherwise the job is an
+    allreduce of 4MB over all NICs, 3 times, every message split over all queue pairs.
+
+    rocelab compare zone-1-1 --schemes ecmp,e-ecmp,spray --qps 1,4,16
+
+    Exits 3 when no run was valid.
+    """
+    from report.compare.terminal import print_comparison
+    from scripts.compare.document import Status
+    from scripts.compare.matrix import cells
+    from scripts.compare.run import Step, write_results
+    from scripts.compare.run import compare as run_comparison
+    from scripts.documents import to_json
+
+    chosen, _ = running_or_planned(lab)
+    asked = cells(chosen.fabric, schemes, qps, placement, given(job))
+    need_root("running a comparison")
+    if folder is None:
+        folder = Path("results") / f"compare-{chosen.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    with _steps() as watch:
+        found = run_comparison(
+            chosen,
+            asked,
+            repeats=repeat,
+            command=shlex.join(["rocelab", *sys.argv[1:]]),
+            progress=lambda stage: watch(Step(f"lab: {stage.stage}", stage.done, stage.total)),
+            watch=watch,
+        )
+    write_results(found, folder)
+    if json:
+        write([to_json(found)])
+    else:
+        print_comparison(found, out())
+    err().print(f"written: {folder}/result.json, {folder}/report.html", markup=False)
+    if not any(cell.status is Status.MEASURED for cell in found.cells):
+        raise typer.Exit(3)
+
+
+@contextmanager
+def _steps() -> Iterator[Watch]:
+    """A bar over all runs with the time left, and under it what runs now."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = err()
+    columns = (
+        TextColumn("{task.description:<32}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = None
+
+    def show(step: Step) -> None:
+        nonlocal task
+        if task is None:
+            bar.start()
+            task = bar.add_task(step.title, total=step.total)
+        if bar.tasks[0].total != step.total:
+            bar.reset(task, total=step.total)
+        bar.update(task, description=step.title, completed=step.done)
+
+    try:
+        yield show
+    finally:
+        bar.stop()

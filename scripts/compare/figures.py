@@ -1,0 +1,212 @@
+"""The figures of a comparison, from the reports of its jobs and the packets counted on links.
+
+In: a `JobReport`, data packets per link as the kernels counted them, and predictions. Out: a `Run`,
+and what several runs of a cell come to. Pure.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from labs.plan.fabric import Fabric
+from labs.units import parse_size_bytes
+from scripts.balance import Direction, Polarization, TierBalance, link_loads, tier_balances
+from scripts.compare.document import CellFigures, LinkUse, Run, Status, TierFigures
+from scripts.job.document import JobReport, Times
+from scripts.statistics import spread
+from scripts.taps import LinkPackets
+from traffic.collectives import Pattern
+from traffic.performance import Row, jct_ratio
+
+SECOND_NS = 10**9
+GBPS = 10**9
+
+Crossing = Mapping[tuple[str, Direction, str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Where a run's data should land: packets per link and sender, and the tiers' polarization."""
+
+    packets: LinkPackets
+    polarizations: tuple[Polarization, ...]
+
+
+def run_of(
+    fabric: Fabric,
+    report: JobReport,
+    packets: LinkPackets,
+    crossing: Crossing,
+    expected: Expected | None,
+) -> Run:
+    """The figures of one run.
+
+    `packets` are data packets by (link name, sender), of every link between switches; `crossing`
+    counts the flows of each group of parallel links. Raises KeyError for a link not counted.
+    """
+    loads = link_loads(fabric, packets)
+    job_time = _job_time(report)
+    misplaced = None
+    if expected is not None:
+        misplaced = sum(max(0, n - expected.packets.get(at, 0)) for at, n in packets.items())
+    return Run(
+        problems=report.problems,
+        errors=report.errors,
+        warnings=report.warnings,
+        iterations=report.iterations,
+        busbw_gbs=_busbw(report),
+        jct_ratio=_jct_ratio(report),
+        job_time=job_time,
+        transport=report.transport,
+        fidelity=report.fidelity,
+        marked=sum(queue.marked for queue in report.queues),
+        dropped_packets=sum(queue.dropped_packets for queue in report.queues),
+        links=_links(fabric, report, packets, job_time),
+        tiers=tier_balances(loads, crossing),
+        polarizations=() if expected is None else expected.polarizations,
+        misplaced_packets=misplaced,
+    )
+
+
+def status_of(runs: Sequence[Run]) -> tuple[Status, str | None]:
+    """What a cell of these runs is, and why. A cell is measured where one run at least is valid."""
+    invalid = [run for run in runs if not run.valid]
+    if not invalid:
+        return Status.MEASURED, None
+    if len(invalid) < len(runs):
+        return Status.MEASURED, f"{len(invalid)} of {len(runs)} runs left out: {_why(invalid[0])}"
+    failed = next((run for run in invalid if run.errors), None)
+    if failed is not None:
+        return Status.FAILED, failed.errors[0]
+    return Status.INVALID, _why(invalid[0])
+
+
+def _why(run: Run) -> str:
+    return (*run.problems, *run.errors)[0]
+
+
+def cell_figures(runs: Sequence[Run], nic_rate_bps: float) -> CellFigures | None:
+    """What runs come to, None where no iteration was measured."""
+    used = [run for run in runs if run.valid] or list(runs)
+    busbw = [value for run in used for value in run.busbw_gbs]
+    ratios = [value for run in used for value in run.jct_ratio]
+    if not busbw or not ratios:
+        return None
+    band = spread(busbw)
+
+    def per_second(count: Callable[[Run], int]) -> float:
+        return _median([count(run) / (run.job_time.modelled_ns / SECOND_NS) for run in used])
+
+    def share(count: Callable[[Run], int]) -> float:
+        return _median([count(run) / max(1, run.transport.data_packets) for run in used])
+
+    return CellFigures(
+        busbw_gbs=band,
+        jct_ratio=spread(ratios),
+        goodput_share=band.median * 8 * GBPS / nic_rate_bps,
+        out_of_order_pps=per_second(lambda run: run.transport.out_of_order),
+        out_of_order_share=share(lambda run: run.transport.out_of_order),
+        retransmission_pps=per_second(lambda run: run.transport.retransmitted),
+        retransmitted=_median([run.transport.retransmitted for run in used]),
+        ecn_marking_share=share(lambda run: run.transport.ce),
+        marked=_median([run.marked for run in used]),
+        dropped_packets=_median([run.dropped_packets for run in used]),
+        tiers=tuple(_tier([run.tiers[index] for run in used], used) for index in _tiers(used)),
+        polarizations=used[0].polarizations,
+        misplaced_packets=_most([run.misplaced_packets for run in used]),
+    )
+
+
+def _tiers(runs: Sequence[Run]) -> range:
+    return range(len(runs[0].tiers))
+
+
+def _tier(balances: Sequence[TierBalance], runs: Sequence[Run]) -> TierFigures:
+    first = balances[0]
+    wholes = [each.all_links for each in balances]
+    random = first.random
+    used = [
+        max(
+            link.utilization
+            for link in run.links
+            if (link.tier, link.direction) == (first.tier, first.direction)
+        )
+        for run in runs
+    ]
+    return TierFigures(
+        tier=first.tier,
+        direction=first.direction,
+        links=first.all_links.links,
+        mmr=_known([each.mmr for each in wholes]),
+        jfi=_known([each.jfi for each in wholes]),
+        cov=_known([each.cov for each in wholes]),
+        unused=_median([each.unused for each in wholes]),
+        random_mmr=None if random is None else random.mmr,
+        random_mmr_p99=None if random is None else random.mmr_p99,
+        random_jfi=None if random is None else random.jfi,
+        random_unused=None if random is None else random.unused_fraction * random.links,
+        max_utilization=_median(used),
+    )
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(statistics.median(values))
+
+
+def _known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return _median(known) if known else None
+
+
+def _most(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return max(known) if known else None
+
+
+def _job_time(report: JobReport) -> Times:
+    steps = max((len(sender.rate_bps) for sender in report.goodput.senders), default=0)
+    step = report.goodput.step
+    if not steps or not step.lab_ns:
+        lab_ns = report.fidelity.elapsed_s * SECOND_NS
+        return Times(lab_ns, lab_ns / report.clock.dilation)
+    return Times(steps * step.lab_ns, steps * step.modelled_ns)
+
+
+def _busbw(report: JobReport) -> tuple[float, ...]:
+    job = report.job
+    size = parse_size_bytes(job["size"])
+    return tuple(
+        Row(Pattern(job["pattern"]), job["ranks"], size, time.modelled_ns).busbw_gbs
+        for time in report.iterations
+        if not report.errors
+    )
+
+
+def _jct_ratio(report: JobReport) -> tuple[float, ...]:
+    least = report.roofline
+    if least is None or report.errors:
+        return ()
+    return tuple(jct_ratio(time.modelled_ns, least.modelled_ns) for time in report.iterations)
+
+
+def _links(
+    fabric: Fabric, report: JobReport, packets: LinkPackets, job_time: Times
+) -> tuple[LinkUse, ...]:
+    """Links between switches; of their frames the job's own are by far the most."""
+    seconds = job_time.lab_ns / SECOND_NS
+    return tuple(
+        LinkUse(
+            link=link.link,
+            tier=link.tier,
+            direction=link.direction,
+            sender=link.sender,
+            packets=packets[link.link, link.sender],
+            utilization=link.bytes
+            * 8
+            / (fabric.link_by_name[link.link].rate_bps / report.clock.dilation * seconds),
+        )
+        for link in report.links
+        if (link.link, link.sender) in packets
+    )

@@ -1,0 +1,104 @@
+"""What a comparison runs: every scheme with every number of queue pairs and every placement.
+
+In: names and numbers as typed on a command line, and the options of a job. Out: cells in the order
+in which they run, each with its job; or an error before anything is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from labs.errors import InputError
+from labs.plan.fabric import Fabric
+from labs.spec.schemes import SchemeSpec
+from scripts.job.options import job_from_options
+from scripts.predict.whatif import read_asked
+from traffic.job import JobSpec
+
+DEFAULTS: Mapping[str, str] = {
+    "pattern": "allreduce",
+    "size": "4MB",
+    "iterations": "3",
+    "strategy": "split",
+}
+"""What a job does where no option says; its ranks are then all NICs."""
+
+REORDERING = ("flowlet", "spray")
+"""Schemes whose receivers must take packets in any order: go-back-N would send them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One scheme, number of queue pairs and placement, and the job that is run for them."""
+
+    scheme: SchemeSpec
+    qps: int
+    placement: str
+    job: JobSpec
+
+    @property
+    def title(self) -> str:
+        """`e-ecmp, 4 QPs, fragmented`."""
+        return f"{self.scheme.kind}, {self.qps} QP{'s' * (self.qps != 1)}, {self.placement}"
+
+
+def cells(
+    fabric: Fabric,
+    schemes: str,
+    qps: str,
+    placements: str,
+    options: Mapping[str, str],
+) -> tuple[Cell, ...]:
+    """The cells of comma-separated lists, scheme by scheme.
+
+    `options` are those of a job by their names. Raises InputError for an empty or repeated item,
+    SpecError for one that is not known and for a job that does not fit.
+    """
+    numbers = [_number(text) for text in _items("--qps", qps)]
+    kinds = [_scheme(text) for text in _items("--schemes", schemes)]
+    shared = dict(DEFAULTS) | {"ranks": str(_nics(fabric))}
+    if "duration" in options:
+        raise InputError(
+            "a comparison repeats a collective, and streams with --duration are none",
+            hint="give a size",
+        )
+    found = []
+    for scheme in kinds:
+        for placement in _items("--placement", placements):
+            for number in numbers:
+                mine = shared | dict(options) | {"qps": str(number), "placement": placement}
+                if scheme.kind in REORDERING:
+                    mine["out-of-order"] = "true"
+                found.append(Cell(scheme, number, placement, job_from_options(mine)))
+    return tuple(found)
+
+
+def _items(option: str, text: str) -> Sequence[str]:
+    items = [item.strip() for item in text.split(",")]
+    if not all(items) or len(set(items)) < len(items):
+        raise InputError(
+            f"{option}: expected different items between commas, got {text!r}",
+            hint="for example --schemes ecmp,e-ecmp --qps 1,4",
+        )
+    return items
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(
+            f"--qps: expected whole numbers between commas, got {text!r}", hint="such as 1,4,16"
+        ) from None
+
+
+def _scheme(text: str) -> SchemeSpec:
+    scheme = read_asked(text).scheme
+    if scheme is None:
+        raise InputError("--schemes: an empty scheme", hint="such as ecmp,e-ecmp")
+    return scheme
+
+
+def _nics(fabric: Fabric) -> int:
+    return sum(len(fabric.nics(server.name)) for server in fabric.servers)

@@ -1,0 +1,216 @@
+"""Runs a comparison: the lab up, each scheme switched on it, each cell's job run and counted.
+
+In: a lab and cells. Out: a `Comparison`, and a folder with result.json and report.html. A lab that
+was up keeps running with the scheme that it had; one that was not is taken down again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from labs.errors import InputError, MachineError, RocelabError
+from labs.forwarding.fib import FibOf, read_fib
+from labs.lab import Lab, plan
+from labs.plan.fabric import Fabric
+from labs.runtime.base import ProgressSink, no_progress
+from labs.spec.model import SeedPlan
+from labs.spec.schemes import EcmpScheme, SchemeSpec
+from scripts.balance import polarization
+from scripts.compare.document import SCHEMA_VERSION, CellResult, Comparison, Run, Status
+from scripts.compare.figures import Expected, cell_figures, run_of, status_of
+from scripts.compare.matrix import Cell
+from scripts.drill.environment import read_environment
+from scripts.drill.timeline import opened_namespaces
+from scripts.job.run import run_job
+from scripts.predict.loads import Landing
+from scripts.predict.matrix import FlowRow, matrix_of, rows_of_jobs
+from scripts.predict.predictor import Setting, asked_fabric, predict_landing
+from scripts.predict.wires import Wires
+from scripts.taps import Taps
+from traffic.filters import data_filter
+from traffic.jobplan import plan_jobs
+
+PREDICTED = ("ecmp", "e-ecmp", "path-pinning")
+"""Schemes whose paths follow from tables and flows alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What runs now: `done` of `total` runs are over."""
+
+    title: str
+    done: int
+    total: int
+
+
+Watch = Callable[[Step], None]
+
+
+def no_watch(_: Step) -> None:
+    """For callers who do not watch."""
+
+
+def compare(
+    lab: Lab,
+    cells: Sequence[Cell],
+    *,
+    repeats: int = 1,
+    command: str = "",
+    progress: ProgressSink = no_progress,
+    watch: Watch = no_watch,
+) -> Comparison:
+    """Run every cell `repeats` times.
+
+    A scheme or a job that does not run here is a cell that says why. Raises InputError where a job
+    does not fit the lab, before anything is touched; MachineError where the lab does not come up.
+    """
+    for cell in cells:
+        plan_jobs(lab.fabric, [cell.job])
+    environment = read_environment()
+    with _lab_up(lab, progress):
+        notes = lab.notes
+        results = _results(lab, cells, repeats, watch)
+    return Comparison(
+        schema_version=SCHEMA_VERSION,
+        command=command,
+        lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
+        environment=environment,
+        dilation=lab.fabric.spec.dilation,
+        nic_rate_bps=_nic_rate_bps(lab.fabric),
+        repeats=repeats,
+        notes=notes,
+        cells=results,
+    )
+
+
+def write_results(found: Comparison, folder: Path) -> None:
+    """Write result.json and report.html. Raises InputError where that is not possible."""
+    from report.compare.html import render_html
+    from scripts.documents import to_json
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "result.json").write_text(to_json(found), encoding="utf-8")
+        (folder / "report.html").write_text(render_html(found), encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"results can not be written to {folder}: {error.strerror}", hint="name another folder"
+        ) from None
+
+
+@contextmanager
+def _lab_up(lab: Lab, progress: ProgressSink) -> Iterator[None]:
+    if lab.is_running:
+        before = lab.steering.read_scheme()
+        try:
+            yield
+        finally:
+            with lab.locked():
+                lab.steering.set_scheme(before)
+        return
+    try:
+        lab.up(progress)
+        yield
+    finally:
+        lab.down(progress)
+
+
+def _results(lab: Lab, cells: Sequence[Cell], repeats: int, watch: Watch) -> tuple[CellResult, ...]:
+    results: list[CellResult] = []
+    runs_now: SchemeSpec | None = None
+    refused: dict[str, str] = {}
+    total = len(cells) * repeats
+    for number, cell in enumerate(cells):
+        kind = cell.scheme.kind
+        watch(Step(cell.title, number * repeats, total))
+        if cell.scheme != runs_now and kind not in refused:
+            try:
+                with lab.locked():
+                    lab.steering.set_scheme(cell.scheme)
+                runs_now = cell.scheme
+            except RocelabError as error:
+                refused[kind], runs_now = error.message, None
+        if kind in refused:
+            results.append(_result(cell, (), Status.NOT_RUN, refused[kind], 0))
+            continue
+        before = number * repeats
+        results.append(_measured(lab, cell, repeats, before, total, watch))
+    watch(Step("", total, total))
+    return tuple(results)
+
+
+def _measured(
+    lab: Lab, cell: Cell, repeats: int, before: int, total: int, watch: Watch
+) -> CellResult:
+    runs: list[Run] = []
+    try:
+        for repeat in range(repeats):
+            watch(Step(cell.title, before + repeat, total))
+            runs.append(_run(lab, cell))
+    except (InputError, MachineError) as error:
+        if not runs:
+            return _result(cell, (), Status.NOT_RUN, error.message, 0)
+    return _result(cell, runs, *status_of(runs), _nic_rate_bps(lab.fabric))
+
+
+def _result(
+    cell: Cell,
+    runs: Sequence[Run],
+    status: Status,
+    reason: str | None,
+    nic_rate_bps: int,
+) -> CellResult:
+    return CellResult(
+        scheme=cell.scheme.model_dump(mode="json"),
+        qps=cell.qps,
+        placement=cell.placement,
+        job=cell.job.model_dump(mode="json", exclude_none=True),
+        status=status,
+        reason=reason,
+        figures=cell_figures(runs, nic_rate_bps) if runs else None,
+        runs=tuple(runs),
+    )
+
+
+def _run(lab: Lab, cell: Cell) -> Run:
+    fabric = lab.fabric
+    with (
+        opened_namespaces(lab, fabric.switches) as netns_of,
+        Taps(fabric, netns_of, fabric.sessions, data_filter()) as taps,
+    ):
+        report = run_job(lab, cell.job)
+        packets = taps.read()
+    rows = rows_of_jobs(plan_jobs(fabric, [cell.job]))
+    # Read now: a scheme's controller may have put its own groups over BGP's routes.
+    fib_of = cache(lambda node: read_fib(lab.node(node).netns))
+    expected = None
+    if cell.scheme.kind in PREDICTED and all(node.hash_seed for node in fabric.switches):
+        wires, landing = _landing(asked_fabric(fabric, cell.scheme), rows, fib_of)
+        if landing.packets is not None:
+            polarized = tuple(polarization(pair) for pair in landing.choices)
+            expected = Expected(landing.packets_by_link(wires), polarized)
+    crossing = _landing(_plainly_hashed(fabric), rows, fib_of)[1].crossing
+    return run_of(fabric, report, packets, crossing, expected)
+
+
+def _landing(fabric: Fabric, rows: Sequence[FlowRow], fib_of: FibOf) -> tuple[Wires, Landing]:
+    wires = Wires(fabric)
+    return wires, predict_landing(wires, matrix_of(wires, rows), Setting(fib_of))
+
+
+def _plainly_hashed(fabric: Fabric) -> Fabric:
+    """As plain hashing with seeds of their own would bring flows to groups of links, whatever the
+    scheme that ran: how many flows each group has to spread."""
+    spec = fabric.spec
+    hashing = spec.hashing.model_copy(update={"seed": SeedPlan.PER_NODE})
+    return plan(spec.model_copy(update={"hashing": hashing, "scheme": EcmpScheme()}))
+
+
+def _nic_rate_bps(fabric: Fabric) -> int:
+    """Of a NIC, all its ports together."""
+    nic = fabric.nics(fabric.servers[0].name)[0]
+    return sum(link.rate_bps for link in nic.links)

@@ -1,0 +1,202 @@
+"""The document of a prediction: loads of links, their balance, polarization, worst links.
+
+In: where a traffic matrix lands (`scripts.predict.loads`). Out: a frozen `Prediction`, which
+`scripts.documents.to_json` writes. docs/compare.md describes every field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scripts.balance import (
+    Balance,
+    Direction,
+    LinkLoad,
+    Polarization,
+    TierBalance,
+    balance,
+    polarization,
+    tier_balances,
+)
+from scripts.predict.choice import Model
+from scripts.predict.loads import Landing
+from scripts.predict.matrix import Matrix
+from scripts.predict.wires import Ints, Wires
+
+SCHEMA_VERSION = 1
+WORST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPrediction:
+    """What `sender` puts on a link. `bytes` (payload) and `packets` (of data) are None where they
+    are not known."""
+
+    link: str
+    sender: str
+    tier: str
+    direction: Direction
+    flows: int
+    bytes: int | None
+    packets: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TierPrediction:
+    """A tier of links between switches in one direction. `flows` has the balance of flow counts,
+    beside uniform random hashing of as many flows; `bytes` that of payload over all its links."""
+
+    tier: str
+    direction: Direction
+    flows: TierBalance
+    bytes: Balance | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorstLink:
+    """A link between switches with the highest load for its rate; `of_mean` is its load over the
+    mean of its tier and direction, in bytes where they are known, in flows otherwise."""
+
+    link: str
+    sender: str
+    flows: int
+    bytes: int | None
+    of_mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A traffic matrix on a lab. `tables` says whose: `kernel` of the running switches, else
+    `planned`. `notes` say what is not exact."""
+
+    schema_version: int
+    lab: str
+    tables: str
+    model: str
+    scheme: dict[str, Any]
+    hashing: dict[str, Any]
+    notes: tuple[str, ...]
+    flows: int
+    bytes: int | None
+    packets: int | None
+    links: tuple[LinkPrediction, ...]
+    tiers: tuple[TierPrediction, ...]
+    polarizations: tuple[Polarization, ...]
+    worst: tuple[WorstLink, ...]
+
+
+def prediction(
+    wires: Wires,
+    matrix: Matrix,
+    landing: Landing,
+    *,
+    tables: str,
+    model: Model,
+    notes: Sequence[str] = (),
+) -> Prediction:
+    """The document of where a matrix lands."""
+    spec = wires.fabric.spec
+    links = _links(wires, landing)
+    return Prediction(
+        schema_version=SCHEMA_VERSION,
+        lab=spec.name,
+        tables=tables,
+        model=model.value,
+        scheme=spec.scheme.model_dump(mode="json"),
+        hashing=spec.hashing.model_dump(mode="json"),
+        notes=tuple(notes),
+        flows=len(matrix),
+        bytes=_total(matrix.bytes),
+        packets=_total(matrix.packets),
+        links=links,
+        tiers=_tiers(wires, landing),
+        polarizations=tuple(polarization(pairs) for pairs in landing.choices),
+        worst=_worst(wires, links),
+    )
+
+
+def switch_loads(wires: Wires, values: Ints) -> list[LinkLoad]:
+    """Values of sends as the loads of links between switches, in both directions."""
+    fabric = wires.fabric
+    loads = []
+    for link in fabric.sessions:
+        tier = f"{fabric.node(link.a.node).role.value}-{fabric.node(link.b.node).role.value}"
+        for direction, sender in ((Direction.UP, link.a.node), (Direction.DOWN, link.b.node)):
+            value = int(values[wires.send(link, sender)])
+            loads.append(LinkLoad(link.name, tier, direction, link.a.node, value))
+    return loads
+
+
+def _total(values: Ints | None) -> int | None:
+    return None if values is None else int(values.sum())
+
+
+def _at(values: Ints | None, send: int) -> int | None:
+    return None if values is None else int(values[send])
+
+
+def _links(wires: Wires, landing: Landing) -> tuple[LinkPrediction, ...]:
+    fabric = wires.fabric
+    found = []
+    for send in range(wires.sends):
+        link = wires.link(send)
+        lower, upper = fabric.node(link.a.node), fabric.node(link.b.node)
+        found.append(
+            LinkPrediction(
+                link=link.name,
+                sender=fabric.nodes[wires.sender[send]].name,
+                tier=f"{lower.role.value}-{upper.role.value}",
+                direction=wires.direction(send),
+                flows=int(landing.flows[send]),
+                bytes=_at(landing.bytes, send),
+                packets=_at(landing.packets, send),
+            )
+        )
+    return tuple(found)
+
+
+def _tiers(wires: Wires, landing: Landing) -> tuple[TierPrediction, ...]:
+    by_flows = tier_balances(switch_loads(wires, landing.flows), landing.crossing)
+    size: dict[tuple[str, Direction], list[int]] = {}
+    if landing.bytes is not None:
+        for load in switch_loads(wires, landing.bytes):
+            size.setdefault((load.tier, load.direction), []).append(load.packets)
+    return tuple(
+        TierPrediction(
+            tier.tier,
+            tier.direction,
+            tier,
+            balance(size[tier.tier, tier.direction]) if size else None,
+        )
+        for tier in by_flows
+    )
+
+
+def _worst(wires: Wires, links: Sequence[LinkPrediction]) -> tuple[WorstLink, ...]:
+    fabric = wires.fabric
+    between = [each for each in links if fabric.node(each.link.partition(":")[0]).is_switch]
+    loads: dict[tuple[str, Direction], list[int]] = {}
+    for each in between:
+        loads.setdefault((each.tier, each.direction), []).append(_load(each))
+    ordered = sorted(
+        (each for each in between if each.flows),
+        key=lambda each: _load(each) / fabric.link_by_name[each.link].rate_bps,
+        reverse=True,
+    )
+    return tuple(
+        WorstLink(
+            each.link,
+            each.sender,
+            each.flows,
+            each.bytes,
+            _load(each) * len(tier) / max(1, sum(tier)),
+        )
+        for each in ordered[:WORST]
+        for tier in (loads[each.tier, each.direction],)
+    )
+
+
+def _load(link: LinkPrediction) -> int:
+    return link.flows if link.bytes is None else link.bytes

@@ -1,0 +1,177 @@
+"""Reads flows that a person or a program wrote: CSV with a header, or YAML with a key `flows`.
+
+In: a file and the fabric it is for. Out: a `FlowRow` per flow, or a SpecError with every problem,
+each at its line.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from labs.errors import InputError, Problem, SpecError
+from labs.plan.fabric import Fabric
+from labs.spec.base import SpecModel
+from labs.spec.load import validate
+from labs.spec.scalars import read_scalar
+from labs.spec.source import Data, Source, raise_problems, read_source
+from labs.spec.wording import KeyPath, RefusedError
+from labs.units import SizeBytes
+from scripts.predict.matrix import FlowRow
+from traffic.flow import QP_LIMIT
+from traffic.placement import NicRef
+
+MOST_BYTES = 10**18
+
+
+class FlowSpec(SpecModel):
+    """A flow as a file has it."""
+
+    source: Annotated[str, Field(description="the sending server, such as srv1-1")]
+    source_nic: Annotated[int, Field(ge=1, le=64, description="its NIC, from 1")] = 1
+    destination: Annotated[str, Field(description="the receiving server")]
+    destination_nic: Annotated[int, Field(ge=1, le=64, description="its NIC, from 1")] = 1
+    sport: Annotated[int, Field(ge=1, le=65535, description="UDP source port")]
+    dest_qp: Annotated[
+        int, Field(ge=0, lt=QP_LIMIT, description="destination QP, which e-ecmp hashes")
+    ] = 0
+    leaves_by: Annotated[
+        int, Field(ge=0, le=1, description="port of a NIC that has two, from 0")
+    ] = 0
+    bytes: Annotated[
+        SizeBytes | None, Field(ge=0, le=MOST_BYTES, description="payload, such as 64MB")
+    ] = None
+
+
+class FlowsSpec(SpecModel):
+    """A file of flows."""
+
+    flows: Annotated[tuple[FlowSpec, ...], Field(min_length=1, description="the flows")]
+
+    @field_validator("flows", mode="before")
+    @classmethod
+    def _a_list(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+
+def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
+    """The flows of a file, CSV by its ending and YAML otherwise.
+
+    A CSV names its columns in the first line: those of `FlowSpec`, of which source, destination and
+    sport must be there; an empty cell is a column left out. Raises SpecError with every problem.
+    """
+    source = _read_csv(path) if path.suffix.lower() == ".csv" else read_source(path)
+    spec = validate(source, FlowsSpec)
+    problems = [
+        Problem(source.file, source.line(("flows", index, key)), key, error.message, error.hint)
+        for index, flow in enumerate(spec.flows)
+        for key, error in _misfits(fabric, flow)
+    ]
+    if problems:
+        raise_problems(problems)
+    return [
+        FlowRow(
+            NicRef(flow.source, flow.source_nic),
+            NicRef(flow.destination, flow.destination_nic),
+            flow.sport,
+            flow.dest_qp,
+            flow.bytes,
+            None,
+            flow.leaves_by,
+        )
+        for flow in spec.flows
+    ]
+
+
+def _misfits(fabric: Fabric, flow: FlowSpec) -> list[tuple[str, InputError]]:
+    found = []
+    for end, server, number in (
+        ("source", flow.source, flow.source_nic),
+        ("destination", flow.destination, flow.destination_nic),
+    ):
+        node = fabric.node_by_name.get(server)
+        if node is None or node.is_switch:
+            what = "is a switch" if node else "is not in the fabric"
+            some = ", ".join(each.name for each in fabric.servers[:4]) or "none"
+            found.append((end, InputError(f"{server} {what}", f"its servers: {some} ...")))
+        elif number > len(fabric.nics(server)):
+            most = len(fabric.nics(server))
+            error = InputError(f"{server} has no NIC {number}", f"its NICs are 1 to {most}")
+            found.append((f"{end}_nic", error))
+    if found:
+        return found
+    if (flow.source, flow.source_nic) == (flow.destination, flow.destination_nic):
+        error = InputError("source and destination are the same NIC", "name two NICs")
+        found.append(("destination", error))
+    ports = len(fabric.nics(flow.source)[flow.source_nic - 1].links)
+    if flow.leaves_by >= ports:
+        error = InputError(f"the NIC has {ports} port", "leave leaves_by out")
+        found.append(("leaves_by", error))
+    return found
+
+
+def _read_csv(path: Path) -> Source:
+    """The rows as the same keys and values that YAML gives, each with its line."""
+    file = str(path)
+    try:
+        with path.open(encoding="utf-8", newline="") as opened:
+            reader = csv.DictReader(opened, strict=True)
+            header = [name.strip() for name in reader.fieldnames or ()]
+            _check_header(file, header)
+            reader.fieldnames = header
+            return _rows(file, reader)
+    except OSError as error:
+        raise SpecError([Problem(file, None, "", f"can not be read: {error.strerror}")]) from None
+    except UnicodeDecodeError as error:
+        raise SpecError(
+            [Problem(file, None, "", f"not UTF-8 text: {error.reason}", "save it as UTF-8")]
+        ) from None
+    except csv.Error as error:
+        raise SpecError([Problem(file, reader.line_num, "", f"not CSV: {error}")]) from None
+
+
+def _rows(file: str, reader: csv.DictReader[str]) -> Source:
+    rows: list[Data] = []
+    lines: dict[KeyPath, int] = {("flows",): 1}
+    problems = []
+    for cells in reader:
+        index, line = len(rows), reader.line_num
+        if None in cells or None in cells.values():
+            columns = len(reader.fieldnames or ())
+            problems.append(Problem(file, line, "", f"expected {columns} columns"))
+            continue
+        lines["flows", index] = line
+        try:
+            rows.append({name: _cell(text) for name, text in cells.items() if text.strip()})
+        except RefusedError as error:
+            problems.append(Problem(file, line, "", error.message, error.hint))
+    if problems:
+        raise_problems(problems)
+    return Source(file, {"flows": rows}, lines)
+
+
+def _cell(text: str) -> Data:
+    return read_scalar(text.strip(), None, plain=True)
+
+
+def _check_header(file: str, header: Sequence[str]) -> None:
+    known = list(FlowSpec.model_fields)
+    hint = f"the first line names columns: {', '.join(known)}"
+    problems = [
+        Problem(file, 1, "", f"unknown column {name!r}", hint)
+        for name in header
+        if name not in known
+    ]
+    problems += [
+        Problem(file, 1, name, "missing column", hint)
+        for name, field in FlowSpec.model_fields.items()
+        if field.is_required() and name not in header
+    ]
+    if len(set(header)) < len(header):
+        problems.append(Problem(file, 1, "", "a column stands there twice", hint))
+    if problems:
+        raise SpecError(problems)

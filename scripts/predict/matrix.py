@@ -1,0 +1,139 @@
+"""The flows of a traffic matrix as arrays, and the flows of a job.
+
+In: plans of jobs (`traffic.jobplan`), or rows of a file. Out: a `Matrix`: of each flow the NICs,
+ports, queue pair, payload and data packets, as far as they are known before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from scripts.predict.wires import Ints, Wires
+from traffic.jobplan import JobPlan, QueuePairEnd
+from traffic.placement import NicRef
+from traffic.transport import Strategy
+
+
+class FlowRow(NamedTuple):
+    """One flow: `bytes` of payload and data `packets`, None where they are not known; it leaves by
+    port `leaves_by` (from 0) of its NIC."""
+
+    source: NicRef
+    destination: NicRef
+    sport: int
+    dest_qp: int
+    bytes: int | None = None
+    packets: int | None = None
+    leaves_by: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matrix:
+    """A traffic matrix: flows by column. `source` and `destination` are NICs and `first` the send
+    by which a flow leaves its server, as `Wires` numbers them; `bytes` and `packets` are None where
+    one flow's are not known."""
+
+    source: Ints
+    destination: Ints
+    first: Ints
+    sport: Ints
+    dest_qp: Ints
+    bytes: Ints | None
+    packets: Ints | None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def matrix_of(wires: Wires, rows: Sequence[FlowRow]) -> Matrix:
+    """Flows whose NICs and ports are there. Raises KeyError for a NIC, IndexError for a port that
+    is not, ValueError without any flow."""
+    if not rows:
+        raise ValueError("no flows")
+    source = [wires.nic(row.source) for row in rows]
+    first = []
+    for nic, row in zip(source, rows, strict=True):
+        link = wires.nics[nic].links[row.leaves_by]
+        first.append(wires.send(link, row.source.server))
+    return Matrix(
+        source=np.array(source, np.int64),
+        destination=np.array([wires.nic(row.destination) for row in rows], np.int64),
+        first=np.array(first, np.int64),
+        sport=np.array([row.sport for row in rows], np.int64),
+        dest_qp=np.array([row.dest_qp for row in rows], np.int64),
+        bytes=_column([row.bytes for row in rows]),
+        packets=_column([row.packets for row in rows]),
+    )
+
+
+def _column(values: Sequence[int | None]) -> Ints | None:
+    known = [value for value in values if value is not None]
+    return np.array(known, np.int64) if len(known) == len(values) else None
+
+
+def rows_of_jobs(plans: Iterable[JobPlan]) -> list[FlowRow]:
+    """The data flows of jobs, warm-up included: one per queue pair and direction that sends data.
+
+    ACKs and notifications are flows of their own that nothing is said of. A queue pair that no
+    message comes to is no flow. The packets are those of a run without retransmission; of streams,
+    which send as fast as they may, and with admission they are not known. Where the sends of two
+    ranks may change places in time and differ in size, which of their queue pairs carries which is
+    not known either: then the sum over these is right and each may be a message off.
+    """
+    return [row for plan in plans for row in _rows_of_job(plan)]
+
+
+def _rows_of_job(plan: JobPlan) -> list[FlowRow]:
+    ends: dict[tuple[int, int], list[QueuePairEnd]] = defaultdict(list)
+    for end in plan.ends:
+        if not end.control:
+            ends[end.rank, end.peer].append(end)
+    rows = []
+    if plan.schedule is None:
+        for stream in plan.streams:
+            pair = (stream.source, stream.destination)
+            rows += [_row(plan, end, None, None) for end in ends[pair]]
+        return rows
+    sizes: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for send in plan.schedule.sends:
+        sizes[send.source, send.destination] += _messages(send.size_bytes, plan.message_bytes)
+    known = plan.job.transport.admission is None
+    for pair, messages in sizes.items():
+        loads = _spread(plan, np.array(messages, np.int64))
+        for end, size, packets in zip(ends[pair], *loads, strict=True):
+            if packets:
+                rows.append(_row(plan, end, int(size), int(packets) if known else None))
+    return rows
+
+
+def _messages(size: int, longest: int) -> list[int]:
+    whole, rest = divmod(size, longest)
+    return [longest] * whole + ([rest] if rest else [])
+
+
+def _spread(plan: JobPlan, messages: Ints) -> tuple[Ints, Ints]:
+    """Bytes and packets of each queue pair of a connection, as `traffic.rc.connection` deals the
+    messages of all iterations."""
+    transport, repeats = plan.job.transport, plan.iterations
+    pairs = transport.qps
+    if transport.strategy is Strategy.SPLIT:
+        part, more = np.divmod(messages[None, :], pairs)
+        parts = part + (np.arange(pairs)[:, None] < more)
+        packets = np.maximum(1, -(-parts // transport.mtu))
+        return parts.sum(axis=1) * repeats, packets.sum(axis=1) * repeats
+    dealt = np.tile(messages, repeats)
+    pair = np.arange(len(dealt)) % pairs
+    size, packets = np.zeros(pairs, np.int64), np.zeros(pairs, np.int64)
+    np.add.at(size, pair, dealt)
+    np.add.at(packets, pair, -(-dealt // transport.mtu))
+    return size, packets
+
+
+def _row(plan: JobPlan, end: QueuePairEnd, size: int | None, packets: int | None) -> FlowRow:
+    here, there = plan.places[end.rank], plan.places[end.peer]
+    return FlowRow(here, there, end.sport, end.remote, size, packets, end.port)

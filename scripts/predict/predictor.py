@@ -1,0 +1,90 @@
+"""Predicts where flows or jobs land on a lab: from its kernels' tables, or as planned.
+
+In: a lab, running or planned, and flows or jobs. Out: a `Landing` and its document. This is what
+`rocelab predict` and `rocelab compare` call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from labs.errors import InputError
+from labs.forwarding.fib import FibOf
+from labs.forwarding.steering import EntryKey
+from labs.lab import plan
+from labs.plan.fabric import Fabric
+from labs.runtime.base import ProgressSink, no_progress
+from labs.spec.model import HashingSpec, HashWeights
+from labs.spec.schemes import SchemeSpec
+from scripts.predict.choice import Model, chooser
+from scripts.predict.document import Prediction, prediction
+from scripts.predict.groups import GroupOf, order_is_planned, planned_groups, read_groups
+from scripts.predict.loads import Landing, land
+from scripts.predict.matrix import FlowRow, Matrix, matrix_of
+from scripts.predict.wires import Wires
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What decides paths: the tables of running switches (None: planned ones), the model of their
+    choice, and the entries that a running controller has written."""
+
+    fib_of: FibOf | None = None
+    model: Model = Model.KERNEL
+    entries: Mapping[EntryKey, int] | None = None
+
+
+def asked_fabric(
+    fabric: Fabric, scheme: SchemeSpec | None = None, hashing: HashingSpec | None = None
+) -> Fabric:
+    """The same fabric under another scheme or other hashing; None leaves what it has.
+
+    Raises InputError for a scheme that the hashing does not allow.
+    """
+    changed = {"scheme": scheme, "hashing": hashing}
+    update = {key: value for key, value in changed.items() if value is not None}
+    return plan(fabric.spec.model_copy(update=update)) if update else fabric
+
+
+def predict_landing(
+    wires: Wires,
+    matrix: Matrix,
+    setting: Setting,
+    progress: ProgressSink = no_progress,
+) -> Landing:
+    """Where a matrix lands. Raises InputError where that can not be known, NoPathError where a flow
+    does not arrive."""
+    choose = chooser(wires, matrix, setting.model, setting.entries)
+    return land(wires, matrix, _groups(wires, setting), choose, progress)
+
+
+def predict_document(
+    fabric: Fabric,
+    rows: Sequence[FlowRow],
+    setting: Setting,
+    progress: ProgressSink = no_progress,
+) -> Prediction:
+    """The document of where flows land. Raises as `predict_landing` does."""
+    wires = Wires(fabric)
+    matrix = matrix_of(wires, rows)
+    landing = predict_landing(wires, matrix, setting, progress)
+    notes = []
+    if setting.fib_of is None and not order_is_planned(fabric):
+        notes.append(
+            "links are unnumbered, so the order of next hops follows from the daemons' start: "
+            "loads hold as a distribution, and which link has which does not"
+        )
+    tables = "planned" if setting.fib_of is None else "kernel"
+    return prediction(wires, matrix, landing, tables=tables, model=setting.model, notes=notes)
+
+
+def _groups(wires: Wires, setting: Setting) -> GroupOf:
+    if setting.fib_of is not None:
+        return read_groups(wires, setting.fib_of)
+    if wires.fabric.spec.hashing.weights is not HashWeights.EQUAL:
+        raise InputError(
+            "weights by paths are BGP's work and not planned",
+            hint="bring the lab up, or ask with `--hashing per-node`",
+        )
+    return planned_groups(wires)

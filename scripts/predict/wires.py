@@ -1,0 +1,70 @@
+"""A fabric as numbers, so that many flows can be led through it at once.
+
+In: a `Fabric`. Out: nodes and NICs by number, and each link as two sends, one in each direction:
+what a vectorised walk indexes arrays with.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from ipaddress import IPv4Address
+
+import numpy as np
+import numpy.typing as npt
+
+from labs.plan.fabric import Fabric, Link, Nic
+from scripts.balance import Direction
+from traffic.placement import NicRef
+
+Ints = npt.NDArray[np.int64]
+
+
+class Wires:
+    """Numbers for the nodes, NICs and links of a fabric.
+
+    Send 2i is link i in the direction of the top, sent by its lower end; 2i + 1 is the way back.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self.number_of = {node.name: number for number, node in enumerate(fabric.nodes)}
+        self.nics: tuple[Nic, ...] = tuple(
+            nic for server in fabric.servers for nic in fabric.nics(server.name)
+        )
+        self._nic_number = {(nic.server, nic.number): i for i, nic in enumerate(self.nics)}
+        self._link_number = {link.name: i for i, link in enumerate(fabric.links)}
+        ends = [(self.number_of[link.a.node], self.number_of[link.b.node]) for link in fabric.links]
+        pairs = np.array(ends, dtype=np.int64).reshape(-1, 2)
+        self.sender: Ints = pairs.reshape(-1)
+        self.receiver: Ints = pairs[:, ::-1].reshape(-1)
+
+    @property
+    def sends(self) -> int:
+        """How many there are: two per link."""
+        return len(self.sender)
+
+    def send(self, link: Link, sender: str) -> int:
+        """The number of what `sender` puts on `link`."""
+        return 2 * self._link_number[link.name] + (link.a.node != sender)
+
+    def link(self, send: int) -> Link:
+        """The link of a send."""
+        return self.fabric.links[send // 2]
+
+    def direction(self, send: int) -> Direction:
+        """Which way a send goes."""
+        return Direction.DOWN if send % 2 else Direction.UP
+
+    def nic(self, ref: NicRef) -> int:
+        """The number of a NIC that is there. Raises KeyError for others."""
+        return self._nic_number[ref.server, ref.nic]
+
+    @cached_property
+    def nic_server(self) -> Ints:
+        """The node number of each NIC's server."""
+        return np.array([self.number_of[nic.server] for nic in self.nics], dtype=np.int64)
+
+    @cached_property
+    def nic_address(self) -> npt.NDArray[np.uint32]:
+        """The address of each NIC, as a number in the order of its dots."""
+        return np.array([int(IPv4Address(nic.ip)) for nic in self.nics], dtype=np.uint32)

@@ -1,0 +1,60 @@
+"""A comparison from one command to its report: two schemes, two numbers of queue pairs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from labs.runtime.record import recorded_labs
+from scripts.compare.document import Comparison, from_json
+from tests.integration.conftest import MakeLab
+
+NAME = "t-compare"
+BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 10000\n"
+PROGRAM = (sys.executable, "-c", "from scripts.cli import main; main()")
+
+
+def compare(lab: Path, folder: Path, *more: str) -> Comparison:
+    lists = ["--schemes", "ecmp,e-ecmp", "--qps", "1,4", "--placement", "fragmented"]
+    arguments = ["compare", str(lab), *lists, "--size", "2MB", "--out", str(folder), *more]
+    done = subprocess.run(
+        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=140, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "fragmented placement, 4 QPs per pair" in done.stdout
+    return from_json((folder / "result.json").read_text())
+
+
+def test_two_schemes_by_two_numbers_of_queue_pairs_in_one_command(
+    make_lab: MakeLab, tmp_path: Path
+) -> None:
+    make_lab(NAME, BODY)
+    found = compare(tmp_path / f"{NAME}.yaml", tmp_path / "out", "--iterations", "2")
+    assert NAME not in recorded_labs()
+    assert (found.kinds, found.qps, found.placements) == (
+        ("ecmp", "e-ecmp"),
+        (1, 4),
+        ("fragmented",),
+    )
+    for cell in found.cells:
+        assert cell.figures is not None, cell.reason
+        assert cell.runs[0].errors == ()
+        # 4 ranks in a ring, 3 iterations of 2 (n - 1) / n of 2 MB from each; 2 of a rack go up.
+        assert sum(each.packets for each in cell.runs[0].links) > 0
+        if not cell.runs[0].transport.retransmitted:
+            assert cell.figures.misplaced_packets == 0
+        assert cell.figures.jct_ratio.median > 0.9
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "E-ECMP (destination QP in the hash)" in page
+    assert page.count("<svg") == 3
+
+
+def test_a_lab_that_is_up_stays_up_with_the_scheme_that_it_had(
+    make_lab: MakeLab, tmp_path: Path
+) -> None:
+    lab = make_lab(NAME, BODY + "scheme: path-pinning\n")
+    lab.up()
+    compare(tmp_path / f"{NAME}.yaml", tmp_path / "out", "--iterations", "1")
+    assert lab.is_running
+    assert lab.steering.read_scheme().kind == "path-pinning"
