@@ -1,7 +1,8 @@
 """What a drill expects of its figures, and whether they came true.
 
-In: texts such as `<= 1s` or `0` from a drill file, and the KPIs of each valid repeat. Out: one
-verdict per expectation. A figure that was not measured never meets an expectation.
+In: texts such as `<= 1s`, `0` or `>= 1.3 x one-qp` (another phase's figure) from a drill file, and
+the KPIs of each valid repeat. Out: one verdict per expectation. A figure that was not measured
+never meets an expectation, nor does one whose other phase was not.
 """
 
 from __future__ import annotations
@@ -107,14 +108,14 @@ KPIS: dict[str, Kpi] = {
         Kpi(
             "uplink_mmr",
             Quantity.RATIO,
-            "Max-mean ratio, RTSW uplinks",
-            "busiest over mean load of all RTSW uplinks, under the lab's own hashing, undisturbed",
+            "Max-mean ratio, leaf uplinks",
+            "busiest over mean load of all leaf uplinks, under the lab's own hashing, undisturbed",
         ),
         Kpi(
             "uplink_jfi",
             Quantity.RATIO,
-            "Jain's index, RTSW uplinks",
-            "fairness of the loads of all RTSW uplinks, under the lab's own hashing, undisturbed",
+            "Jain's index, leaf uplinks",
+            "fairness of the loads of all leaf uplinks, under the lab's own hashing, undisturbed",
         ),
     )
 }
@@ -248,6 +249,18 @@ JOB_KPIS: dict[str, Kpi] = {
         ),
         KPIS["uplink_mmr"],
         KPIS["uplink_jfi"],
+        Kpi(
+            "unused_links",
+            Quantity.RATIO,
+            "Links unused",
+            "fraction of the links between switches, each direction by itself, that carried none",
+        ),
+        Kpi(
+            "nic_port_share",
+            Quantity.RATIO,
+            "Busier port of a NIC",
+            "share of packets that came in by a NIC's busier port of two, worst NIC: 0.5 is even",
+        ),
     )
 }
 """The figures of a phase of a drill with jobs."""
@@ -261,6 +274,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "==": operator.eq,
 }
+_RELATIVE = re.compile(r"(?P<factor>[0-9]{1,6}(\.[0-9]{1,9})?) x (?P<phase>[a-z][a-z0-9-]*)")
 _COMPARISON = re.compile(r"\s*(?P<operator><=|>=|==|<|>)?\s*(?P<limit>\S.*?)\s*")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _EXAMPLES = {
@@ -276,16 +290,18 @@ _EXAMPLES = {
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """`kpi` compared with `limit` by `comparison`; durations in ns, sizes in bytes, truths as 0 or
-    1. `written` is what the drill file says."""
+    1. `written` is what the drill file says. With `of_phase` the limit is a factor, and what is
+    compared with it is `kpi` over that of the other phase in the same repeat."""
 
     kpi: str
     comparison: str
     limit: float
     written: str
+    of_phase: str | None = None
 
-    def met_by(self, observed: KpiValue) -> bool:
-        """Whether `observed` meets it. None, not measured, never does."""
-        return observed is not None and _OPERATORS[self.comparison](float(observed), self.limit)
+    def met_by(self, compared: KpiValue) -> bool:
+        """Whether `compared` meets it. None, not measured, never does."""
+        return compared is not None and _OPERATORS[self.comparison](float(compared), self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +337,10 @@ def parse_expectation(kpi: str, value: object) -> Expectation:
     match = _COMPARISON.fullmatch(str(value))
     if match is None:
         raise wrong
+    relative = _RELATIVE.fullmatch(match["limit"])
+    if relative is not None and match["operator"] in (">=", "<=", "<", ">"):
+        factor, phase = float(relative["factor"]), relative["phase"]
+        return Expectation(kpi, match["operator"], factor, str(value).strip(), phase)
     limit = _limit(match["limit"], quantity, wrong)
     return Expectation(kpi, match["operator"] or "==", limit, str(value).strip())
 
@@ -337,19 +357,45 @@ def _limit(text: str, quantity: Quantity, wrong: ValueError) -> float:
     return float(text)
 
 
+Figures = Mapping[str, KpiValue]
+
+
 def judge(
-    expectations: Sequence[Expectation], repeats: Sequence[Mapping[str, KpiValue]]
+    expectations: Sequence[Expectation],
+    repeats: Sequence[Figures],
+    others: Sequence[Mapping[str, Figures]] = (),
 ) -> tuple[Verdict, ...]:
     """A verdict per expectation over the KPIs of all valid repeats: passed only where every one of
-    them meets it, and never where there is none."""
-    return tuple(_verdict(expectation, repeats) for expectation in expectations)
+    them meets it, and never where there is none.
+
+    `others`: for each of `repeats` the KPIs of its valid phases by name.
+    """
+    return tuple(_verdict(expectation, repeats, others) for expectation in expectations)
 
 
-def _verdict(expectation: Expectation, repeats: Sequence[Mapping[str, KpiValue]]) -> Verdict:
+def _verdict(
+    expectation: Expectation,
+    repeats: Sequence[Figures],
+    others: Sequence[Mapping[str, Figures]],
+) -> Verdict:
     values = [repeat.get(expectation.kpi) for repeat in repeats]
-    known = [value for value in values if value is not None]
-    observed = _worst(expectation, known) if known and len(known) == len(values) else None
-    return Verdict(expectation.kpi, expectation.written, observed, expectation.met_by(observed))
+    compared = values
+    if expectation.of_phase is not None:
+        references = [
+            phases.get(expectation.of_phase, {}).get(expectation.kpi) for phases in others
+        ]
+        compared = [_over(value, of) for value, of in zip(values, references, strict=True)]
+    known = [each for each in compared if each is not None]
+    if not known or len(known) < len(compared):
+        return Verdict(expectation.kpi, expectation.written, None, passed=False)
+    worst = _worst(expectation, known)
+    observed = values[compared.index(worst)]
+    return Verdict(expectation.kpi, expectation.written, observed, expectation.met_by(worst))
+
+
+def _over(value: KpiValue, reference: KpiValue) -> float | None:
+    """None where either was not measured or there is nothing to divide by."""
+    return value / reference if value is not None and reference else None
 
 
 def _worst(expectation: Expectation, values: Sequence[float | bool]) -> float | bool:

@@ -109,3 +109,5 @@ class JobExpectSpec(_Expectations):
     )
     uplink_mmr: Annotated[Expectation | None, *expected("uplink_mmr")] = None
     uplink_jfi: Annotated[Expectation | None, *expected("uplink_jfi")] = None
+    unused_links: Annotated[Expectation | None, *expected("unused_links")] = None
+    nic_port_share: Annotated[Expectation | None, *expected("nic_port_share")] = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from labs.plan.build import build_fabric
 from labs.plan.queues import class_of_dscp
 from labs.spec.model import LabSpec
 from scripts.balance import Direction
@@ -80,10 +81,32 @@ def _job_kpis(
         figures["time_to_fairness"] = fair.lab_ns
         figures["model_time_to_fairness"] = fair.model_ns
         figures["time_to_fairness_ratio"] = fair.ratio
+    figures |= _link_kpis(report)
     uplinks = [tier for tier in report.tiers if tier.direction is Direction.UP]
     if uplinks and uplinks[0].all_links.mmr is not None:
         figures["uplink_mmr"] = uplinks[0].all_links.mmr
         figures["uplink_jfi"] = uplinks[0].all_links.jfi
+    return figures
+
+
+def _link_kpis(report: JobReport) -> dict[str, KpiValue]:
+    fabric = build_fabric(LabSpec.model_validate(report.lab))
+    inside = {link.name for link in fabric.sessions}
+    carried = [bool(each.packets) for each in report.links if each.link in inside]
+    figures: dict[str, KpiValue] = {}
+    if any(carried):
+        figures["unused_links"] = carried.count(False) / len(carried)
+    received = {
+        each.link: each.packets for each in report.links if each.direction is Direction.DOWN
+    }
+    shares = []
+    for server in fabric.servers:
+        for nic in fabric.nics(server.name):
+            ports = [received.get(link.name, 0) for link in nic.links]
+            if len(ports) > 1 and any(ports):
+                shares.append(max(ports) / sum(ports))
+    if shares:
+        figures["nic_port_share"] = max(shares)
     return figures
 
 

@@ -122,10 +122,7 @@ def conclude(
     expectations: Mapping[str, Sequence[Expectation]],
 ) -> JobDrillResult:
     """The result of a drill from its repeats; `expectations` are by phase, in order."""
-    phases = tuple(
-        summarise(name, [run for repeat in repeats for run in repeat if run.phase == name], wanted)
-        for name, wanted in expectations.items()
-    )
+    phases = tuple(summarise(name, repeats, wanted) for name, wanted in expectations.items())
     return JobDrillResult(
         schema_version=SCHEMA_VERSION,
         kind=KIND,
@@ -144,13 +141,26 @@ def conclude(
 
 
 def summarise(
-    name: str, runs: Sequence[PhaseRun], expectations: Sequence[Expectation]
+    name: str, repeats: Sequence[Sequence[PhaseRun]], expectations: Sequence[Expectation]
 ) -> PhaseSummary:
-    """A phase over its runs; those that are not valid enter nothing."""
-    valid = [run.kpis() for run in runs if run.valid]
+    """A phase over its runs; those that are not valid enter nothing.
+
+    Where a figure is held against another phase's, that is of its first job in the same repeat.
+    """
+    valid: list[tuple[dict[str, KpiValue], ...]] = []
+    judged: list[dict[str, KpiValue]] = []
+    others: list[dict[str, dict[str, KpiValue]]] = []
+    for repeat in repeats:
+        figures = {run.phase: run.kpis() for run in repeat if run.valid}
+        if name not in figures:
+            continue
+        valid.append(figures[name])
+        held = phase_kpis(figures[name])
+        judged += held
+        firsts = {phase: phase_kpis(of_phase)[0] for phase, of_phase in figures.items()}
+        others += [firsts] * len(held)
     jobs = tuple(map(_summarised, zip(*valid, strict=True)))
-    judged = [figures for jobs_of_run in valid for figures in phase_kpis(jobs_of_run)]
-    return PhaseSummary(name, len(valid), jobs, judge(expectations, judged))
+    return PhaseSummary(name, len(valid), jobs, judge(expectations, judged, others))
 
 
 def _summarised(figures: Sequence[Mapping[str, KpiValue]]) -> JobSummary:

@@ -20,6 +20,7 @@ from labs.spec.load import load_spec
 from labs.spec.queues import QueueEngine
 from scripts.drill.catalog import lab_of
 from scripts.drill.environment import read_environment
+from scripts.drill.phases.conditions import conditions, under
 from scripts.drill.phases.fairness import fair_shares, shared_port
 from scripts.drill.phases.kpis import data_class
 from scripts.drill.phases.result import JobDrillResult, PhaseRun, conclude
@@ -76,7 +77,7 @@ def planned_lab(drill: JobDrillSpec, path: Path) -> Lab:
 def _planned(lab: Lab, phase: PhaseSpec) -> tuple[JobPlan, ...]:
     """The phase's jobs on the lab. Raises InputError, which names the phase."""
     try:
-        return plan_jobs(lab.fabric, phase.jobs)
+        return plan_jobs(under(lab, phase), phase.jobs)
     except InputError as error:
         raise InputError(f"phase {phase.name}: {error.message}", hint=error.hint) from error
 
@@ -99,6 +100,17 @@ def _run_phases(
 
 
 def _run_phase(
+    lab: Lab,
+    phase: PhaseSpec,
+    plans: tuple[JobPlan, ...],
+    before: Sequence[PhaseRun],
+    progress: ProgressSink,
+) -> PhaseRun:
+    with conditions(lab, phase, progress):
+        return _measured(lab, phase, plans, before, progress)
+
+
+def _measured(
     lab: Lab,
     phase: PhaseSpec,
     plans: tuple[JobPlan, ...],

@@ -12,7 +12,8 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from labs.spec.base import Name, SpecModel
-from labs.spec.model import MAX_SEED
+from labs.spec.model import MAX_SEED, SeedPlan
+from labs.spec.schemes import SchemeSpec
 from labs.spec.wording import RefusedError, listed
 from labs.units import DURATION
 from scripts.drill.expectspec import JobExpectSpec
@@ -44,6 +45,21 @@ class PhaseSpec(SpecModel):
     """Jobs that run at the same time, and what their figures must come to."""
 
     name: Name
+    scheme: Annotated[
+        SchemeSpec | None, Field(description="instead of the lab's own, for this phase")
+    ] = None
+    seed: Annotated[
+        Annotated[SeedPlan, Field(strict=False)] | Annotated[int, Field(ge=0, le=MAX_SEED)] | None,
+        Field(description="a plan of hash seeds instead of the lab's own, for this phase"),
+    ] = None
+    links_down: Annotated[
+        tuple[str, ...],
+        Field(
+            strict=False,
+            max_length=64,
+            description="links without carrier throughout the phase, such as rtsw1:ctsw2",
+        ),
+    ] = ()
     jobs: Annotated[
         tuple[JobSpec, ...],
         Field(
@@ -126,4 +142,12 @@ class JobDrillSpec(SpecModel):
                     f"{phase.model.round_trip}, which is no earlier phase of one job",
                     f"earlier phases of one job: {listed(alone) if alone else 'there is none'}",
                 )
+            for expectation in phase.expect.expectations():
+                other = expectation.of_phase
+                if other is not None and other not in (set(names) - {phase.name}):
+                    raise RefusedError(
+                        f"phase {phase.name} expects {expectation.kpi} {expectation.written}, and "
+                        f"there is no other phase {other}",
+                        f"phases: {listed(names)}",
+                    )
         return phases

@@ -1,0 +1,88 @@
+"""The conditions under which a phase runs: another scheme, other hash seeds, links that are down.
+
+In: a running lab and a `PhaseSpec`. Within the context the lab is as the phase wants it and its
+routes have settled; afterwards it is as its own spec says, with every route whole again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from labs.lab import Lab
+from labs.plan.fabric import Fabric
+from labs.runtime.base import Progress, ProgressSink
+from labs.runtime.convergence import convergence_timeout_s
+from labs.runtime.fibwatch import FibWatch
+from labs.runtime.record import LabFiles
+from labs.runtime.steering.scheme import Steering
+from labs.spec.schemes import SchemeSpec
+from scripts.drill.hashing import reseeded, seeds_of
+from scripts.drill.phases.spec import PhaseSpec
+from scripts.drill.timeline import FibTimeline, opened_namespaces
+
+QUIET_S = 1.0
+"""Routes have settled when none has changed for so long: several times what BGP takes to tell all
+switches of a lab about a lost link."""
+
+
+def under(lab: Lab, phase: PhaseSpec) -> Fabric:
+    """The fabric as the phase sees it. Raises InputError for a link that the lab does not have."""
+    for name in phase.links_down:
+        lab.link(name)
+    return lab.fabric if phase.seed is None else reseeded(lab.fabric, phase.seed)
+
+
+@contextmanager
+def conditions(lab: Lab, phase: PhaseSpec, progress: ProgressSink) -> Iterator[None]:
+    """The lab under the phase's conditions. Raises as `Steering.set_scheme` does, and
+    ExpectationError where routes are not whole again after the phase."""
+    with ExitStack() as stack:
+        if phase.links_down or phase.seed is not None:
+            switches = stack.enter_context(opened_namespaces(lab, lab.fabric.switches))
+            if phase.links_down:
+                stack.enter_context(_links_down(lab, phase.links_down, switches, progress))
+            if phase.seed is not None:
+                stack.enter_context(seeds_of(under(lab, phase), lab, switches))
+        if phase.scheme is not None:
+            stack.enter_context(_scheme(lab, phase.scheme, progress))
+        yield
+
+
+@contextmanager
+def _scheme(lab: Lab, scheme: SchemeSpec, progress: ProgressSink) -> Iterator[None]:
+    steering = Steering(lab.fabric, LabFiles(lab.name))
+    before = steering.read_scheme()
+    try:
+        with lab.locked():
+            steering.set_scheme(scheme, progress)
+        yield
+    finally:
+        with lab.locked():
+            steering.set_scheme(before, progress)
+
+
+@contextmanager
+def _links_down(
+    lab: Lab, names: tuple[str, ...], switches: Mapping[str, int], progress: ProgressSink
+) -> Iterator[None]:
+    with FibTimeline(lab, switches) as timeline:
+        try:
+            with FibWatch(switches) as watch:
+                for name in names:
+                    lab.link(name).down()
+                _await_quiet(watch, progress)
+            yield
+        finally:
+            for name in names:
+                lab.link(name).up()
+            timeline.wait_until_whole(convergence_timeout_s(lab.fabric))
+
+
+def _await_quiet(watch: FibWatch, progress: ProgressSink) -> None:
+    changed_s = time.monotonic()
+    while time.monotonic() - changed_s < QUIET_S:
+        progress(Progress("routes settle", 0, 1))
+        for _ in watch.events(QUIET_S / 4):
+            changed_s = time.monotonic()
