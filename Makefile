@@ -51,13 +51,18 @@ lab-down: $(READY) ## take the lab down
 drill: $(READY) ## run DRILL=link-flap: lab up, traffic, faults, lab down, what was lost
 	@$(ROCELAB) drill "$(DRILL)"
 
+.PHONY: compare
+compare: $(READY) ## every load-balancing scheme on zone-1-1, 1 to 32 queue pairs, one report
+	@$(ROCELAB) compare zone-1-1 --qps 1,4,8,16,32 --size 4MB --iterations 2 --out results/compare
+
 .PHONY: test
 test: $(READY) ## lint, types, unit tests, then tests with real fabrics as root
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
-	.venv/bin/python -m pytest tests/unit
-	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider tests/integration
+	.venv/bin/python -m pytest -n auto tests/unit
+	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n auto --dist loadfile -m side_by_side tests/integration
+	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -m "not side_by_side" tests/integration
 
 .PHONY: test-vm
 test-vm: $(READY) ## run the queue tests on VM_KERNEL=linux-image-amd64 in QEMU, where sch_red is

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.side_by_side
+
+
 LAB = "t-cli"
 SPEC = f"name: {LAB}\nfabric: {{kind: clos, racks: 4, spines: 2}}\n"
 PROGRAM = (sys.executable, "-c", "from scripts.cli import main; main()")

@@ -11,6 +11,9 @@ import pytest
 from labs import doctor, probes
 from labs.doctor import BPF_PROGRAM, Check, Diagnosis
 
+pytestmark = pytest.mark.side_by_side
+
+
 WITHOUT_PRIVILEGES = """
 from labs.doctor import diagnose
 diagnosis = diagnose()

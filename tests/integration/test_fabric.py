@@ -24,6 +24,9 @@ from labs.runtime.record import recorded_labs
 from tests.integration.conftest import MakeLab
 from traffic.traceroute import probe_path
 
+pytestmark = pytest.mark.side_by_side
+
+
 IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
 
 TWO_TIERS = "fabric: {kind: clos, racks: 4, spines: 4, servers_per_rack: 2}"
