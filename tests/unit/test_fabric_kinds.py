@@ -211,6 +211,7 @@ def test_the_superpod_and_the_large_fat_tree_have_their_published_sizes() -> Non
         ("zone-1-1", 1600, 1600),
         ("zone-1-2", 1600, 3200),
         ("zone-1-1125", 3200, 3600),
+        ("zone-256x32", 6400, 12800),
     ],
 )
 def test_the_zones_have_the_uplink_ratio_they_are_named_for(
