@@ -61,7 +61,7 @@ test: $(READY) ## lint, types, unit tests, then tests with real fabrics as root
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/python -m pytest -n auto tests/unit
-	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n auto --dist loadfile -m side_by_side tests/integration
+	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n 4 --dist loadfile -m side_by_side tests/integration
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -m "not side_by_side" tests/integration
 
 .PHONY: test-vm

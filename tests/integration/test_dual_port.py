@@ -115,7 +115,7 @@ def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeL
     cut = InTheMiddle(lab.link("srv1-1:s1-tor1").down)
     report = run_job(
         lab,
-        job(iterations=50, transport={"ack_timeout": "20us", "retries": 3}),
+        job(iterations=12, transport={"ack_timeout": "20us", "retries": 3}),
         progress=cut,
     )
     assert cut.done

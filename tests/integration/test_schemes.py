@@ -82,6 +82,7 @@ def spines_of(found: dict[str, list[int]]) -> dict[int, str]:
     return dict(places)
 
 
+@pytest.mark.side_by_side
 @pytest.mark.parametrize("engine", ["off", "bpf"])
 def test_the_qps_of_one_five_tuple_use_every_uplink_with_e_ecmp_and_one_without(
     make_lab: MakeLab, engine: str
@@ -137,6 +138,7 @@ def test_what_is_not_roce_keeps_the_kernels_path(make_lab: MakeLab) -> None:
     assert all(abs(plain[name] - sprayed[name]) <= 5 for name in SPINES), (plain, sprayed)
 
 
+@pytest.mark.side_by_side
 def test_the_models_hash_is_the_programs_to_the_bit(make_lab: MakeLab) -> None:
     lab = make_lab("t-scheme-bit", f"{ZONE}\nscheme: e-ecmp")
     lab.up()
@@ -199,6 +201,7 @@ def attach_tap(lab: Lab, program: int, node: str, interfaces: tuple[str, ...]) -
     namespaces.inside(lab.node(node).netns, attach)
 
 
+@pytest.mark.side_by_side
 @pytest.mark.parametrize("scheme", [E_ECMP, PINNING, TE], ids=lambda each: each.kind)
 @pytest.mark.parametrize(
     ("name", "body"),
@@ -509,6 +512,7 @@ def test_a_lab_that_hashes_addresses_alone_is_not_steered(make_lab: MakeLab) -> 
     assert read_scheme(lab.runtime.files) == EcmpScheme()
 
 
+@pytest.mark.side_by_side
 def test_the_command_line_switches_schemes_and_predicts_by_the_one_that_runs(
     make_lab: MakeLab,
 ) -> None:
