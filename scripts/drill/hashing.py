@@ -66,10 +66,12 @@ def predict(
 ) -> Prediction | None:
     """Where flows with that many packets each go, under the seeds of `fabric` and these tables.
 
-    None where a switch hashes with the kernel's own secret (seed 0). Raises NoPathError where a
+    None where a switch hashes with the kernel's own secret (seed 0), and under a scheme other than
+    `ecmp`, whose switches do not choose by these seeds alone. Raises NoPathError where a
     flow has no path.
     """
-    if any(node.hash_seed == 0 for node in fabric.switches):
+    steered = fabric.spec.scheme.kind != "ecmp"
+    if steered or any(node.hash_seed == 0 for node in fabric.switches):
         return None
     packets: Counter[tuple[str, str]] = Counter()
     crossing: Counter[tuple[str, Direction, str]] = Counter()

@@ -17,7 +17,6 @@ from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.record import LabFiles
 from labs.runtime.steering.scheme import Steering
-from labs.spec.schemes import SchemeSpec
 from scripts.drill.hashing import reseeded, seeds_of
 from scripts.drill.phases.spec import PhaseSpec
 from scripts.drill.timeline import FibTimeline, opened_namespaces
@@ -45,22 +44,24 @@ def conditions(lab: Lab, phase: PhaseSpec, progress: ProgressSink) -> Iterator[N
                 stack.enter_context(_links_down(lab, phase.links_down, switches, progress))
             if phase.seed is not None:
                 stack.enter_context(seeds_of(under(lab, phase), lab, switches))
-        if phase.scheme is not None:
-            stack.enter_context(_scheme(lab, phase.scheme, progress))
+        # A steered switch has its seed from the scheme's program: new seeds are set with it.
+        if phase.scheme is not None or phase.seed is not None:
+            stack.enter_context(_scheme(lab, phase, progress))
         yield
 
 
 @contextmanager
-def _scheme(lab: Lab, scheme: SchemeSpec, progress: ProgressSink) -> Iterator[None]:
-    steering = Steering(lab.fabric, LabFiles(lab.name))
-    before = steering.read_scheme()
+def _scheme(lab: Lab, phase: PhaseSpec, progress: ProgressSink) -> Iterator[None]:
+    own = lab.steering
+    before = own.read_scheme()
     try:
         with lab.locked():
-            steering.set_scheme(scheme, progress)
+            during = Steering(under(lab, phase), LabFiles(lab.name))
+            during.set_scheme(phase.scheme or before, progress)
         yield
     finally:
         with lab.locked():
-            steering.set_scheme(before, progress)
+            own.set_scheme(before, progress)
 
 
 @contextmanager
