@@ -1,13 +1,13 @@
 """The netlink messages that turn a planned fabric into interfaces, as batches of bytes.
 
 Pure: from a `Fabric` and open namespace descriptors to encoded messages. Interface indexes are
-planned too (a node's n-th link has index n + 2, loopback being 1), so that addresses can be
-written without asking the kernel what it chose.
+planned too (loopback is 1, lower ends have even ones, upper ends odd ones), so that addresses can
+be written without asking the kernel what it chose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv6Address
 from socket import AF_INET, AF_INET6
 
@@ -31,14 +31,23 @@ from labs.runtime.queues.engine import LONGEST_PACKETS
 LOOPBACK_INDEX = 1
 NUD_PERMANENT = 0x80
 _NEW = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL
+_REPLACE = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE
+IF_LINK_MODE_DEFAULT, IF_LINK_MODE_DORMANT = 0, 1
+"""include/uapi/linux/if.h."""
 
 
 def interface_indexes(fabric: Fabric) -> dict[tuple[str, str], int]:
-    """The index of every interface, by node and interface name."""
+    """The index of every interface, by node and interface name; never the same at both ends of a
+    link.
+
+    Where it is, the kernel takes a veth's loss of carrier for one that is not urgent and may tell
+    it up to 1 s later (net/core/link_watch.c, linkwatch_urgent_event compares a device's index with
+    its peer's, and does not look at their namespaces).
+    """
     return {
-        (node, link.port(node).interface): position
+        (node, link.port(node).interface): 2 * position + (link.b.node == node)
         for node, links in fabric.links_of.items()
-        for position, link in enumerate(links, start=LOOPBACK_INDEX + 1)
+        for position, link in enumerate(links, start=LOOPBACK_INDEX)
     }
 
 
@@ -71,8 +80,17 @@ def configure_node(
     return messages
 
 
-def default_route(fabric: Fabric, server: str, indexes: Mapping[tuple[str, str], int]) -> bytes:
-    """A server's default route: by its first NIC, over every port of it. The NIC must be up."""
+def default_route(
+    fabric: Fabric,
+    server: str,
+    indexes: Mapping[tuple[str, str], int],
+    *,
+    by: Sequence[Link] | None = None,
+) -> bytes:
+    """A server's default route: by its first NIC, over every port of it. The NIC must be up.
+
+    Replaces the one that is there. `by`: over these ports of the NIC alone, where others are down.
+    """
     message = rtmsg()
     message["family"] = AF_INET
     message["table"] = 254
@@ -84,10 +102,10 @@ def default_route(fabric: Fabric, server: str, indexes: Mapping[tuple[str, str],
             "hops": 0,
             "attrs": [("RTA_GATEWAY", link.b.ip)],
         }
-        for link in fabric.nics(server)[0].links
+        for link in (fabric.nics(server)[0].links if by is None else by)
     ]
     message["attrs"] = [("RTA_MULTIPATH", hops)]
-    return _encode(message, RTM_NEWROUTE, _NEW)
+    return _encode(message, RTM_NEWROUTE, _REPLACE)
 
 
 def set_up(index: int, *, up: bool) -> bytes:
@@ -96,6 +114,29 @@ def set_up(index: int, *, up: bool) -> bytes:
     message["index"] = index
     message["flags"] = IFF_UP if up else 0
     message["change"] = IFF_UP
+    return _encode(message, RTM_NEWLINK, NLM_F_REQUEST)
+
+
+def set_mtu(index: int, mtu: int) -> bytes:
+    """The MTU of the interface of that index, in bytes of an IP packet."""
+    return _change(index, [("IFLA_MTU", mtu)])
+
+
+def set_dormant(index: int, *, dormant: bool) -> bytes:
+    """Take from the interface of that index the flag IFF_RUNNING, or give it back.
+
+    Its peer is not told. To whoever reads flags, as zebra does, its carrier is gone; the kernel
+    itself goes on sending and receiving (Documentation/networking/operstates.rst).
+    """
+    state = "DORMANT" if dormant else "UP"
+    mode = IF_LINK_MODE_DORMANT if dormant else IF_LINK_MODE_DEFAULT
+    return _change(index, [("IFLA_OPERSTATE", state), ("IFLA_LINKMODE", mode)])
+
+
+def _change(index: int, attributes: list[tuple[str, object]]) -> bytes:
+    message = ifinfmsg()
+    message["index"] = index
+    message["attrs"] = attributes
     return _encode(message, RTM_NEWLINK, NLM_F_REQUEST)
 
 
@@ -113,8 +154,7 @@ def bring_up(link: Link, node: str, indexes: Mapping[tuple[str, str], int]) -> l
     message["state"] = NUD_PERMANENT
     neighbour = far.ip if far.address else link_local(far.mac)
     message["attrs"] = [("NDA_DST", neighbour), ("NDA_LLADDR", far.mac)]
-    replace = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE
-    return [set_up(index, up=True), _encode(message, RTM_NEWNEIGH, replace)]
+    return [set_up(index, up=True), _encode(message, RTM_NEWNEIGH, _REPLACE)]
 
 
 def link_local(mac: str) -> str:
