@@ -26,6 +26,7 @@ from labs.runtime.base import ProgressSink, no_progress
 from labs.runtime.netns import NetnsLink, NetnsNode, NetnsRuntime, take_down
 from labs.runtime.record import State, locked, read_record, recorded_labs
 from labs.runtime.steering import Steering
+from labs.runtime.wire.control import Wire
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
@@ -140,6 +141,11 @@ class Lab:
     def steering(self) -> Steering:
         """How flows are spread over equal paths: read, or switched while the lab runs."""
         return Steering(self.fabric, self.runtime.files)
+
+    @property
+    def wire(self) -> Wire:
+        """What cables do to packets: lose them, corrupt them, delay them while the lab runs."""
+        return Wire(self.fabric, self.runtime.files)
 
     @cached_property
     def fib_of(self) -> FibOf:

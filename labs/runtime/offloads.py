@@ -34,13 +34,13 @@ def keep_order(fabric: Fabric, node: str, queued: Container[tuple[str, str]]) ->
         for link in fabric.links_of[node]:
             port, far = link.port(node), link.far(node)
             if (port.node, port.interface) in queued:
-                _set(control, port.interface, ETHTOOL_STSO, 0)
+                set_offload(control, port.interface, ETHTOOL_STSO, 0)
             if (far.node, far.interface) in queued:
-                _set(control, port.interface, ETHTOOL_SGRO, 1)
+                set_offload(control, port.interface, ETHTOOL_SGRO, 1)
 
 
-def _set(control: socket.socket, interface: str, command: int, value: int) -> None:
-    """One of ethtool's on-off settings (struct ethtool_value, linux/ethtool.h)."""
+def set_offload(control: socket.socket, interface: str, command: int, value: int) -> None:
+    """One of ethtool's on-off settings (struct ethtool_value, linux/ethtool.h). Raises OSError."""
     setting = array.array("I", (command, value))
     address, _ = setting.buffer_info()
     fcntl.ioctl(control, SIOCETHTOOL, _IFREQ.pack(interface.encode(), address))

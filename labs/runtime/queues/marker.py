@@ -55,7 +55,7 @@ class Marker:
                     tc.RTM_NEWTFILTER,
                     "bpf",
                     parent=tc.CLSACT_EGRESS,
-                    info=tc.filter_info(1, ETH_P_ALL),
+                    info=tc.filter_info(10, ETH_P_ALL),
                     options=tc.attribute(6, struct.pack("=I", self._loaded.program("enqueue")))
                     + tc.attribute(7, b"rocelab\0")
                     + tc.attribute(8, struct.pack("=I", _ACT_DIRECT)),

@@ -1,0 +1,80 @@
+"""A process that is found again, by a lock that it holds on a file.
+
+The lock goes with the process, however it ends, and the kernel knows whose it is (fcntl(2),
+F_GETLK), so that it never means another process. Standard library only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import struct
+from pathlib import Path
+from typing import TextIO
+
+from labs.errors import MachineError
+
+_FLOCK = struct.Struct("hh4xqqi4x")
+
+
+def claim(file: Path) -> TextIO:
+    """The file, locked until it is closed or this process ends.
+
+    Raises BlockingIOError where another process holds it, FileNotFoundError where it is gone.
+    """
+    held = file.open("r+")
+    try:
+        fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
+def holder(file: Path) -> int | None:
+    """The process that holds the file, None where none does."""
+    try:
+        with file.open() as opened:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(opened, fcntl.F_GETLK, asked))
+    except FileNotFoundError:
+        return None
+    return None if kind == fcntl.F_UNLCK else pid
+
+
+def tell(file: Path, number: signal.Signals) -> bool:
+    """Send a signal to the holder; whether there is one."""
+    pid = holder(file)
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def end(file: Path, timeout_s: float) -> None:
+    """Have the holder end: SIGTERM, and SIGKILL where that is not enough within `timeout_s`.
+
+    Raises MachineError where it does not end.
+    """
+    pid = holder(file)
+    if pid is None:
+        return
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            signal.pidfd_send_signal(process, number)
+            if select.select([process], [], [], timeout_s)[0]:
+                return
+        raise MachineError(f"process {pid} does not end")
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(process)

@@ -1,0 +1,356 @@
+"""What impaired cables do to packets of a real lab, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labs.errors import InputError
+from labs.lab import Lab
+from labs.runtime import daemons, namespaces
+from labs.runtime.netns import take_down
+from labs.runtime.queues.engine import bpf_folder
+from labs.runtime.queues.reading import read_queue_counters
+from labs.runtime.wire import lineprocess, pidfile
+from labs.runtime.wire.impairment import Direction, Impairment, Kind
+from scripts.faults import wire as faults
+from traffic.flow import Flow
+from traffic.result import FlowRecord, TrafficResult
+from traffic.session import TrafficSession
+
+MS = 10**6
+CABLE = "srv1-1:rtsw1"
+SESSION = "rtsw1:ctsw1"
+SWITCHES = ("rtsw1", "rtsw2", "ctsw1", "ctsw2")
+FABRIC = "fabric: {racks: 2, spines: 2, servers_per_rack: 1}"
+PLAIN = f'{FABRIC}\nqueues: {{engine: "off"}}\nrouting: {{bfd: {{interval: 50ms, multiplier: 3}}}}'
+
+State = dict[str, object]
+
+
+def made(folder: Path, name: str, body: str) -> Iterator[Lab]:
+    file = folder / f"{name}.yaml"
+    file.write_text(f"name: {name}\n{body}\n")
+    lab = Lab.planned(file)
+    try:
+        lab.up()
+        yield lab
+    finally:
+        take_down(name)
+
+
+@pytest.fixture(scope="module")
+def steered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Port queues at egress, steering at ingress."""
+    yield from made(tmp_path_factory.mktemp("lab"), "t-wire", f"{FABRIC}\nscheme: e-ecmp")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Nothing on any port, and BFD."""
+    yield from made(tmp_path_factory.mktemp("lab"), "t-wire-plain", PLAIN)
+
+
+@pytest.fixture(autouse=True)
+def unchanged(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test leaves its lab as it found it."""
+    name = next(each for each in ("steered", "plain") if each in request.fixturenames)
+    lab: Lab = request.getfixturevalue(name)
+    before = state_of(lab)
+    yield
+    assert state_of(lab) == before
+    assert lab.wire.impairments() == {}
+
+
+def state_of(lab: Lab) -> State:
+    """What the kernel has in the switches and on the bpffs, as iproute2 and the file system say."""
+
+    def shown(node: str, *command: str) -> list[dict[str, object]]:
+        return list(json.loads(lab.node(node).exec(["tc", "-j", *command]).stdout or "[]"))
+
+    found: State = {}
+    folder = bpf_folder(lab.runtime.files)
+    found["bpf"] = sorted(str(each) for each in folder.rglob("*")) if folder.exists() else None
+    for node in SWITCHES:
+        netns = lab.node(node).netns
+        found[f"{node} qdiscs"] = [
+            {key: each.get(key) for key in ("kind", "handle", "dev", "parent")}
+            for each in shown(node, "qdisc", "show")
+        ]
+        found[f"{node} processes"] = sorted(namespaces.processes_in([netns.stat().st_ino]))
+        found[f"{node} interfaces"] = lab.node(node).exec(["ip", "-br", "link"]).stdout
+        for link in lab.fabric.links_of[node]:
+            name = link.port(node).interface
+            for side in ("ingress", "egress"):
+                found[f"{node}:{name} {side}"] = shown(node, "filter", "show", "dev", name, side)
+    return found
+
+
+def run(
+    lab: Lab, seconds: float, rate_pps: int = 1000, during: Callable[[], None] = lambda: None
+) -> TrafficResult:
+    """A flow from server to server in each direction; `during` is called once they run."""
+    flows = [
+        Flow(number, source, 1, destination, 1, 50000 + number, 17 + number, rate_pps, 256)
+        for number, (source, destination) in enumerate((("srv1-1", "srv2-1"), ("srv2-1", "srv1-1")))
+    ]
+    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session:
+        session.start()
+        began_s = time.monotonic()
+        during()
+        time.sleep(max(0.0, began_s + seconds - time.monotonic()))
+        return session.stop()
+
+
+def lost(flow: FlowRecord) -> list[int]:
+    """Sequence numbers that were sent and never came."""
+    return sorted(set(flow.sent_seq.tolist()) - set(flow.received_seq.tolist()))
+
+
+def carrier(lab: Lab, link: str) -> list[str]:
+    """`UP` or `DOWN` as each end's kernel has it."""
+    found = []
+    planned = lab.fabric.link_by_name[link]
+    for port in (planned.a, planned.b):
+        text = lab.node(port.node).exec(["ip", "-j", "link", "show", port.interface]).stdout
+        found.append(json.loads(text)[0]["operstate"])
+    return found
+
+
+@pytest.mark.side_by_side
+def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: Lab) -> None:
+    wire = steered.wire
+    wire.impair(CABLE, "rtsw1", Impairment(Kind.BLACKHOLE))
+    there, back = run(steered, 0.3).flows
+    assert carrier(steered, CABLE) == ["UP", "UP"]
+    counted = wire.clear(CABLE, "rtsw1", Kind.BLACKHOLE)
+    assert len(there.sent_seq) > 100 and len(there.received_seq) == 0
+    assert len(back.sent_seq) > 100 and lost(back) == []
+    assert counted is not None
+    assert counted.lost == counted.seen >= len(there.sent_seq)
+
+
+@pytest.mark.side_by_side
+def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: Lab) -> None:
+    wire, share = steered.wire, 0.1
+    wire.impair(CABLE, "srv1-1", Impairment(Kind.LOSS, share))
+    there, back = run(steered, 1, rate_pps=3000).flows
+    counted = wire.clear(CABLE, "srv1-1", Kind.LOSS)
+    assert lost(there) == []
+    assert counted is not None
+    assert (counted.seen, counted.lost) == (len(back.sent_seq), len(lost(back)))
+    deviation = math.sqrt(counted.seen * share * (1 - share))
+    assert abs(counted.lost - counted.seen * share) < 5 * deviation
+
+
+@pytest.mark.side_by_side
+def test_every_corrupted_packet_fails_the_receivers_icrc(steered: Lab) -> None:
+    wire = steered.wire
+    wire.impair(CABLE, "rtsw1", Impairment(Kind.CORRUPTION, 0.2))
+    wire.impair(CABLE, "srv1-1", Impairment(Kind.CORRUPTION, 0.3))
+    result = run(steered, 0.5)
+    there, back = result.flows
+    counted = wire.counters()
+    wire.clear_all()
+    errors = {agent.server: agent.icrc_errors for agent in result.agents}
+    assert errors["srv2-1"] == counted[Direction(CABLE, "rtsw1")].corrupted == len(lost(there)) > 0
+    assert errors["srv1-1"] == counted[Direction(CABLE, "srv1-1")].corrupted == len(lost(back)) > 0
+
+
+def test_a_window_of_t_ms_loses_what_was_sent_in_t_ms(steered: Lab) -> None:
+    wire, rate_pps = steered.wire, 2000
+    windows: list[tuple[int, int]] = []
+    wire.prepare(CABLE, "rtsw1", Kind.BLACKHOLE)
+
+    def three_windows() -> None:
+        for length_ms in (5, 50, 500):
+            start_ns = time.monotonic_ns() + 60 * MS
+            end_ns = start_ns + length_ms * MS
+            windows.append((start_ns, end_ns))
+            wire.impair(
+                CABLE, "rtsw1", Impairment(Kind.BLACKHOLE, start_ns=start_ns, end_ns=end_ns)
+            )
+            time.sleep((end_ns - time.monotonic_ns()) / 1e9 + 0.01)
+
+    result = run(steered, 1, rate_pps, three_windows)
+    counted = wire.clear(CABLE, "rtsw1", Kind.BLACKHOLE)
+    there = result.flows[0]
+    missing = lost(there)
+    assert counted is not None and counted.lost == len(missing)
+    # Sequence n is packet n offered; all were taken.
+    assert len(there.refused_seq) == 0
+    sent_ns = there.sent_ns - (time.time_ns() - time.monotonic_ns())
+    for start_ns, end_ns in windows:
+        inside = np.flatnonzero((sent_ns >= start_ns) & (sent_ns < end_ns))
+        gone = [each for each in missing if inside[0] - 2 <= each <= inside[-1] + 2]
+        assert gone == list(range(gone[0], gone[-1] + 1))
+        assert abs(len(gone) - len(inside)) <= 1
+        on_time = (end_ns - start_ns) * rate_pps / 1e9
+        assert abs(len(gone) - on_time) <= 1 + there.lag_max_ns * rate_pps / 1e9
+        missing = [each for each in missing if each not in gone]
+    assert missing == []
+
+
+def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(steered: Lab) -> None:
+    wire = steered.wire
+    before = [np.median(flow.receive_ns - flow.send_ns) for flow in run(steered, 0.3).flows]
+    delays_ns = (20 * MS, 35 * MS)
+    for towards, delay_ns in zip(("rtsw1", "srv1-1"), delays_ns, strict=True):
+        wire.impair(CABLE, towards, Impairment(Kind.DELAY, delay_ns=delay_ns))
+    # Another kind comes and goes on the same port.
+    wire.impair(CABLE, "rtsw1", Impairment(Kind.LOSS, 0.5, start_ns=2**62))
+    wire.clear(CABLE, "rtsw1", Kind.LOSS)
+    result = run(steered, 0.7, rate_pps=2000)
+    counted = wire.counters()
+    wire.clear_all()
+    for flow, base_ns, delay_ns in zip(result.flows, before, delays_ns, strict=True):
+        assert lost(flow) == []
+        assert (np.diff(flow.received_seq) > 0).all()
+        late_ns = flow.receive_ns - flow.send_ns - base_ns - delay_ns
+        assert 0 <= np.median(late_ns) < 0.3 * MS
+        assert np.percentile(late_ns, 95) < 3 * MS
+    assert all(each.delayed == each.resumed > 1000 for each in counted.values())
+
+
+def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: Lab) -> None:
+    wire = steered.wire
+    wire.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=300 * MS))
+    wire.impair(SESSION, "rtsw1", Impairment(Kind.DELAY, delay_ns=1 * MS))
+
+    def clear_one_then_the_other() -> None:
+        time.sleep(0.15)
+        counted = wire.clear(CABLE, "rtsw1", Kind.DELAY)
+        assert counted is not None and counted.delayed == counted.resumed > 50
+        time.sleep(0.1)
+        wire.clear(SESSION, "rtsw1", Kind.DELAY)
+
+    there, back = run(steered, 0.5, during=clear_one_then_the_other).flows
+    assert lost(there) == lost(back) == []
+    assert (np.diff(there.received_seq) > 0).all()
+
+
+@pytest.mark.side_by_side
+def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
+    wire = steered.wire
+    for link, towards in ((CABLE, "rtsw1"), (CABLE, "srv1-1"), (SESSION, "rtsw1")):
+        wire.prepare(link, towards, Kind.LOSS)
+    place = ("rtsw1", "srv1-1")
+    for side in ("ingress", "egress"):
+        found = state_of(steered)[f"rtsw1:srv1-1 {side}"]
+        assert isinstance(found, list)
+        assert [each["pref"] for each in found if "options" in each] == [1, 10]
+
+    def queued() -> int:
+        return sum(each.packets for each in read_queue_counters(steered.fabric)[place].values())
+
+    packets, steered_before = queued(), steered.steering.counters()["rtsw1"].steered
+    there, back = run(steered, 0.3).flows
+    assert queued() - packets == len(back.sent_seq)
+    assert steered.steering.counters()["rtsw1"].steered - steered_before == len(
+        there.sent_seq
+    ) + len(back.sent_seq)
+    assert lost(there) == lost(back) == []
+    wire.clear_all()
+
+
+def bfd_states(lab: Lab) -> list[str]:
+    answer = daemons.vty_command(lab.node("rtsw1").frr, "bfdd", "show bfd peers json")
+    return sorted(peer["status"] for peer in json.loads(answer))
+
+
+def await_true(true: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.02)
+
+
+@pytest.mark.side_by_side
+def test_a_cable_fault_takes_bfd_with_it_and_is_proven_undone(plain: Lab) -> None:
+    link = plain.fabric.link_by_name[SESSION]
+    fault = faults.blackhole((link,), towards="rtsw1")
+    await_true(lambda: bfd_states(plain) == ["up", "up"], "BFD came up")
+    fault.prepare(plain)
+    assert fault.remains(plain)
+    fault.inject(plain)
+    await_true(lambda: bfd_states(plain) == ["down", "up"], "BFD saw the blackhole", 2)
+    assert carrier(plain, SESSION) == ["UP", "UP"]
+    fault.restore(plain)
+    assert fault.remains(plain) == ()
+    fault.restore(plain)
+    await_true(lambda: bfd_states(plain) == ["up", "up"], "BFD came back")
+
+
+@pytest.mark.side_by_side
+def test_bgp_goes_on_over_a_delay_where_the_kernel_left_checksums_to_the_port(plain: Lab) -> None:
+    link = plain.fabric.link_by_name[SESSION]
+    fault = faults.delay((link,), 50 * MS)
+
+    def updates() -> int:
+        found = daemons.vty_json(plain.node("rtsw1").frr, "bgpd", "show bgp neighbors json")
+        return int(found[link.b.ip]["messageStats"]["updatesRecv"])
+
+    fault.prepare(plain)
+    fault.inject(plain)
+    before, began_s = updates(), time.monotonic()
+    daemons.vty_command(plain.node("rtsw1").frr, "bgpd", "clear bgp * soft in")
+    await_true(lambda: updates() > before, "a route refresh was answered")
+    assert time.monotonic() - began_s > 0.1
+    fault.restore(plain)
+    assert fault.remains(plain) == ()
+
+
+@pytest.mark.side_by_side
+def test_whatever_a_killed_process_left_is_cleared_by_another(steered: Lab) -> None:
+    wire, before, chance = steered.wire, state_of(steered), random.Random(5)
+    for _ in range(7):
+        child = os.fork()
+        if not child:
+            try:
+                while True:
+                    wire.impair(CABLE, "srv1-1", Impairment(Kind.LOSS, 0.5))
+                    wire.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=MS))
+                    wire.clear_all()
+            finally:
+                os._exit(1)
+        time.sleep(chance.uniform(0, 0.3))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        wire.clear(CABLE, "srv1-1", Kind.LOSS)
+        wire.clear(CABLE, "rtsw1", Kind.DELAY)
+        assert wire.remains(CABLE, "srv1-1", Kind.LOSS) == ()
+        # A delay line that was starting ends by itself.
+        await_true(lambda: wire.remains(CABLE, "rtsw1", Kind.DELAY) == (), "the line is gone")
+        await_true(lambda: state_of(steered) == before, "the lab is as before")
+
+
+@pytest.mark.side_by_side
+def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
+    wire, files = steered.wire, steered.runtime.files
+    wire.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=MS))
+    pid = pidfile.holder(lineprocess.pid_file(files, "rtsw1"))
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await_true(lambda: not lineprocess.is_alive(files, "rtsw1"), "the process ended")
+    wire.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=2 * MS))
+    there, _ = run(steered, 0.2).flows
+    wire.clear_all()
+    assert lost(there) == []
+
+
+def test_a_lab_that_is_down_has_no_cables(steered: Lab) -> None:
+    other = Lab.planned("tiny")
+    link = other.fabric.sessions[0]
+    with pytest.raises(InputError, match="lab tiny is not up"):
+        other.wire.impair(link.name, link.a.node, Impairment(Kind.BLACKHOLE))
+    assert other.wire.clear(link.name, link.a.node, Kind.BLACKHOLE) is None
+    assert other.wire.remains(link.name, link.a.node, Kind.BLACKHOLE) == ()

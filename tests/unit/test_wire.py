@@ -1,0 +1,229 @@
+"""Impairments of cables: what is refused, where each direction is met, and what is held back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroute2.netlink.rtnl.tcmsg import tcmsg
+
+from labs.errors import InputError
+from labs.lab import plan
+from labs.plan.fabric import Fabric
+from labs.runtime.steering import program as steering
+from labs.runtime.wire import pidfile
+from labs.runtime.wire import program as wire
+from labs.runtime.wire.control import _impairment, _part
+from labs.runtime.wire.delayline import PACKET_COST_BYTES, DelayQueues
+from labs.runtime.wire.impairment import MAX_DELAY_NS, Direction, Hooks, Impairment, Kind
+from labs.runtime.wire.maps import (
+    IDLE,
+    KINDS,
+    Rule,
+    RulePart,
+    WireCounters,
+    pack_rule,
+    sum_counters,
+    unpack_rule,
+)
+from labs.spec.model import LabSpec
+
+U64 = st.integers(0, 2**64 - 1)
+
+
+def fabric_of(**fabric: object) -> Fabric:
+    return plan(LabSpec.model_validate({"name": "lab", "fabric": fabric}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": Kind.LOSS, "share": 0}, "a share of 0 of its packets"),
+        ({"kind": Kind.LOSS, "share": 1.1}, "a share of 1.1 of its packets"),
+        ({"kind": Kind.BLACKHOLE, "share": 0.5}, "a blackhole is of all packets"),
+        ({"kind": Kind.DELAY}, "with a delay of 0 ns"),
+        ({"kind": Kind.DELAY, "delay_ns": MAX_DELAY_NS + 1}, "with a delay of 10000000001 ns"),
+        ({"kind": Kind.LOSS, "delay_ns": 1}, "kind LOSS with a delay"),
+        ({"kind": Kind.LOSS, "start_ns": 5, "end_ns": 5}, "last from 5 to 5 ns"),
+    ],
+)
+def test_what_no_cable_does_is_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Impairment(**fields)  # type: ignore[arg-type]
+
+
+def test_towards_a_switch_is_met_at_its_ingress_and_towards_a_server_before_the_cable() -> None:
+    fabric = fabric_of(racks=2, spines=2)
+    hooks = Hooks(fabric)
+    up = hooks.find(Direction("rtsw1:ctsw2", "ctsw2"))
+    down = hooks.find(Direction("rtsw1:ctsw2", "rtsw1"))
+    server = hooks.find(Direction("srv1-1:rtsw1", "srv1-1"))
+    assert (up.node, up.interface, up.at_egress) == ("ctsw2", "rtsw1", False)
+    assert (down.node, down.interface, down.at_egress) == ("rtsw1", "ctsw2", False)
+    assert (server.node, server.interface, server.at_egress) == ("rtsw1", "srv1-1", True)
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        fabric_of(racks=3, spines=2, servers_per_rack=2),
+        fabric_of(zones=2, racks=2, spines=2, atsws=2, links_per_pair=2),
+    ],
+    ids=["zone", "zones"],
+)
+def test_every_direction_has_a_slot_of_its_own_that_leads_back_to_it(fabric: Fabric) -> None:
+    hooks = Hooks(fabric)
+    directions = [
+        Direction(link.name, end.node) for link in fabric.links for end in (link.a, link.b)
+    ]
+    slots = [hooks.find(each).slot for each in directions]
+    assert sorted(slots) == list(range(1, hooks.most + 1))
+    assert [hooks.at(slot).direction for slot in slots] == directions
+
+
+def test_a_direction_that_the_fabric_does_not_have_is_refused_with_what_it_has() -> None:
+    hooks = Hooks(fabric_of(racks=2, spines=2))
+    with pytest.raises(InputError, match=r"no link rtsw9:ctsw1(.|\n)*rtsw1:ctsw1"):
+        hooks.find(Direction("rtsw9:ctsw1", "ctsw1"))
+    with pytest.raises(InputError, match=r"does not lead to ctsw2(.|\n)*joins rtsw1 and ctsw1"):
+        hooks.find(Direction("rtsw1:ctsw1", "ctsw2"))
+
+
+PARTS = st.builds(RulePart, U64, U64, U64)
+RULES = st.builds(
+    Rule,
+    st.integers(1, 2**31),
+    st.booleans(),
+    st.integers(0, 2**KINDS - 1),
+    U64,
+    st.tuples(*[PARTS] * KINDS),
+)
+
+
+@given(RULES)
+def test_a_rule_survives_the_map(rule: Rule) -> None:
+    assert unpack_rule(pack_rule(rule)) == rule
+
+
+@given(RULES, st.sampled_from(Kind), PARTS)
+def test_kinds_of_one_port_do_not_disturb_each_other(
+    rule: Rule, kind: Kind, part: RulePart
+) -> None:
+    changed = rule.with_part(kind, part)
+    cleared = changed.without(kind)
+    for other in Kind:
+        if other is kind:
+            assert changed.holds(kind) and changed.parts[kind] == part
+            assert not cleared.holds(kind) and cleared.parts[kind] == IDLE
+        else:
+            assert changed.holds(other) == cleared.holds(other) == rule.holds(other)
+            assert changed.parts[other] == cleared.parts[other] == rule.parts[other]
+
+
+@given(st.floats(1e-9, 1), st.integers(0, 2**62), st.one_of(st.none(), st.integers(1, 2**62)))
+def test_a_loss_reads_as_it_was_set(share: float, start_ns: int, length_ns: int | None) -> None:
+    end_ns = None if length_ns is None else start_ns + length_ns
+    wanted = Impairment(Kind.LOSS, share, start_ns=start_ns, end_ns=end_ns)
+    read = _impairment(Kind.LOSS, _part(wanted), 0)
+    assert read.share == pytest.approx(share, abs=2**-32)
+    assert (read.start_ns, read.end_ns) == (start_ns, end_ns)
+
+
+def test_a_share_too_small_for_the_program_is_the_smallest_it_has() -> None:
+    assert _part(Impairment(Kind.LOSS, 1e-12)).share == 1
+
+
+def test_counters_are_the_sum_over_cpus() -> None:
+    first, second = (1, 2, 3, 4, 5), (10, 20, 30, 40, 50)
+    data = b"".join(number.to_bytes(8, sys.byteorder) for number in (*first, *second))
+    assert sum_counters(data) == WireCounters(11, 22, 33, 44, 55)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 1000)), max_size=60), st.data())
+def test_a_delay_line_lets_every_packet_out_once_on_time_and_in_order(
+    packets: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    queues, out = DelayQueues(), list[tuple[int, bytes]]()
+    latest: dict[int, int] = {}
+    due = {}
+    for number, (slot, due_ns) in enumerate(packets):
+        queues.put(slot, due_ns, number.to_bytes(2, "big"))
+        latest[slot] = due[number] = max(due_ns, latest.get(slot, 0))
+    for now_ns in sorted(data.draw(st.lists(st.integers(0, 1000), max_size=5))):
+        fresh = list(queues.pop_due(now_ns))
+        out += fresh
+        gone = {int.from_bytes(frame, "big") for _, frame in out}
+        assert gone == {number for number, due_ns in due.items() if due_ns <= now_ns}
+        assert queues.next_ns() == min(
+            (due_ns for number, due_ns in due.items() if number not in gone), default=None
+        )
+    out += queues.pop_due(1000)
+    for slot in (1, 2, 3):
+        expected = [number for number, packet in enumerate(packets) if packet[0] == slot]
+        assert [int.from_bytes(frame, "big") for by, frame in out if by == slot] == expected
+    assert queues.bytes == 0
+
+
+def test_a_hastened_slot_leaves_at_once_and_others_stay() -> None:
+    queues = DelayQueues()
+    for number in range(4):
+        queues.put(1 + number % 2, 10**9, bytes([number]))
+    queues.hasten(1)
+    assert list(queues.pop_due(0)) == [(1, b"\0"), (1, b"\2")]
+    assert [frame for _, frame in queues.pop_due(10**9)] == [b"\1", b"\3"]
+
+
+def test_a_delay_line_holds_no_more_than_its_limit() -> None:
+    queues = DelayQueues(limit_bytes=10 * (100 + PACKET_COST_BYTES))
+    for _ in range(15):
+        queues.put(1, 5, bytes(100))
+    assert len(list(queues.pop_due(5))) == 10
+    queues.put(1, 6, bytes(100))
+    assert len(list(queues.pop_due(6))) == 1
+
+
+def test_the_wire_is_asked_before_steering() -> None:
+    def priority(request: bytes) -> int:
+        message = tcmsg(request)
+        message.decode()
+        return int(message["info"] >> 16)
+
+    (attached,) = (each for each in steering._attached(3, 1) if priority(each))
+    assert 0 < wire.PRIORITY < priority(attached)
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from labs.runtime.wire.pidfile import claim
+with claim(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_process_is_found_by_its_lock_and_not_after_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    assert pidfile.holder(file) is None
+    with pytest.raises(FileNotFoundError):
+        pidfile.claim(file)
+    file.touch()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        assert pidfile.holder(file) == process.pid != os.getpid()
+        with pytest.raises(BlockingIOError):
+            pidfile.claim(file)
+        pidfile.end(file, 5)
+        assert process.wait() == -signal.SIGTERM
+    assert pidfile.holder(file) is None
+    assert pidfile.tell(file, signal.SIGHUP) is False
+    pidfile.end(file, 5)
