@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -54,11 +54,20 @@ class NodeStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownFault:
+    """A fault that somebody gave the lab, by its number in the lab's record."""
+
+    number: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class LabStatus:
-    """Every node of a lab, in build order."""
+    """Every node of a lab, in build order, and what is broken on purpose."""
 
     lab: str
     nodes: tuple[NodeStatus, ...]
+    faults: tuple[KnownFault, ...] = ()
 
     @property
     def converged(self) -> bool:
@@ -75,6 +84,7 @@ class LabStatus:
         return {
             "lab": self.lab,
             "converged": self.converged,
+            "faults": [asdict(fault) for fault in self.faults],
             "nodes": [
                 {
                     "name": node.name,
@@ -124,7 +134,21 @@ def read_status(lab: Lab) -> LabStatus:
         return _read_switch(fabric, lab.node(node.name), node, expected[node.name])
 
     with ThreadPoolExecutor(max_workers=4 * (os.cpu_count() or 1)) as pool:
-        return LabStatus(lab.name, tuple(pool.map(read, fabric.nodes)))
+        nodes = tuple(pool.map(read, fabric.nodes))
+    return LabStatus(lab.name, nodes, recorded_faults(lab.runtime.files))
+
+
+def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:
+    """The faults in a lab's record, by number. Where the record is, `scripts.faults.record` says;
+    what breaks labs is not needed to know that they are broken."""
+    found = []
+    for path in (files.root / "faults").glob("*.json"):
+        try:
+            kind = json.loads(path.read_text())["spec"]["kind"]
+        except FileNotFoundError:
+            continue  # restored meanwhile
+        found.append(KnownFault(int(path.stem), kind))
+    return tuple(sorted(found, key=lambda fault: fault.number))
 
 
 def _read_switch(

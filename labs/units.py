@@ -91,6 +91,13 @@ DURATION = Quantity(
     units={"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "m": 60 * 10**9},
     examples=("50ms", "3s"),
 )
+SHARE = Quantity(
+    expected="a share such as 5% or 200ppm",
+    base_unit="parts per million",
+    hint="a share is a number and %, or ppm (parts per million)",
+    units={"%": 10**4, "ppm": 1},
+    examples=("5%", "200ppm"),
+)
 
 
 def parse_rate_bps(text: object) -> int:
@@ -151,3 +158,4 @@ SizeBytes = Annotated[
 DurationNs = Annotated[
     int, BeforeValidator(parse_duration_ns), DURATION, _schema(DURATION), _as_written(DURATION)
 ]
+SharePpm = Annotated[int, BeforeValidator(SHARE.parse), SHARE, _schema(SHARE), _as_written(SHARE)]

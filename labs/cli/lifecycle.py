@@ -138,6 +138,9 @@ def _print_status(state: LabStatus) -> None:
         f"lab {state.lab}: {verdict}; {len(switches)} switches, {servers} servers, "
         f"{state.pss_bytes / _MB:.0f} MB PSS of daemons"
     )
+    if state.faults:
+        faults = ", ".join(f"{fault.number} ({fault.kind})" for fault in state.faults)
+        say(f"broken on purpose, fault {faults}: `rocelab fault list {state.lab}`")
 
 
 def _status_row(node: NodeStatus) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ the last line each daemon concerned has logged.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -17,8 +18,10 @@ from labs.plan.routes import expected_routes, expected_width
 from labs.runtime import daemons
 from labs.runtime.base import Progress, ProgressSink
 from labs.runtime.fibwatch import FibAction, FibEvent, FibWatch
+from labs.spec.base import MS
 
 EVENT_WAIT_S = 0.25
+BFD_POLL_S = 0.02
 SHOWN = 8
 
 
@@ -105,3 +108,42 @@ def down_sessions(files: daemons.FrrFiles) -> list[str]:
         for name, peer in peers.items()
         if peer["state"] != "Established"
     ]
+
+
+def wait_for_bfd(
+    fabric: Fabric, node_of: Callable[[str], SwitchHandle], timeout_s: float, progress: ProgressSink
+) -> None:
+    """Return when every BFD session is up at its own pace, where the fabric has BFD.
+
+    Routes are there before: a session begins with packets a second apart (RFC 5880 section 6.8.3),
+    and a silent failure would wait for the hold timer. bfdd tells nobody but its clients, so it is
+    asked. Raises ExpectationError when `timeout_s` is over.
+    """
+    bfd = fabric.spec.routing.bfd
+    if bfd is None:
+        return
+    deadline = time.monotonic() + timeout_s
+    switches = [node.name for node in fabric.switches]
+    for done, name in enumerate(switches):
+        progress(Progress("bfd", done, len(switches)))
+        links = (link for link in fabric.links_of[name] if fabric.node(link.a.node).is_switch)
+        wanted = sum(1 for _ in links)
+        while missing := wanted - _bfd_sessions_up(node_of(name).frr, bfd.interval // MS):
+            if time.monotonic() > deadline:
+                raise ExpectationError(
+                    f"{missing} BFD sessions of {name} are not up after {timeout_s:.0f} s",
+                    hint="see `show bfd peers` with `rocelab vtysh`",
+                )
+            time.sleep(BFD_POLL_S)
+
+
+def _bfd_sessions_up(files: daemons.FrrFiles, interval_ms: int) -> int:
+    try:
+        peers = json.loads(daemons.vty_command(files, "bfdd", "show bfd peers json") or "[]")
+    except OSError:
+        return 0
+    return sum(
+        1
+        for peer in peers
+        if peer["status"] == "up" and peer["remote-transmit-interval"] == interval_ms
+    )

@@ -15,7 +15,8 @@ import pwd
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,8 @@ def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) ->
         stderr=subprocess.PIPE,
         text=True,
         cwd=files.folder,
-        env={"PATH": os.defpath, "MALLOC_ARENA_MAX": "1"},
+        # FRR stamps its log in local time: in UTC a stamp is an instant, also when clocks change.
+        env={"PATH": os.defpath, "MALLOC_ARENA_MAX": "1", "TZ": "UTC"},
     ) as process:
         with files.crash(daemon).open("a") as record:
             record.write(f"{CRASH_FOLDER / f'{daemon}.{process.pid}'}\n")
@@ -116,7 +118,9 @@ def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) ->
             f"its configuration is checked by `{arguments[0]} -C -f {files.configuration(daemon)}`",
         )
     pid = running_pid(daemon, files)
-    if niceness and pid is not None:
+    if pid is not None and daemon == "bfdd":
+        run_on_time(pid)
+    elif pid is not None and niceness:
         set_niceness(pid, niceness)
 
 
@@ -130,9 +134,13 @@ def crash_folders_of(pids: Iterable[int]) -> set[Path]:
     found = set()
     for pid in pids:
         try:
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
             maps = Path(f"/proc/{pid}/maps").read_text()
         except OSError:
             continue
+        if name in DAEMONS:
+            # One that is killed as it starts has made its folder, and mapped no file of it yet.
+            found.add(CRASH_FOLDER / f"{name}.{pid}")
         for line in maps.splitlines():
             path = line.partition("/")[2]
             if f"/{path}".startswith(f"{CRASH_FOLDER}/"):
@@ -166,6 +174,19 @@ def set_niceness(pid: int, niceness: int) -> None:
         return
 
 
+def run_on_time(pid: int) -> None:
+    """Schedule every thread of a process before all ordinary ones (SCHED_RR, sched(7)).
+
+    For bfdd: in a switch BFD is the line cards' work, which waits for nobody, and here a neighbour
+    that got no CPU for three intervals would be taken for dead. Where the machine does not allow it
+    (CAP_SYS_NICE) nothing changes.
+    """
+    lowest = os.sched_param(os.sched_get_priority_min(os.SCHED_RR))
+    with suppress(PermissionError, FileNotFoundError, ProcessLookupError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setscheduler(int(thread.name), os.SCHED_RR, lowest)
+
+
 def zebra_socket_arguments(daemon: str, files: FrrFiles) -> tuple[str, ...]:
     """How a daemon is told where zebra's own socket is."""
     if daemon == "bfdd":
@@ -194,19 +215,41 @@ def last_log_line(daemon: str, files: FrrFiles) -> str:
     return lines[-1] if lines else "(nothing logged)"
 
 
-def vty_command(files: FrrFiles, daemon: str, *commands: str) -> str:
+def vty_command(
+    files: FrrFiles, daemon: str, *commands: str, timeout_s: float = VTY_TIMEOUT_S
+) -> str:
     """What a daemon answers to the last of `commands`, over vtysh's own socket (FRR lib/vty.c).
 
-    Raises OSError when the daemon is not there or does not answer.
+    Raises OSError when the daemon is not there or is silent for `timeout_s`.
     """
+    return _vty_answers(files, daemon, commands, timeout_s)[-1]
+
+
+def vty_configure(files: FrrFiles, daemon: str, *lines: str) -> None:
+    """Change a running daemon's configuration; its file stays as it is.
+
+    Raises OSError as `vty_command` does, MachineError with the first line that the daemon refused,
+    once all have been given.
+    """
+    answers = _vty_answers(files, daemon, ("configure terminal", *lines))
+    for line, answer in zip(lines, answers[1:], strict=True):
+        if answer.lstrip().startswith("%"):
+            raise MachineError(
+                f"{daemon} of {files.folder.name} does not take `{line}`: {answer.strip()}"
+            )
+
+
+def _vty_answers(
+    files: FrrFiles, daemon: str, commands: Sequence[str], timeout_s: float = VTY_TIMEOUT_S
+) -> list[str]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as vty:
-        vty.settimeout(VTY_TIMEOUT_S)
+        vty.settimeout(timeout_s)
         vty.connect(str(files.vty(daemon)))
-        answer = b""
+        answers = []
         for line in ("enable", *commands):
             vty.sendall(line.encode() + b"\0")
-            answer = _read_answer(vty)
-    return answer.decode(errors="replace")
+            answers.append(_read_answer(vty).decode(errors="replace"))
+    return answers[1:]
 
 
 def vty_json(files: FrrFiles, daemon: str, command: str) -> dict[str, Any]:

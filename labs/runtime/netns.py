@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import resource
-import select
-import signal
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,9 +22,18 @@ from pathlib import Path
 from labs.errors import InputError, MachineError
 from labs.plan.fabric import Fabric, Link
 from labs.render import frr
-from labs.runtime import canary, daemons, kernel, namespaces, netlink, offloads, wiring
+from labs.runtime import (
+    canary,
+    daemons,
+    kernel,
+    namespaces,
+    netlink,
+    offloads,
+    processes,
+    wiring,
+)
 from labs.runtime.base import Counters, Progress, ProgressSink, no_progress
-from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
+from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.queues.engine import SwitchQueues
 from labs.runtime.queues.engine import remove as remove_queues
@@ -43,7 +50,6 @@ from labs.runtime.record import (
 from labs.runtime.steering import Steering
 
 RUNTIME = "netns"
-KILL_TIMEOUT_S = 10.0
 CLEANUP_TIMEOUT_S = 120.0
 
 
@@ -83,6 +89,55 @@ class NetnsNode:
         alive = {name: daemons.running_pid(name, self.frr) for name in daemons.DAEMONS}
         return {name: pid for name, pid in alive.items() if pid is not None}
 
+    def processes(self) -> list[int]:
+        """Ids of all processes that run in the node, its daemons and whatever was started."""
+        return namespaces.processes_in([self.netns.stat().st_ino])
+
+    def kill_daemons(self, names: Iterable[str]) -> None:
+        """SIGKILL these routing daemons, where they run, and return when they are gone."""
+        alive = self.daemons()
+        doomed = [alive[name] for name in names if name in alive]
+        folders = daemons.crash_folders_of(doomed)
+        processes.kill_and_wait(doomed)
+        daemons.remove_crash_folders(folders)
+
+    def start_daemons(self, names: Iterable[str]) -> None:
+        """Start those of these daemons that do not run, in this order, as `up` does.
+
+        zebra takes no routes from a bgpd that outlived it (FRR 8.4: bgpd comes back after 10 s and
+        announces only what changes then), so that without zebra all are ended first, as watchfrr
+        does. Raises MachineError when one does not start.
+        """
+        if "zebra" not in self.daemons():
+            self.kill_daemons(daemons.DAEMONS)
+        for name in names:
+            if name not in self.daemons():
+                self._start_daemon(name)
+
+    def _start_daemon(self, name: str) -> None:
+        def start() -> None:
+            descriptor = os.open(self.netns, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                daemons.start_daemon(name, self.frr, descriptor)
+            finally:
+                os.close(descriptor)
+
+        try:
+            namespaces.on_own_thread(start)
+        except MachineError:
+            # Whoever was killed while starting it may have started it all the same.
+            if name not in self.daemons():
+                raise
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        """Ask all these of the node's kernel in one batch (rtnetlink). Raises OSError."""
+
+        def send() -> None:
+            with netlink.open_socket() as channel:
+                netlink.send_batch(channel, messages)
+
+        namespaces.inside(self.netns, send)
+
 
 @dataclass(frozen=True, slots=True)
 class NetnsLink:
@@ -106,11 +161,7 @@ class NetnsLink:
         self._send(wiring.bring_up(self.link, self.link.a.node, self.indexes))
 
     def _send(self, messages: Sequence[bytes]) -> None:
-        def send() -> None:
-            with netlink.open_socket() as channel:
-                netlink.send_batch(channel, messages)
-
-        namespaces.inside(self.files.netns_of(self.link.a.node), send)
+        NetnsNode(self.link.a.node, self.files).send(messages)
 
     def counters(self) -> dict[str, Counters]:
         ports = (self.link.a, self.link.b)
@@ -212,6 +263,9 @@ class NetnsRuntime:
                     wait = ConvergenceWait(self.fabric, self.node)
                     wait.run(watch, convergence_timeout_s(self.fabric), progress)
                     self._end_start_up()
+                    wait_for_bfd(
+                        self.fabric, self.node, convergence_timeout_s(self.fabric), progress
+                    )
             if self.fabric.spec.scheme.kind != "ecmp":
                 with self._stage("scheme"):
                     Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)
@@ -342,7 +396,7 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
     killed = 0
     while doomed := namespaces.processes_in(inodes):
         add_left_outside(files, daemons.crash_folders_of(doomed))
-        _kill_and_wait(doomed)
+        processes.kill_and_wait(doomed)
         killed += len(doomed)
         progress(Progress("processes", killed, killed))
     outside = read_left_outside(files) | daemons.recorded_crash_folders(files.nodes)
@@ -361,33 +415,6 @@ def _namespace_inodes(files: LabFiles) -> list[int]:
     tmpfs = files.netns.stat().st_dev
     mounts = [entry.stat() for entry in files.netns.iterdir()]
     return [mount.st_ino for mount in mounts if mount.st_dev != tmpfs]
-
-
-def _kill_and_wait(pids: Iterable[int]) -> None:
-    """SIGKILL each process and return when all are gone. Raises MachineError if one stays."""
-    waiting: dict[int, int] = {}
-    poll = select.poll()
-    try:
-        for pid in pids:
-            try:
-                descriptor = os.pidfd_open(pid)
-            except ProcessLookupError:
-                continue
-            waiting[descriptor] = pid
-            poll.register(descriptor, select.POLLIN)
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        deadline = time.monotonic() + KILL_TIMEOUT_S
-        while waiting:
-            ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-            if not ready:
-                raise MachineError(f"processes {sorted(waiting.values())} do not end on SIGKILL")
-            for descriptor, _ in ready:
-                poll.unregister(descriptor)
-                os.close(descriptor)
-                del waiting[descriptor]
-    finally:
-        for descriptor in waiting:
-            os.close(descriptor)
 
 
 def _raise_descriptor_limit(wanted: int) -> None:

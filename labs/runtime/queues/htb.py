@@ -35,7 +35,7 @@ _LINKLAYER_ETHERNET = 1
 _ETHERNET_HEADER = 14
 _TICK_NS = 64
 _MAX_U32 = 2**32 - 1
-_RATESPEC = struct.Struct("=BBHhHI")
+RATESPEC = struct.Struct("=BBHhHI")
 _PARAMETERS = struct.Struct("=IIIII")
 
 
@@ -51,19 +51,11 @@ def burst_bytes(rate_bps: int, mtu: int) -> int:
 
 def tree(port: QueuedPort, classes: Sequence[int]) -> list[bytes]:
     """The messages that give a port its rate and a queue for each class, on interface index 0."""
-    rate = max(1, port.rate_bps // 8)
-    burst = burst_bytes(port.rate_bps, port.mtu)
     quantum = port.mtu + _ETHERNET_HEADER
     root = tc.attribute(2, struct.pack("=IIIII", _VERSION, 10, 0, 0, 0))
     messages = [
         tc.message(tc.RTM_NEWQDISC, "htb", handle=HANDLE, parent=tc.TC_H_ROOT, options=root),
-        tc.message(
-            tc.RTM_NEWTCLASS,
-            "htb",
-            handle=ROOT_CLASS,
-            parent=HANDLE,
-            options=_parameters(rate, rate, _ticks(burst, rate), quantum, 0),
-        ),
+        _root_class(port.rate_bps, port.mtu, tc.REQUEST_ACK_CREATE_EXCL),
     ]
     return messages + [
         tc.message(
@@ -79,18 +71,37 @@ def tree(port: QueuedPort, classes: Sequence[int]) -> list[bytes]:
     ]
 
 
+def rate_change(rate_bps: int, mtu: int) -> bytes:
+    """The message that gives a tree another rate, on interface index 0. Queues keep what they
+    hold."""
+    return _root_class(rate_bps, mtu, tc.REQUEST_ACK)
+
+
+def _root_class(rate_bps: int, mtu: int, flags: int) -> bytes:
+    rate = max(1, rate_bps // 8)
+    burst = _ticks(burst_bytes(rate_bps, mtu), rate)
+    return tc.message(
+        tc.RTM_NEWTCLASS,
+        "htb",
+        handle=ROOT_CLASS,
+        parent=HANDLE,
+        options=_parameters(rate, rate, burst, mtu + _ETHERNET_HEADER, 0),
+        flags=flags,
+    )
+
+
 def _parameters(rate: int, ceil: int, burst_ticks: int, quantum: int, priority: int) -> bytes:
     numbers = _PARAMETERS.pack(burst_ticks, burst_ticks, quantum, 0, priority)
     return (
-        tc.attribute(1, _ratespec(rate) + _ratespec(ceil) + numbers)
+        tc.attribute(1, ratespec(rate) + ratespec(ceil) + numbers)
         + tc.attribute(6, struct.pack("=Q", rate))
         + tc.attribute(7, struct.pack("=Q", ceil))
     )
 
 
-def _ratespec(rate_bytes_per_s: int) -> bytes:
+def ratespec(rate_bytes_per_s: int) -> bytes:
     """struct tc_ratespec; a rate beyond 32 bits is in an attribute of its own."""
-    return _RATESPEC.pack(
+    return RATESPEC.pack(
         0,
         _LINKLAYER_ETHERNET,
         ETHERNET_OVERHEAD_BYTES,

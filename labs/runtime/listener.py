@@ -1,0 +1,92 @@
+"""Many namespaces' rtnetlink events in one epoll, for the watches that decode them.
+
+In: the nodes' namespaces and the multicast groups to join. Out: datagrams, stamped with
+CLOCK_REALTIME when they are read: the kernel does not stamp them. Messages are read with `struct`
+and not with a netlink library, because a zone of 270 switches sends some hundred thousand of them
+while it converges. Formats: linux/rtnetlink.h.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from labs.runtime import namespaces, netlink
+
+RECEIVE_BUFFER_BYTES = 16 << 20
+
+_ATTRIBUTE = struct.Struct("=HH")
+_ATTRIBUTE_TYPE = 0x3FFF
+
+
+class Listener:
+    """Listens to the events of `namespace_of`'s nodes until closed.
+
+    `request` is sent once in each namespace; its answers come between the events, so that a watch
+    can know the state from which they start. `buffer` holds the datagram `datagrams` gave last.
+    """
+
+    def __init__(
+        self, namespace_of: Mapping[str, int], groups: Sequence[int], request: bytes = b""
+    ) -> None:
+        self._groups = groups
+        self._request = request
+        self._sockets: dict[int, tuple[str, socket.socket]] = {}
+        self._epoll = select.epoll()
+        self.buffer = bytearray(1 << 17)
+        self.overflowed: set[str] = set()
+        try:
+            namespaces.inside_each(namespace_of, self._listen)
+        except BaseException:
+            self.close()
+            raise
+
+    def _listen(self, node: str) -> None:
+        listener = netlink.open_socket(self._groups, RECEIVE_BUFFER_BYTES)
+        listener.setblocking(False)
+        self._sockets[listener.fileno()] = (node, listener)
+        self._epoll.register(listener, select.EPOLLIN)
+        if self._request:
+            listener.send(self._request)
+
+    def close(self) -> None:
+        """Stop listening."""
+        for _, listener in self._sockets.values():
+            listener.close()
+        self._sockets.clear()
+        self._epoll.close()
+
+    def datagrams(self, timeout_s: float) -> Iterator[tuple[str, int, int]]:
+        """Node, bytes in `buffer` and CLOCK_REALTIME ns of each, waiting `timeout_s` for the first.
+
+        A node whose socket overflowed is added to `overflowed`: its events are incomplete.
+        """
+        for descriptor, _ in self._epoll.poll(timeout_s):
+            node, listener = self._sockets[descriptor]
+            while True:
+                try:
+                    size = listener.recv_into(self.buffer)
+                except BlockingIOError:
+                    break
+                except OSError:
+                    self.overflowed.add(node)
+                    continue
+                yield node, size, time.clock_gettime_ns(time.CLOCK_REALTIME)
+
+    def messages(self, size: int) -> Iterator[tuple[int, int, int]]:
+        """Type, start and end of the body of each message in the first `size` bytes of `buffer`."""
+        offset = 0
+        while offset + netlink.HEADER.size <= size:
+            length, kind, _, _, _ = netlink.HEADER.unpack_from(self.buffer, offset)
+            yield kind, offset + netlink.HEADER.size, offset + length
+            offset += (length + 3) & ~3
+
+    def attributes(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Type, start and end of each attribute's payload."""
+        while start + 4 <= end:
+            length, kind = _ATTRIBUTE.unpack_from(self.buffer, start)
+            yield kind & _ATTRIBUTE_TYPE, start + 4, start + length
+            start += (length + 3) & ~3

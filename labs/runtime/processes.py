@@ -1,0 +1,87 @@
+"""Processes ended, stopped and continued, each by a descriptor of its own.
+
+In: process ids. A pidfd names one process for good, so that none is hit that took the id of one
+that has ended meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from labs.errors import MachineError
+
+KILL_TIMEOUT_S = 10.0
+
+
+def kill_and_wait(pids: Iterable[int]) -> None:
+    """SIGKILL each process and return when all are gone. Raises MachineError if one stays."""
+    waiting: dict[int, int] = {}
+    poll = select.poll()
+    try:
+        for pid in pids:
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            waiting[descriptor] = pid
+            poll.register(descriptor, select.POLLIN)
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        deadline = time.monotonic() + KILL_TIMEOUT_S
+        while waiting:
+            ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            if not ready:
+                raise MachineError(f"processes {sorted(waiting.values())} do not end on SIGKILL")
+            for descriptor, _ in ready:
+                poll.unregister(descriptor)
+                os.close(descriptor)
+                del waiting[descriptor]
+    finally:
+        for descriptor in waiting:
+            os.close(descriptor)
+
+
+def stop(pids: Iterable[int]) -> None:
+    """SIGSTOP each process that is still there."""
+    _signal(pids, signal.SIGSTOP)
+
+
+def resume(pids: Iterable[int]) -> None:
+    """SIGCONT each process that is still there."""
+    _signal(pids, signal.SIGCONT)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped the process; False where there is none."""
+    return _state(pid) == "T"
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process is there and would go on by itself: neither stopped nor dead."""
+    return _state(pid) not in ("", "T", "t", "Z", "X")
+
+
+def _state(pid: int) -> str:
+    """The process's state as in proc(5), nothing where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            signal.pidfd_send_signal(descriptor, number)
+        except ProcessLookupError:
+            continue
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,99 @@
+"""A switch port's rate, changed while the lab runs and read back from the kernel.
+
+In: a planned link, the switch that sends on it, and whether its ports have queues. A port with
+queues has its HTB tree's rate changed in place; one without is given a token bucket, which is taken
+away again. Source: net/sched/sch_tbf.c; struct tc_tbf_qopt of include/uapi/linux/pkt_sched.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from labs.runtime import netlink
+from labs.runtime.queues import htb, tc
+
+REQUEST_DUMP = 0x301
+REQUEST_ACK_CREATE_REPLACE = 0x505
+NLMSG_DONE = 3
+TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST = 1, 4, 6
+TCA_HTB_PARMS, TCA_HTB_RATE64 = 1, 6
+_TBF_NUMBERS = struct.Struct("=III")
+_RATE64 = struct.Struct("=Q")
+
+
+@dataclass(frozen=True, slots=True)
+class PortRate:
+    """What limits a port: `kind` is `htb` for a tree with queues, `tbf` for a token bucket."""
+
+    kind: str
+    rate_bps: int
+
+
+def change(rate_bps: int, mtu: int, *, queued: bool, buffer_bytes: int) -> bytes:
+    """The message that gives a port a rate, on interface index 0.
+
+    `buffer_bytes` is what a port without queues holds while the bucket is empty.
+    """
+    if queued:
+        return htb.rate_change(rate_bps, mtu)
+    rate = max(1, rate_bps // 8)
+    spec = htb.ratespec(rate)
+    options = (
+        tc.attribute(TCA_TBF_PARMS, spec + bytes(len(spec)) + _TBF_NUMBERS.pack(buffer_bytes, 0, 0))
+        + tc.attribute(TCA_TBF_RATE64, _RATE64.pack(rate))
+        + tc.attribute(TCA_TBF_BURST, struct.pack("=I", htb.burst_bytes(rate_bps, mtu)))
+    )
+    return tc.message(
+        tc.RTM_NEWQDISC,
+        "tbf",
+        handle=htb.HANDLE,
+        parent=tc.TC_H_ROOT,
+        options=options,
+        flags=REQUEST_ACK_CREATE_REPLACE,
+    )
+
+
+def bucket_removal() -> bytes:
+    """The message that takes a port's token bucket away, on interface index 0."""
+    return tc.message(
+        tc.RTM_DELQDISC, "tbf", handle=htb.HANDLE, parent=tc.TC_H_ROOT, flags=tc.REQUEST_ACK
+    )
+
+
+def read_rate(index: int) -> PortRate | None:
+    """What limits a port of the calling thread's namespace; None where nothing does."""
+    for body in _dump(tc.RTM_GETQDISC, index):
+        _, interface, _, parent, _ = tc.TCMSG.unpack_from(body)
+        told = tc.attributes(body[tc.TCMSG.size :])
+        if interface == index and parent == tc.TC_H_ROOT and told[tc.TCA_KIND] == b"tbf\0":
+            return PortRate("tbf", 8 * _rate(told, TCA_TBF_PARMS, TCA_TBF_RATE64))
+    for body in _dump(tc.RTM_GETTCLASS, index):
+        _, _, handle, _, _ = tc.TCMSG.unpack_from(body)
+        told = tc.attributes(body[tc.TCMSG.size :])
+        if handle == htb.ROOT_CLASS and told[tc.TCA_KIND] == b"htb\0":
+            return PortRate("htb", 8 * _rate(told, TCA_HTB_PARMS, TCA_HTB_RATE64))
+    return None
+
+
+def _rate(told: dict[int, bytes], parameters: int, wide: int) -> int:
+    """Bytes per second; beyond 32 bits the kernel has them in an attribute of their own."""
+    options = tc.attributes(told[tc.TCA_OPTIONS])
+    if wide in options:
+        return int(_RATE64.unpack(options[wide])[0])
+    return int(htb.RATESPEC.unpack_from(options[parameters])[-1])
+
+
+def _dump(kind: int, index: int) -> Iterator[bytes]:
+    header = netlink.HEADER.pack(netlink.HEADER.size + tc.TCMSG.size, kind, REQUEST_DUMP, 0, 0)
+    with netlink.open_socket() as channel:
+        channel.send(header + tc.TCMSG.pack(0, index, 0, 0, 0))
+        while True:
+            data, offset = channel.recv(1 << 17), 0
+            while offset < len(data):
+                length, answer, *_ = netlink.HEADER.unpack_from(data, offset)
+                if answer == NLMSG_DONE:
+                    return
+                yield data[offset + netlink.HEADER.size : offset + length]
+                offset += (length + 3) & ~3
