@@ -1,0 +1,136 @@
+"""Faults of BGP sessions: a graceful drain, an abrupt removal, a reset.
+
+In: a switch, and links for a reset. Out: faults that change bgpd's running configuration and give
+back what is rendered; a bgpd that is started meanwhile reads that by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labs.lab import Lab
+from labs.plan.fabric import Link
+from scripts.faults import policy
+from scripts.faults.leaks import BadPrefix, RouteLeak
+
+__all__ = ["AbruptRemoval", "BadPrefix", "Drain", "RouteLeak", "SessionReset"]
+
+GRACEFUL_SHUTDOWN = "bgp graceful-shutdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Graceful shutdown (RFC 8326): the switch asks its neighbours to prefer any other path.
+
+    It announces all paths again with the community GRACEFUL_SHUTDOWN, to which eBGP neighbours
+    give local preference 0 (FRR does unasked), and its sessions stay. Where there is no other path,
+    as behind a rack's only switch, nothing moves; servers with two ports do not hear of it.
+    """
+
+    node: str
+    kind: str = "drain"
+
+    @property
+    def subject(self) -> str:
+        return self.node
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node,)
+
+    def prepare(self, lab: Lab) -> None:
+        """Nothing takes time."""
+
+    def inject(self, lab: Lab) -> None:
+        policy.configure(lab, self.node, [GRACEFUL_SHUTDOWN])
+
+    def restore(self, lab: Lab) -> None:
+        if self.remains(lab):
+            policy.configure(lab, self.node, [f"no {GRACEFUL_SHUTDOWN}"])
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        if not policy.has_bgpd(lab, self.node):
+            return ()
+        drained = GRACEFUL_SHUTDOWN in policy.running_lines(lab, self.node)
+        return (f"{self.node} is in graceful shutdown",) if drained else ()
+
+
+@dataclass(frozen=True, slots=True)
+class AbruptRemoval:
+    """All BGP sessions of a switch are shut at once, by its groups of neighbours.
+
+    Neighbours are told (RFC 4271 Cease, RFC 9003); links and daemons stay.
+    """
+
+    node: str
+    kind: str = "abrupt-removal"
+
+    @property
+    def subject(self) -> str:
+        return self.node
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node,)
+
+    def prepare(self, lab: Lab) -> None:
+        """Nothing takes time."""
+
+    def inject(self, lab: Lab) -> None:
+        policy.configure(lab, self.node, self._lines(lab))
+
+    def restore(self, lab: Lab) -> None:
+        left = self._left(lab)
+        if left:
+            policy.configure(lab, self.node, [f"no {line}" for line in left])
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        return tuple(f"{self.node} has `{line}`" for line in self._left(lab))
+
+    def _lines(self, lab: Lab) -> list[str]:
+        groups = policy.peer_groups(lab.fabric, self.node)
+        return [f"neighbor {group} shutdown" for group in groups]
+
+    def _left(self, lab: Lab) -> list[str]:
+        if not policy.has_bgpd(lab, self.node):
+            return []
+        running = policy.running_lines(lab, self.node)
+        return [line for line in self._lines(lab) if line in running]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReset:
+    """A switch resets its sessions on some links: an instant, which ends by itself.
+
+    Hard: they are closed and opened again (RFC 7747 section 5.6). `soft`: both ends announce all
+    again and the sessions stay (RFC 2918), so that no route goes.
+    """
+
+    node: str
+    links: tuple[Link, ...]
+    soft: bool = False
+    kind: str = "session-reset"
+
+    @property
+    def subject(self) -> str:
+        return " ".join(f"{self.node}:{link.port(self.node).interface}" for link in self.links)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.node, *(link.far(self.node).node for link in self.links))))
+
+    def prepare(self, lab: Lab) -> None:
+        """Nothing takes time."""
+
+    def inject(self, lab: Lab) -> None:
+        policy.clear(lab, self.node, self._peers(), soft=self.soft)
+
+    def restore(self, lab: Lab) -> None:
+        """Nothing is to be undone: bgpd opens its sessions again by itself."""
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        """Nothing: a session on its way back is routing's convergence (`policy.sessions`)."""
+        return ()
+
+    def _peers(self) -> list[str]:
+        return [policy.peer_name(link, self.node) for link in self.links]

@@ -1,0 +1,75 @@
+"""A broken fibre: one end of a link loses its light and the other is not told.
+
+In: planned links and the end that gets nothing. Out: a fault that takes that end's carrier away and
+lets no packet cross; the far end keeps its carrier, and learns of it by BFD or the hold timer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labs.lab import Lab
+from labs.plan.fabric import Link
+from labs.runtime import wiring
+from labs.runtime.wire.impairment import Impairment, Kind
+from scripts.faults.links import ends_of
+from scripts.faults.ports import read_ports
+from scripts.faults.selectors import named
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenFibre:
+    """One fibre of two breaks, on links without remote fault indication.
+
+    A veth pair has one carrier for both ends, so the end at `side` is made dormant: it loses the
+    flag IFF_RUNNING, on which zebra acts as on a lost carrier. Its kernel still has the carrier and
+    uses the port until zebra has taken the routes. A port without light does not send either, so
+    that packets are dropped in both directions: the far end is not even told that the session ends.
+    """
+
+    links: tuple[Link, ...]
+    side: str
+    kind: str = "carrier-down"
+
+    @property
+    def subject(self) -> str:
+        return f"{named(self.links)} at {self.side}"
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return ends_of(self.links)
+
+    def prepare(self, lab: Lab) -> None:
+        """Raises MachineError where this machine can not drop packets."""
+        for link, towards in self._directions():
+            lab.wire.prepare(link.name, towards, Kind.BLACKHOLE)
+
+    def inject(self, lab: Lab) -> None:
+        # Packets first: bgpd says goodbye at once when the carrier goes.
+        for link, towards in self._directions():
+            lab.wire.impair(link.name, towards, Impairment(Kind.BLACKHOLE))
+        self._set_dormant(lab, dormant=True)
+
+    def restore(self, lab: Lab) -> None:
+        for link, towards in self._directions():
+            lab.wire.clear(link.name, towards, Kind.BLACKHOLE)
+        self._set_dormant(lab, dormant=False)
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        found: list[str] = []
+        for link, towards in self._directions():
+            found += lab.wire.remains(link.name, towards, Kind.BLACKHOLE)
+        ports = read_ports(lab.node(self.side))
+        names = (link.port(self.side).interface for link in self.links)
+        return (
+            *found,
+            *(f"{self.side}:{name} is dormant" for name in names if ports[name].dormant),
+        )
+
+    def _directions(self) -> list[tuple[Link, str]]:
+        return [(link, node) for link in self.links for node in (link.a.node, link.b.node)]
+
+    def _set_dormant(self, lab: Lab, *, dormant: bool) -> None:
+        indexes = lab.link(self.links[0].name).indexes
+        ports = [indexes[self.side, link.port(self.side).interface] for link in self.links]
+        lab.node(self.side).send([wiring.set_dormant(index, dormant=dormant) for index in ports])

@@ -1,0 +1,139 @@
+"""A switch's BGP policy: as rendered, as it runs, and changed while it runs.
+
+In: a fabric, or a switch of a running lab. Out: lines of configuration without indentation, and the
+state of sessions. What a fault takes away is given back from the rendered configuration, never from
+what some process remembers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from labs.errors import MachineError
+from labs.lab import Lab
+from labs.plan.fabric import Fabric, Link
+from labs.render.frr import frr_configuration
+from labs.runtime import daemons
+
+FAMILY = "address-family ipv4 unicast"
+SHUT_FOR_PREFIXES = "Idle (PfxCt)"
+"""The state of a session that maximum-prefix has shut, which it does not leave by itself."""
+
+_GROUP = re.compile(r"neighbor (\S+) peer-group")
+_LIST = re.compile(r"neighbor (?P<peer>\S+) prefix-list (?P<name>\S+) (?P<way>in|out)")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A neighbour as bgpd has it: the state of its session and how many prefixes are accepted."""
+
+    state: str
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A line that gives a neighbour, or a group of them, a prefix list."""
+
+    line: str
+    name: str
+
+
+def rendered_lines(fabric: Fabric, switch: str) -> tuple[str, ...]:
+    """The lines of a switch's bgpd.conf."""
+    text = frr_configuration(fabric, fabric.node(switch))["bgpd"]
+    return tuple(line.strip() for line in text.splitlines())
+
+
+def peer_groups(fabric: Fabric, switch: str) -> tuple[str, ...]:
+    """The names of a switch's groups of neighbours: every neighbour is in one."""
+    matches = (_GROUP.fullmatch(line) for line in rendered_lines(fabric, switch))
+    return tuple(match[1] for match in matches if match)
+
+
+def peer_name(link: Link, switch: str) -> str:
+    """What a switch calls its neighbour on a link: the address, or the interface to it."""
+    far = link.far(switch)
+    return link.port(switch).interface if far.address is None else far.ip
+
+
+def filters(fabric: Fabric, switch: str, way: str, peers: Sequence[str] = ()) -> tuple[Filter, ...]:
+    """The prefix lists for one way (`in`, `out`), of certain neighbours alone if named."""
+    matches = (_LIST.fullmatch(line) for line in rendered_lines(fabric, switch))
+    return tuple(
+        Filter(match[0], match["name"])
+        for match in matches
+        if match and match["way"] == way and (not peers or match["peer"] in peers)
+    )
+
+
+def has_bgpd(lab: Lab, switch: str) -> bool:
+    """Whether there is a bgpd to ask: one that starts later reads the rendered configuration."""
+    return "bgpd" in lab.node(switch).daemons()
+
+
+def running_lines(lab: Lab, switch: str) -> frozenset[str]:
+    """The lines that bgpd says it runs with. Raises MachineError when it does not answer."""
+    text = _ask(lab, switch, "show running-config")
+    return frozenset(line.strip() for line in text.splitlines())
+
+
+def configure(lab: Lab, switch: str, lines: Sequence[str], *, in_family: bool = False) -> None:
+    """Give lines to a switch's `router bgp`, or to its address family.
+
+    Raises MachineError when bgpd does not answer or refuses one.
+    """
+    family = (FAMILY,) if in_family else ()
+    router = f"router bgp {lab.fabric.node(switch).asn}"
+    configure_globally(lab, switch, (router, *family, *lines))
+
+
+def configure_globally(lab: Lab, switch: str, lines: Sequence[str]) -> None:
+    """Give lines to a switch's bgpd. Raises MachineError when it does not answer or refuses one."""
+    try:
+        daemons.vty_configure(lab.node(switch).frr, "bgpd", *lines)
+    except OSError as error:
+        raise _unanswered(switch, error) from None
+
+
+def clear(lab: Lab, switch: str, peers: Sequence[str], *, soft: bool = False) -> None:
+    """Reset sessions, or with `soft` only what was exchanged in them (RFC 2918 route refresh).
+
+    Raises MachineError when bgpd does not answer.
+    """
+    how = " soft" if soft else ""
+    commands = [f"clear bgp {peer}{how}" for peer in peers]
+    try:
+        daemons.vty_command(lab.node(switch).frr, "bgpd", *commands)
+    except OSError as error:
+        raise _unanswered(switch, error) from None
+
+
+def sessions(lab: Lab, switch: str) -> Mapping[str, Session]:
+    """A switch's sessions, by `peer_name`. Raises MachineError when bgpd does not answer."""
+    try:
+        summary = daemons.vty_json(
+            lab.node(switch).frr, "bgpd", "show bgp ipv4 unicast summary json"
+        )
+    except OSError as error:
+        raise _unanswered(switch, error) from None
+    return {
+        name: Session(peer["state"], peer["pfxRcd"])
+        for name, peer in summary.get("peers", {}).items()
+    }
+
+
+def _ask(lab: Lab, switch: str, command: str) -> str:
+    try:
+        return daemons.vty_command(lab.node(switch).frr, "bgpd", command)
+    except OSError as error:
+        raise _unanswered(switch, error) from None
+
+
+def _unanswered(switch: str, error: OSError) -> MachineError:
+    return MachineError(
+        f"bgpd of {switch} does not answer ({error})",
+        "another fault may have stopped it: restore that one first",
+    )

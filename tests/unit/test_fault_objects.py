@@ -1,0 +1,133 @@
+"""What faults know before any lab runs: names, rates, filters, and the requests to the kernel."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labs.errors import InputError
+from labs.lab import Lab, plan
+from labs.plan.fabric import Fabric
+from labs.plan.queues import lab_rate_bps
+from labs.runtime import wiring
+from labs.runtime.queues import htb, rates, tc
+from labs.spec.model import LabSpec
+from scripts.faults import policy
+from scripts.faults.base import Fault
+from scripts.faults.bgp import AbruptRemoval, Drain, SessionReset
+from scripts.faults.daemons import DaemonCrash, DaemonHang, check_daemon
+from scripts.faults.fibre import BrokenFibre
+from scripts.faults.hosts import HostPause
+from scripts.faults.leaks import BadPrefix, RouteLeak
+from scripts.faults.links import ALL_PPM, CarrierDown, MtuMismatch, RateDegrade
+from scripts.faults.power import SwitchPowerLoss
+
+
+def fabric(**extra: object) -> Fabric:
+    clos = {"kind": "clos", "racks": 3, "spines": 2, "servers_per_rack": 1, "links_per_pair": 2}
+    return plan(LabSpec.model_validate({"name": "faults", "fabric": clos, **extra}))
+
+
+FABRIC = fabric()
+UPLINKS = FABRIC.uplinks("rtsw1")
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "subject", "nodes"),
+    [
+        (CarrierDown(UPLINKS[:2]), "carrier-down", "rtsw1:ctsw1,ctsw1-2", ("rtsw1", "ctsw1")),
+        (BrokenFibre(UPLINKS[:1], "ctsw1"), "carrier-down", "rtsw1:ctsw1 at ctsw1", None),
+        (MtuMismatch(UPLINKS[:1], "ctsw1", 1500), "mtu-mismatch", "rtsw1:ctsw1", None),
+        (RateDegrade(UPLINKS[:1], 1, kind="slow-receiver"), "slow-receiver", "rtsw1:ctsw1", None),
+        (SwitchPowerLoss("ctsw1"), "power-loss", "ctsw1", ("ctsw1",)),
+        (DaemonCrash("ctsw1", "bgpd"), "daemon-crash", "bgpd of ctsw1", ("ctsw1",)),
+        (DaemonHang("ctsw1", "zebra"), "daemon-hang", "zebra of ctsw1", ("ctsw1",)),
+        (Drain("ctsw1"), "drain", "ctsw1", ("ctsw1",)),
+        (AbruptRemoval("ctsw1"), "abrupt-removal", "ctsw1", ("ctsw1",)),
+        (SessionReset("ctsw1", UPLINKS[:1]), "session-reset", "ctsw1:rtsw1", ("ctsw1", "rtsw1")),
+        (RouteLeak("rtsw1"), "route-leak", "rtsw1", ("rtsw1",)),
+        (BadPrefix("rtsw1", "198.18.0.4/30"), "bad-prefix", "198.18.0.4/30 at rtsw1", ("rtsw1",)),
+        (HostPause("srv1-1"), "host-pause", "srv1-1", ("srv1-1",)),
+    ],
+)
+def test_a_fault_says_what_it_breaks_and_which_nodes_it_concerns(
+    fault: Fault, kind: str, subject: str, nodes: tuple[str, ...] | None
+) -> None:
+    assert (fault.kind, fault.subject) == (kind, subject)
+    assert fault.nodes == (nodes or ("rtsw1", "ctsw1"))
+
+
+@given(share_ppm=st.integers(1, ALL_PPM - 1))
+def test_a_degraded_link_has_its_share_of_the_lab_s_rate_and_never_none(share_ppm: int) -> None:
+    link = UPLINKS[0]
+    own = lab_rate_bps(link, FABRIC.spec.dilation)
+    left = RateDegrade((link,), share_ppm).rate_bps(FABRIC, link)
+    assert 8 <= left < own
+    assert left == 8 or abs(left - own * share_ppm / ALL_PPM) < 1
+
+
+@pytest.mark.parametrize("towards", [None, "rtsw1"])
+def test_what_a_server_sends_can_not_be_slowed(towards: str | None) -> None:
+    (link,) = FABRIC.uplinks("srv1-1")
+    with pytest.raises(InputError, match="srv1-1 paces"):
+        RateDegrade((link,), 500_000, towards).prepare(Lab(FABRIC))
+    RateDegrade((link,), 500_000, "srv1-1").prepare(Lab(FABRIC))
+
+
+def test_an_mtu_may_not_take_the_address_from_a_port() -> None:
+    unnumbered = fabric(routing={"numbering": "unnumbered"})
+    for planned, least in ((FABRIC, 68), (unnumbered, 1280)):
+        link = planned.uplinks("rtsw1")[0]
+        MtuMismatch((link,), "rtsw1", least).prepare(Lab(planned))
+        with pytest.raises(InputError, match=str(least - 1)):
+            MtuMismatch((link,), "rtsw1", least - 1).prepare(Lab(planned))
+
+
+def test_bfdd_can_fail_only_where_it_runs() -> None:
+    with pytest.raises(InputError, match=r"routing\.bfd"):
+        check_daemon(FABRIC, "bfdd")
+    check_daemon(fabric(routing={"bfd": True}), "bfdd")
+
+
+def test_the_filters_of_a_rack_and_of_its_neighbours_are_read_from_what_is_rendered() -> None:
+    out = policy.filters(FABRIC, "rtsw1", "out")
+    assert [each.line for each in out] == ["neighbor CTSWS prefix-list OWN out"]
+    assert policy.peer_groups(FABRIC, "ctsw1") == ("RTSWS",)
+    peers = [policy.peer_name(link, "ctsw1") for link in UPLINKS[:2]]
+    filters = policy.filters(FABRIC, "ctsw1", "in", peers)
+    assert [each.line for each in filters] == [
+        f"neighbor {peer} prefix-list rtsw1 in" for peer in peers
+    ]
+
+
+def test_a_neighbour_on_an_unnumbered_link_goes_by_the_interface() -> None:
+    planned = fabric(routing={"numbering": "unnumbered"})
+    assert policy.peer_name(planned.uplinks("rtsw1")[1], "ctsw1") == "rtsw1-2"
+
+
+def test_a_dormant_port_is_asked_for_in_one_message() -> None:
+    told = tc.attributes(wiring.set_dormant(7, dormant=True)[32:])
+    assert (told[16][0], told[17][0]) == (5, 1)
+    told = tc.attributes(wiring.set_dormant(7, dormant=False)[32:])
+    assert (told[16][0], told[17][0]) == (6, 0)
+
+
+def test_a_tree_s_rate_is_changed_and_not_made() -> None:
+    request = rates.change(80_000_000, 9000, queued=True, buffer_bytes=0)
+    (flags,) = struct.unpack_from("=H", request, 6)
+    assert flags == tc.REQUEST_ACK
+    told = tc.attributes(request[36:])
+    assert told[tc.TCA_KIND] == b"htb\0"
+    spec = tc.attributes(told[tc.TCA_OPTIONS])[1]
+    assert htb.RATESPEC.unpack_from(spec)[-1] == 10_000_000
+
+
+def test_a_token_bucket_takes_the_rate_and_holds_the_buffer() -> None:
+    request = rates.change(80_000_000, 9000, queued=False, buffer_bytes=1_000_000)
+    told = tc.attributes(tc.attributes(request[36:])[tc.TCA_OPTIONS])
+    assert struct.unpack("=Q", told[4]) == (10_000_000,)
+    assert struct.unpack_from("=I", told[1], 2 * htb.RATESPEC.size) == (1_000_000,)
+    assert struct.unpack("=I", told[6])[0] >= 9014
