@@ -10,9 +10,10 @@ time this process needed to be woken and to read it.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal, Self
@@ -24,6 +25,7 @@ from labs.plan.fabric import Fabric, Node
 from labs.plan.routes import expected_routes, expected_width
 from labs.runtime.fibwatch import FibAction, FibEvent, FibWatch
 from scripts.drill.result import FibChange
+from scripts.stages.delay import SWITCH_INTERVAL_S
 from traffic.priority import run_first
 
 POLL_S = 0.25
@@ -55,6 +57,7 @@ class FibTimeline:
         self._changes: list[FibChange] = []
         self._changed = threading.Condition()
         self._stopping = False
+        self._switch_interval_s = sys.getswitchinterval()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._record, name="fib-timeline", daemon=True)
         self._watch: FibWatch | None = None
@@ -62,6 +65,7 @@ class FibTimeline:
     def __enter__(self) -> Self:
         """Start listening, and only then read the tables, so that no change falls between."""
         self._watch = FibWatch(self._namespaces)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:
             for node, fib in self.read().items():
                 for route in fib.routes:
@@ -80,6 +84,7 @@ class FibTimeline:
     ) -> None:
         self._stopping = True
         self._thread.join()
+        sys.setswitchinterval(self._switch_interval_s)
         if self._watch is not None:
             self._watch.close()
 
@@ -101,16 +106,36 @@ class FibTimeline:
     def wait_until_whole(self, timeout_s: float) -> Mapping[str, Fib]:
         """Return the tables once every expected route is there at full width.
 
+        Raises ExpectationError, naming what is missing, when `timeout_s` is over.
+        """
+        return self.wait_until(
+            "whole again", lambda fibs: narrow_routes(self._expected, fibs), timeout_s
+        )
+
+    def wait_until(
+        self,
+        state: str,
+        lacking: Callable[[Mapping[str, Fib]], Sequence[str]],
+        timeout_s: float,
+        quiet_s: float = 0.0,
+    ) -> Mapping[str, Fib]:
+        """Return the tables once they lack nothing to be in `state`.
+
         Events say when to look, a read of the tables decides: the kernel drops the routes of an
-        interface that goes down without telling. Raises ExpectationError, naming what is missing,
-        when `timeout_s` is over.
+        interface that goes down without telling. It is put off until nothing has changed for
+        `quiet_s`, so that what is being measured has the CPUs. Raises ExpectationError, naming what
+        is lacking, when `timeout_s` is over.
         """
         deadline = time.monotonic() + timeout_s
         while True:
             with self._changed:
                 seen = len(self._changes)
+                while quiet_s and self._changed.wait_for(self._news_since(seen), quiet_s):
+                    if self._failure is not None:
+                        raise self._failure
+                    seen = len(self._changes)
             fibs = self.read()
-            missing = narrow_routes(self._expected, fibs)
+            missing = lacking(fibs)
             if not missing:
                 return fibs
             with self._changed:
@@ -118,8 +143,8 @@ class FibTimeline:
                 if not self._changed.wait_for(self._news_since(seen), max(0.0, left_s)):
                     some = ", ".join(missing[:SHOWN])
                     raise ExpectationError(
-                        f"the FIBs were not whole again after {timeout_s:.0f} s: "
-                        f"{len(missing)} routes are missing or too narrow ({some})"
+                        f"the FIBs were not {state} after {timeout_s:.0f} s: "
+                        f"{len(missing)} routes are not as expected ({some})"
                     )
                 if self._failure is not None:
                     raise self._failure

@@ -1,0 +1,164 @@
+"""Where the time of a reconvergence went, for a person: a table and a waterfall.
+
+In: the `Stages` of one event. Out: rows of text and a rich table for the terminal, and for the page
+a figure with a bar per switch, a colour per stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from labs.units import format_duration
+from report.plots import GRID, INK, MS, figure_of, styled
+from report.tables import plain_table
+from scripts.stages.frrlog import Cause
+from scripts.stages.model import Resolution, Stages, SwitchStages
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.figure import Figure
+
+MAX_SWITCHES = 40
+
+CAUSES = {
+    Cause.CARRIER: "carrier",
+    Cause.BFD: "BFD",
+    Cause.HOLD_TIMER: "hold timer",
+    Cause.PEER: "neighbour's update",
+    Cause.SESSION_CLOSED: "session closed",
+    Cause.SESSION_UP: "session up",
+    Cause.ADMIN: "command",
+    Cause.OTHER: "other",
+}
+"""What detected, in words."""
+
+COLUMNS = ("detected", "session", "best path", "zebra", "kernel", "packets")
+
+WAITING, DECIDING, INSTALLING, WRITING = "#d9dee3", "#1f6fb2", "#d9822b", "#4c9a6a"
+SPANS = (
+    ("until detected", WAITING),
+    ("until best path", DECIDING),
+    ("until zebra", INSTALLING),
+    ("until kernel", WRITING),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """A switch in text: each of `times` is in ms after the event, in the order of `COLUMNS`."""
+
+    node: str
+    cause: str
+    times: tuple[str, ...]
+    prefix: str
+    changes: str
+
+
+def stage_rows(stages: Stages) -> tuple[StageRow, ...]:
+    """A row per switch, the first to know first."""
+    return tuple(
+        StageRow(
+            node=one.node,
+            cause="-" if one.detected_by is None else CAUSES[one.detected_by],
+            times=tuple(
+                _ms(instant_ns)
+                for instant_ns in (
+                    one.detected_ns,
+                    one.session_ns,
+                    one.best_path_ns,
+                    one.zebra_ns,
+                    one.kernel_ns,
+                    one.first_good_packet_ns,
+                )
+            ),
+            prefix=one.prefix or "-",
+            changes=str(one.changes),
+        )
+        for one in stages.switches
+    )
+
+
+def resolution_text(resolution: Resolution) -> str:
+    """How well the stages are known, as a sentence."""
+    delay = resolution.read_delay
+    parts = [f"log stamps are cut to {format_duration(resolution.log_stamp_ns)}"]
+    if delay is not None:
+        parts.append(
+            f"netlink events were read {format_duration(delay.median_ns)} late on the median, "
+            f"{format_duration(delay.p99_ns)} at the 99th percentile of {delay.probes}"
+        )
+    if resolution.packet_interval_ns is not None:
+        parts.append(f"packets came every {format_duration(resolution.packet_interval_ns)}")
+    return "; ".join(parts)
+
+
+def stages_table(stages: Stages) -> Table:
+    """The stages of every switch after the event, in ms."""
+    columns = ["switch", "by", *COLUMNS, "route", "changes"]
+    table = plain_table(f"Where the time went after {stages.event}, in ms", columns, left=2)
+    for row in stage_rows(stages):
+        table.add_row(row.node, row.cause, *row.times, row.prefix, row.changes)
+    table.caption = resolution_text(stages.resolution)
+    table.caption_justify = "left"
+    return table
+
+
+@styled
+def waterfall(stages: Stages) -> Figure | None:
+    """A bar per switch from the event to its last FIB change, and a mark where packets arrived
+    again; None where no switch took part. Of very many switches, those that ended last."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    switches = _shown(stages.switches)
+    if not switches:
+        return None
+    figure = figure_of(11, 1.2 + 0.24 * len(switches))
+    axis = figure.subplots()
+    for row, one in enumerate(switches):
+        for (_, colour), (start_ns, end_ns) in zip(SPANS, _spans(one), strict=True):
+            if end_ns > start_ns:
+                axis.barh(row, (end_ns - start_ns) / MS, left=start_ns / MS, color=colour)
+        if one.first_good_packet_ns is not None:
+            axis.plot(one.first_good_packet_ns / MS, row, "|", color=INK, markersize=11)
+    axis.set_yticks(range(len(switches)), [_label(one) for one in switches])
+    axis.set_ylim(len(switches) - 0.4, -0.6)
+    axis.set_xlim(left=0)
+    axis.tick_params(axis="y", length=0)
+    axis.set_xlabel("ms after the event")
+    axis.grid(axis="x", color=GRID, linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.set_title(f"after {stages.event}")
+    marks: list[Artist] = [Patch(color=colour, label=label) for label, colour in SPANS]
+    marks.append(Line2D([], [], color=INK, marker="|", linestyle="", label="packets again"))
+    figure.legend(handles=marks, frameon=False, fontsize=8, ncols=5, loc="outside upper right")
+    return figure
+
+
+def _spans(one: SwitchStages) -> tuple[tuple[int, int], ...]:
+    """From where to where each of `SPANS` reaches; one that is not known has no length."""
+    spans, reached = [], 0
+    for instant_ns in (one.detected_ns, one.best_path_ns, one.zebra_ns, one.kernel_ns):
+        end_ns = reached if instant_ns is None else max(reached, instant_ns)
+        spans.append((reached, end_ns))
+        reached = end_ns
+    return tuple(spans)
+
+
+def _shown(switches: Sequence[SwitchStages]) -> list[SwitchStages]:
+    if len(switches) <= MAX_SWITCHES:
+        return list(switches)
+    last = sorted(switches, key=lambda one: -_spans(one)[-1][1])[:MAX_SWITCHES]
+    return [one for one in switches if one in last]
+
+
+def _label(one: SwitchStages) -> str:
+    return one.node if one.detected_by is None else f"{one.node}  {CAUSES[one.detected_by]}"
+
+
+def _ms(instant_ns: int | None) -> str:
+    return "-" if instant_ns is None else f"{instant_ns / MS:.2f}"

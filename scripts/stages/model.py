@@ -1,0 +1,94 @@
+"""Where the time of a reconvergence went, switch by switch: the data.
+
+In: nothing but numbers. Out: frozen dataclasses of scalars and tuples, which a drill's result can
+hold and `scripts.documents` writes and reads. docs/convergence.md says what each stage is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scripts.documents import Format
+from scripts.stages.frrlog import Cause
+
+SCHEMA_VERSION = 1
+LOG_STAMP_NS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDelay:
+    """How much later than it happened a netlink event is stamped: changes of known instants, made
+    while the recording ran. From just before the system call to the event's stamp, so the kernel's
+    own work is in it: an upper bound."""
+
+    probes: int
+    median_ns: int
+    p99_ns: int
+    max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """How well the stages of a run are known.
+
+    log_stamp_ns: what FRR rounds its stamps down to: every stage but carrier, kernel and packets.
+    read_delay: of carrier and kernel, None where it was not measured.
+    packet_interval_ns: of the first good packet, None where no flow crossed what failed.
+    """
+
+    log_stamp_ns: int
+    read_delay: ReadDelay | None
+    packet_interval_ns: int | None
+
+    @property
+    def worst_ns(self) -> int:
+        """The coarsest of the three, of the read delay its 99th percentile."""
+        delay_ns = 0 if self.read_delay is None else self.read_delay.p99_ns
+        return max(self.log_stamp_ns, delay_ns, self.packet_interval_ns or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchStages:
+    """What one switch did after an event; times are nanoseconds after the Convergence Event Instant
+    (RFC 6412 section 3.2.2), None where there was nothing to see.
+
+    detected_by, detected_ns: the first sign of it on this switch, and what that was.
+    session_ns: bgpd took its session to the neighbour down, or had it up again.
+    best_path_ns: bgpd had decided and told zebra, of the route named `prefix`.
+    zebra_ns: zebra gave that route to the kernel.
+    kernel_ns: the kernel's FIB changed; of all routes that lost a next hop the last, `prefix`. What
+        the data plane does, and not bgpd, is what RFC 7747 section 5 benchmarks BGP by.
+    first_good_packet_ns: of the flows that crossed the switch and lost packets, when the last one's
+        packets arrived again: Full Convergence Time (RFC 6412 section 3.6.1) of these flows. None
+        where one's never did.
+    changes: how many changes of its FIB the event caused.
+    """
+
+    node: str
+    detected_by: Cause | None
+    detected_ns: int | None
+    session_ns: int | None
+    best_path_ns: int | None
+    zebra_ns: int | None
+    kernel_ns: int | None
+    first_good_packet_ns: int | None
+    prefix: str | None
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """All switches that took part in one event, the first to know first."""
+
+    schema_version: int
+    event: str
+    resolution: Resolution
+    switches: tuple[SwitchStages, ...]
+
+
+FORMAT = Format(
+    Stages,
+    SCHEMA_VERSION,
+    "a document of convergence stages",
+    "give what `scripts.documents.to_json` wrote",
+)

@@ -1,0 +1,315 @@
+"""Where the time of a reconvergence goes, on a real fabric: who knows by what, in which order, and
+that tracing leaves the switches as they were."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from labs.forwarding.fib import FibOf
+from labs.forwarding.path import find_nic, walk
+from labs.lab import Lab
+from labs.runtime import daemons
+from labs.runtime.netns import take_down
+from labs.runtime.record import LabFiles
+from labs.runtime.wire.control import Wire
+from labs.runtime.wire.impairment import Impairment, Kind
+from scripts.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
+from scripts.drill.timeline import FibTimeline, opened_namespaces
+from scripts.stages.frrlog import Cause
+from scripts.stages.measure import FlowRecovery, stages_of
+from scripts.stages.model import SwitchStages
+from scripts.stages.recorder import StageRecorder
+from traffic.flow import Flow, permutation
+from traffic.result import TrafficResult
+from traffic.session import TrafficSession
+
+NAME = "t-stages"
+LAB = f"""name: {NAME}
+fabric: {{kind: clos, racks: 3, spines: 2, servers_per_rack: 2}}
+routing: {{hold: 3s, keepalive: 1s, bfd: {{interval: 50ms, multiplier: 3}}}}
+"""
+LINK = "rtsw1:ctsw2"
+WHOLE_S = 30.0
+MS = 10**6
+SLACK_NS = 150 * MS
+"""For a bfdd that has to wait for one of two CPUs; a hold timer is a second and more."""
+
+
+def now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_REALTIME)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    file = tmp_path_factory.mktemp("stages") / f"{NAME}.yaml"
+    file.write_text(LAB)
+    lab = Lab.planned(file)
+    try:
+        lab.up()
+        yield lab
+    finally:
+        take_down(NAME)
+
+
+@pytest.fixture
+def timeline(lab: Lab) -> Iterator[FibTimeline]:
+    """The FIBs, whole before the test and after it."""
+    with (
+        opened_namespaces(lab, lab.fabric.switches) as netns_of,
+        FibTimeline(lab, netns_of) as timeline,
+    ):
+        timeline.wait_until_whole(WHOLE_S)
+        yield timeline
+        timeline.wait_until_whole(WHOLE_S)
+
+
+def wait_for_changes(timeline: FibTimeline, since_ns: int, nodes: set[str]) -> None:
+    """Return when each of these switches has changed its FIB."""
+    deadline = time.monotonic() + WHOLE_S
+    while not nodes <= {change.node for change in timeline.changes(since_ns, now_ns())}:
+        assert time.monotonic() < deadline, f"no FIB change of {nodes}"
+        time.sleep(0.01)
+
+
+def assert_in_order(stages: SwitchStages) -> None:
+    times = [stages.detected_ns, stages.best_path_ns, stages.zebra_ns, stages.kernel_ns]
+    known = [instant_ns for instant_ns in times if instant_ns is not None]
+    assert len(known) == len(times), stages
+    assert known == sorted(known), stages
+
+
+@dataclass(frozen=True)
+class CarrierLoss:
+    """What happened after a carrier was taken under traffic."""
+
+    stages: dict[str, SwitchStages]
+    recorder: StageRecorder
+    first_recovery_ns: int
+    last_recovery_ns: int
+
+
+@pytest.fixture(scope="module")
+def carrier_loss(lab: Lab) -> CarrierLoss:
+    """Every flow between racks at once, and the carrier of one uplink taken."""
+    flows = permutation(lab.fabric, flows=24, rate_pps=1000, payload_bytes=256, seed=1)
+    with (
+        opened_namespaces(lab, lab.fabric.switches) as netns_of,
+        FibTimeline(lab, netns_of) as timeline,
+    ):
+        fibs = timeline.wait_until_whole(WHOLE_S)
+        with (
+            StageRecorder(lab) as recorder,
+            TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session,
+        ):
+            time.sleep(max(0.0, (session.start() - now_ns()) / 10**9) + 0.3)
+            event_ns = now_ns()
+            lab.link(LINK).down()
+            try:
+                wait_for_changes(timeline, event_ns, {"rtsw1", "ctsw2", "rtsw2", "rtsw3"})
+                time.sleep(0.3)
+            finally:
+                end_ns = now_ns()
+                lab.link(LINK).up()
+            traffic = session.stop()
+        window = Window(event_ns, end_ns)
+        paths = {flow.id: path_of(lab, fibs.__getitem__, flow) for flow in flows}
+        recoveries = recoveries_of(traffic, window, paths)
+        known = [one.recovered_ns for one in recoveries if one.recovered_ns is not None]
+        assert len(known) == len(recoveries) > 0
+        stages = stages_of(
+            event_ns, window, recorder.records, timeline.changes(event_ns, end_ns), recoveries
+        )
+        timeline.wait_until_whole(WHOLE_S)
+        return CarrierLoss(
+            {one.node: one for one in stages},
+            recorder,
+            min(known) - event_ns,
+            max(known) - event_ns,
+        )
+
+
+def path_of(lab: Lab, fib_of: FibOf, flow: Flow) -> tuple[str, ...]:
+    source = find_nic(lab.fabric, flow.source, flow.source_nic)
+    destination = find_nic(lab.fabric, flow.destination, flow.destination_nic)
+    return walk(lab.fabric, fib_of, source, destination, flow.sport).nodes
+
+
+def recoveries_of(
+    traffic: TrafficResult, window: Window, paths: dict[int, tuple[str, ...]]
+) -> Sequence[FlowRecovery]:
+    method = Method(sampling_interval_ns=10 * MS, sustained_ns=50 * MS)
+    found = []
+    for record in traffic.flows:
+        samples = FlowSamples(
+            record.sent_seq, record.sent_ns, record.received_seq, record.receive_ns
+        )
+        measured = measure_flow(samples, [window], offered_rate_pps(record.sent_ns), method)
+        event = measured.events[0]
+        if event.affected:
+            after_ns = event.convergence_ns
+            recovered_ns = None if after_ns is None else window.start_ns + after_ns
+            found.append(FlowRecovery(paths[record.flow.id], recovered_ns))
+    return found
+
+
+def test_both_ends_of_a_dead_link_know_by_carrier_and_the_others_by_a_withdrawal(
+    carrier_loss: CarrierLoss,
+) -> None:
+    causes = {node: one.detected_by for node, one in carrier_loss.stages.items()}
+    assert causes == {
+        "rtsw1": Cause.CARRIER,
+        "ctsw2": Cause.CARRIER,
+        "rtsw2": Cause.PEER,
+        "rtsw3": Cause.PEER,
+    }
+    for node in ("rtsw1", "ctsw2"):
+        detected_ns = carrier_loss.stages[node].detected_ns
+        assert detected_ns is not None and detected_ns < 50 * MS
+
+
+def test_every_switch_detects_decides_and_installs_in_this_order(
+    carrier_loss: CarrierLoss,
+) -> None:
+    for stages in carrier_loss.stages.values():
+        assert_in_order(stages)
+
+
+def test_a_remote_rack_hears_of_it_only_after_the_spine_has_decided(
+    carrier_loss: CarrierLoss,
+) -> None:
+    decided_ns = carrier_loss.stages["ctsw2"].best_path_ns
+    for node in ("rtsw2", "rtsw3"):
+        heard_ns = carrier_loss.stages[node].detected_ns
+        assert decided_ns is not None and heard_ns is not None and heard_ns > decided_ns
+
+
+def test_the_last_flow_is_good_again_at_a_switch_that_it_crossed(
+    carrier_loss: CarrierLoss,
+) -> None:
+    instants = {one.first_good_packet_ns for one in carrier_loss.stages.values()}
+    assert carrier_loss.stages["ctsw2"].first_good_packet_ns == carrier_loss.last_recovery_ns
+    assert carrier_loss.first_recovery_ns <= min(one for one in instants if one is not None)
+
+
+def test_the_resolution_is_measured_and_within_a_millisecond(carrier_loss: CarrierLoss) -> None:
+    assert carrier_loss.recorder.problems() == ()
+    delay = carrier_loss.recorder.read_delay
+    assert delay is not None and delay.probes >= 20
+    assert delay.median_ns <= MS
+    assert carrier_loss.recorder.resolution(MS).log_stamp_ns == 1000
+
+
+def test_afterwards_no_daemon_traces_and_its_configuration_is_as_it_was(
+    lab: Lab, carrier_loss: CarrierLoss
+) -> None:
+    for node in lab.fabric.switches:
+        files = lab.node(node.name).frr
+        for daemon in ("zebra", "bgpd", "bfdd"):
+            answer = daemons.vty_command(files, daemon, "show debugging")
+            assert [line for line in answer.splitlines() if " debugging is on" in line] == []
+            running = daemons.vty_command(files, daemon, "show running-config")
+            assert f"log file {files.log(daemon)} informational" in running
+            assert "\ndebug " not in running
+
+
+def test_tracing_ends_also_where_what_was_recorded_fails(lab: Lab, timeline: FibTimeline) -> None:
+    with pytest.raises(ZeroDivisionError), StageRecorder(lab):
+        files = lab.node("rtsw1").frr
+        answer = daemons.vty_command(files, "bgpd", "show debugging")
+        assert "BGP zebra debugging is on" in answer
+        raise ZeroDivisionError
+    assert "is on" not in daemons.vty_command(files, "bgpd", "show debugging")
+
+
+def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
+    lab: Lab, timeline: FibTimeline
+) -> None:
+    wire = Wire(lab.fabric, LabFiles(lab.name))
+    ends = ("rtsw1", "ctsw2")
+    for end in ends:
+        wire.prepare(LINK, end, Kind.BLACKHOLE)
+    with StageRecorder(lab) as recorder:
+        event_ns = now_ns()
+        try:
+            for end in ends:
+                wire.impair(LINK, end, Impairment(Kind.BLACKHOLE))
+            wait_for_changes(timeline, event_ns, {"rtsw1", "ctsw2", "rtsw2", "rtsw3"})
+        finally:
+            end_ns = now_ns()
+            for end in ends:
+                wire.clear(LINK, end, Kind.BLACKHOLE)
+    stages = measured(event_ns, end_ns, recorder, timeline)
+    for end in ends:
+        assert stages[end].detected_by is Cause.BFD
+        detected_ns = stages[end].detected_ns
+        # The last packet before the fault may have come one interval earlier, with its jitter.
+        assert detected_ns is not None and 75 * MS <= detected_ns <= 150 * MS + SLACK_NS
+        assert_in_order(stages[end])
+    assert stages["rtsw2"].detected_by is Cause.PEER
+
+
+def test_a_hung_bgpd_is_noticed_by_the_hold_timer_of_its_neighbours(
+    lab: Lab, timeline: FibTimeline
+) -> None:
+    pid = daemons.running_pid("bgpd", lab.node("ctsw1").frr)
+    assert pid is not None
+    with StageRecorder(lab) as recorder:
+        event_ns = now_ns()
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            wait_for_changes(timeline, event_ns, {"rtsw1", "rtsw2", "rtsw3"})
+        finally:
+            end_ns = now_ns()
+            os.kill(pid, signal.SIGCONT)
+    stages = measured(event_ns, end_ns, recorder, timeline)
+    assert set(stages) == {"rtsw1", "rtsw2", "rtsw3"}
+    for one in stages.values():
+        assert one.detected_by is Cause.HOLD_TIMER
+        assert one.detected_ns is not None and one.detected_ns == one.session_ns
+        assert 2000 * MS - SLACK_NS <= one.detected_ns <= 3000 * MS + SLACK_NS
+        assert_in_order(one)
+
+
+def test_stamps_of_log_and_kernel_are_of_one_clock(lab: Lab, timeline: FibTimeline) -> None:
+    """zebra reads the kernel's message of a lost carrier as we do, and tells bgpd at once."""
+    apart = []
+    for _ in range(3):
+        with StageRecorder(lab) as recorder:
+            event_ns = now_ns()
+            lab.link(LINK).down()
+            wait_for_changes(timeline, event_ns, {"rtsw1", "rtsw2"})
+            end_ns = now_ns()
+            lab.link(LINK).up()
+        read_ns = min(
+            one.time_ns
+            for one in recorder.records.links
+            if (one.node, one.interface, one.carrier) == ("rtsw1", "ctsw2", False)
+        )
+        session_ns = measured(event_ns, end_ns, recorder, timeline)["rtsw1"].session_ns
+        assert session_ns is not None
+        apart.append(abs(session_ns + event_ns - read_ns))
+        timeline.wait_until_whole(WHOLE_S)
+    assert statistics.median(apart) < 20 * MS
+
+
+def measured(
+    event_ns: int, end_ns: int, recorder: StageRecorder, timeline: FibTimeline
+) -> dict[str, SwitchStages]:
+    changes = timeline.changes(event_ns, end_ns)
+    found = stages_of(event_ns, Window(event_ns, end_ns), recorder.records, changes, ())
+    return {one.node: one for one in found}
+
+
+def test_the_log_is_read_from_where_the_recording_began(lab: Lab, timeline: FibTimeline) -> None:
+    log = lab.node("rtsw1").frr.log("bgpd")
+    assert "Tx route" in log.read_text()
+    with StageRecorder(lab) as recorder:
+        pass
+    assert recorder.records.log == ()
