@@ -25,10 +25,12 @@ from traffic.channel import Channel, ChannelClosedError, join, split
 from traffic.demux import Demux
 from traffic.endpoint import Endpoint
 from traffic.lag import Lag, Port
+from traffic.live import LiveFile
 from traffic.nic import NEVER_NS, SECOND_NS, Nic, Outlet
 from traffic.priority import run_first
 from traffic.prober import ProbeFlow, Prober
 from traffic.ring import Ring, open_sink
+from traffic.steps import STALL_NS
 
 PATIENCE = 16
 """Turns of the loop without a pause before the control channel is looked at."""
@@ -77,9 +79,17 @@ class Agent:
             self._endpoint.on_message,
             self._endpoint.on_over,
         )
+        self._live = LiveFile(
+            fields["live"],
+            list(self._endpoint.queue_pairs.values()),
+            self._prober.flows,
+            self._demux,
+        )
         self._woke_ns = 0
         self._clock_offset_ns = 0
         self._settling = False
+        self._due_ns = NEVER_NS
+        self._turned_ns = 0
 
     def run(self) -> None:
         """Serve until the results are handed over. Raises ChannelClosedError, OSError."""
@@ -107,6 +117,7 @@ class Agent:
                     self._channel.send({"stopped_ns": monotonic_ns()})
                     self._settling = True
                 case "finish":
+                    self._live.write(monotonic_ns())
                     drained = self._await_quiet(command["quiet_ns"], command["limit_ns"])
                     self._report(drained, _cpu_s() - startup_cpu_s)
                     return
@@ -124,14 +135,29 @@ class Agent:
 
     def _turn(self) -> tuple[int, int]:
         """Take what has arrived, send what is due; how many frames came, and what is due next."""
-        arrived = self._demux.drain(monotonic_ns())
+        now_ns = monotonic_ns()
+        # What had waited longer would have been seen in the turn before.
+        if now_ns - self._turned_ns >= STALL_NS:
+            self._endpoint.stalls.look(now_ns, self._waiting_since_ns())
+        self._turned_ns = now_ns
+        arrived = self._demux.drain(now_ns)
         probe_ns = self._prober.send()
         now_ns = monotonic_ns()
+        if now_ns >= self._live.due_ns:
+            self._live.write(now_ns)
         next_ns = self._endpoint.turn(now_ns)
         if next_ns > now_ns:
             # As a NIC gathers packets before it asks for the bus: waking costs more than sending.
             next_ns = max(next_ns, self._woke_ns + self._moderation_ns)
-        return arrived, min(probe_ns, next_ns)
+        self._due_ns = min(probe_ns, next_ns)
+        return arrived, min(self._due_ns, self._live.due_ns)
+
+    def _waiting_since_ns(self) -> int:
+        """Since when a deadline or a frame has waited for this process."""
+        arrived_ns = self._ring.waiting_since_ns()
+        if arrived_ns is None:
+            return self._due_ns
+        return min(self._due_ns, arrived_ns - self._clock_offset_ns)
 
     def _pause(self, next_ns: int) -> bool:
         """Sleep to the next deadline, arrival, link event or command; whether it is a command.

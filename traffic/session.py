@@ -11,7 +11,7 @@ In: a fabric, where each server's namespace is, and probe flows, jobs, or both. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +58,9 @@ SETTLE_LIMIT_NS = 60 * SECOND_NS
 PROBE_MODERATION_NS = 1_000_000
 """How long arrivals may wait where there are probes alone: they are stamped by the kernel."""
 
+LIVE_FOLDER = "endpoints"
+"""Below a lab's folder: a file per agent, `traffic.live`."""
+
 PROBE_COLUMNS = 5
 PROGRESS_STEP_S = 0.5
 
@@ -97,10 +100,10 @@ class TrafficSession:
         self._flows = tuple(flows)
         self._jobs = tuple(jobs)
         self._outgoing = _plan(fabric, self._flows)
-        self._group = AgentGroup(_parts(self._outgoing, self._jobs, netns_of))
-        self._publication = published(
-            LabFiles(fabric.name), (*probe_demands(fabric, flows), *job_demands(jobs))
-        )
+        files = LabFiles(fabric.name)
+        self._live = files.root / LIVE_FOLDER if files.root.is_dir() else None
+        self._group = AgentGroup(_parts(self._outgoing, self._jobs, netns_of, self._live))
+        self._publication = published(files, (*probe_demands(fabric, flows), *job_demands(jobs)))
         self._cleanup = ExitStack()
         self._start_ns = 0
         self._clock_offset_ns = 0
@@ -110,6 +113,7 @@ class TrafficSession:
     def __enter__(self) -> Self:
         """Start and arm every agent. Raises MachineError where one can not."""
         with ExitStack() as stack:
+            stack.callback(self._remove_live)
             stack.enter_context(self._group)
             stack.enter_context(self._publication)
             self._cleanup = stack.pop_all()
@@ -164,10 +168,11 @@ class TrafficSession:
         steps = max(1, max(job.duration_ns for job in self._jobs) * 10 // SECOND_NS)
         return Progress("streams", steps - min(steps, left_ns * 10 // SECOND_NS), steps)
 
-    def stop(self) -> TrafficResult:
+    def stop(self, paused: Collection[str] = ()) -> TrafficResult:
         """Post nothing more, wait until all is acknowledged and nothing arrives, and collect.
 
-        Raises MachineError.
+        What servers that were `paused` on purpose left undone is no problem of the machine. Raises
+        MachineError.
         """
         agents = self._group.agents
         self._group.tell({"do": "stop"})
@@ -182,7 +187,7 @@ class TrafficSession:
         flows, job_columns = self._flow_records(reports, stopped_ns)
         records = tuple(_agent_record(agent, reports[agent.server]) for agent in agents)
         fields = {server: report.fields for server, report in reports.items()}
-        jobs = read_jobs(self._jobs, fields, job_columns, self._start_ns)
+        jobs = read_jobs(self._jobs, fields, job_columns, self._start_ns, paused)
         problems = find_problems(flows, records, clock_jump_ns, dropped)
         return TrafficResult(
             flows=flows,
@@ -194,6 +199,12 @@ class TrafficSession:
             problems=problems + tuple(problem for job in jobs for problem in job.problems),
             jobs=jobs,
         )
+
+    def _remove_live(self) -> None:
+        """Remove what the agents wrote while they ran, once they have ended."""
+        if self._live is not None:
+            for agent in self._group.agents:
+                (self._live / agent.server).unlink(missing_ok=True)
 
     def _settle(self) -> None:
         """Have every agent answer the others until none waits for an answer any more."""
@@ -290,6 +301,7 @@ def _parts(
     outgoing: Mapping[str, Sequence[_Outgoing]],
     jobs: Sequence[JobPlan],
     netns_of: Callable[[str], Path],
+    live: Path | None,
 ) -> dict[str, Part]:
     """Each server's setup message: its probes in front of its part of the jobs."""
     of_jobs = parts_of(jobs)
@@ -301,6 +313,7 @@ def _parts(
         fields = {
             **part.fields,
             "netns": str(netns_of(server)),
+            "live": None if live is None else str(live / server),
             "frame_bytes": frame_bytes,
             "probes": [
                 {

@@ -1,0 +1,85 @@
+"""A folder of evidence while it is filled: what is in it, and what could not be had and why.
+
+In: what to keep, and how it is read. Out: files, and frozen records of them. Whatever fails to be
+read is a gap and never an error: evidence is collected when things are broken.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from labs.errors import RocelabError
+
+MOST_BYTES = 4 << 20
+"""Of a file that only grows, such as a log, the end is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A file of a bundle, its path relative to the bundle, and what it holds."""
+
+    file: str
+    what: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What could not be read, and why."""
+
+    file: str
+    what: str
+    why: str
+
+
+class Shelf:
+    """Keeps files in `folder`, below the bundle's root."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        """Makes the folder. Raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._root = root
+        self.items: list[Item] = []
+        self.gaps: list[Gap] = []
+
+    def keep(self, name: str, what: str, read: Callable[[], str | bytes]) -> bool:
+        """Keep what `read` gives under `name`; False, and a gap, where it can not be read."""
+        try:
+            content = read()
+        except (OSError, subprocess.SubprocessError, RocelabError, ValueError) as error:
+            self.miss(name, what, _reason(error))
+            return False
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        self.note(name, what)
+        return True
+
+    def note(self, name: str, what: str) -> None:
+        """Take a file that is in the folder already."""
+        path = self.folder / name
+        self.items.append(Item(str(path.relative_to(self._root)), what, path.stat().st_size))
+
+    def miss(self, name: str, what: str, why: str) -> None:
+        """Note that something could not be had."""
+        self.gaps.append(Gap(str((self.folder / name).relative_to(self._root)), what, why))
+
+
+def tail(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """The end of a file. Raises OSError."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - most_bytes))
+        return file.read()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"no answer within {error.timeout:g} s"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    text = error.message if isinstance(error, RocelabError) else str(error)
+    return text or type(error).__name__

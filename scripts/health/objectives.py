@@ -1,0 +1,131 @@
+"""The SLIs of a lab and their objectives: what is looked at, and how much of it is still fine.
+
+In: a block `health` of a drill, or nothing. Out: a validated `HealthSpec`, of which
+`objective(sli)` is what the monitor holds each sample against.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from labs.spec.base import MS, SECOND, SpecModel
+from labs.units import DurationNs
+
+LEAST_PACKETS = 100
+"""A ratio of fewer packets is not held against an objective: two marks of five say nothing."""
+
+
+class Sli(StrEnum):
+    """What is measured in every sample."""
+
+    LINK_LOSS = "link_loss"
+    LINKS_DOWN = "links_down"
+    FLAPS = "flaps"
+    QUEUE_DROPS = "queue_drops"
+    QUEUE_DEPTH = "queue_depth"
+    CE_RATIO = "ce_ratio"
+    OUT_OF_SEQUENCE = "out_of_sequence"
+    ACK_TIMEOUTS = "ack_timeouts"
+    ICRC_ERRORS = "icrc_errors"
+    ROUTES_INCOMPLETE = "routes_incomplete"
+    SESSIONS_DOWN = "sessions_down"
+
+
+class Of(StrEnum):
+    """What a value is of: the kind of place that is named with it."""
+
+    DIRECTION = "direction"
+    LINK = "link"
+    SERVER = "server"
+    SWITCH = "switch"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """An SLI: what a value counts, of what, and what is fine unless the spec says otherwise."""
+
+    unit: str
+    of: Of
+    default: float
+
+
+DEFINITIONS: dict[Sli, Definition] = {
+    Sli.LINK_LOSS: Definition("packets", Of.DIRECTION, 0),
+    Sli.LINKS_DOWN: Definition("links", Of.LINK, 0),
+    Sli.FLAPS: Definition("losses of carrier", Of.LINK, 0),
+    Sli.QUEUE_DROPS: Definition("packets", Of.DIRECTION, 0),
+    Sli.QUEUE_DEPTH: Definition("of the buffer", Of.DIRECTION, 0.8),
+    Sli.CE_RATIO: Definition("of the packets", Of.DIRECTION, 0.5),
+    Sli.OUT_OF_SEQUENCE: Definition("packets", Of.SERVER, 0),
+    Sli.ACK_TIMEOUTS: Definition("timeouts", Of.SERVER, 0),
+    Sli.ICRC_ERRORS: Definition("packets", Of.SERVER, 0),
+    Sli.ROUTES_INCOMPLETE: Definition("routes", Of.SWITCH, 0),
+    Sli.SESSIONS_DOWN: Definition("sessions", Of.LINK, 0),
+}
+"""0 lost packets, flaps, out-of-sequence packets and local ACK timeouts, and buffers at most 80 %
+full, are what operators of RoCE clusters alarm on. That half of a port's packets may be marked is
+this tool's own choice: DCQCN marks by design, and more than half says that it does not help."""
+
+
+def _off(value: object) -> object:
+    # YAML reads a bare off as false.
+    return None if value is False or value == "off" else value
+
+
+Objective = Annotated[float | None, Field(ge=0, le=10**12), BeforeValidator(_off)]
+Share = Annotated[float | None, Field(ge=0, le=1), BeforeValidator(_off)]
+
+
+class HealthSpec(SpecModel):
+    """How often a lab is looked at, and the objectives of its SLIs; `off` judges one no more."""
+
+    interval: Annotated[
+        DurationNs,
+        Field(ge=100 * MS, le=60 * SECOND, description="between two samples"),
+    ] = SECOND
+    link_loss: Annotated[Objective, Field(description="packets lost on a link per sample")] = (
+        DEFINITIONS[Sli.LINK_LOSS].default
+    )
+    links_down: Annotated[Objective, Field(description="links without carrier")] = DEFINITIONS[
+        Sli.LINKS_DOWN
+    ].default
+    flaps: Annotated[Objective, Field(description="losses of carrier of a link per sample")] = (
+        DEFINITIONS[Sli.FLAPS].default
+    )
+    queue_drops: Annotated[
+        Objective, Field(description="packets that did not fit a switch port's buffer per sample")
+    ] = DEFINITIONS[Sli.QUEUE_DROPS].default
+    queue_depth: Annotated[Share, Field(description="deepest queue, of the buffer")] = DEFINITIONS[
+        Sli.QUEUE_DEPTH
+    ].default
+    ce_ratio: Annotated[
+        Share, Field(description="packets that leave a port with CE, of those of marked classes")
+    ] = DEFINITIONS[Sli.CE_RATIO].default
+    out_of_sequence: Annotated[
+        Objective, Field(description="packets out of sequence at a server per sample")
+    ] = DEFINITIONS[Sli.OUT_OF_SEQUENCE].default
+    ack_timeouts: Annotated[
+        Objective, Field(description="local ACK timeouts of a server per sample")
+    ] = DEFINITIONS[Sli.ACK_TIMEOUTS].default
+    icrc_errors: Annotated[
+        Objective, Field(description="packets with a wrong ICRC at a server per sample")
+    ] = DEFINITIONS[Sli.ICRC_ERRORS].default
+    routes_incomplete: Annotated[
+        Objective, Field(description="routes of a switch that are missing or too narrow")
+    ] = DEFINITIONS[Sli.ROUTES_INCOMPLETE].default
+    sessions_down: Annotated[Objective, Field(description="BGP sessions not established")] = (
+        DEFINITIONS[Sli.SESSIONS_DOWN].default
+    )
+    evidence: Annotated[
+        int,
+        Field(ge=0, le=32, description="bundles of evidence at most, one per SLI; 0 for none"),
+    ] = 4
+
+    def objective(self, sli: Sli) -> float | None:
+        """The largest value that is fine, None where none is judged."""
+        value: float | None = getattr(self, sli.value)
+        return value

@@ -1,0 +1,82 @@
+"""Which BGP sessions are established, by what bgpd logs.
+
+In: the logs of a lab's bgpd, each with a line for every session that comes up or goes down
+(`bgp log-neighbor-changes`, which every rendered configuration has). Out: the state of every
+session. Nothing is asked of bgpd: a summary over its vty takes it milliseconds that belong to
+convergence, and a stopped daemon does not answer.
+
+A session is up when its last line at both ends says so: a daemon that was killed or stopped logs
+nothing, but its neighbours do once they notice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from labs.plan.fabric import Fabric
+from labs.runtime.daemons import FrrFiles
+from labs.runtime.record import LabFiles
+
+_CHANGE = re.compile(rb"%ADJCHANGE: neighbor ([^\s(]+)\S* .*?\b(Up|Down)\b")
+
+
+class SessionReader:
+    """Follows the logs of a lab's bgpd from their beginning."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        files = LabFiles(fabric.name)
+        self._ends: dict[str, dict[str, bool]] = {link.name: {} for link in fabric.sessions}
+        self._logs = {
+            node.name: _Log(FrrFiles(files.node(node.name)).log("bgpd")) for node in fabric.switches
+        }
+        self._link_of = {
+            (link.port(node).node, neighbour): link.name
+            for link in fabric.sessions
+            for node in (link.a.node, link.b.node)
+            for neighbour in (
+                link.port(node).interface,
+                *((link.far(node).ip,) if link.far(node).address else ()),
+            )
+        }
+
+    def established(self) -> dict[str, bool]:
+        """Whether each session is up, by its link's name."""
+        for node, log in self._logs.items():
+            for neighbour, is_up in log.changes():
+                link = self._link_of.get((node, neighbour))
+                if link is not None:
+                    self._ends[link][node] = is_up
+        return {link: both_up(ends) for link, ends in self._ends.items()}
+
+
+def both_up(ends: Mapping[str, bool]) -> bool:
+    """Whether a session is up by what its two ends said last."""
+    return len(ends) == 2 and all(ends.values())
+
+
+def parse_changes(log: bytes) -> list[tuple[str, bool]]:
+    """Neighbour and whether it came up, of each line about a session."""
+    return [(match[1].decode(), match[2] == b"Up") for match in _CHANGE.finditer(log)]
+
+
+class _Log:
+    """A log that grows; what is cut in the middle of a line is read again with the rest of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_bytes = 0
+
+    def changes(self) -> list[tuple[str, bool]]:
+        try:
+            if self._path.stat().st_size == self._read_bytes:
+                return []
+            with self._path.open("rb") as log:
+                log.seek(self._read_bytes)
+                text = log.read()
+        except FileNotFoundError:
+            return []
+        whole = text.rfind(b"\n") + 1
+        self._read_bytes += whole
+        return parse_changes(text[:whole])

@@ -1,0 +1,244 @@
+"""A lab's health as operators see it: nothing on healthy traffic, and each fault where it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from labs.lab import Lab
+from labs.runtime.netns import take_down
+from labs.runtime.wire.control import Wire
+from labs.runtime.wire.impairment import Impairment, Kind
+from scripts.evidence.bundle import collect_evidence
+from scripts.health.monitor import HealthMonitor, Snapshot
+from scripts.health.objectives import HealthSpec, Sli
+from scripts.health.prometheus import Exporter
+from scripts.health.report import HealthReport
+from scripts.job.run import run_job
+from tests.integration.conftest import MakeLab
+from traffic.job import JobSpec
+
+pytestmark = pytest.mark.side_by_side
+
+NAME = "t-health"
+BODY = """
+fabric: {racks: 2, spines: 2, servers_per_rack: 2}
+dilation: 4000
+queues: {buffer: 400KB, ecn: {kmin: 100KB, kmax: 200KB}}
+"""
+SPEC = HealthSpec.model_validate({"interval": "200ms"})
+GENTLE = {"window": 8, "ack_timeout": "50us"}
+"""So few packets at once that no two senders fill a buffer; a timeout of 0.2 s in the lab."""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    file = tmp_path_factory.mktemp("lab") / "lab.yaml"
+    file.write_text(f"name: {NAME}\n{BODY}")
+    made = Lab.planned(file)
+    take_down(NAME)
+    made.up()
+    yield made
+    take_down(NAME)
+
+
+def job(**keys: object) -> JobSpec:
+    return JobSpec.model_validate({"ranks": 4, "iterations": 3, "transport": GENTLE} | keys)
+
+
+class Watch:
+    """The newest sample of a monitor, and waiting for one of a kind."""
+
+    def __init__(self) -> None:
+        self.latest: Snapshot | None = None
+        self._news = threading.Condition()
+
+    def take(self, snapshot: Snapshot) -> None:
+        with self._news:
+            self.latest = snapshot
+            self._news.notify_all()
+
+    def until(self, condition: Callable[[Snapshot], object], limit_s: float = 30.0) -> None:
+        with self._news:
+            assert self._news.wait_for(
+                lambda: self.latest is not None and condition(self.latest), limit_s
+            ), "no such sample came in time"
+
+
+def missed(report: HealthReport) -> Mapping[str, set[str]]:
+    """The places that missed an objective, by SLI."""
+    return {sli.sli: {place.where for place in sli.places} for sli in report.slis if not sli.met}
+
+
+def nothing_wrong(snapshot: Snapshot) -> bool:
+    return not snapshot.sample.breaches(snapshot.spec)
+
+
+def test_healthy_traffic_misses_no_objective_and_all_of_it_is_seen(lab: Lab) -> None:
+    watch = Watch()
+    with HealthMonitor(lab, SPEC, on_sample=watch.take) as monitor:
+        outcome = run_job(lab, job(pattern="allreduce", size="2MB"))
+    report = monitor.report
+    assert missed(report) == {}
+    assert report.problems == ()
+    assert report.met
+    assert report.samples >= 5
+    assert watch.latest is not None
+    endpoints = watch.latest.reading.endpoints
+    assert len(endpoints) == 4
+    packets = outcome.transport.data_packets
+    assert sum(each.sent for each in endpoints.values()) == packets
+    assert sum(each.received for each in endpoints.values()) == packets
+    assert not list(Path("/run/rocelab", NAME, "endpoints").iterdir())
+
+
+def test_a_flap_counts_on_its_link_alone(lab: Lab) -> None:
+    link = lab.link("rtsw1:ctsw1")
+    watch = Watch()
+    with HealthMonitor(lab, SPEC, on_sample=watch.take) as monitor:
+        link.down()
+        watch.until(lambda seen: seen.sample.values[Sli.LINKS_DOWN])
+        link.up()
+        watch.until(nothing_wrong)
+    report = monitor.report
+    flaps = report.sli(Sli.FLAPS)
+    assert [(place.where, place.total) for place in flaps.places] == [("rtsw1:ctsw1", 1)]
+    assert flaps.worst_ns is not None
+    assert report.started_ns < flaps.worst_ns <= report.ended_ns
+    wrong = missed(report)
+    assert wrong["links_down"] == {"rtsw1:ctsw1"}
+    assert wrong["sessions_down"] == {"rtsw1:ctsw1"}
+    assert wrong["routes_incomplete"] == {"rtsw1", "rtsw2", "ctsw1"}
+    assert "link_loss" not in wrong
+    assert "out_of_sequence" not in wrong
+
+
+def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_path: Path) -> None:
+    wire = Wire(lab.fabric, lab.runtime.files)
+    lossy = ("srv1-1:rtsw1", "srv1-1")
+    wire.impair(*lossy, Impairment(Kind.LOSS, share=0.02))
+    try:
+        with HealthMonitor(lab, SPEC, evidence=tmp_path) as monitor:
+            start_ns = time.monotonic_ns() + 1_500_000_000
+            hole = Impairment(Kind.BLACKHOLE, start_ns=start_ns, end_ns=start_ns + 500_000_000)
+            wire.impair("rtsw2:ctsw1", "rtsw2", hole)
+            wire.impair("rtsw2:ctsw2", "rtsw2", hole)
+            outcome = run_job(lab, job(pattern="allreduce", size="4MB", iterations=6))
+            lost = {
+                f"{direction.link} to {direction.towards}": counted.lost
+                for direction, counted in wire.counters().items()
+                if counted.lost
+            }
+    finally:
+        wire.clear_all()
+    report = monitor.report
+    link_loss = report.sli(Sli.LINK_LOSS)
+    assert "srv1-1:rtsw1 to srv1-1" in lost
+    assert len(lost) >= 2, "the blackhole missed the traffic"
+    assert {place.where: place.total for place in link_loss.places} == lost
+    wrong = missed(report)
+    assert "srv1-1" in wrong["out_of_sequence"]
+    assert wrong["ack_timeouts"]
+    counted = {sli: sum(place.total for place in report.sli(sli).places) for sli in Sli}
+    assert counted[Sli.OUT_OF_SEQUENCE] == outcome.transport.out_of_order
+    assert counted[Sli.ACK_TIMEOUTS] == outcome.transport.timeouts
+    assert not wrong.keys() & {"flaps", "queue_drops", "sessions_down", "icrc_errors"}
+    bundle = Path(next(folder for folder in report.evidence if "link_loss" in folder))
+    index = json.loads((bundle / "evidence.json").read_text())
+    assert "link_loss was" in index["why"]
+    assert report.started_ns < index["breach_ns"] <= index["collected_ns"]
+    assert index["gaps"] == []
+    assert (bundle / "rtsw1" / "packets.pcap").stat().st_size > 24
+
+
+def test_a_full_queue_drops_packets_and_no_link_loses_any(lab: Lab) -> None:
+    with HealthMonitor(lab, SPEC) as monitor:
+        incast = {"pattern": "incast", "ranks": 4, "duration": "500us"}
+        run_job(lab, JobSpec.model_validate(incast | {"transport": {"ecn": "not-ect"}}))
+    wrong = missed(monitor.report)
+    assert any(where.endswith("to srv1-1") for where in wrong["queue_drops"])
+    assert any(where.endswith("to srv1-1") for where in wrong["queue_depth"])
+    assert monitor.report.sli(Sli.QUEUE_DEPTH).worst <= 1
+    assert "link_loss" not in wrong
+    assert wrong["out_of_sequence"]
+
+
+def test_evidence_of_a_lab_with_a_stopped_daemon_lacks_that_daemon_alone(
+    lab: Lab, tmp_path: Path
+) -> None:
+    nodes = ["ctsw1", "ctsw2", "rtsw1", "rtsw2", "srv1-1", "srv2-1"]
+    stopped = lab.node("ctsw1").daemons()["bgpd"]
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        evidence = collect_evidence(lab, nodes, tmp_path / "bundle", why="a test")
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    assert evidence.took_s < 10
+    assert {gap.file for gap in evidence.gaps} == {
+        f"ctsw1/{file}"
+        for file in (
+            "running-config.bgpd",
+            "bgp-summary.json",
+            "bgp-neighbors.json",
+            "bgp-table.json",
+        )
+    }
+    root = tmp_path / "bundle"
+    daemons = json.loads((root / "ctsw1" / "daemons.json").read_text())
+    assert daemons["bgpd"]["state"].startswith("T")
+    assert daemons["zebra"]["state"].startswith("S")
+    assert "router bgp" in (root / "rtsw1" / "running-config.bgpd").read_text()
+    assert "%ADJCHANGE" in (root / "ctsw1" / "bgpd.log").read_text()
+    links = json.loads((root / "srv1-1" / "links.json").read_text())
+    assert {link["ifname"] for link in links} == {"lo", "rtsw1"}
+    routes = json.loads((root / "rtsw1" / "fib.json").read_text())
+    assert any(len(route.get("nexthops", ())) == 2 for route in routes)
+    assert {item.file for item in evidence.items} == {
+        str(file.relative_to(root))
+        for file in root.rglob("*")
+        if file.is_file() and file.name != "evidence.json"
+    }
+
+
+def test_what_is_exported_parses_and_says_what_the_kernel_counted(lab: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "rocelab.prom"
+    with (
+        Exporter(file, None) as exporter,
+        HealthMonitor(lab, SPEC, on_sample=exporter.take) as monitor,
+    ):
+        pass
+    assert monitor.report.problems == ()
+    families = {family.name: family for family in text_string_to_metric_families(file.read_text())}
+    for name in ("rocelab_link_lost_packets", "rocelab_link_sent_packets"):
+        samples = families[name].samples
+        assert {sample.name for sample in samples} == {f"{name}_total"}
+        assert len(samples) == 2 * len(lab.fabric.links)
+    counters = lab.link("rtsw1:ctsw1").counters()
+    sent = {
+        sample.labels["towards"]: sample.value
+        for sample in families["rocelab_link_sent_packets"].samples
+        if sample.labels["link"] == "rtsw1:ctsw1"
+    }
+    assert 0 <= counters["rtsw1"].tx_packets - sent["ctsw1"] < 50
+    assert 0 <= counters["ctsw1"].tx_packets - sent["rtsw1"] < 50
+    assert {s.value for s in families["rocelab_bgp_session_up"].samples} == {1}
+    assert {s.value for s in families["rocelab_link_up"].samples} == {1}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_watching_ends_with_the_lab_and_lets_its_links_go(make_lab: MakeLab) -> None:
+    lab = make_lab("t-health-down", "fabric: {racks: 2, spines: 1, servers_per_rack: 0}")
+    lab.up()
+    with HealthMonitor(lab, SPEC) as monitor:
+        lab.down()
+        assert monitor.wait(5)
+    assert "went down" in str(monitor.failure)
+    assert monitor.report.problems == ("lab t-health-down went down while it was watched",)

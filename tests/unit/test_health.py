@@ -1,0 +1,407 @@
+"""Health without a lab: what is counted against what, what is told apart, what is refused."""
+
+from __future__ import annotations
+
+import os
+import struct
+from array import array
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from labs.errors import InputError
+from labs.lab import Lab
+from labs.plan.queues import plan_queues
+from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCounters
+from labs.runtime.record import LabFiles
+from labs.runtime.wire.impairment import Direction
+from labs.runtime.wire.maps import WireCounters
+from scripts.evidence.shelf import MOST_BYTES, Shelf, tail
+from scripts.health.endpoints import EndpointTracker
+from scripts.health.losses import LossTracker
+from scripts.health.objectives import DEFINITIONS, HealthSpec, Sli
+from scripts.health.ports import PortReading
+from scripts.health.prometheus import loopback_address
+from scripts.health.reading import Reading
+from scripts.health.report import Account
+from scripts.health.routes import parse_route
+from scripts.health.sample import Places, Sample, compare, deepest
+from scripts.health.sessions import both_up, parse_changes
+from traffic.live import LiveCounters, LiveFile, packed, unpacked
+
+FABRIC = Lab.planned("zone-small").fabric
+PLAN = plan_queues(FABRIC)
+PLACES = Places(FABRIC)
+LINK = FABRIC.links_of["rtsw1"][-1]
+SERVER_LINK = FABRIC.links_of["srv1-1"][0]
+counts = st.integers(0, 2**40)
+
+
+def port(**fields: Any) -> PortReading:
+    nothing = dict.fromkeys(("rx_packets", "tx_packets", "rx_bytes", "tx_bytes"), 0)
+    settled = {"carrier": True, "carrier_losses": 1, "lost": 0, "tc_drops": 0}
+    return PortReading(**(settled | nothing | fields))
+
+
+def queue(dropped: int = 0, **fields: Any) -> QueueCounters:
+    given = {"packets": 0, "bytes": 0, "marked": 0, "depth_bytes": 0, "ce_out": 0}
+    return QueueCounters(
+        dropped_packets=dropped, dropped_bytes=0, on_arrival=None, **(given | fields)
+    )
+
+
+def ports(**of_rtsw1: PortReading) -> dict[tuple[str, str], PortReading]:
+    every = {(end.node, end.interface): port() for link in FABRIC.links for end in (link.a, link.b)}
+    return every | {("rtsw1", interface): reading for interface, reading in of_rtsw1.items()}
+
+
+def reading(time_s: int = 0, **fields: Any) -> Reading:
+    return Reading(
+        **(
+            {
+                "time_ns": time_s * 10**9,
+                "ports": ports(),
+                "queues": {},
+                "lost": {},
+                "endpoints": {},
+                "routes_incomplete": {},
+                "sessions": {},
+            }
+            | fields
+        )
+    )
+
+
+def values(before: Reading, now: Reading) -> dict[str, dict[str, float]]:
+    found = compare(PLACES, PLAN, before, now).values
+    return {sli.value: dict(each) for sli, each in found.items() if each}
+
+
+# What agents write
+
+
+@given(st.lists(counts, min_size=19, max_size=19))
+def test_a_record_reads_back(numbers: list[int]) -> None:
+    assert unpacked(packed(LiveCounters(*numbers))) == LiveCounters(*numbers)
+
+
+@given(st.lists(counts, min_size=19, max_size=19), st.integers(0, 155), st.integers(1, 255))
+def test_half_a_record_is_never_read(numbers: list[int], place: int, change: int) -> None:
+    record = bytearray(packed(LiveCounters(*numbers)))
+    assert len(record) == 156
+    record[place] ^= change
+    assert unpacked(bytes(record)) is None
+    assert unpacked(bytes(record[:place])) is None
+
+
+def live_file(path: Path, log: SimpleNamespace) -> LiveFile:
+    demux: Any = SimpleNamespace(probes=log, icrc_errors=3, unexpected=0)
+    return LiveFile(str(path), [], [], demux)
+
+
+def test_probes_behind_a_later_one_of_their_flow_are_out_of_sequence(tmp_path: Path) -> None:
+    log = SimpleNamespace(flow=array("I", [1, 1, 2, 1]), sequence=array("q", [0, 2, 0, 1]))
+    file = live_file(tmp_path / "endpoints" / "srv1-1", log)
+    file.write(0)
+    log.flow.extend([2, 1, 1])
+    log.sequence.extend([1, 3, 0])
+    file.write(0)
+    found = unpacked((tmp_path / "endpoints" / "srv1-1").read_bytes())
+    assert found is not None
+    assert (found.probes_received, found.out_of_sequence, found.icrc_errors) == (7, 2, 3)
+    assert found.pid == os.getpid()
+
+
+def test_an_agent_without_a_lab_writes_nothing() -> None:
+    demux: Any = None
+    file = LiveFile(None, [], [], demux)
+    file.write(0)
+    assert file.due_ns > 10**18
+
+
+def test_endpoints_are_summed_over_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labs.runtime.record.RUN_ROOT", tmp_path)
+    folder = tmp_path / "t-sum" / "endpoints"
+    tracker = EndpointTracker(LabFiles("t-sum"))
+    tracker.look()
+    assert tracker.totals() == {}
+    folder.mkdir(parents=True)
+    for pid, sent in ((7, 10), (7, 25), (8, 4), (8, 6), (9, 1)):
+        (folder / "srv1-1").write_bytes(packed(LiveCounters(pid=pid, sent=sent)))
+        tracker.look()
+    (folder / "srv1-1").write_bytes(b"torn")
+    tracker.look()
+    (folder / "srv1-1").unlink()
+    tracker.look()
+    assert tracker.totals()["srv1-1"].sent == 25 + 6 + 1
+
+
+# Losses
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))))
+def test_what_a_full_queue_drops_is_never_a_loss(steps: list[tuple[int, int, int]]) -> None:
+    """Each step: queue drops before the ports are read, between that and the queues' reading, and
+    packets that a program dropped on the way in. All of these are found in the end, not one more at
+    any time."""
+    tracker = LossTracker(FABRIC, queues_in_clsact=True)
+    interface = LINK.port("rtsw1").interface
+    clsact = queued = really_lost = 0
+    for dropped, late, lost in (*steps, (0, 0, 0)):
+        clsact += dropped + lost
+        queued += dropped + late
+        really_lost += lost
+        queues: PortCounters = {("rtsw1", interface): {3: queue(queued)}}
+        found = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
+        clsact += late
+        assert found[Direction(LINK.name, "rtsw1")] <= really_lost
+        assert found[Direction(LINK.name, LINK.far("rtsw1").node)] == 0
+    found = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
+    assert found[Direction(LINK.name, "rtsw1")] == really_lost
+
+
+def test_what_a_peer_does_not_take_is_lost_towards_it() -> None:
+    tracker = LossTracker(FABRIC, queues_in_clsact=True)
+    interface = LINK.port("rtsw1").interface
+    found = tracker.look(ports(**{interface: port(lost=5)}), {}, {})
+    assert {direction for direction, lost in found.items() if lost} == {
+        Direction(LINK.name, LINK.far("rtsw1").node)
+    }
+    assert sum(found.values()) == 5
+
+
+def wire_lost(towards_server: int | None, towards_switch: int | None) -> dict[Any, Any]:
+    each = {"srv1-1": towards_server, "rtsw1": towards_switch}
+    return {
+        Direction(SERVER_LINK.name, node): WireCounters(0, lost, 0, 0, 0)
+        for node, lost in each.items()
+        if lost is not None
+    }
+
+
+def test_both_directions_of_a_servers_link_are_told_apart() -> None:
+    tracker = LossTracker(FABRIC, queues_in_clsact=True)
+    to_server, to_switch = (Direction(SERVER_LINK.name, node) for node in ("srv1-1", "rtsw1"))
+    interface = SERVER_LINK.port("rtsw1").interface
+
+    def look(tc_drops: int, wire: dict[Any, Any]) -> tuple[int, int]:
+        found = tracker.look(ports(**{interface: port(tc_drops=tc_drops)}), {}, wire)
+        return found[to_server], found[to_switch]
+
+    assert look(4, {}) == (0, 4)
+    assert look(10, wire_lost(6, None)) == (6, 4)
+    assert look(15, wire_lost(8, 3)) == (8, 7)
+    assert look(16, {}) == (8, 8)
+    assert look(16, wire_lost(0, None)) == (8, 8)
+    assert look(18, {}) == (10, 8)
+
+
+def test_a_new_clsact_starts_counting_anew() -> None:
+    tracker = LossTracker(FABRIC, queues_in_clsact=False)
+    interface = LINK.port("rtsw1").interface
+    for drops, total in ((7, 7), (0, 7), (3, 10)):
+        found = tracker.look(ports(**{interface: port(tc_drops=drops)}), {}, {})
+        assert sum(found.values()) == total
+
+
+# Samples
+
+
+@given(
+    st.lists(st.lists(st.integers(0, PLAN.buffer_bytes), min_size=1), min_size=2, max_size=4),
+)
+def test_a_depth_is_never_reported_deeper_than_it_was(rounds: list[list[int]]) -> None:
+    packets = [0] * len(PLAN.bin_edges_bytes)
+    ever, before = 0, None
+    for depths in rounds:
+        for depth in depths:
+            packets[PLAN.bin_of(depth)] += 1
+        ever, deepest_before = max(ever, *depths), ever
+        now = DepthCounters(ever, 0, tuple(packets), ())
+        found = deepest(before, now, PLAN.bin_edges_bytes)
+        assert found <= max(depths)
+        assert PLAN.bin_of(found) == PLAN.bin_of(max(depths))
+        if max(depths) > deepest_before:
+            assert found == max(depths)
+        before = now
+
+
+def test_a_quiet_lab_has_no_value_at_all() -> None:
+    quiet = {"sessions": {link.name: True for link in FABRIC.sessions}}
+    assert values(reading(0, **quiet), reading(1, **quiet)) == {}
+
+
+def test_a_flap_counts_once_though_both_ends_see_it() -> None:
+    interface = LINK.port("rtsw1").interface
+    far = LINK.far("rtsw1")
+    after = ports(**{interface: port(carrier_losses=3, carrier=False)})
+    after[far.node, far.interface] = port(carrier_losses=3, carrier=False)
+    assert values(reading(), reading(1, ports=after)) == {
+        "flaps": {LINK.name: 2},
+        "links_down": {LINK.name: 1},
+    }
+
+
+def test_what_happened_before_the_watching_is_not_held_against_the_lab() -> None:
+    old = {"srv1-1": LiveCounters(pid=1, timeouts=9, out_of_sequence=4)}
+    new = {"srv1-1": LiveCounters(pid=1, timeouts=10, out_of_sequence=4)}
+    assert values(reading(endpoints=old), reading(1, endpoints=new)) == {
+        "ack_timeouts": {"srv1-1": 1}
+    }
+    assert values(reading(), reading(1, endpoints=new))["out_of_sequence"] == {"srv1-1": 4}
+
+
+@pytest.mark.parametrize(("packets", "told"), [(99, False), (100, True)])
+def test_a_share_of_few_packets_is_not_told(packets: int, told: bool) -> None:
+    place = PLACES.queues[f"{LINK.name} to {LINK.b.node}"]
+    marked_class = PLAN.marked_classes[0]
+    now = {place: {marked_class: queue(packets=packets, ce_out=60)}}
+    assert ("ce_ratio" in values(reading(), reading(1, queues=now))) is told
+
+
+def test_marks_count_in_marked_classes_only() -> None:
+    place = PLACES.queues[f"{LINK.name} to {LINK.b.node}"]
+    marked, other = (
+        PLAN.marked_classes[0],
+        next(each for each in PLAN.classes if each not in PLAN.marked_classes),
+    )
+    now = {
+        place: {
+            marked: queue(packets=200, ce_out=50),
+            other: queue(packets=10_000, ce_out=10_000),
+        }
+    }
+    assert values(reading(), reading(1, queues=now))["ce_ratio"] == {
+        f"{LINK.name} to {LINK.b.node}": 0.25
+    }
+
+
+def test_every_place_leads_to_the_nodes_concerned() -> None:
+    assert PLACES.nodes_of(Sli.LINK_LOSS, f"{SERVER_LINK.name} to srv1-1") == ("srv1-1", "rtsw1")
+    assert PLACES.nodes_of(Sli.FLAPS, LINK.name) == (LINK.a.node, LINK.b.node)
+    assert PLACES.nodes_of(Sli.ACK_TIMEOUTS, "srv2-1") == ("srv2-1", "rtsw2")
+    assert PLACES.nodes_of(Sli.ROUTES_INCOMPLETE, "ctsw1") == ("ctsw1",)
+
+
+# Objectives and reports
+
+
+def sample(time_s: int, **found: dict[str, float]) -> Sample:
+    every = {sli: found.get(sli.value, {}) for sli in Sli}
+    return Sample(time_s * 10**9, 10**9, every)
+
+
+def test_a_report_has_the_worst_value_when_where_and_how_often() -> None:
+    account = Account(HealthSpec())
+    account.add(sample(1, queue_depth={"a": 0.7, "b": 0.81}))
+    account.add(sample(2, queue_depth={"a": 0.95}))
+    account.add(sample(3, queue_depth={"b": 0.9}))
+    account.add(sample(4, queue_depth={"b": 0.8}))
+    found = next(each for each in account.slis() if each.sli == "queue_depth")
+    assert (found.worst, found.worst_where, found.worst_ns) == (0.95, "a", 2 * 10**9)
+    assert (found.breached_samples, found.breached_places, found.met) == (3, 2, False)
+    assert [(place.where, place.samples, place.worst) for place in found.places] == [
+        ("a", 1, 0.95),
+        ("b", 2, 0.9),
+    ]
+    assert all(each.met for each in account.slis() if each.sli != "queue_depth")
+
+
+def test_an_objective_can_be_raised_and_turned_off() -> None:
+    spec = HealthSpec.model_validate({"flaps": 2, "out_of_sequence": "off", "link_loss": False})
+    seen = sample(1, flaps={"a": 2.0}, out_of_sequence={"b": 99.0}, link_loss={"c": 1.0})
+    assert seen.breaches(spec) == {}
+    assert set(seen.breaches(HealthSpec())) == {Sli.FLAPS, Sli.OUT_OF_SEQUENCE, Sli.LINK_LOSS}
+
+
+def test_every_sli_has_a_default_and_a_key() -> None:
+    spec = HealthSpec()
+    assert set(DEFINITIONS) == set(Sli)
+    assert {sli: spec.objective(sli) for sli in Sli} == {
+        sli: definition.default for sli, definition in DEFINITIONS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"queue_depth": 1.5}, {"flaps": -1}, {"interval": "1ms"}, {"loss": 0}]
+)
+def test_a_wrong_objective_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        HealthSpec.model_validate(wrong)
+
+
+# Logs, tables, addresses, folders
+
+
+def test_sessions_are_read_from_what_bgpd_logs() -> None:
+    log = (
+        b"2026/11/21 10:35:53.174577 BGP: [N9HHH-F8H1M] %ADJCHANGE: neighbor "
+        b"198.18.0.21(ctsw2) in vrf default Up\n"
+        b"2026/11/21 10:35:53.2 BGP: [M59KS-A3ZXZ] rcvd End-of-RIB from 198.18.0.21\n"
+        b"2026/11/21 10:36:10.1 BGP: [N9HHH-F8H1M] %ADJCHANGE: neighbor ctsw1(ctsw1) in vrf default"
+        b" Down Interface down\n"
+    )
+    assert parse_changes(log) == [("198.18.0.21", True), ("ctsw1", False)]
+
+
+def test_a_session_is_up_when_both_ends_say_so() -> None:
+    assert both_up({"rtsw1": True, "ctsw1": True})
+    assert not both_up({"rtsw1": True, "ctsw1": False})
+    assert not both_up({"rtsw1": True})
+
+
+def test_next_hops_without_carrier_do_not_count() -> None:
+    def hop(flags: int) -> bytes:
+        return struct.pack("=HBBi", 8, flags, 0, 3)
+
+    hops = hop(0) + hop(0x10) + hop(0x01) + hop(0)
+    body = struct.pack("=BBBBBBBBI", 2, 24, 0, 0, 254, 186, 0, 1, 0)
+    body += struct.pack("=HH4s", 8, 1, bytes([198, 18, 128, 0]))
+    body += struct.pack("=HH", 4 + len(hops), 9) + hops
+    assert parse_route(body) == ("198.18.128.0/24", 2)
+    local = body[:4] + bytes([255]) + body[5:]
+    assert parse_route(local) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("127.0.0.1:9464", ("127.0.0.1", 9464)), ("[::1]:80", ("::1", 80))],
+)
+def test_loopback_is_served_on(text: str, address: tuple[str, int]) -> None:
+    assert loopback_address(text) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["0.0.0.0:9464", "10.0.0.1:9464", "[::]:9464", "9464", "localhost:1", "127.0.0.1:0", ""]
+)
+def test_nothing_else_is(text: str) -> None:
+    with pytest.raises(InputError) as refused:
+        loopback_address(text)
+    assert refused.value.hint
+
+
+def test_what_can_not_be_read_is_a_gap_and_no_error(tmp_path: Path) -> None:
+    def stopped() -> str:
+        raise TimeoutError
+
+    shelf = Shelf(tmp_path, tmp_path / "rtsw1")
+    assert shelf.keep("a.txt", "something", lambda: "text")
+    assert not shelf.keep("b.txt", "a daemon's answer", stopped)
+    assert not shelf.keep("c.txt", "a file", (tmp_path / "none").read_bytes)
+    assert [(item.file, item.size_bytes) for item in shelf.items] == [("rtsw1/a.txt", 4)]
+    assert (shelf.gaps[0].file, shelf.gaps[0].why) == ("rtsw1/b.txt", "no answer in time")
+    assert "No such file" in shelf.gaps[1].why
+    assert [path.name for path in shelf.folder.iterdir()] == ["a.txt"]
+
+
+def test_of_a_long_log_the_end_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "bgpd.log"
+    log.write_bytes(b"old\n" * MOST_BYTES + b"new\n")
+    assert len(tail(log)) == MOST_BYTES
+    assert tail(log).endswith(b"new\n")
+    assert tail(log, 2) == b"w\n"

@@ -1,0 +1,142 @@
+"""What a server's agent has counted so far, where another process can read it while it runs.
+
+In: the counters of an agent's queue pairs and probes. Out: one small record in a file of the lab's
+folder, replaced as a whole some five times a second, with a checksum that tells a reader when it
+read half of it. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from struct import Struct
+from time import CLOCK_REALTIME, clock_gettime_ns, monotonic_ns
+from zlib import crc32
+
+from traffic.demux import Demux
+from traffic.nic import NEVER_NS
+from traffic.prober import ProbeFlow
+from traffic.rc.queue_pair import QueuePair
+
+PERIOD_NS = 200_000_000
+COST_SHARE = 500
+"""At most one part in so many of an agent's time goes into this, however many queue pairs it has:
+the period is then longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCounters:
+    """A server's counters since its agent started; field order is the record's.
+
+    `time_ns` is CLOCK_REALTIME when they were written. `out_of_sequence` are packets that came
+    before an earlier one (queue pairs) or after a later one (probes). Packets of queue pairs are
+    data packets.
+    """
+
+    pid: int = 0
+    time_ns: int = 0
+    sent: int = 0
+    retransmitted: int = 0
+    acked_bytes: int = 0
+    timeouts: int = 0
+    naks_received: int = 0
+    cnps_received: int = 0
+    received: int = 0
+    out_of_sequence: int = 0
+    duplicates: int = 0
+    ce_received: int = 0
+    naks_sent: int = 0
+    cnps_sent: int = 0
+    icrc_errors: int = 0
+    unexpected: int = 0
+    probes_sent: int = 0
+    probes_refused: int = 0
+    probes_received: int = 0
+
+
+_RECORD = Struct(f"={len(fields(LiveCounters))}QI")
+_CHECKSUM_BYTES = 4
+
+
+def packed(counters: LiveCounters) -> bytes:
+    """The record of a file."""
+    body = _RECORD.pack(*astuple(counters), 0)[:-_CHECKSUM_BYTES]
+    return body + crc32(body).to_bytes(_CHECKSUM_BYTES, "little")
+
+
+def unpacked(record: bytes) -> LiveCounters | None:
+    """The counters of a record; None where it is not whole."""
+    if len(record) != _RECORD.size:
+        return None
+    body = record[:-_CHECKSUM_BYTES]
+    if crc32(body).to_bytes(_CHECKSUM_BYTES, "little") != record[-_CHECKSUM_BYTES:]:
+        return None
+    return LiveCounters(*_RECORD.unpack(record)[:-1])
+
+
+class LiveFile:
+    """Writes an agent's counters when they are due."""
+
+    def __init__(
+        self, path: str | None, pairs: Sequence[QueuePair], flows: Sequence[ProbeFlow], demux: Demux
+    ) -> None:
+        """Without a path nothing is ever due. Raises OSError where the file can not be made."""
+        self.due_ns = NEVER_NS
+        self._pairs = pairs
+        self._flows = flows
+        self._demux = demux
+        self._latest: dict[int, int] = {}
+        self._probes_seen = 0
+        self._late_probes = 0
+        if path is not None:
+            Path(path).parent.mkdir(exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            self._file = os.open(path, flags, 0o644)
+            self.due_ns = 0
+
+    def write(self, now_ns: int) -> None:
+        """Write the counters as they are; `now_ns` is CLOCK_MONOTONIC."""
+        if self.due_ns == NEVER_NS:
+            return
+        os.pwrite(self._file, packed(self._counters()), 0)
+        took_ns = monotonic_ns() - now_ns
+        self.due_ns = now_ns + max(PERIOD_NS, COST_SHARE * took_ns)
+
+    def _counters(self) -> LiveCounters:
+        self._look_at_probes()
+        requesters = [pair.requester.counters for pair in self._pairs]
+        responders = [pair.responder.counters for pair in self._pairs]
+        return LiveCounters(
+            pid=os.getpid(),
+            time_ns=clock_gettime_ns(CLOCK_REALTIME),
+            sent=sum([each.packets for each in requesters]),
+            retransmitted=sum([each.retransmitted for each in requesters]),
+            acked_bytes=sum([each.acked_bytes for each in requesters]),
+            timeouts=sum([each.timeouts for each in requesters]),
+            naks_received=sum([each.naks for each in requesters]),
+            cnps_received=sum([pair.cnps_received for pair in self._pairs]),
+            received=sum([each.packets for each in responders]),
+            out_of_sequence=sum([each.out_of_order for each in responders]) + self._late_probes,
+            duplicates=sum([each.duplicates for each in responders]),
+            ce_received=sum([each.ce for each in responders]),
+            naks_sent=sum([each.naks for each in responders]),
+            cnps_sent=sum([each.cnps for each in responders]),
+            icrc_errors=self._demux.icrc_errors,
+            unexpected=self._demux.unexpected,
+            probes_sent=sum([len(flow.sent_ns) for flow in self._flows]),
+            probes_refused=sum([len(flow.refused) for flow in self._flows]),
+            probes_received=self._probes_seen,
+        )
+
+    def _look_at_probes(self) -> None:
+        """Count the probes that came since the last look, and those behind a later one."""
+        log, latest = self._demux.probes, self._latest
+        seen, end = self._probes_seen, len(log.flow)
+        for flow, sequence in zip(log.flow[seen:end], log.sequence[seen:end], strict=True):
+            if sequence < latest.get(flow, -1):
+                self._late_probes += 1
+            else:
+                latest[flow] = sequence
+        self._probes_seen = end
