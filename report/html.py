@@ -19,6 +19,7 @@ from report.view import (
     event_title,
     fib_rows,
     flow_rows,
+    health_rows,
     kpi_rows,
     plan_title,
     polarization_rows,
@@ -82,6 +83,7 @@ def _detail(repeat: Repeat) -> dict[str, object]:
     """What the template shows of one repeat."""
     # Here and not above: a program that only reads results does not wait for matplotlib.
     from report import plots
+    from report.stages import COLUMNS, resolution_text, stage_rows, waterfall
 
     return {
         "events": [
@@ -92,6 +94,20 @@ def _detail(repeat: Repeat) -> dict[str, object]:
         "untouched": len(untouched(repeat)),
         "flow_count": len(repeat.flows),
         "overall": repeat.overall,
+        "stages": [
+            (
+                one.event,
+                stage_rows(one),
+                resolution_text(one.resolution),
+                inline(waterfall(one), f"stages{number}"),
+            )
+            for number, one in enumerate(repeat.stages)
+            if one.switches
+        ],
+        "stage_columns": COLUMNS,
+        "health": None if repeat.health is None else health_rows(repeat.health),
+        "samples": 0 if repeat.health is None else repeat.health.samples,
+        "evidence": () if repeat.health is None else repeat.health.evidence,
         "fib": fib_rows(repeat),
         "plans": [plan_title(run) for run in plans(repeat.hashing)],
         "tiers": tier_rows(repeat.hashing),

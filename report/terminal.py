@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from report.stages import stages_table
+from report.tables import plain_table
 from report.view import (
     KpiRow,
     fib_rows,
     flow_rows,
+    health_rows,
     kpi_rows,
     polarization_rows,
     representative,
@@ -46,7 +48,9 @@ def print_result(result: DrillResult, console: Console) -> None:
             )
         for table in (
             _flow_table(repeat),
+            *(stages_table(stages) for stages in repeat.stages if stages.switches),
             _fib_table(repeat),
+            _health_table(repeat),
             *_balance_tables(repeat),
             _polarization_table(repeat),
         ):
@@ -60,14 +64,6 @@ def _print(console: Console, table: Table | None) -> None:
     if table is not None and table.row_count:
         console.print()
         console.print(table)
-
-
-def plain_table(title: str, columns: Iterable[str], *, left: int = 1) -> Table:
-    """A plain table whose first `left` columns are text and the others figures."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index < left else "right")
-    return table
 
 
 def _kpi_table(rows: Iterable[KpiRow], repeats: int) -> Table:
@@ -116,6 +112,17 @@ def _fib_table(repeat: Repeat) -> Table:
     )
     for row in fib_rows(repeat):
         table.add_row(row.event, row.node, row.widths, str(row.changes), row.first, row.last)
+    return table
+
+
+def _health_table(repeat: Repeat) -> Table | None:
+    if repeat.health is None:
+        return None
+    table = plain_table(
+        f"SLIs in {repeat.health.samples} samples", ["", "objective", "worst", "where", "breaches"]
+    )
+    for row in health_rows(repeat.health):
+        table.add_row(row.title, row.objective, row.worst, row.where, row.breaches)
     return table
 
 

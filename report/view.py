@@ -23,6 +23,7 @@ from scripts.drill.result import (
     Repeat,
     kpis,
 )
+from scripts.health.report import HealthReport
 
 LIMITS = (
     "It tells how FRR and the Linux kernel react: in which order, and after how long, zebra and "
@@ -150,7 +151,7 @@ def kpi_rows(result: DrillResult) -> list[KpiRow]:
 
 def event_title(event: Event) -> str:
     """`rtsw1:ctsw2 carrier down`."""
-    return f"{event.subject} {event.kind.replace('-', ' ')}"
+    return event.title
 
 
 def flow_rows(repeat: Repeat) -> list[FlowRow]:
@@ -297,3 +298,30 @@ def _cell(run: HashingRun, balance: Balance, worst: str) -> BalanceCell:
         unused=f"{balance.unused} of {balance.links}",
         worst=worst,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRow:
+    """An SLI in text."""
+
+    title: str
+    objective: str
+    worst: str
+    where: str
+    breaches: str
+    met: bool
+
+
+def health_rows(report: HealthReport) -> list[HealthRow]:
+    """A row per SLI, in the order they are defined."""
+    return [
+        HealthRow(
+            title=each.sli.replace("_", " "),
+            objective="-" if each.objective is None else f"<= {each.objective:g} {each.unit}",
+            worst=f"{each.worst:.3g}",
+            where=each.worst_where or "-",
+            breaches=str(each.breached_samples),
+            met=each.met,
+        )
+        for each in report.slis
+    ]

@@ -87,10 +87,12 @@ class Outage:
 @dataclass(frozen=True, slots=True)
 class FlowConvergence:
     """What one event did to one flow. Times are None where there is nothing to measure: the flow
-    was not affected, or it did not recover.
+    was not affected, or it did not recover, or another event hit it before its recovery had lasted;
+    it is `restored` then too.
 
     convergence_ns: Route-Specific Convergence Time (RFC 6412 section 3.6.3): from the Convergence
-        Event Instant (3.2.2) to the flow's recovery, which must last `Method.sustained_ns`.
+        Event Instant (3.2.2) to the flow's recovery, which must last `Method.sustained_ns`. Where
+        the network found no way round, that is the repair.
     loss_derived_ns: Route-Specific Loss-Derived Method (3.5.3): Convergence Packet Loss (3.7.2)
         divided by the flow's offered rate.
     loss_of_connectivity_ns: Route Loss of Connectivity Period (3.6.5): the summed duration of the
@@ -291,17 +293,19 @@ def measure_flow(
         for outage in find_outages(samples.sent_ns, delivered)
     )
     last_sent_ns = int(samples.sent_ns[-1]) if len(samples.sent_ns) else 0
-    events = tuple(
-        _flow_convergence(
-            [outage for outage in outages if outage.event == index],
-            window,
-            min(window.end_ns, last_sent_ns),
-            offered_pps,
-            method,
-            rate_derived_convergence(samples.sent_ns, samples.receive_ns[counted], window, method),
+    arrived_ns = samples.receive_ns[counted]
+    events = []
+    for index, window in enumerate(windows):
+        ours = [outage for outage in outages if outage.event == index]
+        watched_until_ns, cut_short = _watched(outages, index, last_sent_ns)
+        # An outage may outlast its window: what ended it is then the next event, the repair.
+        watched = Window(window.start_ns, max(window.end_ns, watched_until_ns if ours else 0))
+        rate_ns = rate_derived_convergence(samples.sent_ns, arrived_ns, watched, method)
+        events.append(
+            _flow_convergence(
+                ours, window, watched_until_ns, cut_short, offered_pps, method, rate_ns
+            )
         )
-        for index, window in enumerate(windows)
-    )
     return FlowMeasurement(
         sent=len(samples.sent_seq),
         received=len(arrived_seq),
@@ -313,8 +317,18 @@ def measure_flow(
         offered_pps=offered_pps,
         resolution_ns=resolution_ns,
         outages=outages,
-        events=events,
+        events=tuple(events),
     )
+
+
+def _watched(outages: Sequence[Outage], event: int, last_sent_ns: int) -> tuple[int, bool]:
+    """Until when the flow was seen to forward once an event's outages were over, and whether what
+    ended that was another event's outage."""
+    ours = [place for place, outage in enumerate(outages) if outage.event == event]
+    if not ours or ours[-1] + 1 == len(outages):
+        return last_sent_ns, False
+    following = outages[ours[-1] + 1]
+    return following.start_ns, following.event is not None
 
 
 def _attributed(outage: Outage, windows: Sequence[Window], resolution_ns: float) -> Outage:
@@ -330,6 +344,7 @@ def _flow_convergence(
     outages: Sequence[Outage],
     window: Window,
     watched_until_ns: int,
+    cut_short: bool,
     offered_pps: float,
     method: Method,
     rate_derived_ns: int | None,
@@ -346,14 +361,15 @@ def _flow_convergence(
             break
     lost = sum(outage.lost for outage in until_recovery)
     connectivity_ns = [o.end_ns - o.start_ns for o in until_recovery if o.end_ns is not None]
-    restored = recovered_at is not None
+    sustained = recovered_at is not None
+    restored = sustained or (cut_short and outages[-1].end_ns is not None)
     return FlowConvergence(
         affected=True,
         restored=restored,
         lost=lost,
         lost_after_recovery=sum(outage.lost for outage in outages) - lost,
         convergence_ns=None if recovered_at is None else recovered_at - window.start_ns,
-        loss_derived_ns=lost * NS_PER_S / offered_pps if restored else None,
+        loss_derived_ns=lost * NS_PER_S / offered_pps if sustained else None,
         loss_of_connectivity_ns=sum(connectivity_ns) if restored else None,
         rate_derived_ns=rate_derived_ns,
     )
@@ -367,6 +383,7 @@ def aggregate_event(flows: Sequence[FlowMeasurement], event: int) -> EventConver
     restored = all(convergence.restored for convergence in ours)
     recoveries = [one.convergence_ns for one in ours if one.convergence_ns is not None]
     offered_pps = sum(flow.offered_pps for flow in affected)
+    sustained = len(recoveries) == len(ours)
     return EventConvergence(
         affected_flows=len(affected),
         restored=restored,
@@ -374,7 +391,7 @@ def aggregate_event(flows: Sequence[FlowMeasurement], event: int) -> EventConver
         lost_after_recovery=sum(convergence.lost_after_recovery for convergence in ours),
         first_route_convergence_ns=min(recoveries, default=None),
         full_convergence_ns=_largest([one.convergence_ns for one in ours]),
-        loss_derived_ns=lost * NS_PER_S / offered_pps if affected and restored else None,
+        loss_derived_ns=lost * NS_PER_S / offered_pps if affected and sustained else None,
         rate_derived_ns=_largest([one.rate_derived_ns for one in ours]),
         loss_of_connectivity_ns=_largest([one.loss_of_connectivity_ns for one in ours]),
     )

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from report.phases.view import figure_rows, job_name, representative, share_rows, verdict_rows
-from report.terminal import plain_table
+from report.tables import plain_table
 from scripts.drill.phases.result import JobDrillResult
 
 

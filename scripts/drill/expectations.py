@@ -247,6 +247,18 @@ JOB_KPIS: dict[str, Kpi] = {
             "Lab over model",
             "time to fair shares in the lab over the model's median",
         ),
+        Kpi(
+            "jct_overhead",
+            Quantity.RATIO,
+            "JCT overhead of the failed iteration",
+            "the iteration in which the first fault began over the median of those before, less 1",
+        ),
+        Kpi(
+            "zero_impact",
+            Quantity.TRUTH,
+            "Zero impact",
+            "that iteration took no longer than the 99th percentile of those before",
+        ),
         KPIS["uplink_mmr"],
         KPIS["uplink_jfi"],
         Kpi(

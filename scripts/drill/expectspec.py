@@ -107,6 +107,8 @@ class JobExpectSpec(_Expectations):
     time_to_fairness_ratio: Annotated[Expectation | None, *expected("time_to_fairness_ratio")] = (
         None
     )
+    jct_overhead: Annotated[Expectation | None, *expected("jct_overhead")] = None
+    zero_impact: Annotated[Expectation | None, *expected("zero_impact")] = None
     uplink_mmr: Annotated[Expectation | None, *expected("uplink_mmr")] = None
     uplink_jfi: Annotated[Expectation | None, *expected("uplink_jfi")] = None
     unused_links: Annotated[Expectation | None, *expected("unused_links")] = None

@@ -79,7 +79,9 @@ def predict(
     for flow, count in sent:
         source = find_nic(fabric, flow.source, flow.source_nic)
         destination = find_nic(fabric, flow.destination, flow.destination_nic)
-        path = walk(fabric, fibs.__getitem__, source, destination, flow.sport)
+        path = walk(
+            fabric, fibs.__getitem__, source, destination, flow.sport, leaves_by=flow.leaves_by
+        )
         groups = set()
         for hop in path.hops:
             link = fabric.link_by_name[hop.link]

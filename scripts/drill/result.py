@@ -10,7 +10,7 @@ repeat's first event, so negative before it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from labs.errors import InputError
@@ -31,9 +31,11 @@ from scripts.convergence import (
 )
 from scripts.documents import Format
 from scripts.drill.expectations import Expectation, KpiValue, Verdict, judge
+from scripts.health.report import HealthReport
+from scripts.stages.model import Stages
 from scripts.statistics import Spread, spread
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 UNSCALED = (
     "the CPU time that zebra, bgpd and the kernel need to notice, decide and install routes",
@@ -79,11 +81,26 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something the drill did to the lab: a Convergence Event (RFC 6412 section 3.7.1)."""
+    """Something the drill did to the lab: a Convergence Event (RFC 6412 section 3.7.1).
+
+    kind: that of the fault, `several faults` where it is of more than one; `change` says whether it
+    began or ended. changes: how many changes of the lab it stands for: those that follow each other
+    too closely to tell their recoveries apart are one event, from the first of them.
+    """
 
     t_ns: int
-    kind: Literal["carrier-down", "carrier-up"]
+    kind: str
+    change: Literal["begin", "end"]
     subject: str
+    changes: int = 1
+
+    @property
+    def title(self) -> str:
+        """As people read it."""
+        text = f"{self.kind} of {self.subject}"
+        if self.changes > 1:
+            text += f" ({self.changes} changes)"
+        return f"{text} ends" if self.change == "end" else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +198,8 @@ class Fidelity:
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """One run of the drill. It is valid when `problems` is empty: otherwise the machine or the lab
-    did not carry it, `problems` says why, and its figures enter no headline."""
+    did not carry it, `problems` says why, and its figures enter no headline. `stages`, of each
+    event, and `health` are there where the drill asks for them."""
 
     problems: tuple[str, ...]
     overall: Overall
@@ -190,6 +208,8 @@ class Repeat:
     fib: tuple[FibChange, ...]
     hashing: tuple[HashingRun, ...]
     fidelity: Fidelity | None = None
+    stages: tuple[Stages, ...] = ()
+    health: HealthReport | None = None
 
     @property
     def valid(self) -> bool:
@@ -247,7 +267,7 @@ def measure_repeat(
     zero = timeline.events[0].t_ns if timeline.events else None
     if zero is None:
         raise ValueError("a repeat needs an event: it is where its time starts")
-    events = tuple(Event(e.t_ns - zero, e.kind, e.subject) for e in timeline.events)
+    events = tuple(replace(event, t_ns=event.t_ns - zero) for event in timeline.events)
     end_ns = timeline.end_ns - zero
     windows = event_windows([e.t_ns for e in events], timeline.event_window_ns, end_ns)
     records = []
@@ -372,7 +392,7 @@ _FORMAT = Format(
     DrillResult,
     SCHEMA_VERSION,
     "a result document",
-    "give the result.json that `rocelab drill` wrote",
+    "give the result.json that `rocelab drill run` wrote",
 )
 
 

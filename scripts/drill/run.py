@@ -17,34 +17,32 @@ from pathlib import Path
 from labs.errors import InputError
 from labs.forwarding.fib import Fib
 from labs.lab import Lab
+from labs.plan.fabric import Fabric
 from labs.runtime import kernel
 from labs.runtime.base import Progress, ProgressSink, no_progress
-from labs.runtime.convergence import convergence_timeout_s
-from scripts.convergence import FlowSamples
+from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
+from labs.units import format_duration
 from scripts.documents import to_json
 from scripts.drill import result as results
 from scripts.drill.catalog import lab_of
 from scripts.drill.environment import read_environment
-from scripts.drill.faults import fault_problems, inject, wait_until
-from scripts.drill.fidelity import judged, stolen_cpu_s
+from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.hashing import hashing_run, plan_name, reseeded, seeds_of
+from scripts.drill.labuse import LabUse, fresh
 from scripts.drill.phases.result import JobDrillResult
 from scripts.drill.phases.run import run_job_drill
 from scripts.drill.phases.spec import JobDrillSpec
-from scripts.drill.result import DrillResult, HashingRun, Repeat, Timeline, measure_repeat
-from scripts.drill.spec import DrillSpec, load_drill
+from scripts.drill.result import DrillResult, HashingRun, Repeat
+from scripts.drill.spec import HASHING_NS, DrillSpec, load_drill
 from scripts.drill.timeline import FibTimeline, opened_namespaces
+from scripts.faults.resolve import resolve
+from scripts.faults.schedule import Timed, expand
 from scripts.taps import Taps
 from traffic.filters import probe_filter
 from traffic.flow import Flow, permutation, resolve_flow
-from traffic.result import FlowRecord, TrafficResult
 from traffic.session import TrafficSession
-from traffic.wire import ROCE_PORT
 
 NS_PER_S = 10**9
-HASHING_NS = NS_PER_S
-"""How long undisturbed traffic runs under each seed plan: flows hash alike from the start."""
-
 PROGRESS_STEP_NS = 500_000_000
 MAX_REPEATS = 1000
 
@@ -55,11 +53,13 @@ def run_drill(
     repeats: int = 1,
     out: Path | None = None,
     progress: ProgressSink = no_progress,
+    use: LabUse = fresh,
 ) -> DrillResult | JobDrillResult:
     """Run the drill in the file `path`, `repeats` times on one lab, and give its result.
 
-    The lab is brought up for it and down after it, also when it fails or is interrupted. `out` is
-    a folder, made where missing, for `result.json` and `report.html`.
+    The lab is brought up for it and down after it, also when it fails or is interrupted; with
+    `use=kept(...)` it stays up, and is used where it is up already. `out` is a folder, made where
+    missing, for `result.json` and `report.html`.
 
     Raises InputError (SpecError for a file) where the drill, its lab or `out` can not be used, and
     where a lab of that name is up; MachineError where this machine can not run it; ExpectationError
@@ -72,27 +72,29 @@ def run_drill(
         _make_folder(out)
     concluded: DrillResult | JobDrillResult
     if isinstance(drill, JobDrillSpec):
-        concluded = run_job_drill(drill, path, repeats, progress)
+        concluded = run_job_drill(drill, path, repeats, progress, use)
     else:
-        concluded = _run_fault_drill(drill, path, repeats, progress)
+        evidence = None if out is None else out / "evidence"
+        concluded = _run_fault_drill(drill, path, repeats, evidence, progress, use)
     if out is not None:
         _write(concluded, out, progress)
     return concluded
 
 
 def _run_fault_drill(
-    drill: DrillSpec, path: Path, repeats: int, progress: ProgressSink
+    drill: DrillSpec,
+    path: Path,
+    repeats: int,
+    evidence: Path | None,
+    progress: ProgressSink,
+    use: LabUse,
 ) -> DrillResult:
     lab = Lab.planned(lab_of(drill, path))
     flows = _flows(lab, drill)
-    for fault in drill.faults:
-        fault.find(lab.fabric)
+    faults = planned_faults(lab.fabric, drill)
     environment = read_environment()
-    lab.up(progress)
-    try:
-        measured = _run_repeats(lab, drill, flows, repeats, progress)
-    finally:
-        lab.down(progress)
+    with use(lab, progress) as lab:
+        measured = _run_repeats(lab, drill, flows, faults, repeats, evidence, progress)
     return results.conclude(
         drill=drill.model_dump(mode="json", exclude_none=True),
         lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
@@ -102,6 +104,24 @@ def _run_fault_drill(
         repeats=measured,
         expectations=drill.expect.expectations(),
     )
+
+
+def planned_faults(fabric: Fabric, drill: DrillSpec) -> tuple[Timed, ...]:
+    """Every single fault of the drill in time. Raises InputError where one does not fit the lab,
+    or a campaign draws one that the traffic does not outlast."""
+    faults = expand(fabric, drill.faults)
+    latest_ns = drill.traffic.duration - drill.measure.sustained
+    for timed in faults:
+        resolve(fabric, timed.spec)
+        last_ns = timed.begins_ns if timed.ends_ns is None else timed.ends_ns
+        if last_ns > latest_ns:
+            raise InputError(
+                f"{timed.spec.kind} at {format_duration(timed.begins_ns)} changes the lab as late "
+                f"as {format_duration(last_ns)}, and the traffic ends at "
+                f"{format_duration(drill.traffic.duration)}",
+                hint="lengthen traffic.duration, or give the campaign fewer faults",
+            )
+    return faults
 
 
 def _flows(lab: Lab, drill: DrillSpec) -> tuple[Flow, ...]:
@@ -143,7 +163,8 @@ def _clocks(lab: Lab, drill: DrillSpec) -> results.Clocks:
     for number, fault in enumerate(drill.faults, 1):
         which = f" {number}" if len(drill.faults) > 1 else ""
         times[f"fault{which} after the start of counting"] = fault.at
-        times[f"carrier{which} down for"] = fault.down_for
+        if fault.lasts is not None:
+            times[f"fault{which} lasts"] = fault.lasts
     rate_pps = drill.traffic.rate_pps
     times["packet interval of a flow"] = NS_PER_S // rate_pps
     rates = {"rate of a flow": rate_pps, "rate of all flows": rate_pps * drill.traffic.flows}
@@ -177,36 +198,39 @@ class _Stage:
 
 
 def _run_repeats(
-    lab: Lab, drill: DrillSpec, flows: Sequence[Flow], repeats: int, progress: ProgressSink
+    lab: Lab,
+    drill: DrillSpec,
+    flows: Sequence[Flow],
+    faults: Sequence[Timed],
+    repeats: int,
+    evidence: Path | None,
+    progress: ProgressSink,
 ) -> list[Repeat]:
-    timeout_s = convergence_timeout_s(lab.fabric)
     measured = []
+    settings = Settings(
+        drill.measure.method,
+        drill.traffic.warmup,
+        drill.measure.event_window,
+        drill.measure.stages,
+        drill.health,
+        evidence,
+    )
     with (
         opened_namespaces(lab, lab.fabric.switches) as netns_of,
-        FibTimeline(lab, netns_of) as timeline,
+        FibTimeline(lab, netns_of) as fib,
     ):
-        fibs = timeline.wait_until_whole(timeout_s)
         for number in range(1, repeats + 1):
+            timeout_s = convergence_timeout_s(lab.fabric)
+            tables = fib.wait_until_whole(timeout_s)
+            wait_for_bfd(lab.fabric, lab.node, timeout_s, progress)
             stage = _Stage(number, repeats, progress)
-            hashing, problems = _compare_hashing(lab, drill, flows, netns_of, fibs, stage)
-            started_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
-            stolen_s = stolen_cpu_s()
-            faulted, traffic, more = _run_faults(lab, drill, flows, stage)
-            stolen_s = stolen_cpu_s() - stolen_s
-            fibs = timeline.wait_until_whole(timeout_s)
-            ended_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
-            samples = {
-                _named(lab, record.flow): _samples(record, faulted) for record in traffic.flows
-            }
-            repeat = measure_repeat(
-                samples,
-                faulted,
-                drill.measure.method,
-                fib=timeline.changes(started_ns, ended_ns),
-                hashing=hashing,
-                problems=(*problems, *traffic.problems, *more, *_watch_problems(timeline)),
-            )
-            measured.append(judged(repeat, samples, faulted, traffic, stolen_s))
+            hashing, problems = _compare_hashing(lab, drill, flows, netns_of, tables, stage)
+            with FaultedRun(lab, flows, settings, fib, faults) as run:
+                end_ns = run.zero_ns + drill.traffic.duration
+                wait = stage.waiter(f"drill {drill.name}", run.start_ns, end_ns)
+                run.carry_out(wait)
+                wait(end_ns)
+                measured.append(run.finish(hashing, problems))
     return measured
 
 
@@ -243,50 +267,7 @@ def _compare_hashing(
     return runs, problems
 
 
-def _run_faults(
-    lab: Lab, drill: DrillSpec, flows: Sequence[Flow], stage: _Stage
-) -> tuple[Timeline, TrafficResult, tuple[str, ...]]:
-    """The faulted run: when what happened, what was sent and received, and why not to trust it."""
-    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session:
-        start_ns = session.start()
-        zero_ns = start_ns + drill.traffic.warmup
-        end_ns = zero_ns + drill.traffic.duration
-        wait = stage.waiter(f"drill {drill.name}", start_ns, end_ns)
-        injected = inject(lab, drill.faults, zero_ns, wait)
-        wait(end_ns)
-        traffic = session.stop()
-    events = tuple(one.event for one in injected)
-    timeline = Timeline(events, zero_ns, end_ns, drill.measure.event_window)
-    return timeline, traffic, fault_problems(injected)
-
-
-def _watch_problems(timeline: FibTimeline) -> tuple[str, ...]:
-    lost = timeline.overflowed()
-    if not lost:
-        return ()
-    return (f"not valid because FIB events of {', '.join(lost)} were lost",)
-
-
-def _named(lab: Lab, flow: Flow) -> results.Flow:
-    ends = resolve_flow(lab.fabric, flow)
-    return results.Flow(
-        name=f"f{flow.id + 1}",
-        source=flow.source,
-        destination=flow.destination,
-        source_ip=ends.source_ip,
-        destination_ip=ends.destination_ip,
-        source_port=flow.sport,
-        destination_port=ROCE_PORT,
-    )
-
-
-def _samples(record: FlowRecord, timeline: Timeline) -> FlowSamples:
-    """The packets sent in the counted time, and the arrivals of those."""
-    sent = (record.sent_ns >= timeline.start_ns) & (record.sent_ns < timeline.end_ns)
-    received = (record.send_ns >= timeline.start_ns) & (record.send_ns < timeline.end_ns)
-    return FlowSamples(
-        sent_seq=record.sent_seq[sent],
-        sent_ns=record.sent_ns[sent],
-        received_seq=record.received_seq[received],
-        receive_ns=record.receive_ns[received],
-    )
+def wait_until(instant_ns: int) -> None:
+    """Sleep until CLOCK_REALTIME reads `instant_ns`."""
+    while (left_ns := instant_ns - time.clock_gettime_ns(time.CLOCK_REALTIME)) > 0:
+        time.sleep(left_ns / NS_PER_S)

@@ -1,8 +1,7 @@
 """What a person writes to describe a drill: lab, traffic, faults, measurement, expectations.
 
 In: a YAML file. Out: a validated `DrillSpec`, or a `JobDrillSpec` where the file has phases; times
-in ns and sizes in bytes. Nothing is derived here that needs the lab; `LinkSelector.find` resolves a
-link once there is a fabric.
+in ns and sizes in bytes. Nothing is derived here that needs the lab.
 """
 
 from __future__ import annotations
@@ -12,19 +11,20 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from labs.errors import InputError
-from labs.plan.fabric import Fabric, Link
 from labs.spec.base import MS, SECOND, Name, SpecModel
 from labs.spec.load import validate
 from labs.spec.model import SeedPlan
 from labs.spec.source import read_source
-from labs.spec.wording import RefusedError, shown
+from labs.spec.wording import RefusedError
 from labs.units import DurationNs, SizeBytes, format_duration
 from scripts.convergence import Method
 from scripts.drill.expectspec import ExpectSpec
 from scripts.drill.phases.spec import JobDrillSpec
+from scripts.faults.spec import MAX_DURATION, FaultSpec, FlappingSpec
+from scripts.health.objectives import HealthSpec
 
-MAX_DURATION = 600 * SECOND
+HASHING_NS = SECOND
+"""How long undisturbed traffic runs under each seed plan: flows hash alike from the start."""
 
 
 class TrafficSpec(SpecModel):
@@ -48,84 +48,6 @@ class TrafficSpec(SpecModel):
     seed: Annotated[
         int, Field(ge=0, le=2**32 - 1, description="draws the pairs and source ports")
     ] = 1
-
-
-class LinkSelector(SpecModel):
-    """A link: `rtsw1:ctsw2` (node and its interface), or a node and the number of its uplink."""
-
-    node: Annotated[str, Field(min_length=1, max_length=32)]
-    interface: Annotated[str | None, Field(min_length=1, max_length=15)] = None
-    uplink: Annotated[int | None, Field(ge=1, description="from 1, in build order")] = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: object) -> object:
-        if isinstance(value, str):
-            node, _, interface = value.partition(":")
-            if not node or not interface:
-                raise RefusedError(
-                    f"expected NODE:INTERFACE such as rtsw1:ctsw2, got {shown(value)}"
-                )
-            return {"node": node, "interface": interface}
-        return value
-
-    @model_validator(mode="after")
-    def _one_way_to_say_it(self) -> Self:
-        if (self.interface is None) == (self.uplink is None):
-            raise RefusedError("expected interface or uplink, one of the two")
-        return self
-
-    def find(self, fabric: Fabric) -> Link:
-        """The link meant in `fabric`. Raises InputError, naming what there is, if there is none."""
-        if self.node not in fabric.node_by_name:
-            raise InputError(
-                f"lab {fabric.name} has no node {self.node}",
-                hint=f"`rocelab plan {fabric.name}` lists its nodes",
-            )
-        uplinks = fabric.uplinks(self.node)
-        if self.uplink is not None:
-            if self.uplink > len(uplinks):
-                raise InputError(
-                    f"{self.node} has no uplink {self.uplink}", hint=f"it has {len(uplinks)}"
-                )
-            return uplinks[self.uplink - 1]
-        links = {link.port(self.node).interface: link for link in fabric.links_of[self.node]}
-        if self.interface not in links:
-            raise InputError(
-                f"{self.node} has no interface {self.interface}",
-                hint=f"it has {', '.join(sorted(links))}",
-            )
-        return links[self.interface]
-
-
-class LinkFlapFault(SpecModel):
-    """The carrier of a link goes away, as when a cable is pulled, and comes back; or that of
-    several links in one event, as when a trunk is cut."""
-
-    kind: Literal["link-flap"]
-    at: Annotated[DurationNs, Field(gt=0, le=MAX_DURATION, description="after time 0")]
-    link: LinkSelector | None = None
-    links: Annotated[
-        tuple[LinkSelector, ...],
-        Field(strict=False, max_length=64, description="instead of link: all of them in one event"),
-    ] = ()
-    down_for: Annotated[DurationNs, Field(gt=0, le=MAX_DURATION)]
-
-    @model_validator(mode="after")
-    def _one_way_to_name_links(self) -> Self:
-        if (self.link is None) == (not self.links):
-            raise RefusedError("expected link or links, one of the two")
-        return self
-
-    @property
-    def end(self) -> int:
-        """When the carrier is back, ns after time 0."""
-        return self.at + self.down_for
-
-    def find(self, fabric: Fabric) -> tuple[Link, ...]:
-        """The links meant in `fabric`, each once. Raises InputError as `LinkSelector.find` does."""
-        selectors = self.links if self.link is None else (self.link,)
-        return tuple(dict.fromkeys(selector.find(fabric) for selector in selectors))
 
 
 class MeasureSpec(SpecModel):
@@ -157,6 +79,13 @@ class MeasureSpec(SpecModel):
         ),
     ] = 10 * SECOND
 
+    stages: Annotated[
+        bool,
+        Field(
+            description="trace every daemon, to say where each event's time went, switch by switch"
+        ),
+    ] = False
+
     @property
     def method(self) -> Method:
         """The part of it that the mathematics takes."""
@@ -171,8 +100,7 @@ class DrillSpec(SpecModel):
     description: Annotated[str, Field(max_length=4000)] = ""
     lab: Annotated[str, Field(min_length=1, description="a lab of the catalog, or a file's path")]
     traffic: TrafficSpec = TrafficSpec()
-    # A union told apart by `kind` once there is a second kind of fault.
-    faults: Annotated[tuple[LinkFlapFault, ...], Field(strict=False, max_length=64)]
+    faults: Annotated[tuple[FaultSpec, ...], Field(strict=False, max_length=64)]
     compare_hashing: Annotated[
         tuple[Annotated[SeedPlan, Field(strict=False)], ...],
         Field(
@@ -182,11 +110,15 @@ class DrillSpec(SpecModel):
         ),
     ] = ()
     measure: MeasureSpec = MeasureSpec()
+    health: Annotated[
+        HealthSpec | None,
+        Field(description="watch the lab's SLIs meanwhile, against these objectives"),
+    ] = None
     expect: ExpectSpec = ExpectSpec()
 
     @field_validator("faults")
     @classmethod
-    def _something_breaks(cls, faults: tuple[LinkFlapFault, ...]) -> tuple[LinkFlapFault, ...]:
+    def _something_breaks(cls, faults: tuple[FaultSpec, ...]) -> tuple[FaultSpec, ...]:
         if not faults:
             raise RefusedError("a drill needs a fault", "the result's time starts at the first one")
         return faults
@@ -201,16 +133,20 @@ class DrillSpec(SpecModel):
     @model_validator(mode="after")
     def _faults_fit_the_traffic(self) -> Self:
         sustained = self.measure.sustained
-        ordered = sorted(self.faults, key=lambda fault: fault.at)
-        starts = [fault.at for fault in ordered[1:]] + [self.traffic.duration]
-        for fault, following in zip(ordered, starts, strict=True):
-            if fault.down_for < sustained or following - fault.end < sustained:
+        for fault in self.faults:
+            if fault.at == 0:
+                raise RefusedError(
+                    "a fault of a drill needs a time",
+                    "give it `at`, after time 0: the traffic must be whole before it",
+                    keys=("faults",),
+                )
+            if self.traffic.duration - _last_change(fault) < sustained:
                 raise RefusedError(
                     f"the fault at {format_duration(fault.at)} leaves less than measure.sustained "
-                    f"({format_duration(sustained)}) before the carrier is back, or from there to "
-                    "the next fault or the end of the traffic: recovery could not be told",
-                    "lengthen down_for, traffic.duration or the time between faults",
-                    keys=["faults"],
+                    f"({format_duration(sustained)}) between its last change and the end of the "
+                    "traffic: recovery could not be told",
+                    "lengthen traffic.duration, or let the fault be earlier or shorter",
+                    keys=("faults",),
                 )
         return self
 
@@ -233,6 +169,14 @@ class DrillSpec(SpecModel):
                 keys=["measure", "traffic"],
             )
         return self
+
+
+def _last_change(fault: FaultSpec) -> int:
+    """When a fault changes the lab for the last time, ns after time 0; of a campaign, the first:
+    what it draws needs a lab."""
+    if isinstance(fault, FlappingSpec):
+        return fault.at + fault.count * fault.period
+    return fault.at + (fault.lasts or 0)
 
 
 def load_drill(path: Path) -> DrillSpec | JobDrillSpec:

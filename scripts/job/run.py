@@ -22,12 +22,16 @@ from scripts.balance import link_loads, tier_balances
 from scripts.documents import to_json
 from scripts.drill.environment import read_environment
 from scripts.drill.fidelity import stolen_cpu_s
-from scripts.drill.result import Environment
+from scripts.drill.result import Environment, Event
+from scripts.faults.injector import Injector
+from scripts.faults.schedule import Timed
+from scripts.faults.timetable import carried_out, events_of, prepare_first
 from scripts.job import measure
 from scripts.job.accounting import check_all, disagreements
 from scripts.job.capture import NicCapture
 from scripts.job.devices import DeviceCounts, DeviceWatch
 from scripts.job.document import SCHEMA_VERSION, Clock, Fidelity, JobReport
+from scripts.job.impact import impact_of
 from scripts.job.load import warning
 from traffic.job import JobSpec
 from traffic.jobplan import JobPlan, plan_jobs
@@ -72,16 +76,20 @@ def run_job(
 
 
 def run_jobs(
-    lab: Lab, jobs: Sequence[JobSpec], progress: ProgressSink = no_progress
+    lab: Lab,
+    jobs: Sequence[JobSpec],
+    progress: ProgressSink = no_progress,
+    faults: Sequence[Timed] = (),
 ) -> tuple[JobReport, ...]:
     """Run `jobs` at the same time on a lab that is up; the report of each, in their order.
 
-    All begin together, and the run is over when the last is. What devices counted is of all jobs
-    and the same in each report. Raises as `run_job` does.
+    All begin together, and the run is over when the last is. `faults` are carried out meanwhile,
+    in the lab's clock from the jobs' start, and undone by the end. What devices counted is of all
+    jobs and the same in each report. Raises as `run_job` does.
     """
     plans = plan_jobs(lab.fabric, jobs)
     _check_ready(lab)
-    return _measured(lab, plans, nullcontext(), progress)
+    return _measured(lab, plans, nullcontext(), progress, faults)
 
 
 def _check_ready(lab: Lab) -> None:
@@ -98,12 +106,22 @@ def _measured(
     plans: Sequence[JobPlan],
     capture: AbstractContextManager[object],
     progress: ProgressSink,
+    faults: Sequence[Timed] = (),
 ) -> tuple[JobReport, ...]:
     environment = read_environment()
-    with lab.locked(), DeviceWatch(lab, plans) as devices, capture:
-        traffic, elapsed_s, stolen_s = _send(lab, plans, progress)
+    with (
+        lab.locked(),
+        Injector(lab) as injector,
+        DeviceWatch(lab, plans) as devices,
+        capture,
+    ):
+        traffic, elapsed_s, stolen_s, late = _send(lab, plans, injector, faults, progress)
         counts = devices.read()
-    return assemble(environment, traffic, counts, elapsed_s, stolen_s)
+        events = tuple(
+            replace(event, t_ns=event.t_ns - traffic.started_ns)
+            for event in events_of(injector.changes, apart_ns=1)
+        )
+    return assemble(environment, traffic, counts, elapsed_s, stolen_s, events, late)
 
 
 def planned_warning(lab: Lab, job: JobSpec) -> str | None:
@@ -131,15 +149,25 @@ def _make_folder(out: Path) -> None:
 
 
 def _send(
-    lab: Lab, plans: Sequence[JobPlan], progress: ProgressSink
-) -> tuple[TrafficResult, float, float]:
-    """The run itself, how long it took and how much CPU time the hypervisor kept in it."""
+    lab: Lab,
+    plans: Sequence[JobPlan],
+    injector: Injector,
+    faults: Sequence[Timed],
+    progress: ProgressSink,
+) -> tuple[TrafficResult, float, float, tuple[str, ...]]:
+    """The run itself, how long it took, how much CPU time the hypervisor kept in it, and why the
+    faults were not what was asked for, if they were not."""
     with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
+        prepared = prepare_first(injector, faults)
         stolen_s, started_s = stolen_cpu_s(), time.monotonic()
-        session.start()
-        session.wait_for_jobs(progress)
+        start_ns = session.start()
+        with carried_out(injector, faults, start_ns, prepared) as problems:
+            session.wait_for_jobs(progress)
         elapsed_s = time.monotonic() - started_s
-        return session.stop(), elapsed_s, stolen_cpu_s() - stolen_s
+        paused = {
+            each.fault.subject for each in injector.changes if each.fault.kind == "host-pause"
+        }
+        return session.stop(paused), elapsed_s, stolen_cpu_s() - stolen_s, tuple(problems)
 
 
 def _warnings(jobs: Sequence[JobResult], cpu_count: int, moves: int) -> tuple[str, ...]:
@@ -161,17 +189,22 @@ def assemble(
     counts: DeviceCounts,
     elapsed_s: float,
     stolen_s: float,
+    events: tuple[Event, ...] = (),
+    late: tuple[str, ...] = (),
 ) -> tuple[JobReport, ...]:
-    """The report of each job of a run from everything that was counted. Pure."""
+    """The report of each job of a run from everything that was counted. Pure.
+
+    `events` are what was broken, since the jobs' start; `late`, why not as planned.
+    """
     jobs = traffic.jobs
     if not jobs:
         raise ValueError("the session had no job")
     fabric, dilation = jobs[0].plan.fabric, jobs[0].plan.dilation
     checks = check_all(jobs, traffic.agents, counts)
-    # What a dead link took is missing, and no queue dropped it: it ended a queue pair, or moved
-    # some to another port.
+    # What a broken link took is missing, and no queue dropped it: a fault did, or it ended a queue
+    # pair, or moved some to another port.
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
-    differ = () if jobs[0].errors or moves else disagreements(checks)
+    differ = () if jobs[0].errors or moves or events else disagreements(checks)
     warnings = _warnings(jobs, environment.cpu_count, moves)
     ports = [port for job in jobs for port in job.ports]
     fidelity = Fidelity(
@@ -195,7 +228,7 @@ def assemble(
             environment=environment,
             clock=Clock(dilation),
             warnings=warnings,
-            problems=traffic.problems + differ,
+            problems=traffic.problems + differ + late,
             errors=job.errors,
             fidelity=fidelity,
             headlines=measure.headlines(job),
@@ -214,6 +247,11 @@ def assemble(
             goodput=measure.goodput(job),
             fairness=measure.fairness(job),
             accounting=checks,
+            flows=measure.flows(job),
+            steps=measure.steps(job),
+            stalls=measure.stalls(job),
+            events=events,
+            impact=impact_of(job, events),
         )
         for job in jobs
     )

@@ -36,7 +36,7 @@ DRILL = {
     "description": "A cable is pulled for two seconds.",
     "lab": "zone-small",
     "traffic": {"flows": 24},
-    "faults": [{"kind": "link-flap", "at": "2s", "link": "rtsw1:ctsw2", "down_for": "2s"}],
+    "faults": [{"kind": "carrier-down", "at": "2s", "link": "rtsw1:ctsw2", "lasts": "2s"}],
     "compare_hashing": ["per-node", "shared"],
     "expect": {
         "restored": True,
@@ -138,8 +138,8 @@ def repeat(seed: int, problems: tuple[str, ...] = ()) -> Repeat:
     jitter = random.Random(seed)
     outage_ms = {0: 5 + seed, 3: 24 + seed, 9: 27 + seed}
     events = (
-        Event(START + 2000 * MS, "carrier-down", "rtsw1:ctsw2"),
-        Event(START + 4000 * MS, "carrier-up", "rtsw1:ctsw2"),
+        Event(START + 2000 * MS, "carrier-down", "begin", "rtsw1:ctsw2"),
+        Event(START + 4000 * MS, "carrier-down", "end", "rtsw1:ctsw2"),
     )
     spec = drill()
     return measure_repeat(
@@ -174,7 +174,7 @@ def result(*repeats: Repeat) -> DrillResult:
         ),
         clocks=in_both_clocks(
             1000.0,
-            {"fault at": fault.at, "carrier down for": fault.down_for, "packet interval": MS},
+            {"fault at": fault.at, "carrier down for": fault.lasts, "packet interval": MS},
             {"rate of a flow": 1000},
         ),
         method=spec.measure.method,

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from labs.cli import app as cli_app
 from labs.cli.arguments import running_or_planned
@@ -21,9 +22,13 @@ BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3
 
 COMMANDS = (
     *("plan", "render", "graph", "schema", "doctor", "up", "down", "list", "status"),
-    *("exec", "shell", "vtysh", "path", "scheme", "te", "capture", "drill", "traffic", "predict"),
-    "compare",
+    *("exec", "shell", "vtysh", "path", "scheme", "te", "capture", "traffic", "predict"),
+    *("compare", "diagnose", "health", "evidence"),
 )
+GROUPS = {
+    "drill": ("list", "show", "run"),
+    "fault": ("inject", "list", "restore", "kinds"),
+}
 
 
 class Outcome:
@@ -51,9 +56,11 @@ def test_the_version_is_that_of_the_distribution(rocelab) -> None:
     assert (outcome.code, outcome.out) == (0, "rocelab 0.1.0\n")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(rocelab, command: str) -> None:
-    outcome = rocelab(command, "--help")
+@pytest.mark.parametrize(
+    "words", [(each,) for each in COMMANDS] + [(g, each) for g in GROUPS for each in GROUPS[g]]
+)
+def test_every_command_explains_itself(rocelab, words: tuple[str, ...]) -> None:
+    outcome = rocelab(*words, "--help")
     assert outcome.code == 0
     assert "Usage: rocelab" in outcome.out
 
@@ -75,7 +82,7 @@ def test_every_command_explains_itself(rocelab, command: str) -> None:
         ["path", "tiny", "--src", "srv1-1", "--dst", "srv2-1", "--sport", "1", "--src-nic", "2"],
         ["down"],
         ["down", "tiny", "--all"],
-        ["drill", "no-such-drill"],
+        ["drill", "run", "no-such-drill"],
     ],
 )
 def test_wrong_input_ends_with_2_and_a_message_and_no_traceback(rocelab, arguments) -> None:
@@ -266,8 +273,18 @@ def test_a_user_without_rights_is_told_to_use_sudo(rocelab, monkeypatch) -> None
 
 
 def test_the_application_has_every_command_once() -> None:
-    names = [command.name for command in build().registered_commands]
-    assert sorted(map(str, names)) == sorted(COMMANDS)
+    application = build()
+    assert names_in(application) == sorted(COMMANDS)
+    groups = {group.name: group.typer_instance for group in application.registered_groups}
+    assert {name: names_in(group) for name, group in groups.items()} == {
+        name: sorted(commands) for name, commands in GROUPS.items()
+    }
+
+
+def names_in(application: typer.Typer) -> list[str]:
+    """A command without a name of its own is called as its function is."""
+    commands = application.registered_commands
+    return sorted(str(each.name or getattr(each.callback, "__name__", "")) for each in commands)
 
 
 def test_an_error_is_shown_without_markup(capsys: pytest.CaptureFixture[str]) -> None:

@@ -286,3 +286,33 @@ def test_loss_derived_time_of_k_packets_at_rate_r_is_k_over_r(k: int, rate_pps: 
 @given(st.permutations(list(range(30))))
 def test_reordering_is_zero_exactly_when_arrivals_are_in_order(order: list[int]) -> None:
     assert (reordered_packets(np.array(order)) == 0) == (order == sorted(order))
+
+
+def test_an_outage_that_only_the_repair_ended_is_as_long_as_the_fault() -> None:
+    windows = (Window(200 * MS, 500 * MS), Window(500 * MS, 1000 * MS))
+    begun, ended = measured(flow(lost=set(range(200, 503))), *windows).events
+    assert begun.restored
+    assert begun.convergence_ns == begun.loss_of_connectivity_ns == 303 * MS
+    assert begun.rate_derived_ns == 310 * MS
+    assert not ended.affected
+
+
+def test_a_recovery_that_another_event_cuts_short_is_one_without_a_time() -> None:
+    windows = (Window(200 * MS, 250 * MS), Window(250 * MS, 1000 * MS))
+    result = measured(flow(lost=set(range(200, 210)) | set(range(260, 270))), *windows)
+    cut_short, last = result.events
+    assert cut_short.restored
+    assert cut_short.convergence_ns is None
+    assert cut_short.loss_derived_ns is None
+    assert cut_short.loss_of_connectivity_ns == 10 * MS
+    assert last.convergence_ns == 20 * MS
+    together = aggregate_event([result], 0)
+    assert together.restored
+    assert together.full_convergence_ns is None
+    assert together.loss_derived_ns is None
+
+
+def test_a_recovery_that_the_end_of_the_traffic_cuts_short_is_none() -> None:
+    lost = set(range(900, 950))
+    event = measured(flow(lost=lost), Window(900 * MS, 1000 * MS)).events[0]
+    assert not event.restored

@@ -21,6 +21,7 @@ from scripts.drill.phases.kpis import data_class, job_kpis
 from scripts.drill.phases.result import PhaseRun, from_json, summarise
 from scripts.drill.phases.run import planned_lab, run_job_drill
 from scripts.drill.phases.spec import JobDrillSpec
+from scripts.drill.run import planned_faults
 from scripts.drill.spec import DrillSpec, load_drill
 from scripts.job.document import Check, JobReport
 from traffic.jobplan import plan_jobs
@@ -69,7 +70,7 @@ def test_every_drill_that_ships_is_valid_and_fits_its_lab(name: str) -> None:
             assert phase.expect.expectations()
     else:
         lab = Lab.planned(lab_of(spec, path))
-        assert all(fault.find(lab.fabric) for fault in spec.faults)
+        assert planned_faults(lab.fabric, spec)
 
 
 def test_the_switch_teams_cases_ship_and_say_what_is_not_as_on_hardware() -> None:
@@ -311,7 +312,7 @@ def test_the_document_reads_back_into_the_same_object_and_the_same_bytes() -> No
     assert from_json(text) == result()
     assert to_json(from_json(text)) == text
     document = json.loads(text)
-    assert (document["kind"], document["schema_version"]) == ("jobs", 1)
+    assert (document["kind"], document["schema_version"]) == ("jobs", 2)
     assert document["drill"]["phases"][1]["name"] == DRILL["phases"][1]["name"]
 
 
@@ -325,7 +326,7 @@ def test_a_document_of_the_other_kind_of_drill_or_of_another_version_is_refused(
     with pytest.raises(InputError, match="not a result document"):
         from_json("no")
     with pytest.raises(InputError, match="not a result document"):
-        from_json(json.dumps({"kind": "jobs", "schema_version": 1}))
+        from_json(json.dumps({"kind": "jobs", "schema_version": 2}))
 
 
 def test_a_drill_of_jobs_names_the_phase_that_does_not_fit_its_lab() -> None:

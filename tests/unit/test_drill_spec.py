@@ -22,14 +22,15 @@ from scripts.drill.expectations import (
     judge,
     parse_expectation,
 )
-from scripts.drill.spec import DrillSpec, ExpectSpec, LinkSelector, load_drill
+from scripts.drill.spec import DrillSpec, ExpectSpec, load_drill
+from scripts.faults.selectors import LinkSelector
 
 CATALOG = Path(scripts.__file__).parent / "catalog"
 MS = 10**6
 BASE = """name: flap
 lab: zone-small
 faults:
-  - {kind: link-flap, at: 2s, link: "rtsw1:ctsw2", down_for: 1s}
+  - {kind: carrier-down, at: 2s, link: "rtsw1:ctsw2", lasts: 1s}
 """
 
 
@@ -48,7 +49,7 @@ def test_the_link_flap_that_ships_loads_and_expects_what_a_carrier_flap_should_m
     assert drill.traffic.flows >= 20
     assert drill.traffic.rate_pps == 1000
     assert drill.compare_hashing == (SeedPlan.PER_NODE, SeedPlan.SHARED)
-    assert [(fault.at, fault.down_for) for fault in drill.faults] == [
+    assert [(fault.at, fault.lasts) for fault in drill.faults] == [
         (1_000 * MS, 1_000 * MS),
         (3_500 * MS, 2_000 * MS),
     ]
@@ -107,11 +108,12 @@ def test_an_expectation_of_the_wrong_unit_is_an_error_at_its_line(
 @pytest.mark.parametrize(
     ("change", "place", "expected"),
     [
-        (("link-flap", "meteor"), "4: faults[0].kind", "link-flap"),
+        (("carrier-down", "meteor"), "4: faults[0].kind", "carrier-down"),
         (('"rtsw1:ctsw2"', "rtsw1"), "4: faults[0].link", "NODE:INTERFACE"),
         (('"rtsw1:ctsw2"', "{node: rtsw1}"), "4: faults[0].link", "interface or uplink"),
         (("at: 2s", "at: 2"), "4: faults[0].at", "a duration"),
-        (("down_for: 1s", "down_for: 10ms"), "3: faults", "measure.sustained"),
+        (("lasts: 1s", "lasts: 4s"), "3: faults", "measure.sustained"),
+        (("at: 2s, ", ""), "3: faults", "a fault of a drill needs a time"),
         (("at: 2s", "at: 5s"), "3: faults", "end of the traffic"),
         (("name: flap", "name: a/b"), "1: name", "lower-case"),
     ],

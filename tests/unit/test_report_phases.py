@@ -52,7 +52,7 @@ def test_the_page_shows_each_phase_with_its_job_its_figures_and_lab_beside_model
     assert "from the last start to fair shares" in page
     assert page.count("<svg") == 1
     assert "There is no PFC" in page
-    assert "rocelab drill two-to-one --repeat 1" in page
+    assert "rocelab drill run two-to-one --repeat 1" in page
 
 
 def test_the_same_result_gives_the_same_page(page: str) -> None:

@@ -81,9 +81,9 @@ def test_the_page_shows_the_headline_the_verdicts_and_four_plots(page: str) -> N
     assert "29.4 ms" in page
     assert "28.4 ms to 31.4 ms" in page
     assert "not met" in page
-    assert "rtsw1:ctsw2 carrier down" in page
+    assert "carrier-down of rtsw1:ctsw2" in page
     assert "What this tells about hardware, and what it does not" in page
-    assert "rocelab drill link-flap --repeat 3" in page
+    assert "rocelab drill run link-flap --repeat 3" in page
 
 
 def test_text_from_outside_is_escaped(page: str) -> None:

@@ -98,7 +98,7 @@ def test_the_document_is_plain_json_with_a_schema_version_and_the_spec() -> None
         ("not json", "not a result document"),
         ("[1]", "schema version None"),
         ('{"schema_version": 99}', "schema version 99"),
-        ('{"schema_version": 1}', "not a result document"),
+        ('{"schema_version": 2}', "not a result document"),
     ],
 )
 def test_anything_else_is_an_input_error(text: str, message: str) -> None:

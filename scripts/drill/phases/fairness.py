@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labs.plan.fabric import Fabric
+from scripts.drill.phases.spec import WINDOW_NS
 from scripts.job.document import JobReport
 from traffic.dcqcn_model import Bottleneck, ModelRun, simulate, time_to_fairness
 from traffic.dcqcn_profiles import parameters
@@ -25,10 +26,6 @@ from traffic.performance import FRAME_OVERHEAD_BYTES
 
 TOLERANCE = 0.10
 """Of the fair share, by which a sender may be off (BMWG AI fabric draft, DCQCN convergence)."""
-
-WINDOW_NS = 20_000_000
-"""Of the modelled network, over which a rate is taken: about ten swings of DCQCN's rates. Over
-10 ms the model's own seeds, once fair, are often out of 10 % for a moment."""
 
 SETTLED = 0.5
 """The later part of the time after the last start, over which queue and use are averaged."""

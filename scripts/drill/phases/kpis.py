@@ -77,6 +77,9 @@ def _job_kpis(
     if fairness is not None:
         figures["rate_ratio"] = fairness.ratio
         figures["sender_jfi"] = fairness.jfi
+    if report.impact is not None:
+        figures["jct_overhead"] = report.impact.overhead
+        figures["zero_impact"] = report.impact.zero_impact
     if fair is not None:
         figures["time_to_fairness"] = fair.lab_ns
         figures["model_time_to_fairness"] = fair.model_ns

@@ -20,7 +20,7 @@ from scripts.drill.result import Environment, spread_of
 from scripts.job.document import JobReport
 from scripts.statistics import Spread
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 KIND: Literal["jobs"] = "jobs"
 
 
@@ -177,7 +177,7 @@ _FORMAT = Format(
     JobDrillResult,
     SCHEMA_VERSION,
     "a result document",
-    "give the result.json that `rocelab drill` wrote for a drill with phases",
+    "give the result.json that `rocelab drill run` wrote for a drill with phases",
 )
 
 

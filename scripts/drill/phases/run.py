@@ -6,13 +6,14 @@ the lab comes up, so what does not fit is refused first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from labs.errors import InputError
 from labs.lab import Lab, plan
 from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import QueueSampler
 from labs.runtime.record import LabFiles
@@ -20,11 +21,15 @@ from labs.spec.load import load_spec
 from labs.spec.queues import QueueEngine
 from scripts.drill.catalog import lab_of
 from scripts.drill.environment import read_environment
+from scripts.drill.labuse import LabUse, fresh
 from scripts.drill.phases.conditions import conditions, under
 from scripts.drill.phases.fairness import fair_shares, shared_port
 from scripts.drill.phases.kpis import data_class
 from scripts.drill.phases.result import JobDrillResult, PhaseRun, conclude
 from scripts.drill.phases.spec import JobDrillSpec, PhaseSpec
+from scripts.drill.timeline import FibTimeline, opened_namespaces
+from scripts.faults.resolve import resolve
+from scripts.faults.schedule import expand
 from scripts.job.run import run_jobs
 from traffic.jobplan import JobPlan, plan_jobs
 
@@ -32,11 +37,15 @@ QueueDepths = list[tuple[int, float]]
 
 
 def run_job_drill(
-    drill: JobDrillSpec, path: Path, repeats: int, progress: ProgressSink = no_progress
+    drill: JobDrillSpec,
+    path: Path,
+    repeats: int,
+    progress: ProgressSink = no_progress,
+    use: LabUse = fresh,
 ) -> JobDrillResult:
     """Run the drill read from `path`, `repeats` times on one lab, and give its result.
 
-    The lab is brought up for it and down after it, also when it fails or is interrupted. Raises
+    The lab is up for it as `use` has it, and down after it unless that says otherwise. Raises
     InputError where its lab can not be used, a job does not fit it, or a lab of that name is up;
     MachineError where this machine can not run it; ExpectationError where the lab does not come up
     whole.
@@ -44,14 +53,11 @@ def run_job_drill(
     lab = planned_lab(drill, path)
     plans = {phase.name: _planned(lab, phase) for phase in drill.phases}
     environment = read_environment()
-    lab.up(progress)
-    try:
+    with use(lab, progress) as lab:
         measured = [
             _run_phases(lab, drill, plans, f" ({number} of {repeats})" * (repeats > 1), progress)
             for number in range(1, repeats + 1)
         ]
-    finally:
-        lab.down(progress)
     return conclude(
         drill=drill.model_dump(mode="json", exclude_none=True),
         lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
@@ -75,8 +81,11 @@ def planned_lab(drill: JobDrillSpec, path: Path) -> Lab:
 
 
 def _planned(lab: Lab, phase: PhaseSpec) -> tuple[JobPlan, ...]:
-    """The phase's jobs on the lab. Raises InputError, which names the phase."""
+    """The phase's jobs on the lab. Raises InputError, which names the phase, where a job or a fault
+    does not fit."""
     try:
+        for timed in expand(lab.fabric, phase.faults):
+            resolve(lab.fabric, timed.spec)
         return plan_jobs(under(lab, phase), phase.jobs)
     except InputError as error:
         raise InputError(f"phase {phase.name}: {error.message}", hint=error.hint) from error
@@ -106,8 +115,20 @@ def _run_phase(
     before: Sequence[PhaseRun],
     progress: ProgressSink,
 ) -> PhaseRun:
-    with conditions(lab, phase, progress):
+    with conditions(lab, phase, progress), _whole_afterwards(lab, phase):
         return _measured(lab, phase, plans, before, progress)
+
+
+@contextmanager
+def _whole_afterwards(lab: Lab, phase: PhaseSpec) -> Iterator[None]:
+    """The next phase begins when what this one's faults did to the routes is over."""
+    yield
+    if phase.faults:
+        with (
+            opened_namespaces(lab, lab.fabric.switches) as switches,
+            FibTimeline(lab, switches) as timeline,
+        ):
+            timeline.wait_until_whole(convergence_timeout_s(lab.fabric))
 
 
 def _measured(
@@ -117,11 +138,14 @@ def _measured(
     before: Sequence[PhaseRun],
     progress: ProgressSink,
 ) -> PhaseRun:
+    faults = expand(lab.fabric, phase.faults)
     if phase.model is None:
-        return PhaseRun(phase.name, run_jobs(lab, phase.jobs, progress), None)
+        return PhaseRun(
+            phase.name, run_jobs(lab, phase.jobs, progress, expand(lab.fabric, phase.faults)), None
+        )
     queued = read_engine(LabFiles(lab.name)) is not QueueEngine.OFF
     with QueueSampler(lab.fabric) if queued else nullcontext() as sampler:
-        reports = run_jobs(lab, phase.jobs, progress)
+        reports = run_jobs(lab, phase.jobs, progress, faults)
     (report,), (plan,) = reports, plans
     idle = next(run for run in before if run.phase == phase.model.round_trip)
     trips = idle.reports[0].round_trips

@@ -17,10 +17,14 @@ from labs.spec.schemes import SchemeSpec
 from labs.spec.wording import RefusedError, listed
 from labs.units import DURATION
 from scripts.drill.expectspec import JobExpectSpec
-from scripts.drill.phases.fairness import WINDOW_NS
+from scripts.faults.spec import FaultSpec
 from traffic.collectives import Pattern
 from traffic.job import JobSpec
 from traffic.transport import DCQCN_OFF
+
+WINDOW_NS = 20_000_000
+"""Of the modelled network, over which a rate is taken: about ten swings of DCQCN's rates. Over
+10 ms the model's own seeds, once fair, are often out of 10 % for a moment."""
 
 
 class ModelSpec(SpecModel):
@@ -68,6 +72,15 @@ class PhaseSpec(SpecModel):
             description="each what `rocelab traffic` runs, key by key; all begin together",
         ),
     ]
+    faults: Annotated[
+        tuple[FaultSpec, ...],
+        Field(
+            strict=False,
+            max_length=64,
+            description="what breaks while the jobs run: `at` and `lasts` are in the lab's clock, "
+            "from the jobs' start",
+        ),
+    ] = ()
     model: Annotated[
         ModelSpec | None, Field(description="for one incast with a duration and DCQCN")
     ] = None

@@ -1,0 +1,140 @@
+"""What a drill will do, on a terminal: words, and a picture of when what is broken.
+
+In: a `DrillView`. Out: what `print_view` writes to a rich console.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from labs.units import format_duration
+from report.phases.view import job_text
+from report.tables import plain_table
+from scripts.drill.show import DrillView, ExpectationRow, FaultRow, Span
+
+MAX_PICTURE = 64
+_MIN_PICTURE = 20
+_TICKS = 4
+_LEAST_SPAN_NS = 10**9
+
+
+def print_view(view: DrillView, console: Console) -> None:
+    """Everything a person wants to know before running the drill."""
+    row, size = view.row, view.size
+    console.print(Text(f"{row.name}: {row.title}", style="bold"))
+    if view.description:
+        console.print(Text(view.description))
+    console.print()
+    console.print(
+        Text(
+            f"lab       {row.lab}: {size.switches} switches, {size.links} links, "
+            f"{size.servers} servers"
+        )
+    )
+    if row.seconds is not None:
+        _print_faults(view, console)
+    for number, phase in enumerate(view.phases, 1):
+        conditions = f" ({'; '.join(phase.conditions)})" if phase.conditions else ""
+        console.print()
+        console.print(Text(f"phase {number}, {phase.name}{conditions}", style="bold"))
+        for job in phase.jobs:
+            console.print(Text(f"  {job_text(job)}"))
+        if phase.faults:
+            span_ns = _span_ns(phase.faults)
+            console.print(
+                picture(phase.faults, span_ns, _ascii(console), _width(phase.faults, console))
+            )
+        if phase.expectations:
+            console.print(_expectation_table(phase.expectations))
+
+
+def _print_faults(view: DrillView, console: Console) -> None:
+    traffic, measure = view.spec["traffic"], view.spec["measure"]
+    console.print(
+        Text(
+            f"traffic   {traffic['pattern']} of {traffic['flows']} flows, each "
+            f"{traffic['rate_pps']:,} packets/s with {traffic['payload']} of RoCE payload, "
+            f"{traffic['duration']} after {traffic['warmup']} of warm-up\n"
+            f"measured  throughput every {measure['sampling_interval']}; recovered is what stays "
+            f"so for {measure['sustained']}; losses count for {measure['event_window']} after an "
+            "event"
+        )
+    )
+    plans = view.spec["compare_hashing"]
+    if plans:
+        console.print(Text(f"before    the same flows undisturbed, with seeds {', '.join(plans)}"))
+    console.print(
+        Text(f"time      about {view.row.seconds:.0f} s a repeat, and the lab up and down")
+    )
+    console.print()
+    width = _width(view.faults, console)
+    console.print(picture(view.faults, view.span_ns, _ascii(console), width))
+    if view.expectations:
+        console.print(_expectation_table(view.expectations))
+
+
+def _span_ns(rows: Sequence[FaultRow]) -> int:
+    """What a picture of faults beside jobs shows: jobs end when they are done, so it goes a little
+    further than the last change."""
+    spans = [span for row in rows for span in row.spans]
+    last_ns = max(span.begins_ns if span.ends_ns is None else span.ends_ns for span in spans)
+    return max(_LEAST_SPAN_NS, last_ns * 5 // 4)
+
+
+def _ascii(console: Console) -> bool:
+    return console.options.ascii_only
+
+
+def _width(rows: Sequence[FaultRow], console: Console) -> int:
+    """Columns left for the picture beside the names."""
+    names = max(len(row.kind) + len(row.subject) for row in rows) + 8
+    return max(_MIN_PICTURE, min(MAX_PICTURE, console.width - names))
+
+
+def picture(
+    rows: Sequence[FaultRow], span_ns: int, plain: bool = False, width: int = MAX_PICTURE
+) -> Table:
+    """A row per fault, with a bar whenever it is there; time runs from 0 to `span_ns`.
+
+    With `plain` it is drawn in ASCII. What is shorter than a column still fills one.
+    """
+    table = plain_table("", ["fault", "of", scale(span_ns, width)], left=3)
+    table.columns[-1].no_wrap = True
+    for row in rows:
+        table.add_row(row.kind, row.subject, bar(row.spans, span_ns, width, plain))
+    return table
+
+
+def bar(spans: Sequence[Span], span_ns: int, width: int, plain: bool = False) -> str:
+    """One character per `width`-th of `span_ns`, filled where any span covers part of it."""
+    full, empty = ("#", ".") if plain else ("\N{FULL BLOCK}", "\N{MIDDLE DOT}")
+    cells = [empty] * width
+    for span in spans:
+        ends_ns = span_ns if span.ends_ns is None else span.ends_ns
+        first = min(width - 1, span.begins_ns * width // span_ns)
+        last = max(first + 1, min(width, -(-ends_ns * width // span_ns)))
+        cells[first:last] = full * (last - first)
+    return "".join(cells)
+
+
+def scale(span_ns: int, width: int) -> str:
+    """The times at the start of every quarter and at the end, each where there is room."""
+    end = format_duration(span_ns)
+    text = "0"
+    for tick in range(1, _TICKS):
+        place = tick * width // _TICKS
+        label = format_duration(span_ns * tick / _TICKS)
+        if len(text) < place and place + len(label) < width - len(end):
+            text = text.ljust(place) + label
+    return text.ljust(width - len(end)) + end
+
+
+def _expectation_table(rows: Sequence[ExpectationRow]) -> Table:
+    table = plain_table("", ["expected", "", "meaning"], left=3)
+    for row in rows:
+        table.add_row(row.title, row.expectation, row.meaning)
+    return table

@@ -1,0 +1,161 @@
+"""`rocelab drill`: which drills there are, what one will do, and running it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labs.cli.arguments import JsonOption
+from labs.cli.console import err, out, progress_bars, say, table, write, write_json
+
+if TYPE_CHECKING:
+    from scripts.drill.phases.result import JobDrillResult
+    from scripts.drill.result import DrillResult
+
+app = typer.Typer(
+    no_args_is_help=True, help="Rehearse failures and jobs: list, explain and run drills."
+)
+
+
+def _complete_drill(incomplete: str) -> list[str]:
+    from labs.spec.catalog import names_in
+
+    catalog = Path(__file__).resolve().parent.parent / "catalog"
+    return [name for name in names_in(catalog) if name.startswith(incomplete)]
+
+
+DrillArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DRILL",
+        help="A drill of the catalog, or the path of a YAML file.",
+        autocompletion=_complete_drill,
+        show_default=False,
+    ),
+]
+
+
+@app.command("list")
+def list_drills(json: JsonOption = False) -> None:
+    """List the drills that ship."""
+    from dataclasses import asdict
+
+    from scripts.drill.listing import listed_drills
+
+    rows = listed_drills()
+    if json:
+        write_json([asdict(row) for row in rows])
+        return
+    shown = table("", ("drill", "lab", "kind", "what it is", "a repeat"), left=4)
+    for row in rows:
+        seconds = "" if row.seconds is None else f"{row.seconds:.0f} s"
+        shown.add_row(row.name, row.lab, row.kind, row.title, seconds)
+    out().print(shown)
+    say("A repeat of jobs takes as long as they do; bringing the lab up and down comes on top.")
+
+
+@app.command()
+def show(drill: DrillArgument, json: JsonOption = False) -> None:
+    """Explain a drill before it is run: lab, traffic, when what breaks, what is expected."""
+    from report.drillview import print_view
+    from scripts.drill.catalog import find_drill
+    from scripts.drill.show import view_of
+
+    view = view_of(find_drill(drill))
+    if json:
+        write_json(view.document())
+    else:
+        print_view(view, out())
+
+
+@app.command()
+def run(
+    drill: DrillArgument,
+    repeat: Annotated[int, typer.Option(min=1, metavar="N", help="How many times to run it.")] = 1,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Where result.json and report.html go.",
+            show_default="results/DRILL-TIME",
+        ),
+    ] = None,
+    json: JsonOption = False,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", help="Leave the lab up afterwards, and use it where it is up already."
+        ),
+    ] = False,
+    junit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write what came of it as JUnit XML.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Run a drill: lab up, traffic and faults or jobs, lab down, and what came of it. Exits 1 when
+    an expectation of the drill failed."""
+    from scripts.documents import to_json
+    from scripts.drill.catalog import find_drill
+    from scripts.drill.labuse import fresh, kept
+    from scripts.drill.run import run_drill
+
+    def note(text: str) -> None:
+        err().print(f"note: {text}", markup=False, soft_wrap=True)
+
+    started = time.monotonic()
+    with _junit_of_errors(drill, junit):
+        path = find_drill(drill)
+        if folder is None:
+            folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        with progress_bars() as progress:
+            use = kept(note) if keep else fresh
+            result = run_drill(path, repeats=repeat, out=folder, progress=progress, use=use)
+    if junit is not None:
+        from scripts.drill.junit import junit_of, write_junit
+
+        write_junit(junit_of(result, time.monotonic() - started), junit)
+    if json:
+        write([to_json(result), "\n"])
+    else:
+        _print(result)
+        err().print(f"{folder}/result.json and {folder}/report.html have the rest")
+    if keep:
+        note(f"lab {result.lab['name']} is still up")
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _junit_of_errors(drill: str, junit: Path | None) -> Iterator[None]:
+    """Write an error that ends the drill, Ctrl-C too, as JUnit XML before it goes on its way."""
+    from scripts.drill.junit import junit_of_error, make_place, write_junit
+
+    started = time.monotonic()
+    if junit is not None:
+        make_place(junit)
+    try:
+        yield
+    except BaseException as error:
+        if junit is not None:
+            write_junit(junit_of_error(Path(drill).stem, error, time.monotonic() - started), junit)
+        raise
+
+
+def _print(result: DrillResult | JobDrillResult) -> None:
+    from report.phases.terminal import print_job_result
+    from report.terminal import print_result
+    from scripts.drill.phases.result import JobDrillResult
+
+    if isinstance(result, JobDrillResult):
+        print_job_result(result, out())
+    else:
+        print_result(result, out())

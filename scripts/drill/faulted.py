@@ -1,0 +1,255 @@
+"""Probe flows on a running lab while things break: the run behind every convergence figure.
+
+    with FaultedRun(lab, flows, settings, fib, faults) as run:
+        run.carry_out(wait)
+        repeat = run.finish(end_ns)
+
+In: a running lab, flows, and how to measure. Out: a measured `Repeat`. Drills carry out a plan of
+faults; tests break and mend through `run.injector` themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from labs.errors import InputError
+from labs.forwarding.fib import Fib
+from labs.forwarding.path import find_nic, walk
+from labs.lab import Lab
+from labs.runtime.convergence import convergence_timeout_s
+from scripts.convergence import FlowConvergence, FlowSamples, Method, Window
+from scripts.drill import result as results
+from scripts.drill.fidelity import judged, stolen_cpu_s
+from scripts.drill.result import (
+    Event,
+    FibChange,
+    HashingRun,
+    Repeat,
+    Timeline,
+    measure_repeat,
+)
+from scripts.drill.timeline import FibTimeline
+from scripts.faults.injector import Injector
+from scripts.faults.schedule import Timed
+from scripts.faults.timetable import Prepared, carry_out, events_of, prepare_first
+from scripts.health.monitor import HealthMonitor
+from scripts.health.objectives import HealthSpec
+from scripts.stages.measure import FlowRecovery, stages_of
+from scripts.stages.model import SCHEMA_VERSION as STAGES_VERSION
+from scripts.stages.model import Stages
+from scripts.stages.recorder import StageRecorder
+from traffic.flow import Flow, resolve_flow
+from traffic.result import FlowRecord
+from traffic.session import TrafficSession
+from traffic.wire import ROCE_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a run is measured. Times in ns: traffic before time 0, and how long after an event
+    losses are held against it. With `stages` every daemon traces; with `health` the lab's SLIs are
+    watched, and `evidence` is the folder for bundles."""
+
+    method: Method
+    warmup_ns: int
+    event_window_ns: int
+    stages: bool = False
+    health: HealthSpec | None = None
+    evidence: Path | None = None
+
+
+class FaultedRun:
+    """Flows of a running lab from `__enter__` to `finish`, and every fault in between.
+
+    `zero_ns` is time 0, CLOCK_REALTIME: counted traffic begins there, once the warm-up is over.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        flows: Sequence[Flow],
+        settings: Settings,
+        fib: FibTimeline,
+        faults: Sequence[Timed] = (),
+    ) -> None:
+        """Plans only. `fib` records the lab's tables already; `faults` are `carry_out`'s. Raises
+        InputError where a flow does not fit the lab."""
+        self._lab = lab
+        self._settings = settings
+        self._fib = fib
+        self._flows = tuple(flows)
+        self._faults = tuple(faults)
+        self._prepared: Prepared = {}
+        self._session = TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows)
+        self._cleanup = ExitStack()
+        self._problems: tuple[str, ...] = ()
+        self._stolen_s = 0.0
+        self._recorder = StageRecorder(lab) if settings.stages else None
+        self._monitor = (
+            None
+            if settings.health is None
+            else HealthMonitor(lab, settings.health, evidence=settings.evidence)
+        )
+        self._paths: dict[int, tuple[str, ...]] = {}
+        self.injector = Injector(lab)
+        self.start_ns = 0
+        self.zero_ns = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            if self._recorder is not None:
+                self._paths = dict(_paths(self._lab, self._flows, self._fib.read()))
+                stack.enter_context(self._recorder)
+            if self._monitor is not None:
+                stack.enter_context(self._monitor)
+            stack.enter_context(self._session)
+            stack.enter_context(self.injector)
+            # Before the traffic, since it takes CPU time that would make senders late.
+            self._prepared = prepare_first(self.injector, self._faults)
+            self._stolen_s = stolen_cpu_s()
+            self.start_ns = self._session.start()
+            self.zero_ns = self.start_ns + self._settings.warmup_ns
+            self._cleanup = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._cleanup.__exit__(kind, error, trace)
+
+    def carry_out(self, wait: Callable[[int], None]) -> None:
+        """Begin and end every fault at its time after time 0; `wait` returns at an instant."""
+        self._problems += carry_out(self.injector, self._faults, self.zero_ns, wait, self._prepared)
+
+    def finish(self, hashing: Sequence[HashingRun] = (), problems: Sequence[str] = ()) -> Repeat:
+        """End the traffic, mend what is still broken, and measure.
+
+        `hashing` and `problems` are of the same repeat and go into it. Raises ValueError where
+        nothing was broken, ExpectationError where a fault can not be undone or the tables are not
+        whole again in time.
+        """
+        end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        events = events_of(self.injector.changes, self._settings.method.sustained_ns)
+        traffic = self._session.stop()
+        stolen_s = stolen_cpu_s() - self._stolen_s
+        self.injector.restore_all()
+        self._fib.wait_until_whole(convergence_timeout_s(self._lab.fabric))
+        fib_end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        # What is watched and traced ends here, so that the figures can be asked for.
+        self._cleanup.close()
+        timeline = Timeline(events, self.zero_ns, end_ns, self._settings.event_window_ns)
+        samples = {self._named(one.flow): _samples(one, timeline) for one in traffic.flows}
+        lost = self._fib.overflowed()
+        gaps = (f"not valid because FIB events of {', '.join(lost)} were lost",) if lost else ()
+        changes = self._fib.changes(self.start_ns, fib_end_ns)
+        untraced = () if self._recorder is None else self._recorder.problems()
+        repeat = measure_repeat(
+            samples,
+            timeline,
+            self._settings.method,
+            fib=changes,
+            hashing=hashing,
+            problems=(*problems, *traffic.problems, *self._problems, *gaps, *untraced),
+        )
+        repeat = replace(
+            repeat,
+            stages=self._stages(repeat, timeline, changes),
+            health=None if self._monitor is None else self._monitor.report,
+        )
+        return judged(repeat, samples, timeline, traffic, stolen_s)
+
+    def _stages(
+        self, repeat: Repeat, timeline: Timeline, changes: Sequence[FibChange]
+    ) -> tuple[Stages, ...]:
+        """Where the time of each event went; none where nothing was traced."""
+        if self._recorder is None:
+            return ()
+        ends_ns = [event.t_ns for event in timeline.events[1:]] + [timeline.end_ns]
+        found = []
+        for number, (event, end_ns) in enumerate(zip(timeline.events, ends_ns, strict=True)):
+            felt = [
+                (flow.id, record.measurement)
+                for flow, record in zip(self._flows, repeat.flows, strict=True)
+                if record.measurement.events[number].affected and flow.id in self._paths
+            ]
+            recoveries = [
+                FlowRecovery(self._paths[flow], _after(event, measured.events[number]))
+                for flow, measured in felt
+            ]
+            interval_ns = max((round(measured.resolution_ns) for _, measured in felt), default=None)
+            found.append(
+                Stages(
+                    STAGES_VERSION,
+                    event.title,
+                    self._recorder.resolution(interval_ns),
+                    stages_of(
+                        event.t_ns,
+                        Window(event.t_ns, end_ns),
+                        self._recorder.records,
+                        changes,
+                        recoveries,
+                    ),
+                )
+            )
+        return tuple(found)
+
+    def _named(self, flow: Flow) -> results.Flow:
+        ends = resolve_flow(self._lab.fabric, flow)
+        return results.Flow(
+            name=f"f{flow.id + 1}",
+            source=flow.source,
+            destination=flow.destination,
+            source_ip=ends.source_ip,
+            destination_ip=ends.destination_ip,
+            source_port=flow.sport,
+            destination_port=ROCE_PORT,
+        )
+
+
+def _after(event: Event, convergence: FlowConvergence) -> int | None:
+    taken_ns = convergence.convergence_ns
+    return None if taken_ns is None else event.t_ns + taken_ns
+
+
+def _paths(
+    lab: Lab, flows: Sequence[Flow], fibs: Mapping[str, Fib]
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The switches that each flow crosses by these tables; none for a flow that can not be
+    predicted."""
+    for flow in flows:
+        source = find_nic(lab.fabric, flow.source, flow.source_nic)
+        destination = find_nic(lab.fabric, flow.destination, flow.destination_nic)
+        try:
+            path = walk(
+                lab.fabric,
+                fibs.__getitem__,
+                source,
+                destination,
+                flow.sport,
+                leaves_by=flow.leaves_by,
+                destination_qp=flow.dest_qp,
+            )
+        except InputError:
+            continue
+        yield flow.id, path.nodes
+
+
+def _samples(record: FlowRecord, timeline: Timeline) -> FlowSamples:
+    """The packets sent in the counted time, and the arrivals of those."""
+    sent = (record.sent_ns >= timeline.start_ns) & (record.sent_ns < timeline.end_ns)
+    received = (record.send_ns >= timeline.start_ns) & (record.send_ns < timeline.end_ns)
+    return FlowSamples(
+        sent_seq=record.sent_seq[sent],
+        sent_ns=record.sent_ns[sent],
+        received_seq=record.received_seq[received],
+        receive_ns=record.receive_ns[received],
+    )

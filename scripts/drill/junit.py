@@ -1,0 +1,219 @@
+"""A drill's outcome as JUnit XML, which CI servers show as tests.
+
+In: a result, or the error that there is one instead of. Out: a suite per drill, or per phase of a
+drill of jobs, with a case per repeat and per expectation. The file says that something failed
+exactly where the drill did: a repeat that was no measurement, beside others that were, is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+from labs.errors import InputError, RocelabError
+from scripts.drill.expectations import KpiValue, Quantity, Verdict, format_kpi, kpi_named
+from scripts.drill.phases.result import JobDrillResult, PhaseRun
+from scripts.drill.result import DrillResult, kpis
+from scripts.statistics import Spread
+
+_UNITS = {
+    Quantity.DURATION: "ns",
+    Quantity.COUNT: "count",
+    Quantity.SIZE: "bytes",
+    Quantity.BANDWIDTH: "GB/s",
+    Quantity.RATIO: "ratio",
+}
+# What XML 1.0 section 2.2 does not allow in a document, escaped or not.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A repeat of a suite: its problems, and its figures by name."""
+
+    problems: tuple[str, ...]
+    figures: tuple[tuple[str, KpiValue], ...]
+
+
+def junit_of(result: DrillResult | JobDrillResult, seconds: float) -> Xml.Element:
+    """The document of a drill that ran; `seconds` is the time it took, lab included."""
+    if isinstance(result, JobDrillResult):
+        suites = [
+            _suite(
+                f"{result.name}.{phase.name}",
+                result.environment.started,
+                [_phase_run(run) for run in result.runs_of(phase.name)],
+                phase.verdicts,
+                [
+                    each
+                    for number, job in enumerate(phase.jobs, 1)
+                    for each in _spread_of(job.spread, f"job{number}." * (len(phase.jobs) > 1))
+                ],
+            )
+            for phase in result.phases
+        ]
+    else:
+        runs = [_Run(each.problems, tuple(kpis(each).items())) for each in result.repeats]
+        properties = _spread_of(result.spread)
+        started = result.environment.started
+        suites = [_suite(result.name, started, runs, result.verdicts, properties)]
+        suites[0].set("time", f"{seconds:.3f}")
+    return _document(suites, seconds)
+
+
+def junit_of_error(name: str, error: BaseException, seconds: float) -> Xml.Element:
+    """The document of a drill called `name` that has no result because of `error`."""
+    suite = Xml.Element("testsuite", name=_clean(name), hostname=_clean(socket.gethostname()))
+    said = error.message if isinstance(error, RocelabError) else str(error)
+    text = f"{said}\n{error.hint}" if isinstance(error, RocelabError) and error.hint else said
+    case = _case(suite, name, "ran")
+    _outcome(case, "error", type(error).__name__, said or type(error).__name__, text)
+    _count(suite)
+    suite.set("time", f"{seconds:.3f}")
+    return _document([suite], seconds)
+
+
+def make_place(path: Path) -> None:
+    """Make the folder of a file to be written. Raises InputError where the file can not be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error.strerror or "unknown error") from None
+    if path.is_dir():
+        raise _unwritable(path, "it is a folder")
+
+
+def write_junit(document: Xml.Element, path: Path) -> None:
+    """Write the document so that a reader sees all of it or none. Raises InputError where `path`
+    can not be written."""
+    Xml.indent(document)
+    text = Xml.tostring(document, encoding="utf-8", xml_declaration=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_bytes(text + b"\n")
+        fresh.replace(path)
+    except OSError as error:
+        raise _unwritable(path, error.strerror or "unknown error") from None
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _unwritable(path: Path, why: str) -> InputError:
+    return InputError(f"{path} can not be written: {why}", hint="name another file")
+
+
+def _phase_run(run: PhaseRun) -> _Run:
+    figures = run.kpis() if run.valid else ()
+    many = len(figures) > 1
+    return _Run(
+        run.problems,
+        tuple(
+            (f"job{number}.{kpi}" if many else kpi, value)
+            for number, job in enumerate(figures, 1)
+            for kpi, value in job.items()
+        ),
+    )
+
+
+def _suite(
+    name: str,
+    started: str,
+    runs: Sequence[_Run],
+    verdicts: Sequence[Verdict],
+    properties: Iterable[tuple[str, str]],
+) -> Xml.Element:
+    suite = Xml.Element(
+        "testsuite",
+        name=name,
+        # The schema's dateTime is local and without a zone; ours is UTC.
+        timestamp=started.removesuffix("Z"),
+        hostname=_clean(socket.gethostname()),
+    )
+    holder = Xml.SubElement(suite, "properties")
+    for key, value in (*properties, *_figures_of(runs)):
+        Xml.SubElement(holder, "property", name=key, value=_clean(value))
+    measured = any(not run.problems for run in runs)
+    for number, run in enumerate(runs, 1):
+        case = _case(suite, name, f"repeat {number} is a measurement")
+        if run.problems:
+            kind = "skipped" if measured else "error"
+            _outcome(case, kind, "invalid", run.problems[0], "\n".join(run.problems))
+    for verdict in verdicts:
+        case = _case(suite, name, f"{verdict.kpi} {verdict.expectation}")
+        if verdict.passed:
+            continue
+        title = kpi_named(verdict.kpi).title
+        if verdict.observed is None:
+            why = "not measured" if measured else "no repeat was a measurement"
+            message = f"{title}: expected {verdict.expectation}, {why}"
+            _outcome(case, "error", "not-measured", message, message)
+        else:
+            observed = format_kpi(verdict.kpi, verdict.observed)
+            message = f"{title}: expected {verdict.expectation}, observed {observed}"
+            text = f"{message}\n{kpi_named(verdict.kpi).meaning}"
+            _outcome(case, "failure", "expectation", message, text)
+    _count(suite)
+    return suite
+
+
+def _spread_of(spreads: Mapping[str, Spread], prefix: str = "") -> list[tuple[str, str]]:
+    """The spread of each KPI over valid repeats, in the KPI's unit."""
+    found = []
+    for kpi, spread in spreads.items():
+        unit = _UNITS[kpi_named(kpi).quantity]
+        found += [
+            (f"{prefix}{kpi}.unit", unit),
+            (f"{prefix}{kpi}.n", str(spread.n)),
+            (f"{prefix}{kpi}.median", f"{spread.median:.12g}"),
+            (f"{prefix}{kpi}.min", f"{spread.minimum:.12g}"),
+            (f"{prefix}{kpi}.max", f"{spread.maximum:.12g}"),
+        ]
+        if spread.cov is not None:
+            found.append((f"{prefix}{kpi}.cov", f"{spread.cov:.4g}"))
+    return found
+
+
+def _figures_of(runs: Iterable[_Run]) -> Iterator[tuple[str, str]]:
+    """What each repeat measured, valid or not; `repeat2.lost_packets` of the second."""
+    for number, run in enumerate(runs, 1):
+        for name, value in run.figures:
+            if isinstance(value, bool):
+                yield f"repeat{number}.{name}", str(value).lower()
+            elif value is not None:
+                yield f"repeat{number}.{name}", f"{value:.12g}"
+
+
+def _case(suite: Xml.Element, classname: str, name: str) -> Xml.Element:
+    """Its time is 0: what takes time is the run as a whole, which is the suite's."""
+    return Xml.SubElement(
+        suite, "testcase", classname=_clean(f"rocelab.{classname}"), name=_clean(name), time="0.000"
+    )
+
+
+def _outcome(case: Xml.Element, tag: str, kind: str, message: str, text: str) -> None:
+    element = Xml.SubElement(case, tag, type=kind, message=_clean(message))
+    element.text = _clean(text)
+
+
+def _count(suite: Xml.Element) -> None:
+    suite.set("tests", str(len(suite.findall("testcase"))))
+    for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
+
+
+def _document(suites: Sequence[Xml.Element], seconds: float) -> Xml.Element:
+    root = Xml.Element("testsuites", name="rocelab")
+    for counted in ("tests", "failures", "errors"):
+        root.set(counted, str(sum(int(suite.get(counted, "0")) for suite in suites)))
+    root.set("time", f"{seconds:.3f}")
+    root.extend(suites)
+    return root
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,198 @@
+"""What a drill will do, before it is run: its lab, its traffic, when what breaks, what is expected.
+
+In: a drill file. Out: a `DrillView`, from which the terminal's page and the JSON are made. Needs no
+root and no running lab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from labs.lab import Lab
+from labs.plan.fabric import Fabric
+from scripts.drill.catalog import lab_of
+from scripts.drill.expectations import Expectation, kpi_named
+from scripts.drill.listing import DrillRow, row_of
+from scripts.drill.phases.run import planned_lab
+from scripts.drill.phases.spec import JobDrillSpec, PhaseSpec
+from scripts.drill.run import planned_faults
+from scripts.drill.spec import load_drill
+from scripts.faults.resolve import resolve
+from scripts.faults.schedule import Timed, expand
+from scripts.faults.spec import SessionResetSpec
+
+_NS_PER_S = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One time that a fault is there, ns after time 0. ends_ns: None until all is over; that of an
+    instant is its beginning."""
+
+    begins_ns: int
+    ends_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRow:
+    """A fault and every time that it is there."""
+
+    kind: str
+    subject: str
+    nodes: tuple[str, ...]
+    spans: tuple[Span, ...]
+
+    def document(self) -> dict[str, object]:
+        """As JSON values, times in seconds."""
+        return {
+            "kind": self.kind,
+            "subject": self.subject,
+            "nodes": self.nodes,
+            "spans": [
+                {
+                    "begins_s": span.begins_ns / _NS_PER_S,
+                    "ends_s": None if span.ends_ns is None else span.ends_ns / _NS_PER_S,
+                }
+                for span in self.spans
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationRow:
+    """An expectation in words."""
+
+    kpi: str
+    title: str
+    expectation: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseView:
+    """A phase of a drill of jobs. jobs: the specs, as JSON values; conditions: in words, what is
+    not as in the lab's file. Times of `faults` are from the jobs' start."""
+
+    name: str
+    conditions: tuple[str, ...]
+    jobs: tuple[dict[str, Any], ...]
+    faults: tuple[FaultRow, ...]
+    expectations: tuple[ExpectationRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LabSize:
+    """How large the drill's lab is."""
+
+    name: str
+    switches: int
+    links: int
+    servers: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrillView:
+    """A drill, ready to be read. Of a drill of jobs `phases` holds all that happens; of one of
+    faults the others do. span_ns: the counted traffic, from time 0; spec: the file, defaults
+    written out."""
+
+    row: DrillRow
+    description: str
+    size: LabSize
+    span_ns: int
+    faults: tuple[FaultRow, ...]
+    expectations: tuple[ExpectationRow, ...]
+    phases: tuple[PhaseView, ...]
+    spec: dict[str, Any]
+
+    def document(self) -> dict[str, object]:
+        """What `rocelab drill show --json` writes."""
+        return {
+            **asdict(self.row),
+            "description": self.description,
+            "size": asdict(self.size),
+            "faults": [fault.document() for fault in self.faults],
+            "expectations": [asdict(each) for each in self.expectations],
+            "phases": [
+                {
+                    "name": phase.name,
+                    "conditions": phase.conditions,
+                    "jobs": phase.jobs,
+                    "faults": [fault.document() for fault in phase.faults],
+                    "expectations": [asdict(each) for each in phase.expectations],
+                }
+                for phase in self.phases
+            ],
+            "drill": self.spec,
+        }
+
+
+def view_of(path: Path) -> DrillView:
+    """The drill in the file `path`. Raises as reading and planning it does: SpecError, and
+    InputError where a fault does not fit its lab."""
+    drill = load_drill(path)
+    span_ns = 0
+    faults: tuple[FaultRow, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
+    phases: tuple[PhaseView, ...] = ()
+    if isinstance(drill, JobDrillSpec):
+        fabric = planned_lab(drill, path).fabric
+        phases = tuple(_phase(fabric, phase) for phase in drill.phases)
+    else:
+        fabric = Lab.planned(lab_of(drill, path)).fabric
+        span_ns = drill.traffic.duration
+        faults = fault_rows(fabric, planned_faults(fabric, drill))
+        expectations = drill.expect.expectations()
+    return DrillView(
+        row=row_of(drill),
+        description=drill.description.strip(),
+        size=LabSize(fabric.name, len(fabric.switches), len(fabric.links), len(fabric.servers)),
+        span_ns=span_ns,
+        faults=faults,
+        expectations=_in_words(expectations),
+        phases=phases,
+        spec=drill.model_dump(mode="json", exclude_none=True),
+    )
+
+
+def fault_rows(fabric: Fabric, faults: Sequence[Timed]) -> tuple[FaultRow, ...]:
+    """A row per fault, in the order they first begin; one that comes again is one row."""
+    rows: dict[tuple[str, str], FaultRow] = {}
+    for timed in faults:
+        fault = resolve(fabric, timed.spec)
+        before = rows.get((fault.kind, fault.subject))
+        instant = isinstance(timed.spec, SessionResetSpec)
+        span = Span(timed.begins_ns, timed.begins_ns if instant else timed.ends_ns)
+        rows[fault.kind, fault.subject] = FaultRow(
+            fault.kind, fault.subject, fault.nodes, (*(before.spans if before else ()), span)
+        )
+    return tuple(rows.values())
+
+
+def _phase(fabric: Fabric, phase: PhaseSpec) -> PhaseView:
+    conditions = []
+    if phase.scheme is not None:
+        conditions.append(f"scheme {phase.scheme.kind}")
+    if phase.seed is not None:
+        conditions.append(f"hash seeds {phase.seed}")
+    if phase.links_down:
+        conditions.append(f"without {', '.join(phase.links_down)}")
+    return PhaseView(
+        phase.name,
+        tuple(conditions),
+        tuple(job.model_dump(mode="json", exclude_none=True) for job in phase.jobs),
+        fault_rows(fabric, expand(fabric, phase.faults)),
+        _in_words(phase.expect.expectations()),
+    )
+
+
+def _in_words(expectations: Sequence[Expectation]) -> tuple[ExpectationRow, ...]:
+    return tuple(
+        ExpectationRow(
+            each.kpi, kpi_named(each.kpi).title, each.written, kpi_named(each.kpi).meaning
+        )
+        for each in expectations
+    )

@@ -1,0 +1,196 @@
+"""`rocelab drill run` and `rocelab fault` on real labs, each command a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+
+from labs.lab import Lab
+from labs.runtime.netns import take_down
+from labs.runtime.record import LabFiles
+from scripts.drill.result import from_json
+from scripts.faults.record import read_faults
+
+pytestmark = pytest.mark.side_by_side
+
+LAB = """name: {name}
+fabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}
+"""
+# What is lost is not zero: the expectation fails wherever the machine carries the run.
+DRILL = """name: short
+lab: {name}.yaml
+traffic: {{flows: 8, rate_pps: 500, warmup: 400ms, duration: 1600ms, seed: 3}}
+faults:
+  - {{kind: carrier-down, at: 400ms, links: [rtsw1:ctsw1, rtsw1:ctsw2], lasts: 400ms}}
+measure: {{sustained: 200ms}}
+expect: {{affected_flows: ">= 1", lost_packets: 0}}
+"""
+WAIT_S = 20.0
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", "from scripts.cli import main; main()"]
+    return subprocess.Popen(
+        [*command, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def rocelab(*arguments: str | Path) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command line in a process of its own."""
+    with start(*arguments) as process:
+        out, errors = process.communicate(timeout=120)
+    return process.returncode, out, errors
+
+
+def wait_for(happened: Callable[[], object], what: str) -> None:
+    """Other processes tell nobody: this looks every 20 ms."""
+    deadline = time.monotonic() + WAIT_S
+    while not happened():
+        assert time.monotonic() < deadline, f"{what} did not happen within {WAIT_S} s"
+        time.sleep(0.02)
+
+
+def carriers(lab: Lab, node: str) -> dict[str, bool]:
+    """Which of a node's interfaces have carrier, as `ip` says."""
+    links = json.loads(lab.node(node).exec(["ip", "-json", "link", "show"]).stdout)
+    return {link["ifname"]: "LOWER_UP" in link["flags"] for link in links if link["ifname"] != "lo"}
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab that tests break and mend."""
+    file = tmp_path_factory.mktemp("broken") / "lab.yaml"
+    file.write_text(LAB.format(name="it-fault"))
+    lab = Lab.planned(file)
+    lab.up()
+    yield lab
+    take_down("it-fault")
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Path]:
+    """The file of a drill whose lab is taken down when the test ends."""
+    (tmp_path / "it-keep.yaml").write_text(LAB.format(name="it-keep"))
+    drill = tmp_path / "short.yaml"
+    drill.write_text(DRILL.format(name="it-keep"))
+    yield drill
+    take_down("it-keep")
+
+
+def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Path) -> None:
+    folder = kept.parent
+    junit = folder / "ci" / "junit.xml"
+    first = rocelab("drill", "run", kept, "--keep", "--out", folder / "1", "--junit", junit)
+    record = LabFiles("it-keep").record.read_text()
+    check_failed(first[0], junit, folder / "1" / "result.json")
+    # A command that was killed has left a fault.
+    with start("fault", "inject", "it-keep", "carrier-down", "link=rtsw2:ctsw1", "lasts=60s") as it:
+        lab = Lab.running("it-keep")
+        wait_for(lambda: not carriers(lab, "rtsw2")["ctsw1"], "the fault")
+        busy = rocelab("drill", "run", kept, "--keep", "--out", folder / "2")
+        it.send_signal(signal.SIGKILL)
+    second = rocelab("drill", "run", kept, "--keep", "--out", folder / "2", "--junit", junit)
+    check_failed(second[0], junit, folder / "2" / "result.json")
+    assert "was up already" in second[2]
+    assert LabFiles("it-keep").record.read_text() == record
+    assert (busy[0], "has fault 1" in busy[2]) == (2, True)
+
+    (folder / "it-keep.yaml").write_text(LAB.format(name="it-keep").replace("racks: 2", "racks: 3"))
+    other = rocelab("drill", "run", kept, "--keep", "--out", folder / "3")
+    assert other[0] == 2
+    assert "fabric.racks differs\n  hint: take it down with `rocelab down it-keep`" in other[2]
+    assert rocelab("down", "it-keep")[0] == 0
+
+
+def check_failed(code: int, junit: Path, result: Path) -> None:
+    """The drill failed, and CI is told so: as a failure where the machine carried the run."""
+    assert code == 1
+    root = Xml.parse(junit).getroot()
+    case = root.find("testsuite[@name='short']/testcase[@name='lost_packets 0']")
+    assert case is not None
+    drill = from_json(result.read_text())
+    assert [each.tag for each in case] == ["failure" if drill.valid_repeats else "error"]
+
+
+def test_an_interrupted_drill_that_keeps_its_lab_leaves_it_whole(kept: Path) -> None:
+    junit = kept.parent / "junit.xml"
+    options = ("--keep", "--out", kept.parent / "1", "--junit", junit)
+    with start("drill", "run", kept, *options) as drill:
+        wait_for(lambda: Path("/run/rocelab/it-keep/faults/1.json").exists(), "the drill's fault")
+        drill.send_signal(signal.SIGINT)
+    lab = Lab.running("it-keep")
+    assert drill.returncode == 130
+    assert read_faults(LabFiles("it-keep")) == ()
+    assert all(carriers(lab, "rtsw1").values())
+    error = Xml.parse(junit).getroot().find("testsuite/testcase/error")
+    assert error is not None
+    assert error.get("type") == "KeyboardInterrupt"
+
+
+def test_a_fault_is_injected_listed_and_restored_by_three_commands(broken: Lab) -> None:
+    code, out, _ = rocelab(
+        "fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw1", "--json"
+    )
+    injected = json.loads(out)
+    assert (code, injected["subject"]) == (0, "rtsw1:ctsw1")
+    assert carriers(broken, "rtsw1") == {"ctsw1": False, "ctsw2": True, "srv1-1": True}
+
+    (listed,) = json.loads(rocelab("fault", "list", "it-fault", "--json")[1])
+    assert (listed["number"], listed["driver"]) == (injected["number"], "none")
+    code, out, _ = rocelab("status", "it-fault")
+    assert code == 1
+    assert f"fault {injected['number']} (carrier-down)" in out
+
+    assert rocelab("fault", "restore", "it-fault", str(injected["number"]))[0] == 0
+    assert all(carriers(broken, "rtsw1").values())
+    assert rocelab("fault", "list", "it-fault")[1] == "no faults\n"
+
+
+def test_a_fault_with_an_end_is_waited_for(broken: Lab) -> None:
+    code, out, _ = rocelab(
+        "fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw2", "lasts=300ms", "--json"
+    )
+    begin, end = json.loads(out)["changes"]
+    assert (code, begin["change"], end["change"]) == (0, "begin", "end")
+    assert end["t_unix_ns"] - begin["t_unix_ns"] >= 100_000_000
+    assert all(carriers(broken, "rtsw1").values())
+
+
+def test_flapping_runs_in_the_foreground_as_often_as_asked(broken: Lab) -> None:
+    code, out, _ = rocelab(
+        *("fault", "inject", "it-fault", "flapping", "link=rtsw1:ctsw2"),
+        *("count=3", "period=200ms", "--json"),
+    )
+    assert code == 0
+    assert [each["change"] for each in json.loads(out)["changes"]] == ["begin", "end"] * 3
+    assert all(carriers(broken, "rtsw1").values())
+
+
+def test_the_guardian_mends_what_a_killed_command_broke(broken: Lab) -> None:
+    line = ("fault", "inject", "it-fault", "carrier-down", "link=rtsw2:ctsw2", "lasts=60s")
+    with start(*line) as driver:
+        wait_for(lambda: not carriers(broken, "rtsw2")["ctsw2"], "the fault")
+        (number,) = (each.number for each in read_faults(LabFiles("it-fault")))
+        refused = rocelab("fault", "restore", "it-fault", str(number))
+        driver.send_signal(signal.SIGKILL)
+    assert refused[0] == 2
+    assert f"process {driver.pid}" in refused[2]
+    wait_for(lambda: carriers(broken, "rtsw2")["ctsw2"], "the restore")
+    wait_for(lambda: not read_faults(LabFiles("it-fault")), "the proof")
+
+
+def test_a_fault_that_the_lab_can_not_have_leaves_nothing(broken: Lab) -> None:
+    code, _, errors = rocelab("fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw9")
+    assert (code, "rtsw1 has no interface ctsw9" in errors) == (2, True)
+    assert read_faults(LabFiles("it-fault")) == ()

@@ -1,0 +1,83 @@
+"""The meter's own error: a blackhole of exactly so long is reported as so long.
+
+The kernel begins and ends the blackhole by its own clock, at instants set in advance; routing does
+not react, since the hold timer is far longer than any of them. What is left is the meter's error.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.drill.result import DrillResult
+from scripts.drill.run import run_drill
+
+RATE_PPS = 2000
+INTERVAL_NS = 10**9 // RATE_PPS
+LENGTHS_MS = (5, 12, 50, 200, 1000, 5000)
+GAP_MS = 700
+SAMPLING_NS = 5 * 10**6
+
+LAB = """name: it-meter
+fabric: {kind: clos, racks: 2, spines: 1, servers_per_rack: 1}
+routing: {keepalive: 10s, hold: 30s}
+"""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> DrillResult:
+    """One drill with a blackhole of every length, on the only path there is."""
+    folder = tmp_path_factory.mktemp("meter")
+    lab = folder / "it-meter.yaml"
+    lab.write_text(LAB)
+    faults, at_ms = [], 500
+    for length_ms in LENGTHS_MS:
+        faults.append(
+            f"  - {{kind: blackhole, at: {at_ms}ms, link: 'rtsw1:ctsw1', towards: ctsw1, "
+            f"lasts: {length_ms}ms}}"
+        )
+        at_ms += length_ms + GAP_MS
+    file = folder / "meter.yaml"
+    file.write_text(
+        f"name: meter\nlab: {lab}\n"
+        f"traffic: {{flows: 2, rate_pps: {RATE_PPS}, warmup: 500ms, duration: {at_ms + 300}ms}}\n"
+        "measure: {sampling_interval: 5ms, sustained: 300ms}\n"
+        "faults:\n" + "\n".join(faults) + "\n"
+    )
+    result = run_drill(file)
+    assert isinstance(result, DrillResult)
+    return result
+
+
+def test_a_blackhole_is_reported_as_long_as_it_was(measured: DrillResult) -> None:
+    (repeat,) = measured.repeats
+    (hit,) = [record for record in repeat.flows if record.flow.source == "srv1-1"]
+    outages = [outage for outage in hit.measurement.outages if outage.event is not None]
+    assert len(outages) == len(LENGTHS_MS)
+    for length_ms, outage in zip(LENGTHS_MS, outages, strict=True):
+        assert outage.end_ns is not None
+        assert outage.end_ns - outage.start_ns == pytest.approx(
+            length_ms * 10**6, abs=1.5 * INTERVAL_NS
+        )
+        assert abs(outage.lost - length_ms * RATE_PPS / 1000) <= 1
+
+
+def test_the_methods_of_rfc_6412_agree_within_what_each_resolves(measured: DrillResult) -> None:
+    """The rate-derived one looks at arrivals, so that a receiver that had to wait for a CPU
+    lengthens it: never shorter than the fault, and right where nothing was late."""
+    begun = [record for record in measured.repeats[0].events if record.event.change == "begin"]
+    assert len(begun) == len(LENGTHS_MS)
+    for length_ms, record in zip(LENGTHS_MS, begun, strict=True):
+        length_ns, found = length_ms * 10**6, record.convergence
+        assert found.affected_flows == 1
+        assert found.full_convergence_ns == pytest.approx(length_ns, abs=1.5 * INTERVAL_NS)
+        assert found.loss_derived_ns == pytest.approx(length_ns, rel=0.01, abs=1.5 * INTERVAL_NS)
+        assert found.loss_of_connectivity_ns == pytest.approx(length_ns, abs=1.5 * INTERVAL_NS)
+    rates = [record.convergence.rate_derived_ns or 0 for record in begun]
+    errors = [rate - length_ms * 10**6 for rate, length_ms in zip(rates, LENGTHS_MS, strict=True)]
+    assert min(errors) >= -SAMPLING_NS
+    assert sum(error <= 2 * SAMPLING_NS for error in errors) >= len(errors) - 2
+
+
+def test_the_other_direction_loses_nothing(measured: DrillResult) -> None:
+    (back,) = [r for r in measured.repeats[0].flows if r.flow.source == "srv2-1"]
+    assert back.measurement.lost == 0
