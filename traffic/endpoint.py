@@ -18,6 +18,7 @@ from traffic.program import PlannedSend, Program, Stream
 from traffic.rc.connection import CLEAR_TO_SEND, Admission, Connection
 from traffic.rc.queue_pair import QueuePair, QueuePairSettings
 from traffic.rc.requester import RequesterSettings
+from traffic.steps import Stalls
 
 Tell = Callable[[dict[str, object]], None]
 """Sends the session a message that it did not ask for."""
@@ -41,6 +42,7 @@ class Endpoint:
         Raises OSError where an interface can not be opened.
         """
         self._tell = tell
+        self.stalls = Stalls()
         self.nics = [
             Lag([_port(port, outlet, fields["frame_bytes"]) for port in ports])
             for ports in fields["nics"]
@@ -101,6 +103,7 @@ class Endpoint:
                 rank["iterations"],
                 rank["compute_ns"],
                 self._iteration_over,
+                rank["recorded"],
             )
             self._programs.append(program)
             self._jobs.append(rank["job"])
@@ -206,7 +209,8 @@ class Endpoint:
         self._tell({"rank": rank, "iteration": iteration})
 
     def report(self) -> tuple[dict[str, object], list[bytes]]:
-        """Counts of all NICs, queue pairs and ranks, and columns of samples and round trips."""
+        """Counts of all NICs, queue pairs and ranks, and columns of samples, round trips, stalls
+        and steps."""
         fields: dict[str, object] = {
             "nics": [[_port_report(port.way) for port in nic.ports] for nic in self.nics],
             "queue_pairs": [_pair_report(pair) for pair in self._pairs],
@@ -224,7 +228,9 @@ class Endpoint:
         }
         columns = [self.sampled_ns, *self.sampled_bytes]
         columns += [pair.requester.rtt_ns for pair in self._pairs]
-        return fields, [column.tobytes() for column in columns]
+        columns += [self.stalls.ended_ns, self.stalls.length_ns]
+        steps = [part for program in self._programs for part in program.steps.columns()]
+        return fields, [column.tobytes() for column in columns] + steps
 
 
 def _settings(kind: Mapping[str, Any]) -> QueuePairSettings:

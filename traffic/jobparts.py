@@ -186,6 +186,7 @@ class _Writer:
             ],
             "receives": [(send.id, send.size_bytes) for send in self._receives[rank]],
             "iterations": plan.iterations,
+            "recorded": plan.recorded_iterations,
             "compute_ns": round(plan.job.compute * plan.dilation),
             "streams": [
                 (

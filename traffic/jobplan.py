@@ -27,6 +27,9 @@ MOST_EXTENSION_BYTES = EXTENSION_BYTES[Extension.RETH] + EXTENSION_BYTES[Extensi
 SAMPLES = 400
 """Points of a job's goodput over time, at most."""
 
+RECORDED_SENDS = 2**15
+"""Sends of which a result has the times, at most; of whole iterations, the last ones."""
+
 SHORTEST_SAMPLE_NS = 5_000_000
 LONGEST_SAMPLE_NS = 50_000_000
 
@@ -67,6 +70,13 @@ class JobPlan:
     def iterations(self) -> int:
         """Repetitions, those that are not measured included; 0 for streams."""
         return 0 if self.schedule is None else self.job.iterations + self.job.warmup_iterations
+
+    @property
+    def recorded_iterations(self) -> int:
+        """Of how many iterations, the last ones, each rank notes the times of its sends."""
+        if self.schedule is None:
+            return 0
+        return min(self.iterations, RECORDED_SENDS // max(1, len(self.schedule.sends)))
 
     @property
     def duration_ns(self) -> int:

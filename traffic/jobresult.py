@@ -6,7 +6,7 @@ clock, with what makes it not a measurement in `problems`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -70,6 +70,28 @@ class RankRecord:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class StepRecord:
+    """When each send was posted, had arrived whole and was acknowledged, relative to the start of
+    the job: a row per recorded iteration from `first` on, a column per send of the schedule.
+    Negative for what never happened."""
+
+    first: int
+    posted_ns: Numbers
+    arrived_ns: Numbers
+    acked_ns: Numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StallRecord:
+    """When the agent of a server did nothing though a deadline or an arrival waited for it,
+    relative to the start of the job."""
+
+    server: str
+    began_ns: Numbers
+    length_ns: Numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class JobResult:
     """A job's outcome, in the lab's clock. `errors` are queue pairs that failed, of any job of the
     session: all jobs end with the first."""
@@ -79,6 +101,8 @@ class JobResult:
     queue_pairs: tuple[QueuePairRecord, ...]
     ports: tuple[PortRecord, ...]
     sampled_ns: Mapping[str, Numbers] = field(repr=False)
+    steps: StepRecord | None = field(default=None, repr=False)
+    stalls: tuple[StallRecord, ...] = ()
     errors: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -115,9 +139,10 @@ def read_jobs(
     reports: Mapping[str, Mapping[str, Any]],
     columns: Mapping[str, Sequence[bytes]],
     start_ns: int,
+    paused: Collection[str] = (),
 ) -> tuple[JobResult, ...]:
     """The result of each job of a session, from every server's report and `columns`, its arrays;
-    `start_ns` began the jobs."""
+    `start_ns` began the jobs. Servers that were `paused` on purpose may have left NICs idle."""
     nics = nics_of(plans)
     arrays = {
         server: [np.frombuffer(column, np.int64) for column in columns[server]] for server in nics
@@ -159,11 +184,16 @@ def read_jobs(
                     for port, fields in enumerate(port_fields[place])
                 ),
                 sampled_ns={server: arrays[server][0] - start_ns for server in servers},
+                steps=_step_record(number, plan, reports, arrays, start_ns),
+                stalls=tuple(
+                    _stall_record(server, reports[server], arrays[server], start_ns)
+                    for server in servers
+                ),
             )
         )
     errors = tuple(_errors(results))
     return tuple(
-        replace(ended, problems=_problems(ended))
+        replace(ended, problems=_problems(ended, paused))
         for ended in (replace(result, errors=errors) for result in results)
     )
 
@@ -193,9 +223,51 @@ def _rank_record(fields: Mapping[str, Any], start_ns: int) -> RankRecord:
     )
 
 
-def _problems(result: JobResult) -> tuple[str, ...]:
+def _stall_record(
+    server: str, report: Mapping[str, Any], columns: Sequence[Numbers], start_ns: int
+) -> StallRecord:
+    ended, length = columns[1 + 2 * len(report["queue_pairs"]) :][:2]
+    return StallRecord(server, ended - length - start_ns, length)
+
+
+def _step_record(
+    number: int,
+    plan: JobPlan,
+    reports: Mapping[str, Mapping[str, Any]],
+    arrays: Mapping[str, Sequence[Numbers]],
+    start_ns: int,
+) -> StepRecord | None:
+    """The columns of all ranks put together, oldest iteration first; None where none were kept."""
+    kept = plan.recorded_iterations
+    if plan.schedule is None or not kept:
+        return None
+    sends = plan.schedule.sends
+    whole = [np.full((kept, len(sends)), -1, np.int64) for _ in range(3)]
+    ends = np.array([(send.source, send.destination) for send in sends])
+    for server in dict.fromkeys(place.server for place in plan.places):
+        columns = iter(arrays[server][1 + 2 * len(reports[server]["queue_pairs"]) + 2 :])
+        for fields in reports[server]["ranks"]:
+            own = [next(columns) for _ in whole]
+            if fields["job"] != number:
+                continue
+            for table, column, end in zip(whole, own, (0, 0, 1), strict=True):
+                at = np.flatnonzero(ends[:, end] == fields["rank"])
+                times = column.reshape(kept, len(at))
+                table[:, at] = np.where(times > 0, times - start_ns, -1)
+    # Iteration n is in row n mod kept.
+    turn = plan.iterations % kept
+    posted, acked, arrived = (np.roll(table, -turn, axis=0) for table in whole)
+    return StepRecord(plan.iterations - kept, posted, arrived, acked)
+
+
+def _problems(result: JobResult, paused: Collection[str]) -> tuple[str, ...]:
     found = []
-    slow = [port for port in result.ports if port.lost_ns > LOST_TIME_LIMIT * port.busy_ns]
+    slow = [
+        port
+        for port in result.ports
+        if port.lost_ns > LOST_TIME_LIMIT * port.busy_ns
+        and result.plan.places[port.rank].server not in paused
+    ]
     if slow:
         worst = max(slow, key=lambda port: port.lost_ns / max(1.0, port.busy_ns))
         place = result.plan.places[worst.rank]

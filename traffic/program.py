@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from traffic.nic import NEVER_NS
 from traffic.rc.connection import Connection
+from traffic.steps import StepTimes
 
 ID_BITS = 22
 MAX_ID = (1 << ID_BITS) - 1
@@ -45,9 +46,11 @@ class Program:
         iterations: int,
         compute_ns: int,
         on_iteration: Callable[[int, int], None],
+        recorded: int = 0,
     ) -> None:
         """`receives` gives the bytes of each send that ends here, by id. `on_iteration` is told the
-        rank and the number of each iteration that is over."""
+        rank and the number of each iteration that is over. The times of every send and receive of
+        the last `recorded` iterations are kept."""
         self.rank = rank
         self._sends = {send.id: send for send in sends}
         self._receives = receives
@@ -65,6 +68,7 @@ class Program:
         self.ended_ns = array("q")
         self.waited_ns = array("q")
         self.received_bytes = 0
+        self.steps = StepTimes(self._sends, receives, recorded)
         self._early: dict[int, list[int]] = {}
         self._arrived = dict.fromkeys(receives, 0)
         self._partly = dict.fromkeys(receives, 0)
@@ -111,6 +115,7 @@ class Program:
         self._partly[send_id] = 0
         iteration = self._arrived[send_id]
         self._arrived[send_id] = iteration + 1
+        self.steps.arrived(iteration, send_id, now_ns)
         if iteration == self.iteration:
             self._over(send_id, now_ns)
         else:
@@ -121,12 +126,15 @@ class Program:
         self._sending -= 1
         if not self._sending:
             self._blocked_ns = now_ns
-        self._over(imm & MAX_ID, now_ns)
+        send_id = imm & MAX_ID
+        self.steps.acked(self.iteration, send_id, now_ns)
+        self._over(send_id, now_ns)
 
     def _post(self, send: PlannedSend, now_ns: int) -> None:
         if not self._sending:
             self.waited_ns[-1] += now_ns - self._blocked_ns
         self._sending += 1
+        self.steps.posted(self.iteration, send.id, now_ns)
         send.connection.send(send.size_bytes, immediate(self.iteration, send.id))
 
     def _over(self, send_id: int, now_ns: int) -> None:

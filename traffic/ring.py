@@ -18,6 +18,7 @@ from traffic.filters import NOTHING, attach_filter, roce_filter
 from traffic.wire import ROCE_PORT
 
 RING_BYTES = 8 << 20
+SECOND_NS = 10**9
 DRAIN_LIMIT = 512
 """Frames taken in one go at most, so that senders get their turn."""
 
@@ -104,6 +105,13 @@ class Ring:
             yield start + mac, seconds, nanoseconds
             memory[start : start + 4] = b"\0\0\0\0"
             self._next = (self._next + 1) % slots
+
+    def waiting_since_ns(self) -> int | None:
+        """When the frame that `frames` gives next arrived (CLOCK_REALTIME), None for none."""
+        status, _, _, _, _, seconds, nanoseconds = _FRAME.unpack_from(
+            self.memory, self._next * self._slot
+        )
+        return seconds * SECOND_NS + nanoseconds if status & _TP_STATUS_USER else None
 
     def drops(self) -> int:
         """Frames the ring had no room for, since the last call. Raises OSError."""

@@ -14,10 +14,11 @@ from typing import Any
 
 from scripts.balance import Direction, TierBalance
 from scripts.documents import Format
-from scripts.drill.result import Environment
+from scripts.drill.result import Environment, Event
+from scripts.job.impact import Impact
 from scripts.statistics import Spread
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 UNSCALED = (
     "the CPU time that agents and the kernel need per packet: it is in round trips, and in nothing "
@@ -219,12 +220,73 @@ class Fidelity:
 
 
 @dataclass(frozen=True, slots=True)
+class Steps:
+    """When things happened in the last iterations, in ns of the lab since the job's start.
+
+    A row per iteration from `first` on (0 is the first, warm-up included); in posted_ns,
+    arrived_ns and acked_ns a column per send of the schedule, in began_ns and ended_ns per rank.
+    Negative for what never happened. posted: all that the send waits for is over and it was given
+    to its queue pairs; arrived: the receiver took its last byte.
+    """
+
+    first: int
+    began_ns: tuple[tuple[int, ...], ...]
+    ended_ns: tuple[tuple[int, ...], ...]
+    posted_ns: tuple[tuple[int, ...], ...]
+    arrived_ns: tuple[tuple[int, ...], ...]
+    acked_ns: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostStall:
+    """`server` had packets to take or to send and did neither, in ns of the lab since the job's
+    start."""
+
+    server: str
+    began_ns: int
+    length_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFigures:
+    """The data of one queue pair in one direction, warm-up included.
+
+    packets: sent, `retransmitted` among them, in `messages`; naks, timeouts, cnps: what the sender
+    got. out_of_order, duplicates, ce: what the receiver saw. acks_sport and acks_port: the source
+    port of what comes back, and the port of the receiver's NIC that it leaves by.
+    """
+
+    rank: int
+    peer: int
+    sport: int
+    dest_qp: int
+    port: int
+    acks_sport: int
+    acks_qp: int
+    acks_port: int
+    bytes: int
+    packets: int
+    messages: int
+    retransmitted: int
+    naks: int
+    timeouts: int
+    cnps: int
+    out_of_order: int
+    duplicates: int
+    ce: int
+    rtt_p50_ns: float | None
+    rtt_p99_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
     """Everything a job found out. `job` and `lab` are the specs in full, as JSON values.
 
     It is a measurement only where `problems` is empty. `errors` are queue pairs that failed.
     iterations: the measured ones; roofline: the least an iteration can take. completion: of all
-    measured iterations, pauses included.
+    measured iterations, pauses included. steps: None for streams, and for a collective of more
+    sends than are recorded. events: what was broken meanwhile, in ns of the lab since the job's
+    start; impact: what the first of them cost.
     """
 
     schema_version: int
@@ -250,6 +312,11 @@ class JobReport:
     goodput: Goodput
     fairness: Fairness | None
     accounting: tuple[Check, ...]
+    flows: tuple[FlowFigures, ...] = ()
+    steps: Steps | None = None
+    stalls: tuple[HostStall, ...] = ()
+    events: tuple[Event, ...] = ()
+    impact: Impact | None = None
 
     @property
     def valid(self) -> bool:

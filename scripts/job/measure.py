@@ -17,12 +17,15 @@ from scripts.balance import Direction, balance
 from scripts.job.devices import DeviceCounts
 from scripts.job.document import (
     Fairness,
+    FlowFigures,
     Goodput,
     Headline,
+    HostStall,
     LinkFigures,
     RankFigures,
     RoundTrips,
     SenderGoodput,
+    Steps,
     Times,
     Transport,
 )
@@ -284,6 +287,74 @@ def round_trips(job: JobResult) -> RoundTrips | None:
         p99=times(float(p99), dilation),
         maximum=times(float(every.max()), dilation),
     )
+
+
+def flows(job: JobResult) -> tuple[FlowFigures, ...]:
+    """What each queue pair that sent data did with it."""
+    ends = {pair.end.number: pair for pair in job.queue_pairs}
+    found = []
+    for pair in job.queue_pairs:
+        if pair.end.control or not pair.requester.packets:
+            continue
+        end, sends = pair.end, pair.requester
+        far = ends[end.remote]
+        takes = far.responder
+        known = len(pair.rtt_ns) > 0
+        p50, p99 = np.percentile(pair.rtt_ns, (50, 99)).tolist() if known else (None, None)
+        found.append(
+            FlowFigures(
+                rank=end.rank,
+                peer=end.peer,
+                sport=end.sport,
+                dest_qp=end.remote,
+                port=end.port,
+                acks_sport=far.end.sport,
+                acks_qp=end.number,
+                acks_port=far.end.port,
+                bytes=sends.posted_bytes,
+                packets=sends.packets,
+                messages=takes.messages,
+                retransmitted=sends.retransmitted,
+                naks=sends.naks,
+                timeouts=sends.timeouts,
+                cnps=pair.cnps_received,
+                out_of_order=takes.out_of_order,
+                duplicates=takes.duplicates,
+                ce=takes.ce,
+                rtt_p50_ns=p50,
+                rtt_p99_ns=p99,
+            )
+        )
+    return tuple(found)
+
+
+def steps(job: JobResult) -> Steps | None:
+    """The recorded times of sends; None where there are none, or the job failed."""
+    record = job.steps
+    if record is None or job.errors:
+        return None
+    return Steps(
+        first=record.first,
+        began_ns=_table(np.stack([rank.began_ns for rank in job.ranks], axis=1)[record.first :]),
+        ended_ns=_table(np.stack([rank.ended_ns for rank in job.ranks], axis=1)[record.first :]),
+        posted_ns=_table(record.posted_ns),
+        arrived_ns=_table(record.arrived_ns),
+        acked_ns=_table(record.acked_ns),
+    )
+
+
+def _table(values: npt.NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(row) for row in values.tolist())
+
+
+def stalls(job: JobResult) -> tuple[HostStall, ...]:
+    """When servers stood still, in order of time."""
+    found = [
+        HostStall(each.server, began, length)
+        for each in job.stalls
+        for began, length in zip(each.began_ns.tolist(), each.length_ns.tolist(), strict=True)
+    ]
+    return tuple(sorted(found, key=lambda stall: stall.began_ns))
 
 
 def links(fabric: Fabric, counts: DeviceCounts) -> tuple[LinkFigures, ...]:

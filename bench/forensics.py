@@ -1,0 +1,302 @@
+"""`python -m bench.forensics`: what `rocelab diagnose` says of jobs with a known fault, or none.
+
+Small labs of its own, one after the other under several schemes; in each, short jobs of drawn
+patterns and placements with a paused host, a grey or slow link, a link that another job congests,
+or nothing wrong. The diagnosis sees each job's document only. Prints a table of what was
+injected against what was said.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from labs.lab import Lab, plan
+from labs.runtime.base import Progress
+from labs.runtime.record import LabFiles
+from labs.runtime.wire.control import Wire
+from labs.runtime.wire.impairment import Impairment, Kind
+from labs.spec.model import LabSpec
+from scripts.drill.environment import read_environment
+from scripts.faults.hosts import HostPause
+from scripts.faults.links import RateDegrade
+from scripts.forensics.diagnose import diagnose_report
+from scripts.forensics.document import Cause, Diagnosis, Verdict, Way
+from scripts.forensics.paths import ways_of
+from scripts.job.document import JobReport
+from scripts.job.run import run_job, run_jobs
+from scripts.predict.matrix import rows_of_jobs
+from traffic.job import JobSpec
+from traffic.jobplan import plan_jobs
+
+SCHEMES = ("ecmp", "e-ecmp", "path-pinning")
+DILATION = 10_000
+PAUSE_S = (0.1, 0.3)
+LOSS = (0.01, 0.05)
+DRAWS = 200
+"""Tries to find two jobs that share a link."""
+
+PATTERNS: tuple[dict[str, Any], ...] = (
+    {"pattern": "allreduce"},
+    {"pattern": "allreduce", "algorithm": "tree"},
+    {"pattern": "allgather"},
+    {"pattern": "reducescatter"},
+    {"pattern": "alltoall"},
+    {"pattern": "alltoallv"},
+    {"pattern": "broadcast"},
+)
+PLACEMENTS = ("contiguous", "topology-aware", "fragmented", "random")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A job with one thing wrong. expected: a server or the ways of which one must be named."""
+
+    injected: Cause
+    expected: tuple[str, ...]
+    report: JobReport
+
+
+def lab_of(scheme: str, name: str = "bench-forensics") -> Lab:
+    """Four racks of two servers under two spines."""
+    return Lab(
+        plan(
+            LabSpec.model_validate(
+                {
+                    "name": name,
+                    "fabric": {"kind": "clos", "racks": 4, "spines": 2, "servers_per_rack": 2},
+                    "dilation": DILATION,
+                    "scheme": scheme,
+                }
+            )
+        )
+    )
+
+
+def healthy(lab: Lab, rng: random.Random) -> Trial:
+    """A job of a drawn kind, and nothing wrong."""
+    return Trial(Cause.NONE, (), run_job(lab, _drawn_job(rng)))
+
+
+def host_pause(lab: Lab, rng: random.Random, placement: str | None = None) -> Trial:
+    """The agent of a server stopped for 100 to 300 ms of the lab, once the job is under way.
+
+    Ranks go by `placement`, drawn where it is None.
+    """
+    server = rng.choice(lab.fabric.servers).name
+    length_s = rng.uniform(*PAUSE_S)
+    job = _job(rng, iterations=4, placement=placement or rng.choice(PLACEMENTS))
+    fault = HostPause(server)
+    under_way = threading.Event()
+
+    def pause() -> None:
+        under_way.wait()
+        try:
+            fault.inject(lab)
+            time.sleep(length_s)
+        finally:
+            fault.restore(lab)
+
+    def look(step: Progress) -> None:
+        if step.stage == "iterations" and step.done:
+            under_way.set()
+
+    pausing = threading.Thread(target=pause)
+    pausing.start()
+    try:
+        report = run_job(lab, job, progress=look)
+    finally:
+        under_way.set()
+        pausing.join()
+    return Trial(Cause.HOST_PAUSE, (server,), report)
+
+
+def grey_link(lab: Lab, rng: random.Random) -> Trial:
+    """One direction of a link between switches, used by the job, that loses 1 to 5 % of packets."""
+    job = _job(
+        rng,
+        placement=rng.choice(PLACEMENTS),
+        transport={"qps": 4, "ack_timeout": "30us"},
+    )
+    way = rng.choice(sorted(_between_switches(lab, job)[0]))
+    wire = Wire(lab.fabric, LabFiles(lab.name))
+    wire.impair(way.link, way.receiver, Impairment(Kind.LOSS, share=rng.uniform(*LOSS)))
+    try:
+        return Trial(Cause.GREY_LINK, (str(way),), run_job(lab, job))
+    finally:
+        wire.clear(way.link, way.receiver, Kind.LOSS)
+
+
+def slow_link(lab: Lab, rng: random.Random) -> Trial:
+    """A link between switches, used by the job, at an eighth to a quarter of its rate one way."""
+    job = _job(rng, size="1MB", placement=rng.choice(PLACEMENTS), transport={"qps": 4})
+    way = rng.choice(sorted(_between_switches(lab, job)[0]))
+    share_ppm = rng.randrange(125_000, 250_000)
+    fault = RateDegrade((lab.fabric.link_by_name[way.link],), share_ppm, way.receiver)
+    try:
+        fault.prepare(lab)
+        fault.inject(lab)
+        return Trial(Cause.SLOW_LINK, (str(way),), run_job(lab, job))
+    finally:
+        fault.restore(lab)
+
+
+def congested_link(lab: Lab, rng: random.Random) -> Trial:
+    """A stream between two other servers that shares a link between switches with the job."""
+    names = [server.name for server in lab.fabric.servers]
+    for _ in range(DRAWS):
+        drawn = rng.sample(names, 6)
+        job = _job(rng, ranks=4, size="4MB", placement=drawn[:4])
+        other = JobSpec.model_validate(
+            {
+                "pattern": "pairs",
+                "ranks": 2,
+                "duration": "600us",
+                "placement": drawn[4:],
+                "seed": rng.randrange(10_000),
+            }
+        )
+        mine, others = _between_switches(lab, job, other)
+        if mine & others:
+            report, _ = run_jobs(lab, [job, other])
+            return Trial(Cause.CONGESTED_LINK, tuple(map(str, sorted(mine & others))), report)
+    raise ValueError(f"no two jobs of {DRAWS} share a link")
+
+
+Run = Callable[[Lab, random.Random], Trial]
+FAULTS: dict[Cause, Run] = {
+    Cause.HOST_PAUSE: host_pause,
+    Cause.GREY_LINK: grey_link,
+    Cause.SLOW_LINK: slow_link,
+    Cause.CONGESTED_LINK: congested_link,
+}
+
+
+def _job(rng: random.Random, **keys: object) -> JobSpec:
+    base: dict[str, object] = {"pattern": "allreduce", "ranks": 8, "size": "2MB", "iterations": 3}
+    return JobSpec.model_validate(base | {"seed": rng.randrange(1000)} | keys)
+
+
+def _drawn_job(rng: random.Random) -> JobSpec:
+    size = rng.choice(("512KB", "1MB", "2MB"))
+    transport = {
+        "qps": rng.choice((1, 2, 8)),
+        "strategy": rng.choice(("split", "round-robin")),
+        "dcqcn": rng.choice(("off", "hpcc-dcqcn")),
+    }
+    return _job(
+        rng,
+        **rng.choice(PATTERNS),
+        size=size,
+        placement=rng.choice(PLACEMENTS),
+        transport=transport,
+    )
+
+
+def _between_switches(lab: Lab, *jobs: JobSpec) -> list[set[Way]]:
+    """The ways between switches that the data of each of some jobs will cross."""
+    fabric = lab.fabric
+    return [
+        {
+            way
+            for path in ways_of(fabric, rows_of_jobs([each]))
+            for way in path
+            if fabric.node(way.sender).is_switch and fabric.node(way.receiver).is_switch
+        }
+        for each in plan_jobs(fabric, jobs)
+    ]
+
+
+def names(verdict: Verdict, trial: Trial) -> bool:
+    """Whether a verdict is the fault that was injected, and names where."""
+    named = {verdict.server or "", *map(str, verdict.links)}
+    located = not trial.expected or bool(named & set(trial.expected))
+    return verdict.cause is trial.injected and located
+
+
+def outcome(trial: Trial, found: Diagnosis) -> str:
+    """What was said, in a word or two."""
+    if names(found.verdict, trial):
+        return found.verdict.cause.value
+    if found.verdict.cause is Cause.NONE and any(names(each, trial) for each in found.others):
+        return "seen, cost nothing"
+    wrong_place = found.verdict.cause is trial.injected
+    return f"{found.verdict.cause} elsewhere" if wrong_place else found.verdict.cause.value
+
+
+def main(
+    healthy_runs: Annotated[int, typer.Option("--healthy", min=0, help="runs without fault")] = 51,
+    each: Annotated[int, typer.Option(min=0, help="runs per fault")] = 9,
+    seed: Annotated[int, typer.Option(help="draws jobs, servers and links")] = 1,
+) -> None:
+    """Inject, ask, compare; a table on standard output."""
+    console = Console(stderr=True)
+    rng = random.Random(seed)
+    counts: Counter[tuple[str, str]] = Counter()
+    links: Counter[int] = Counter()
+    began_s = time.monotonic()
+    for place, scheme in enumerate(SCHEMES):
+        wanted: list[Run] = [healthy] * len(range(place, healthy_runs, len(SCHEMES)))
+        for fault in FAULTS.values():
+            wanted += [fault] * len(range(place, each, len(SCHEMES)))
+        with _up(lab_of(scheme)) as lab:
+            for number, run in enumerate(wanted, 1):
+                trial = run(lab, rng)
+                found, _ = diagnose_report(trial.report)
+                said = outcome(trial, found)
+                counts[trial.injected.value, said] += 1
+                if trial.injected is Cause.GREY_LINK and names(found.verdict, trial):
+                    links[len(found.verdict.links)] += 1
+                console.print(
+                    f"{scheme} {number} of {len(wanted)}: {trial.injected} "
+                    f"{' or '.join(trial.expected)}: {said} ({found.verdict.subject}, "
+                    f"{found.verdict.excess.lab_ns / 1e6:,.0f} ms)",
+                    markup=False,
+                    highlight=False,
+                    soft_wrap=True,
+                )
+    print(_markdown(counts, links, seed, time.monotonic() - began_s))
+
+
+@contextmanager
+def _up(lab: Lab) -> Iterator[Lab]:
+    lab.up()
+    try:
+        yield lab
+    finally:
+        lab.down()
+
+
+def _markdown(
+    counts: Counter[tuple[str, str]], links: Counter[int], seed: int, elapsed_s: float
+) -> str:
+    environment = read_environment()
+    said = sorted({column for _, column in counts})
+    rows = sorted({row for row, _ in counts})
+    lines = [
+        f"`python -m bench.forensics --seed {seed}`, {elapsed_s:.0f} s on {environment.cpu_count} "
+        f"CPUs ({environment.cpu_model}), {environment.kernel}, schemes {', '.join(SCHEMES)}.",
+        "",
+        f"| injected | n | {' | '.join(said)} |",
+        f"|---|---|{'---|' * len(said)}",
+    ]
+    for row in rows:
+        cells = [counts[row, column] for column in said]
+        lines.append(f"| {row} | {sum(cells)} | {' | '.join(str(cell or '') for cell in cells)} |")
+    if links:
+        sizes = ", ".join(f"{size}: {count}" for size, count in sorted(links.items()))
+        lines += ["", f"Links named by right verdicts on grey links (links: runs): {sizes}."]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,74 @@
+"""The picture of a diagnosis: how late every rank was in every step of every iteration.
+
+In: a `Diagnosis` and its `Case`. Out: a figure in the style of `report.plots`, written as SVG or
+PNG. Lightness carries the values, so that it reads in grey.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labs.units import format_duration
+from report.plots import INK, MUTED, figure_of, styled
+from scripts.forensics.case import Case
+from scripts.forensics.critical import lateness
+from scripts.forensics.document import Cause, Diagnosis
+from scripts.forensics.terminal import top_ns
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MS = 10**6
+MOST_ITERATIONS = 8
+
+
+def write_picture(found: Diagnosis, case: Case, path: Path) -> None:
+    """Write the map to `path`, in the format that its name ends in. Raises OSError."""
+    lateness_map(found, case).savefig(path, dpi=150)
+
+
+@styled
+def lateness_map(found: Diagnosis, case: Case) -> Figure:
+    """Ranks by steps, iteration beside iteration, the last ones where there are many."""
+    timed, ranks = case.timing, case.job.ranks
+    rows = list(range(len(timed.took)))
+    if len(rows) > MOST_ITERATIONS:
+        last = rows[-MOST_ITERATIONS:]
+        shown = found.shown - timed.first
+        rows = last if shown in last else [shown, *last[1:]]
+    tables = [lateness(timed, ranks, row) / MS for row in rows]
+    whole = np.concatenate(tables, axis=1)
+    steps = tables[0].shape[1]
+    figure = figure_of(11, 1.5 + 0.22 * ranks)
+    axis = figure.subplots()
+    image = axis.imshow(
+        whole,
+        aspect="auto",
+        interpolation="nearest",
+        cmap="magma_r",
+        vmin=0,
+        vmax=top_ns(case) / MS,
+    )
+    axis.set_yticks(
+        range(ranks), [f"rank {rank} {server}" for rank, server in enumerate(case.server_of)]
+    )
+    axis.set_xticks(
+        [steps * (place + 0.5) - 0.5 for place in range(len(rows))],
+        [f"iteration {timed.first + row}\n{timed.took[row] / MS:,.0f} ms" for row in rows],
+    )
+    axis.tick_params(length=0, labelsize=7)
+    for place in range(1, len(rows)):
+        axis.axvline(steps * place - 0.5, color=MUTED, linewidth=0.6)
+    figure.colorbar(image, ax=axis, pad=0.01, label="late, ms of the lab")
+    verdict = found.verdict
+    title = "nothing slowed this job down that its plan does not explain"
+    if verdict.cause is not Cause.NONE:
+        title = f"{verdict.cause}: {verdict.subject} ({format_duration(verdict.excess.lab_ns)})"
+    axis.set_title(
+        f"{title}\nhow late what a rank was sent arrived, by step ({steps} per iteration)",
+        color=INK,
+    )
+    return figure

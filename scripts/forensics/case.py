@@ -1,0 +1,129 @@
+"""A job's report put in order for those who look for causes.
+
+In: a `JobReport`, its fabric and the paths of its flows. Out: a `Case`: the job's times, which
+server each rank is on, what crosses each link, and how excess on critical paths is shared out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from labs.plan.fabric import Fabric
+from scripts.forensics.critical import Link as OnPath
+from scripts.forensics.critical import Timing
+from scripts.forensics.document import Way
+from scripts.forensics.paths import FlowPaths
+from scripts.job.document import FlowFigures, HostStall, JobReport, QueueFigures, Times
+from traffic.job import JobSpec
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is known of a job. `paths` is None where paths can not be predicted."""
+
+    report: JobReport
+    job: JobSpec
+    fabric: Fabric
+    timing: Timing
+    paths: Sequence[FlowPaths] | None
+
+    def times(self, lab_ns: float) -> Times:
+        """A time of the lab in both clocks."""
+        return Times(float(lab_ns), float(lab_ns) / self.report.clock.dilation)
+
+    @cached_property
+    def server_of(self) -> tuple[str, ...]:
+        """The server of each rank."""
+        return tuple(rank.nic.partition(":")[0] for rank in self.report.ranks)
+
+    @cached_property
+    def spans(self) -> Mapping[str, tuple[Span, ...]]:
+        """When each server stood still while no other did: a pause of its own. What two share is
+        the machine's that carries them both."""
+        by_server: dict[str, list[HostStall]] = {name: [] for name in dict.fromkeys(self.server_of)}
+        for stall in self.report.stalls:
+            by_server[stall.server].append(stall)
+        return {
+            server: tuple(
+                (stall.began_ns, stall.began_ns + stall.length_ns)
+                for stall in own
+                if not any(
+                    _is_shared(stall, other)
+                    for name, others in by_server.items()
+                    if name != server
+                    for other in others
+                )
+            )
+            for server, own in by_server.items()
+        }
+
+    @cached_property
+    def flows_of(self) -> Mapping[tuple[int, int], tuple[int, ...]]:
+        """The places of the flows from rank to rank in the report."""
+        found: dict[tuple[int, int], tuple[int, ...]] = {}
+        for place, flow in enumerate(self.report.flows):
+            pair = flow.rank, flow.peer
+            found[pair] = (*found.get(pair, ()), place)
+        return found
+
+    @cached_property
+    def crossing(self) -> Mapping[Way, tuple[FlowFigures, ...]]:
+        """The flows whose data crosses each way; nothing where paths are not known."""
+        found: dict[Way, list[FlowFigures]] = {}
+        for flow, path in zip(self.report.flows, self.paths or (), strict=False):
+            for way in path.data:
+                found.setdefault(way, []).append(flow)
+        return {way: tuple(flows) for way, flows in found.items()}
+
+    def queues_at(self, way: Way) -> tuple[QueueFigures, ...]:
+        """The queues in front of a way that did something; none where a server sends."""
+        interface = self.fabric.link_by_name[way.link].port(way.sender).interface
+        return tuple(
+            queue
+            for queue in self.report.queues
+            if (queue.node, queue.interface) == (way.sender, interface)
+        )
+
+    def stalled_ns(self, server: str, begin_ns: int, end_ns: int) -> int:
+        """How much of a time a server stood still."""
+        return sum(
+            max(0, min(end_ns, end) - max(begin_ns, begin)) for begin, end in self.spans[server]
+        )
+
+    def host_part(self, link: OnPath) -> dict[str, int]:
+        """How much of a transfer's excess the servers at its ends stood still, in ns."""
+        send = self.timing.schedule.sends[link.send]
+        found: dict[str, int] = {}
+        left = link.excess_ns
+        for server in dict.fromkeys(
+            (self.server_of[send.source], self.server_of[send.destination])
+        ):
+            found[server] = min(left, self.stalled_ns(server, link.posted_ns, link.ended_ns))
+            left -= found[server]
+        return found
+
+    def excess_of_flows(self, flows: Collection[FlowFigures]) -> tuple[int, tuple[int, ...]]:
+        """The excess on critical paths of sends that some of these flows carried, in ns and without
+        what servers stood still, and the iterations in which it is."""
+        pairs = {(flow.rank, flow.peer) for flow in flows}
+        total, iterations = 0, set()
+        for path in self.timing.paths:
+            for link in path:
+                send = self.timing.schedule.sends[link.send]
+                if (send.source, send.destination) in pairs:
+                    part = link.excess_ns - sum(self.host_part(link).values())
+                    total += part
+                    if part > 0:
+                        iterations.add(link.iteration)
+        return total, tuple(sorted(iterations))
+
+
+def _is_shared(one: HostStall, other: HostStall) -> bool:
+    """Whether for most of `one` the other server stood still as well."""
+    begin = max(one.began_ns, other.began_ns)
+    end = min(one.began_ns + one.length_ns, other.began_ns + other.length_ns)
+    return 2 * (end - begin) > one.length_ns

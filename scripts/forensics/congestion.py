@@ -1,0 +1,217 @@
+"""Links that held a job up because they were full, or slower than they should be.
+
+In: a `Case`. Out: verdicts. A link is congested where a queue stood in front of it and others'
+bytes crossed it beside the job's own; it is slow where a queue stood and it never carried its
+rate. Where a job's own flows fill a link, that is its placement and hashing, and no fault: a note
+says so.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from scripts.balance import Direction
+from scripts.forensics.case import Case
+from scripts.forensics.document import Cause, Verdict, Way
+from scripts.job.document import FlowFigures, LinkFigures, QueueFigures
+from traffic.nic import WIRE_OVERHEAD_BYTES
+from traffic.performance import FRAME_OVERHEAD_BYTES
+
+FOREIGN = 0.1
+"""The share of a link's bytes from elsewhere that makes it others' congestion."""
+
+MARKED = 0.02
+"""The share of packets marked at a queue from which on it counts as having stood."""
+
+DEEP_PACKETS = 8
+"""Or so many full packets that an arrival found in it on average."""
+
+CARRIED = 0.6
+"""The share of its rate that a link with a standing queue has to reach."""
+
+STRETCHED = 2.5
+"""How many times as long as the bytes queued on their way would take at the links' rates round
+trips have to be, for a link to be called slow."""
+
+BINS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Full:
+    """A way in front of which a queue stood.
+
+    foreign: the share of its bytes not of this job; reached: the share of its rate that the job's
+    own sends reached over it; stretch: how many times as long as what was queued on their way
+    explains the round trips of its flows took.
+    """
+
+    way: Way
+    queue: QueueFigures
+    figures: LinkFigures
+    flows: tuple[FlowFigures, ...]
+    foreign: float
+    reached: float
+    stretch: float
+
+
+def full_links(case: Case) -> tuple[list[Verdict], list[str]]:
+    """Verdicts on links that were full or slow, and notes on those that the job itself filled."""
+    verdicts, notes = [], []
+    for full in sorted(_standing(case), key=_standing_bytes, reverse=True):
+        if full.foreign >= FOREIGN:
+            verdicts.append(_verdict(case, full, Cause.CONGESTED_LINK))
+        elif full.reached < CARRIED and full.stretch >= STRETCHED:
+            verdicts.append(_verdict(case, full, Cause.SLOW_LINK))
+        elif _marked(full.queue) or _standing_bytes(full) >= case.fabric.spec.queues.ecn.kmin:
+            notes.append(_note(case, full))
+    return verdicts, notes
+
+
+def _standing_bytes(full: _Full) -> float:
+    return full.queue.depth_mean_bytes or 0.0
+
+
+def _standing(case: Case) -> Iterator[_Full]:
+    figures = {(link.link, link.sender): link for link in case.report.links}
+    for way, flows in case.crossing.items():
+        stood = [queue for queue in case.queues_at(way) if _stood(case, queue)]
+        if stood:
+            queue = max(stood, key=lambda each: each.packets)
+            link = figures[way.link, way.sender]
+            foreign = 1 - min(1.0, _own_bytes(case, way, flows) / max(1, link.bytes))
+            reached = _reached(case, way, flows)
+            yield _Full(way, queue, link, flows, foreign, reached, _stretch(case, flows))
+
+
+def _stood(case: Case, queue: QueueFigures) -> bool:
+    full_packet = case.job.transport.mtu + FRAME_OVERHEAD_BYTES
+    deep = (queue.depth_mean_bytes or 0.0) >= DEEP_PACKETS * full_packet
+    return deep or _marked(queue)
+
+
+def _marked(queue: QueueFigures) -> bool:
+    return queue.dropped_packets > 0 or queue.marked >= MARKED * max(1, queue.packets)
+
+
+def _stretch(case: Case, flows: tuple[FlowFigures, ...]) -> float:
+    """The median flow's round trip over the time that the bytes queued on its way need, 0 where
+    neither is known."""
+    found = [
+        flow.rtt_p50_ns / wait_ns
+        for flow, path in zip(case.report.flows, case.paths or (), strict=True)
+        if flow in flows
+        and flow.rtt_p50_ns
+        and (wait_ns := sum(_wait_ns(case, w) for w in path.data))
+    ]
+    return statistics.median(found) if found else 0.0
+
+
+def _wait_ns(case: Case, way: Way) -> float:
+    """How long the mean depth of the queue in front of a way lasts at its rate."""
+    depth = max((queue.depth_mean_bytes or 0.0 for queue in case.queues_at(way)), default=0.0)
+    return depth * 8e9 * case.report.clock.dilation / case.fabric.link_by_name[way.link].rate_bps
+
+
+def _own_bytes(case: Case, way: Way, flows: tuple[FlowFigures, ...]) -> int:
+    """What the job put on a way at most: as if every packet were full, and its answers."""
+    mtu = case.job.transport.mtu + FRAME_OVERHEAD_BYTES
+    own = sum(flow.packets * mtu for flow in flows)
+    answers = [
+        flow
+        for flow, path in zip(case.report.flows, case.paths or (), strict=True)
+        if way in path.answers
+    ]
+    acks = sum(flow.packets // case.job.transport.ack_every + flow.messages for flow in answers)
+    return own + 2 * FRAME_OVERHEAD_BYTES * acks
+
+
+def _reached(case: Case, way: Way, flows: tuple[FlowFigures, ...]) -> float:
+    """The share of a way's rate that the job's own sends used while they used it most: the upper
+    decile of the times when any was under way, each spread evenly over its time."""
+    timing, link = case.timing, case.fabric.link_by_name[way.link]
+    begin, end = int(timing.posted.min()), int(timing.arrived.max())
+    edges = np.linspace(begin, end, BINS + 1)
+    load = np.zeros(BINS)
+    mtu = case.job.transport.mtu
+    wire = 1 + (FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES) / mtu
+    shares = _shares(case, flows)
+    for row in range(len(timing.posted)):
+        for send in timing.schedule.sends:
+            share = shares.get((send.source, send.destination))
+            if share:
+                low, high = timing.posted[row, send.id], timing.arrived[row, send.id]
+                inside = np.clip(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0, None)
+                load += share * send.size_bytes * wire * inside / max(1, high - low)
+    rates = load[load > 0] * 8e9 / (edges[1] - edges[0])
+    return float(np.quantile(rates, 0.9) / (link.rate_bps / case.report.clock.dilation))
+
+
+def _shares(case: Case, flows: tuple[FlowFigures, ...]) -> dict[tuple[int, int], float]:
+    """Of what rank sends to rank, the share that these flows carry."""
+    found: dict[tuple[int, int], float] = {}
+    for flow in flows:
+        pair = flow.rank, flow.peer
+        whole = sum(case.report.flows[place].bytes for place in case.flows_of[pair])
+        found[pair] = found.get(pair, 0.0) + flow.bytes / max(1, whole)
+    return found
+
+
+def _verdict(case: Case, full: _Full, cause: Cause) -> Verdict:
+    excess, iterations = case.excess_of_flows(full.flows)
+    queue, total = full.queue, full.figures.bytes
+    evidence = [_queue_line(full)]
+    if cause is Cause.CONGESTED_LINK:
+        evidence.append(
+            f"of {total / 1e6:,.1f} MB that crossed it {full.foreign:.0%} were not of this job"
+        )
+    else:
+        rate = case.fabric.link_by_name[full.way.link].rate_bps / 1e9
+        evidence.append(
+            f"it carried {full.reached:.0%} of its {rate:,.0f} Gb/s while the job used it most; "
+            f"round trips took {full.stretch:.1f} times as long as the queues explain at that rate"
+        )
+    crossing = sum(flow.ce for flow in full.flows)
+    packets = sum(flow.packets for flow in full.flows)
+    evidence.append(
+        f"the {len(full.flows)} queue pairs that cross it got {crossing / max(1, packets):.0%} of "
+        "their packets with a mark (CE)"
+    )
+    if queue.dropped_packets:
+        evidence.append(f"its queue dropped {queue.dropped_packets:,} packets")
+    return Verdict(
+        cause=cause,
+        subject=str(full.way),
+        server=None,
+        ranks=tuple(sorted({flow.rank for flow in full.flows})),
+        links=(full.way,),
+        excess=case.times(excess),
+        iterations=iterations,
+        evidence=tuple(evidence),
+    )
+
+
+def _queue_line(full: _Full) -> str:
+    queue = full.queue
+    mean = (
+        "" if queue.depth_mean_bytes is None else f", {queue.depth_mean_bytes / 1e3:,.0f} KB deep"
+    )
+    return (
+        f"a queue stood at {queue.node}:{queue.interface}: it marked "
+        f"{queue.marked / max(1, queue.packets):.0%} of {queue.packets:,} packets{mean} on average"
+    )
+
+
+def _note(case: Case, full: _Full) -> str:
+    pairs = sorted({(flow.rank, flow.peer) for flow in full.flows})
+    way = "up" if case.fabric.link_by_name[full.way.link].a.node == full.way.sender else "down"
+    direction = Direction(way).value
+    shown = ", ".join(f"{rank} to {peer}" for rank, peer in pairs[:4])
+    more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
+    return (
+        f"the job's own flows fill {full.way} ({direction}): ranks {shown}{more}. Placement and "
+        "hashing, not a fault"
+    )

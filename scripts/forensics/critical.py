@@ -1,0 +1,151 @@
+"""What the time of each iteration went into: its critical path, and transfers beside their like.
+
+In: the recorded times of a job's sends and its schedule. Out: for every send how long it took
+beyond what others of its size took, and for every iteration the chain of sends that its end waited
+for. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from scripts.job.document import Steps
+from traffic.collectives import Schedule
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+TYPICAL = 0.25
+"""The quantile of times of sends of one size that stands for an undisturbed one: what slows fewer
+than three quarters of them does not move it."""
+
+SIZE_STEP = 1.05
+"""Sends whose sizes differ by less are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A send on a critical path: `ended_ns` is its arrival or, where its sender waited for that,
+    its acknowledgement."""
+
+    iteration: int
+    send: int
+    posted_ns: int
+    ended_ns: int
+    excess_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timing:
+    """A job's times as arrays, a row per recorded iteration: `posted`, `arrived`, `acked` and
+    `excess` with a column per send; `took` is how long each iteration took, from the end of the one
+    before. `first` is the number of the first row's."""
+
+    schedule: Schedule
+    first: int
+    posted: Numbers
+    arrived: Numbers
+    acked: Numbers
+    excess: Numbers
+    took: Numbers
+    paths: tuple[tuple[Link, ...], ...]
+
+    def worst(self, iterations: Collection[int] = ()) -> int:
+        """The row, of some iterations or of all, whose critical path has the greatest excess."""
+        rows = [each - self.first for each in iterations] or range(len(self.took))
+        return max(rows, key=lambda row: sum(link.excess_ns for link in self.paths[row]))
+
+
+def timing(steps: Steps, schedule: Schedule, pause_ns: int = 0) -> Timing:
+    """Everything about a job's time; its ranks pause for `pause_ns` between iterations.
+
+    Raises ValueError where steps and schedule do not belong together.
+    """
+    posted, arrived, acked = (
+        np.array(table, np.int64) for table in (steps.posted_ns, steps.arrived_ns, steps.acked_ns)
+    )
+    if posted.shape[1:] != (len(schedule.sends),):
+        raise ValueError("the steps are not those of the schedule")
+    spent = arrived - posted
+    typical = _typical(spent, schedule)
+    excess = np.maximum(0, spent - typical)
+    began, ended = np.array(steps.began_ns), np.array(steps.ended_ns)
+    last = ended.max(axis=1)
+    took = last - np.concatenate((began[:1].min(axis=1), last[:-1] + pause_ns))
+    walk = _Walk(schedule, steps.first, posted, arrived, acked, typical)
+    paths = tuple(walk.back_from(row, int(np.argmax(ended[row]))) for row in range(len(took)))
+    return Timing(schedule, steps.first, posted, arrived, acked, excess, took, paths)
+
+
+def _typical(spent: Numbers, schedule: Schedule) -> Numbers:
+    """What each send takes undisturbed."""
+    sizes = np.array([send.size_bytes for send in schedule.sends], np.float64)
+    classes = np.round(np.log(sizes) / np.log(SIZE_STEP)).astype(np.int64)
+    found = np.zeros(len(sizes), np.int64)
+    for each in np.unique(classes):
+        own = classes == each
+        found[own] = int(np.quantile(spent[:, own], TYPICAL))
+    return found
+
+
+class _Walk:
+    def __init__(
+        self,
+        schedule: Schedule,
+        first: int,
+        posted: Numbers,
+        arrived: Numbers,
+        acked: Numbers,
+        typical: Numbers,
+    ) -> None:
+        self._sends = schedule.sends
+        self._first = first
+        self._posted, self._arrived, self._acked = posted, arrived, acked
+        self._typical = typical
+        self._source = np.array([send.source for send in schedule.sends])
+        self._destination = np.array([send.destination for send in schedule.sends])
+
+    def back_from(self, row: int, rank: int) -> tuple[Link, ...]:
+        """The chain that the end of an iteration at its last rank waited for, in order of time."""
+        into = np.where(self._destination == rank, self._arrived[row], -1)
+        out = np.where(self._source == rank, self._acked[row], -1)
+        over = np.maximum(into, out)
+        send = int(np.argmax(over))
+        found = []
+        while True:
+            posted, ended = int(self._posted[row, send]), int(over[send])
+            excess = max(0, ended - posted - int(self._typical[send]))
+            found.append(Link(self._first + row, send, posted, ended, excess))
+            here, after = self._source[send], list(self._sends[send].after)
+            if not after:
+                return tuple(reversed(found))
+            over = np.full(len(self._sends), -1, np.int64)
+            for before in after:
+                is_arrival = self._destination[before] == here
+                over[before] = (self._arrived if is_arrival else self._acked)[row, before]
+            send = int(np.argmax(over))
+
+
+def step_of(schedule: Schedule) -> Numbers:
+    """The step of each send: one more than the latest of those it waits for, from 0."""
+    steps = np.zeros(len(schedule.sends), np.int64)
+    for send in schedule.sends:
+        if send.after:
+            steps[send.id] = 1 + max(steps[before] for before in send.after)
+    return steps
+
+
+def lateness(found: Timing, ranks: int, row: int | None = None) -> Floats:
+    """How late what each rank was sent arrived in each step, [rank, step] in ns, NaN where nothing
+    was: the worst excess of the sends into it, in one iteration or, with None, in any."""
+    steps = step_of(found.schedule)
+    excess = found.excess.max(axis=0) if row is None else found.excess[row]
+    table = np.full((ranks, int(steps.max()) + 1), np.nan)
+    for send in found.schedule.sends:
+        at = send.destination, int(steps[send.id])
+        table[at] = np.fmax(table[at], excess[send.id])
+    return table

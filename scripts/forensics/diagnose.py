@@ -1,0 +1,129 @@
+"""Why a job was slow: the findings about hosts, links and queues put beside each other.
+
+In: a job's report, its fabric, and the paths of its flows where they are known. Out: a `Diagnosis`.
+Pure: nothing is read but what the job itself and the lab's own counters recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from labs.errors import InputError
+from labs.forwarding.path import NoPathError
+from labs.lab import plan
+from labs.plan.fabric import Fabric
+from labs.spec.model import LabSpec
+from scripts.forensics.case import Case
+from scripts.forensics.congestion import full_links
+from scripts.forensics.critical import Link, timing
+from scripts.forensics.document import (
+    SCHEMA_VERSION,
+    Cause,
+    Diagnosis,
+    Stretch,
+    Verdict,
+)
+from scripts.forensics.hosts import paused_hosts
+from scripts.forensics.losses import lossy_links
+from scripts.forensics.paths import FlowPaths, predicted_paths
+from scripts.job.document import JobReport
+from traffic.job import JobSpec
+from traffic.jobplan import plan_job
+
+LEAST_SHARE = 0.01
+"""A finding whose excess is below this share of the recorded time did not slow the job down."""
+
+
+def diagnose_report(report: JobReport) -> tuple[Diagnosis, Case]:
+    """The diagnosis of a job's document alone, with paths predicted from the lab's plan.
+
+    Raises InputError where the document does not hold the times of a collective.
+    """
+    fabric = plan(LabSpec.model_validate(report.lab))
+    try:
+        paths = predicted_paths(fabric, report)
+    except (InputError, NoPathError) as error:
+        case = make_case(report, fabric, None)
+        return diagnose(case, (f"paths are not known: {error.message}",)), case
+    case = make_case(report, fabric, paths)
+    return diagnose(case), case
+
+
+def make_case(report: JobReport, fabric: Fabric, paths: Sequence[FlowPaths] | None) -> Case:
+    """A report put in order. Raises InputError where it has no times of steps."""
+    job = JobSpec.model_validate(report.job)
+    schedule = plan_job(fabric, job).schedule
+    if report.steps is None or schedule is None:
+        raise InputError(
+            "the document has no times of steps",
+            hint="they are recorded for a collective (a job with a size) that ran to its end; "
+            "streams, failed jobs and schedules of more than 32,768 sends have none",
+        )
+    pause_ns = round(job.compute * report.clock.dilation)
+    return Case(report, job, fabric, timing(report.steps, schedule, pause_ns), paths)
+
+
+def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
+    """What slowed a job down."""
+    timed = case.timing
+    full, filled = full_links(case)
+    found = [*paused_hosts(case), *lossy_links(case), *full]
+    found.sort(key=lambda verdict: verdict.excess.lab_ns, reverse=True)
+    typical = float(np.median(timed.took))
+    least_ns = LEAST_SHARE * float(timed.took.sum())
+    blamed = [verdict for verdict in found if verdict.excess.lab_ns >= least_ns]
+    verdict = blamed[0] if blamed else _nothing(case, found)
+    shown = timed.worst(verdict.iterations)
+    return Diagnosis(
+        schema_version=SCHEMA_VERSION,
+        lab=case.fabric.name,
+        pattern=case.job.pattern.value,
+        ranks=case.job.ranks,
+        recorded=len(timed.took),
+        verdict=verdict,
+        others=tuple(each for each in found if each is not verdict),
+        notes=(*notes, *filled, *_machine(case)),
+        typical=case.times(typical),
+        shown=timed.first + shown,
+        took=case.times(float(timed.took[shown])),
+        path=tuple(_stretch(case, link) for link in timed.paths[shown]),
+    )
+
+
+def _nothing(case: Case, found: Sequence[Verdict]) -> Verdict:
+    timed = case.timing
+    evidence = [
+        f"iterations took {timed.took.min() / 1e6:,.0f} to {timed.took.max() / 1e6:,.0f} ms of the "
+        "lab",
+        "no server stood still on its own, no flow lost packets that no queue dropped, and no "
+        "queue stood in front of a link that others used",
+    ]
+    if found:
+        evidence[1:] = [f"{len(found)} findings cost less than {LEAST_SHARE:.0%} of the job's time"]
+    return Verdict(Cause.NONE, "nothing", None, (), (), case.times(0), (), tuple(evidence))
+
+
+def _machine(case: Case) -> list[str]:
+    """What says that the machine under the lab, not a host of it, stood still."""
+    own = sum(len(spans) for spans in case.spans.values())
+    shared = len(case.report.stalls) - own
+    if not shared:
+        return []
+    return [
+        f"{shared} stalls hit several servers at once: the machine that carries the lab, not a host"
+    ]
+
+
+def _stretch(case: Case, link: Link) -> Stretch:
+    send = case.timing.schedule.sends[link.send]
+    return Stretch(
+        send=link.send,
+        source=send.source,
+        destination=send.destination,
+        posted=case.times(link.posted_ns),
+        took=case.times(link.ended_ns - link.posted_ns),
+        excess=case.times(link.excess_ns),
+        hosts=case.times(sum(case.host_part(link).values())),
+    )

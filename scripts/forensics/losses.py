@@ -1,0 +1,136 @@
+"""Links that lose packets without saying so, located by who lost some and who did not.
+
+In: a `Case`. Out: a verdict that names the links whose loss explains best which flows lost packets:
+network tomography with one faulty link as the hypothesis, over predicted paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from scripts.forensics.case import Case
+from scripts.forensics.document import Cause, Verdict, Way
+from scripts.forensics.paths import FlowPaths, named
+from scripts.job.document import FlowFigures
+
+LEAST_LOSSES = 3
+"""Losses below which nothing is said: NAKs and timeouts that no drop of a queue explains."""
+
+ELSEWHERE = 1e-6
+"""The probability with which a packet is lost for another reason."""
+
+INDISTINCT = 2.0
+"""Hypotheses whose log-likelihoods differ by less can not be told apart."""
+
+Floats = npt.NDArray[np.float64]
+
+
+def lossy_links(case: Case) -> list[Verdict]:
+    """The links that lose packets in silence: none or one verdict.
+
+    The likelihood of a hypothesis is that of the losses seen, Poisson in each flow, where every
+    packet that crosses the link, and every message's last ACK, is lost with one probability.
+    """
+    flows = case.report.flows
+    losses = np.array([_losses(case, flow) for flow in flows], np.float64)
+    dropped = sum(queue.dropped_packets for queue in case.report.queues)
+    if losses.sum() - dropped < LEAST_LOSSES:
+        return []
+    if case.paths is None:
+        return [_unlocated(case, losses)]
+    ways, exposure = _exposure(flows, case.paths)
+    scores = np.array([_likelihood(losses, column, flows) for column in exposure.T])
+    best = scores >= scores.max() - INDISTINCT
+    suspects = tuple(way for way, is_best in zip(ways, best, strict=True) if is_best)
+    if any(queue.dropped_packets for way in suspects for queue in case.queues_at(way)):
+        return []  # the queue in front of the link says what became of them
+    return [_verdict(case, losses, suspects, ways[int(np.argmax(scores))])]
+
+
+def _losses(case: Case, flow: FlowFigures) -> float:
+    """How often the sender was told, or had to find out, that a packet was missing; not while a
+    server at either end stood still: that looks like a loss to the other."""
+    ends = {case.server_of[flow.rank], case.server_of[flow.peer]}
+    limit_ns = case.job.transport.ack_timeout * case.report.clock.dilation / 2
+    stalled = any(end - begin >= limit_ns for name in ends for begin, end in case.spans[name])
+    return float(flow.naks + (0 if stalled else flow.timeouts))
+
+
+def _exposure(flows: Sequence[FlowFigures], paths: Sequence[FlowPaths]) -> tuple[list[Way], Floats]:
+    """All ways, and how many packets [flow, way] cross each whose loss the sender notices."""
+    ways = sorted({way for path in paths for way in (*path.data, *path.answers)})
+    place = {way: number for number, way in enumerate(ways)}
+    table = np.zeros((len(flows), len(ways)))
+    for row, (flow, path) in enumerate(zip(flows, paths, strict=True)):
+        for way in path.data:
+            table[row, place[way]] += flow.packets
+        for way in path.answers:
+            table[row, place[way]] += flow.messages
+    return ways, table
+
+
+def _likelihood(losses: Floats, exposed: Floats, flows: Sequence[FlowFigures]) -> float:
+    """The log-likelihood of the losses if one link loses what `exposed` counts, without the terms
+    that all hypotheses share."""
+    share = losses[exposed > 0].sum() / max(1.0, exposed.sum())
+    expected = share * exposed + ELSEWHERE * np.array([max(1, flow.packets) for flow in flows])
+    return float((losses * np.log(expected) - expected).sum())
+
+
+def _verdict(case: Case, losses: Floats, suspects: tuple[Way, ...], likeliest: Way) -> Verdict:
+    flows = case.report.flows
+    hit = [flow for flow, lost in zip(flows, losses, strict=True) if lost]
+    crossing = np.array([likeliest in path.data for path in case.paths or ()])
+    if not crossing.any():
+        crossing = np.array([likeliest in path.answers for path in case.paths or ()])
+    excess, iterations = case.excess_of_flows(
+        [flow for flow, own in zip(flows, crossing, strict=True) if own]
+    )
+    packets = sum(flow.packets for flow, own in zip(flows, crossing, strict=True) if own)
+    again = [flow.retransmitted for flow in flows]
+    inside = sum(each for each, own in zip(again, crossing, strict=True) if own)
+    where = "it" if len(suspects) == 1 else str(likeliest)
+    evidence = [
+        f"the {int(crossing.sum())} queue pairs that cross {where} lost packets "
+        f"{losses[crossing].sum():,.0f} times in {packets:,} "
+        f"({losses[crossing].sum() / packets:.2%}) and sent {inside:,} again",
+        f"the {int((~crossing).sum())} that do not: {losses[~crossing].sum():,.0f} times, "
+        f"{sum(again) - inside:,} sent again",
+        "no queue in front of it dropped a packet",
+    ]
+    if len(suspects) > 1:
+        evidence.append(
+            f"the flows of this job do not tell these {len(suspects)} links apart: the same flows "
+            "cross them"
+        )
+    return Verdict(
+        cause=Cause.GREY_LINK,
+        subject=named(suspects),
+        server=None,
+        ranks=tuple(sorted({flow.rank for flow in hit})),
+        links=suspects,
+        excess=case.times(excess),
+        iterations=iterations,
+        evidence=tuple(evidence),
+    )
+
+
+def _unlocated(case: Case, losses: Floats) -> Verdict:
+    hit = [flow for flow, lost in zip(case.report.flows, losses, strict=True) if lost]
+    excess, iterations = case.excess_of_flows(hit)
+    return Verdict(
+        cause=Cause.GREY_LINK,
+        subject="a link that is not known",
+        server=None,
+        ranks=tuple(sorted({flow.rank for flow in hit})),
+        links=(),
+        excess=case.times(excess),
+        iterations=iterations,
+        evidence=(
+            f"{len(hit)} of {len(losses)} queue pairs lost packets {losses.sum():,.0f} times, and "
+            "no queue dropped as many; without paths the link can not be named",
+        ),
+    )

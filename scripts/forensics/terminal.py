@@ -1,0 +1,130 @@
+"""A diagnosis on a terminal: the verdict, what says so, and a map of ranks and steps.
+
+In: a `Diagnosis` and its `Case`. Out: what `print_diagnosis` writes to a rich console; the text
+alone says everything.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from labs.cli.console import table
+from labs.units import format_duration
+from scripts.forensics.case import Case
+from scripts.forensics.critical import Floats, lateness
+from scripts.forensics.document import Cause, Diagnosis, Verdict
+
+SHADES = " ░▒▓█"
+MOST_COLUMNS = 64
+SHOWN_RANKS = 32
+SHOWN_STRETCHES = 8
+
+
+def print_diagnosis(found: Diagnosis, case: Case, console: Console) -> None:
+    """Verdict, further findings, notes, the map and the critical path."""
+    for problem in case.report.problems:
+        console.print(f"note: {problem}", style="yellow", markup=False, soft_wrap=True)
+    style = "bold green" if found.verdict.cause is Cause.NONE else "bold red"
+    console.print(_headline(found.verdict), style=style, highlight=False, soft_wrap=True)
+    _print_evidence(found.verdict, console)
+    for verdict in found.others:
+        console.print(f"also: {_headline(verdict)}", highlight=False, soft_wrap=True)
+        _print_evidence(verdict, console)
+    for note in found.notes:
+        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    console.print()
+    for line in heat_map(found, case):
+        console.print(line, markup=False, highlight=False, no_wrap=True)
+    console.print()
+    console.print(_path_table(found))
+
+
+def _headline(verdict: Verdict) -> str:
+    if verdict.cause is Cause.NONE:
+        return "none: nothing slowed this job down that its plan does not explain"
+    cost = (
+        f"{format_duration(verdict.excess.lab_ns)} of the lab on the critical path "
+        f"({format_duration(verdict.excess.modelled_ns)} modelled)"
+    )
+    which = "iteration" if len(verdict.iterations) == 1 else "iterations"
+    where = f", in {which} {_ranges(verdict.iterations)}" if verdict.iterations else ""
+    return f"{verdict.cause}: {verdict.subject}; {cost}{where}"
+
+
+def _ranges(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers)) if len(numbers) <= 8 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def _print_evidence(verdict: Verdict, console: Console) -> None:
+    for line in verdict.evidence:
+        console.print(f"  - {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def heat_map(found: Diagnosis, case: Case) -> list[str]:
+    """How late what each rank was sent came in each step of the iteration shown, as blocks.
+
+    A slow rank or link is a line of its own; a step in which all were late is a column. The scale
+    ends at the worst of all iterations or, where nothing was late, at a whole step's time.
+    """
+    late = lateness(case.timing, case.job.ranks, found.shown - case.timing.first)
+    columns, width = _columns(late)
+    top = top_ns(case)
+    lines = [
+        f"How late what a rank was sent arrived, iteration {found.shown}, "
+        f"{'a step' if width == 1 else f'{width} steps'} per block; full: "
+        f"{format_duration(top)} of the lab"
+    ]
+    for rank in _shown(columns):
+        cells = "".join(_shade(value, top) for value in columns[rank])
+        lines.append(f"{rank:>5} {case.server_of[rank]:<12} |{cells}|")
+    if len(columns) > SHOWN_RANKS:
+        lines.append(f"the {SHOWN_RANKS} of {len(columns)} ranks that were latest")
+    return lines
+
+
+def top_ns(case: Case) -> float:
+    """The end of the scale of lateness."""
+    spent = case.timing.arrived - case.timing.posted - case.timing.excess
+    return max(float(case.timing.excess.max()), float(spent.max()))
+
+
+def _shown(columns: Floats) -> list[int]:
+    ranks = list(range(len(columns)))
+    if len(ranks) <= SHOWN_RANKS:
+        return ranks
+    worst = np.nan_to_num(columns).max(axis=1)
+    return sorted(sorted(ranks, key=lambda rank: -worst[rank])[:SHOWN_RANKS])
+
+
+def _columns(late: Floats) -> tuple[Floats, int]:
+    """Neighbouring steps put together, by their worst, until all fit."""
+    width = -(-late.shape[1] // MOST_COLUMNS)
+    starts = range(0, late.shape[1], width)
+    parts = [np.fmax.reduce(late[:, start : start + width], axis=1) for start in starts]
+    return np.stack(parts, axis=1), width
+
+
+def _shade(value: float, top: float) -> str:
+    if np.isnan(value):
+        return "·"
+    return SHADES[min(len(SHADES) - 1, round(value / top * (len(SHADES) - 1)))]
+
+
+def _path_table(found: Diagnosis) -> Table:
+    shown = table(
+        f"Critical path of iteration {found.shown} ({format_duration(found.took.lab_ns)} of the "
+        f"lab; typical {format_duration(found.typical.lab_ns)}): what lasted longest beyond its "
+        "like",
+        ("send", "from", "to", "took", "excess", "host stood still"),
+    )
+    late = sorted(found.path, key=lambda each: each.excess.lab_ns, reverse=True)[:SHOWN_STRETCHES]
+    for each in sorted(late, key=lambda stretch: stretch.posted.lab_ns):
+        shown.add_row(
+            str(each.send),
+            str(each.source),
+            str(each.destination),
+            *(format_duration(time.lab_ns) for time in (each.took, each.excess, each.hosts)),
+        )
+    return shown

@@ -1,0 +1,138 @@
+"""Faults injected into a real lab while a job runs: the diagnosis of its document names them."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.forensics import (
+    Trial,
+    congested_link,
+    grey_link,
+    healthy,
+    host_pause,
+    lab_of,
+    names,
+    slow_link,
+)
+from labs.lab import Lab, plan
+from labs.runtime.netns import take_down
+from scripts.documents import to_json
+from scripts.forensics.diagnose import diagnose_report
+from scripts.forensics.document import Cause, Diagnosis, from_json
+
+pytestmark = pytest.mark.two_at_once
+
+NAME = "t-forensics"
+DILATION = 5000
+"""Half of the benchmark's: its jobs take half the time."""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    made = Lab(plan(lab_of("e-ecmp", NAME).fabric.spec.model_copy(update={"dilation": DILATION})))
+    take_down(NAME)
+    made.up()
+    yield made
+    take_down(NAME)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(lab: Lab) -> list[Trial]:
+    return [healthy(lab, drawn(seed)) for seed in range(3)]
+
+
+@pytest.fixture(scope="module")
+def paused(lab: Lab) -> Trial:
+    return host_pause(lab, drawn(1), "contiguous")
+
+
+def asked(trial: Trial) -> Diagnosis:
+    return diagnose_report(trial.report)[0]
+
+
+def drawn(seed: int) -> random.Random:
+    return random.Random(seed)
+
+
+def test_jobs_that_nothing_disturbs_are_diagnosed_as_such(undisturbed: list[Trial]) -> None:
+    found = [asked(trial) for trial in undisturbed]
+    assert [each.verdict.cause for each in found] == [Cause.NONE] * len(found), found
+
+
+def test_a_server_whose_agent_was_stopped_is_named_with_the_time_it_cost(paused: Trial) -> None:
+    found = asked(paused)
+    assert names(found.verdict, paused), found
+    assert found.verdict.excess.lab_ns > 80_000_000
+    longest = max(paused.report.stalls, key=lambda stall: stall.length_ns)
+    assert longest.server == paused.expected[0]
+    assert 95_000_000 < longest.length_ns < 350_000_000
+
+
+def test_a_link_that_loses_a_few_packets_is_among_the_named_and_no_host_is(lab: Lab) -> None:
+    trial = grey_link(lab, drawn(2))
+    found = asked(trial)
+    assert names(found.verdict, trial), found
+    assert found.verdict.server is None
+    assert trial.report.transport.retransmitted > 0
+    assert sum(queue.dropped_packets for queue in trial.report.queues) == 0
+
+
+def test_a_link_that_another_job_fills_is_congested_and_not_grey(lab: Lab) -> None:
+    trial = congested_link(lab, drawn(3))
+    found = asked(trial)
+    assert names(found.verdict, trial), found
+    assert "were not of this job" in found.verdict.evidence[1]
+
+
+def test_a_link_at_a_fraction_of_its_rate_is_slow(lab: Lab) -> None:
+    trial = slow_link(lab, drawn(13))
+    found = asked(trial)
+    assert names(found.verdict, trial), found
+    assert trial.report.transport.retransmitted == 0
+
+
+def test_the_recorded_steps_are_those_of_the_schedule_and_within_their_iterations(
+    undisturbed: list[Trial],
+) -> None:
+    report = undisturbed[-1].report
+    steps = report.steps
+    assert steps is not None
+    assert len(steps.posted_ns) == report.job["iterations"] + report.job["warmup_iterations"]
+    for began, ended, posted, arrived, acked in zip(
+        steps.began_ns,
+        steps.ended_ns,
+        steps.posted_ns,
+        steps.arrived_ns,
+        steps.acked_ns,
+        strict=True,
+    ):
+        assert min(began) <= min(posted)
+        assert all(here < there for here, there in zip(posted, arrived, strict=True))
+        assert all(here < there for here, there in zip(posted, acked, strict=True))
+        assert max(max(arrived), max(acked)) == max(ended)
+
+
+def test_the_command_reads_a_result_and_writes_verdict_and_picture(
+    paused: Trial, tmp_path: Path
+) -> None:
+    document, picture = tmp_path / "result.json", tmp_path / "map.svg"
+    document.write_text(to_json(paused.report))
+    program = "import typer; from scripts.forensics.command import diagnose; typer.run(diagnose)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(document), "--json", "--picture", str(picture)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    found = from_json(done.stdout)
+    assert json.loads(done.stdout)["verdict"]["cause"] == "host-pause"
+    assert names(found.verdict, paused)
+    assert picture.read_text().lstrip().startswith("<?xml")

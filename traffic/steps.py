@@ -1,0 +1,71 @@
+"""When a rank's sends and receives happened, and when its host stood still.
+
+In: the moments at which a rank posts a send, has it acknowledged or has received one, and at which
+its agent looks at what is due. Out: columns of CLOCK_MONOTONIC nanoseconds, of a fixed size.
+Standard library only: agents import it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+STALL_NS = 10_000_000
+"""Shorter delays are the machine's scheduling, and not written down."""
+
+MOST_STALLS = 4096
+
+
+class StepTimes:
+    """The times of a rank's sends and receives in the last `kept` iterations, 0 for never.
+
+    A column has a row of all sends (or receives) per iteration, iteration n in row n mod `kept`.
+    """
+
+    def __init__(self, sends: Iterable[int], receives: Iterable[int], kept: int) -> None:
+        self._kept = kept
+        self._send = {send: place for place, send in enumerate(sends)}
+        self._receive = {send: place for place, send in enumerate(receives)}
+        self.posted_ns = array("q", bytes(8 * kept * len(self._send)))
+        self.acked_ns = array("q", bytes(8 * kept * len(self._send)))
+        self.arrived_ns = array("q", bytes(8 * kept * len(self._receive)))
+
+    def posted(self, iteration: int, send: int, now_ns: int) -> None:
+        """All that the send waited for is over, and it has been given to its queue pairs."""
+        if self._kept:
+            row = iteration % self._kept * len(self._send)
+            self.posted_ns[row + self._send[send]] = now_ns
+
+    def acked(self, iteration: int, send: int, now_ns: int) -> None:
+        """All of the send is acknowledged."""
+        if self._kept:
+            row = iteration % self._kept * len(self._send)
+            self.acked_ns[row + self._send[send]] = now_ns
+
+    def arrived(self, iteration: int, send: int, now_ns: int) -> None:
+        """The send has been received whole."""
+        if self._kept:
+            row = iteration % self._kept * len(self._receive)
+            self.arrived_ns[row + self._receive[send]] = now_ns
+
+    def columns(self) -> list[bytes]:
+        """Posted, acknowledged, arrived."""
+        return [each.tobytes() for each in (self.posted_ns, self.acked_ns, self.arrived_ns)]
+
+
+class Stalls:
+    """When the process had something to do and did nothing: as a NIC and its host see a pause."""
+
+    def __init__(self) -> None:
+        self.ended_ns = array("q")
+        self.length_ns = array("q")
+
+    def look(self, now_ns: int, waiting_since_ns: int) -> None:
+        """To be called whenever the process begins a turn, with the time since when a packet or a
+        deadline has waited for it, `now_ns` or later for none."""
+        if now_ns - waiting_since_ns < STALL_NS or len(self.ended_ns) >= MOST_STALLS:
+            return
+        # What waits behind a stall waits since before its end.
+        begin_ns = max(waiting_since_ns, self.ended_ns[-1] if self.ended_ns else 0)
+        self.ended_ns.append(now_ns)
+        self.length_ns.append(now_ns - begin_ns)
