@@ -1,0 +1,303 @@
+"""The pytest plugin: fixtures `lab`, `traffic`, `fault` and `measure`, and the marker `lab`.
+
+In: a suite of the user's own. Out: labs brought up for its tests, proven clean between them, and
+evidence where one fails. pytest imports this module in every suite of an environment that has
+rocelab, so whatever is heavy is imported where a test needs it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from labs.lab import Lab
+    from scripts.testkit.bench import Bench
+    from scripts.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
+
+EVIDENCE = "results/evidence"
+EVIDENCE_PROPERTY = "rocelab_evidence"
+NO_LAB = (
+    "the fixture lab does not know which lab\n"
+    '  hint: mark the test or its module with @pytest.mark.lab("zone-small"), a name of the '
+    "catalog or the path of a YAML file, or give --rocelab-lab"
+)
+
+_BENCHES = pytest.StashKey[list["Bench"]]()
+_BENCH = pytest.StashKey["Bench"]()
+_LEFT_BEHIND_TOLD = pytest.StashKey[bool]()
+
+
+class LeftBehindWarning(pytest.PytestWarning):
+    """A pytest that was killed has left a lab."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options and ini keys of docs/pytest.md."""
+    group = parser.getgroup("rocelab", "rocelab: labs of real routers")
+    group.addoption(
+        "--rocelab-lab",
+        action="append",
+        metavar="LAB",
+        help="run tests that use a lab on this one instead: a name of the catalog or a file; may "
+        "be given several times",
+    )
+    group.addoption(
+        "--rocelab-require",
+        action="store_true",
+        help="fail, and do not skip, where this machine can not run labs",
+    )
+    group.addoption(
+        "--rocelab-evidence",
+        metavar="DIR",
+        help=f"where evidence of failed tests goes (default: {EVIDENCE} below the root folder)",
+    )
+    parser.addini(
+        "rocelab_require", "fail where this machine can not run labs", type="bool", default=False
+    )
+    parser.addini(
+        "rocelab_scope",
+        "how long a lab stays up: class, module, package, session",
+        default="module",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Describe the marker, and check how long labs stay up."""
+    config.addinivalue_line(
+        "markers",
+        "lab(*labs, scope=None): the labs (of rocelab) that a test runs on: names of the catalog, "
+        "or paths of YAML files from the test's file; scope: how long they stay up",
+    )
+    config.stash[_BENCHES] = []
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a marked test on each of its labs."""
+    marker = metafunc.definition.get_closest_marker("lab")
+    if marker is None or "lab" not in metafunc.fixturenames:
+        return
+    from labs.errors import InputError
+    from scripts.testkit.choice import chosen_labs, title
+
+    given = metafunc.config.getoption("--rocelab-lab")
+    try:
+        files, scope = chosen_labs(marker.args, marker.kwargs, metafunc.definition.path.parent)
+        if given:
+            files, _ = chosen_labs(given, {}, metafunc.config.invocation_params.dir)
+    except InputError as error:
+        place = metafunc.definition.nodeid
+        raise pytest.Collector.CollectError(f"{place}: {error}") from None
+    metafunc.parametrize(
+        "lab",
+        files,
+        indirect=True,
+        ids=[title(file) for file in files],
+        scope=scope or _ini_scope(metafunc.config),
+    )
+
+
+def _ini_scope(config: pytest.Config) -> Any:  # noqa: ANN401 - pytest has a private name for it
+    from labs.errors import InputError
+    from scripts.testkit.choice import checked_scope
+
+    try:
+        return checked_scope(config.getini("rocelab_scope"))
+    except InputError as error:
+        raise pytest.UsageError(f"rocelab_scope: {error}") from None
+
+
+def _lab_scope(fixture_name: str, config: pytest.Config) -> str:
+    # Checked where a lab is used: a wrong value is nothing to those who use none.
+    scope = config.getini("rocelab_scope")
+    return scope if scope in ("class", "package", "session") else "module"
+
+
+@pytest.fixture(scope=_lab_scope)  # type: ignore[arg-type]
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A running lab of rocelab (`labs.lab.Lab`): the one that the test's marker `lab` names."""
+    file = getattr(request, "param", None)
+    with _told():
+        if file is None:
+            file = _given_lab(request.config)
+        _need_machine(request.config)
+        from scripts.testkit.bench import Bench
+
+        _tell_left_behind(request.config)
+        bench = Bench(file)
+    benches = request.config.stash[_BENCHES]
+    benches.append(bench)
+    try:
+        with _told(request.config):
+            bench.up()
+        yield bench.lab
+    finally:
+        bench.down()
+        benches.remove(bench)
+
+
+def _given_lab(config: pytest.Config) -> Path:
+    """The lab of the command line, for tests without a marker."""
+    from scripts.testkit.choice import chosen_labs
+
+    given = config.getoption("--rocelab-lab")
+    if not given:
+        pytest.fail(NO_LAB, pytrace=False)
+    files, _ = chosen_labs(given, {}, config.invocation_params.dir)
+    return files[0]
+
+
+@pytest.fixture
+def traffic(lab: Lab) -> TrafficMaker:
+    """`traffic(flows=24, rate_pps=1000)`: flows through the lab, for `measure`."""
+    from scripts.testkit.kit import TrafficMaker
+
+    return TrafficMaker(lab.fabric)
+
+
+@pytest.fixture
+def fault(request: pytest.FixtureRequest, lab: Lab) -> FaultMaker:
+    """`with fault("carrier-down", link="rtsw1:ctsw1"):` breaks the lab inside the block."""
+    from scripts.testkit.kit import FaultMaker
+
+    return FaultMaker(_need_bench(request, lab))
+
+
+@pytest.fixture
+def measure(request: pytest.FixtureRequest, lab: Lab) -> MeasureMaker:
+    """`with measure(traffic()) as run:` measures convergence inside the block."""
+    from scripts.testkit.kit import MeasureMaker
+
+    return MeasureMaker(_need_bench(request, lab))
+
+
+@pytest.fixture(autouse=True)
+def _rocelab_clean(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Prove that a test leaves its lab as it found it. Wider fixtures are there before this one,
+    and those of the test alone are gone when it goes on."""
+    given = (getattr(request.node, "funcargs", None) or {}).get("lab")
+    bench = _bench_with(request.config, given)
+    if bench is None:
+        yield
+        return
+    request.node.stash[_BENCH] = bench
+    from scripts.testkit.bench import evidence_folder
+
+    with _told(request.config):
+        bench.begin(evidence_folder(_evidence_base(request.config), request.node.nodeid))
+    yield
+    with _told():
+        bench.end()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """End the traceback of what the kit refuses at the test's own line; attach evidence."""
+    bench = item.stash.get(_BENCH, None)
+    if bench is not None and call.excinfo is not None:
+        _cut_traceback(call.excinfo)
+    report = yield
+    if bench is None:
+        return report
+    if report.failed:
+        if call.when == "call":
+            bench.collect("the test failed")
+        if bench.evidence is not None:
+            found = (EVIDENCE_PROPERTY, str(bench.evidence))
+            if found not in item.user_properties:
+                item.user_properties.append(found)
+            report.user_properties = list(item.user_properties)
+            report.sections.append(("rocelab evidence", str(bench.evidence)))
+    elif call.when == "call":
+        bench.discard_evidence()
+    return report
+
+
+def _cut_traceback(error: pytest.ExceptionInfo[BaseException]) -> None:
+    from labs.errors import RocelabError
+    from scripts.testkit.measurement import NotMeasuredError
+
+    if not isinstance(error.value, RocelabError | NotMeasuredError):
+        return
+    ours = str(Path(__file__).parent)
+    trace = error.value.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        if trace.tb_next.tb_frame.f_code.co_filename.startswith(ours):
+            trace.tb_next = None
+        trace = trace.tb_next
+
+
+def _bench_with(config: pytest.Config, lab: object) -> Bench | None:
+    """The bench of a lab; None where it is not from the fixture of this plugin."""
+    return next((bench for bench in config.stash[_BENCHES] if bench.lab is lab), None)
+
+
+def _need_bench(request: pytest.FixtureRequest, lab: Lab) -> Bench:
+    bench = _bench_with(request.config, lab)
+    if bench is None:
+        pytest.fail(
+            "this lab is not from rocelab's own fixture lab\n"
+            "  hint: remove the fixture lab that stands in its place, and mark the test",
+            pytrace=False,
+        )
+    return bench
+
+
+def _evidence_base(config: pytest.Config) -> Path:
+    given = config.getoption("--rocelab-evidence")
+    return config.invocation_params.dir / given if given else config.rootpath / EVIDENCE
+
+
+def _need_machine(config: pytest.Config) -> None:
+    from scripts.testkit.machine import why_not
+
+    reason = why_not()
+    if reason is not None:
+        _give_up(config, reason)
+
+
+def _give_up(config: pytest.Config, reason: str) -> None:
+    """Skip or fail, as the user wants it where no lab can run."""
+    if config.getoption("--rocelab-require") or config.getini("rocelab_require"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def _tell_left_behind(config: pytest.Config) -> None:
+    from labs.runtime.record import recorded_labs
+    from scripts.testkit.naming import left_behind
+
+    if config.stash.get(_LEFT_BEHIND_TOLD, False):
+        return
+    config.stash[_LEFT_BEHIND_TOLD] = True
+    for name in left_behind(recorded_labs()):
+        warnings.warn(
+            LeftBehindWarning(
+                f"a pytest that was killed has left the lab {name}: take it down with "
+                f"`rocelab down {name}`"
+            ),
+            stacklevel=2,
+        )
+
+
+@contextmanager
+def _told(config: pytest.Config | None = None) -> Iterator[None]:
+    """What a user should read as a message and not as a traceback; with `config`, that a machine
+    can not run a lab as a reason to skip."""
+    from labs.errors import MachineError, RocelabError
+
+    try:
+        yield
+    except MachineError as error:
+        if config is None:
+            pytest.fail(str(error), pytrace=False)
+        _give_up(config, str(error))
+    except RocelabError as error:
+        pytest.fail(str(error), pytrace=False)

@@ -1,0 +1,187 @@
+"""A lab that tests share: brought up once, proven clean after each test, made anew where it is not.
+
+In: a lab's file. Out: a running `Lab` under a name of this process, what a test left in it, and
+evidence where a test failed. One test uses it at a time.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labs.errors import ExpectationError, InputError
+from labs.lab import Lab, plan
+from labs.runtime.convergence import convergence_timeout_s
+from labs.runtime.netns import take_down
+from labs.runtime.record import LabFiles, recorded_labs
+from labs.spec.load import load_spec
+from scripts.documents import to_json
+from scripts.drill.result import Repeat
+from scripts.drill.timeline import FibTimeline, opened_namespaces
+from scripts.evidence.bundle import collect_evidence
+from scripts.faults.base import Fault
+from scripts.faults.record import read_faults
+from scripts.testkit.fingerprint import Facts, differences, read_facts
+from scripts.testkit.naming import suite_name
+from scripts.testkit.turns import turn
+
+if TYPE_CHECKING:
+    from scripts.testkit.measurement import Measurement
+
+SETTLE_S = 3.0
+"""Carrier and processes are given so long to be as they were before a test counts as unclean."""
+
+SETTLE_STEP_S = 0.1
+SHOWN = 12
+MOST_NODES = 16
+"""Evidence of a test that broke nothing is of all nodes of a lab up to this size."""
+
+
+class Bench:
+    """A lab and the test that has it."""
+
+    def __init__(self, file: Path) -> None:
+        """Plans only. Raises InputError, and SpecError with every problem of the file."""
+        spec = load_spec(file)
+        name = suite_name(spec.name, recorded_labs())
+        self.lab = Lab(plan(spec.model_copy(update={"name": name})))
+        self.measuring: Measurement | None = None
+        self.evidence: Path | None = None
+        self._facts: Facts = {}
+        self._unclean = False
+        self._folder = Path()
+        self._broken: list[Fault] = []
+        self._repeats: list[Repeat] = []
+
+    def up(self) -> None:
+        """Bring the lab up and note what it is like. Raises as `Lab.up` does."""
+        with turn():
+            self.lab.up()
+            try:
+                self._facts = read_facts(self.lab)
+            except BaseException:
+                self.down()
+                raise
+        self._unclean = False
+
+    def down(self) -> None:
+        """Take the lab down. Idempotent."""
+        take_down(self.lab.name)
+
+    def begin(self, folder: Path) -> None:
+        """A test begins; its evidence would go to `folder`, which need not exist.
+
+        Brings the lab up anew where the last test left something in it. Raises as `Lab.up` does.
+        """
+        self.measuring, self.evidence, self._folder = None, None, folder
+        self._broken, self._repeats = [], []
+        if self._unclean:
+            self.down()
+            self.up()
+
+    def note_fault(self, fault: Fault) -> None:
+        """The test breaks something: evidence is looked for there."""
+        self._broken.append(fault)
+
+    def note_repeat(self, repeat: Repeat) -> None:
+        """The test has measured something."""
+        self._repeats.append(repeat)
+
+    def end(self) -> None:
+        """The test is over. Raises ExpectationError with what it left; the lab is then made anew
+        before it is used again."""
+        left = self._left()
+        if not left:
+            return
+        self._unclean = True
+        more = [f"and {len(left) - SHOWN} more"] if len(left) > SHOWN else []
+        self.collect("the test left the lab unclean")
+        raise ExpectationError(
+            "the test left the lab other than it found it:\n  "
+            + "\n  ".join([*left[:SHOWN], *more]),
+            hint="undo in the test what it does; `with fault(...)` does. The next test gets a "
+            "lab made anew",
+        )
+
+    def _left(self) -> tuple[str, ...]:
+        """What differs from how the lab was, once what takes time has had it."""
+        found = self._differing()
+        deadline = time.monotonic() + SETTLE_S
+        # Neither traffic control nor processes tell when they change, so they are asked again.
+        while _but_routes(found) and time.monotonic() < deadline:
+            time.sleep(SETTLE_STEP_S)
+            found = self._differing()
+        if not found or _but_routes(found):
+            return found
+        self._wait_until_whole()
+        deadline = time.monotonic() + SETTLE_S
+        while (found := self._differing()) and time.monotonic() < deadline:
+            time.sleep(SETTLE_STEP_S)
+        return found
+
+    def _differing(self) -> tuple[str, ...]:
+        injected = tuple(
+            f"{self.lab.name}: fault {fault.spec.kind} is in the lab's record"
+            for fault in read_faults(LabFiles(self.lab.name))
+        )
+        try:
+            return injected + differences(self._facts, read_facts(self.lab))
+        except OSError as error:
+            return (*injected, f"{self.lab.name}: it can not be read: {error}")
+
+    def _wait_until_whole(self) -> None:
+        """Routing converges in its own time after what broke it is gone."""
+        with ExitStack() as stack:
+            netns_of = stack.enter_context(opened_namespaces(self.lab, self.lab.fabric.switches))
+            fib = stack.enter_context(FibTimeline(self.lab, netns_of))
+            try:
+                fib.wait_until_whole(convergence_timeout_s(self.lab.fabric))
+            except ExpectationError:
+                return  # what is missing is among the differences
+
+    def collect(self, why: str) -> None:
+        """Collect evidence for the test, once."""
+        if self.evidence is not None:
+            return
+        nodes = dict.fromkeys(node for fault in self._broken for node in fault.nodes)
+        everything = [node.name for node in self.lab.fabric.nodes]
+        if not nodes and len(everything) <= MOST_NODES:
+            nodes = dict.fromkeys(everything)
+        folder = _unused(self._folder)
+        try:
+            collect_evidence(self.lab, tuple(nodes), folder, capture_s=0, why=why)
+            for number, repeat in enumerate(self._repeats, 1):
+                (folder / f"run-{number}.json").write_text(to_json(repeat))
+        except (InputError, OSError) as error:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "incomplete.txt").write_text(f"{error}\n")
+        self.evidence = folder
+
+    def discard_evidence(self) -> None:
+        """The test has passed after all: what was collected meanwhile is of no use."""
+        if self.evidence is not None:
+            shutil.rmtree(self.evidence, ignore_errors=True)
+            self.evidence = None
+
+
+def evidence_folder(base: Path, test: str) -> Path:
+    """Where a test's evidence goes, from its id such as `tests/test_x.py::test_y[tiny]`."""
+    return base / re.sub(r"[^\w.-]+", "-", test).strip("-")
+
+
+def _unused(folder: Path) -> Path:
+    """That folder, or one with a number where earlier runs have left theirs."""
+    number, path = 2, folder
+    while path.exists():
+        path = folder.with_name(f"{folder.name}-{number}")
+        number += 1
+    return path
+
+
+def _but_routes(found: tuple[str, ...]) -> bool:
+    """Whether anything differs that is not a route."""
+    return any(": route " not in each for each in found)

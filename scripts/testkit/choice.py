@@ -1,0 +1,65 @@
+"""Which labs a test runs on: what its marker says, or the command line.
+
+    @pytest.mark.lab("zone-small", "my-lab.yaml", scope="session")
+
+In: a marker's arguments and the folder of the test's file. Out: the labs' files. The objects that
+stand for a lab are the same wherever it is named, since pytest compares them to know whether two
+tests use one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, cast
+
+from labs.errors import InputError
+from labs.spec.catalog import CATALOG, find_lab
+from labs.spec.wording import listed, shown
+
+Scope = Literal["class", "module", "package", "session"]
+SCOPES = ("class", "module", "package", "session")
+USE = 'write @pytest.mark.lab("zone-small"), a name of the catalog or the path of a YAML file'
+
+
+def chosen_labs(
+    names: Sequence[object], keywords: Mapping[str, object], folder: Path
+) -> tuple[tuple[Path, ...], Scope | None]:
+    """The files of the labs that a marker names, and its scope if it gives one.
+
+    A relative path starts at `folder`. Raises InputError on anything that is not a lab.
+    """
+    if not names:
+        raise InputError("the marker lab names no lab", hint=USE)
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"the marker lab expects names of labs, got {shown(name)}", hint=USE)
+    unknown = [key for key in keywords if key != "scope"]
+    if unknown:
+        raise InputError(
+            f"the marker lab has no argument {unknown[0]}", hint="its only one by name is scope"
+        )
+    files = tuple(folder / find_lab(str(name)) for name in names)
+    for file in files:
+        if not file.is_file():
+            raise InputError(
+                f"there is no file {file}",
+                hint="a path in the marker lab starts at the folder of the test's file",
+            )
+    if len(set(files)) < len(files):
+        raise InputError("the marker lab names a lab twice", hint="name each once")
+    return files, checked_scope(keywords["scope"]) if "scope" in keywords else None
+
+
+def checked_scope(scope: object) -> Scope:
+    """How long a lab stays up. Raises InputError where pytest has no such scope for it."""
+    if scope not in SCOPES:
+        raise InputError(
+            f"a lab can not have the scope {shown(scope)}", hint=f"it is one of {listed(SCOPES)}"
+        )
+    return cast(Scope, scope)
+
+
+def title(file: Path) -> str:
+    """What a test's id calls the lab."""
+    return file.stem if file.parent == CATALOG or file.suffix == ".yaml" else file.name

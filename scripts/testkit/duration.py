@@ -1,0 +1,59 @@
+"""A time that was measured, which a test compares with one as people write it.
+
+    assert run.full_convergence <= "300ms"
+
+In: nanoseconds. Out: comparisons with durations and with texts such as `300ms`, and a text that a
+failing assertion shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import total_ordering
+
+from labs.errors import InputError
+from labs.spec.wording import RefusedError
+from labs.units import format_duration, parse_duration_ns
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A length of time, in nanoseconds of the lab's clock.
+
+    Compares with another one or with text: `>= "1.5s"`. Raises InputError where the text is none.
+    """
+
+    ns: float
+
+    @classmethod
+    def written(cls, text: str) -> Duration:
+        """The duration that `50ms`, `3s` or `300us` means. Raises InputError on anything else."""
+        try:
+            return cls(parse_duration_ns(text))
+        except RefusedError as refusal:
+            raise InputError(refusal.message, hint=refusal.hint) from None
+
+    @property
+    def ms(self) -> float:
+        return self.ns / 1e6
+
+    def __lt__(self, other: Duration | str) -> bool:
+        if isinstance(other, str):
+            other = Duration.written(other)
+        return self.ns < other.ns if isinstance(other, Duration) else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            other = Duration.written(other)
+        return self.ns == other.ns if isinstance(other, Duration) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.ns)
+
+    def __repr__(self) -> str:
+        # Not rounded as people say it: a failing `<= "300ms"` should not show 300 ms.
+        return f"{self.ns / 1e6:.3f} ms"
+
+    def __str__(self) -> str:
+        return format_duration(self.ns)

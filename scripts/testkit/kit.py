@@ -1,0 +1,157 @@
+"""What the fixtures `traffic`, `fault` and `measure` give a test: things to call.
+
+In: the lab that the test has. Out: flows, faults as `with` blocks, and measurements. Keywords are
+the keys of a drill file (docs/drills.md) and are checked as there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+
+from labs.errors import InputError
+from labs.plan.fabric import Fabric
+from scripts.drill.spec import MeasureSpec, TrafficSpec
+from scripts.faults.base import Fault
+from scripts.faults.injector import Injector
+from scripts.faults.spec import SingleFaultSpec
+from scripts.testkit.bench import Bench
+from scripts.testkit.measurement import Measurement, Traffic
+from scripts.testkit.written import as_block, lasting
+from traffic.flow import FIRST_QP, FIRST_SPORT, QP_LIMIT, SPORTS, Flow, permutation, resolve_flow
+
+Pairs = Sequence[tuple[str, str]]
+
+
+class TrafficMaker:
+    """The fixture `traffic`."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+
+    def __call__(self, pairs: Pairs | None = None, **keywords: object) -> Traffic:
+        """Flows between servers of different racks, each at a constant rate.
+
+        Keywords are those of a drill's `traffic`: `flows`, `rate_pps`, `payload`, `warmup`, `seed`.
+        With `pairs` there is one flow from the first to the second server of each instead; a pair
+        may stand there several times. Raises SpecError where a key is wrong, InputError where the
+        flows do not fit the lab.
+        """
+        if "duration" in keywords:
+            raise InputError(
+                "traffic(...) has the key duration, and traffic runs as long as it is measured",
+                hint="leave duration out; run.hold(...) inside `with measure(...)` takes time",
+            )
+        if pairs is not None and "flows" in keywords:
+            raise InputError("traffic(...) has flows and pairs", hint="give it one of the two")
+        spec = as_block("traffic", TrafficSpec, keywords)
+        if pairs is None:
+            flows = permutation(self._fabric, spec.flows, spec.rate_pps, spec.payload, spec.seed)
+        else:
+            flows = between(pairs, spec)
+        for flow in flows:
+            resolve_flow(self._fabric, flow)
+        return Traffic(flows, spec.warmup)
+
+
+def between(pairs: Pairs, spec: TrafficSpec) -> tuple[Flow, ...]:
+    """A flow for each pair of servers, by their first NICs; source ports and QPs are drawn."""
+    draw = random.Random(spec.seed)  # noqa: S311 - repeatable draws, not secrets
+    return tuple(
+        Flow(
+            id=number,
+            source=source,
+            source_nic=1,
+            destination=destination,
+            destination_nic=1,
+            sport=FIRST_SPORT + draw.randrange(SPORTS),
+            dest_qp=draw.randrange(FIRST_QP, QP_LIMIT),
+            rate_pps=spec.rate_pps,
+            payload_bytes=spec.payload,
+        )
+        for number, (source, destination) in enumerate(pairs)
+    )
+
+
+class InjectedFault:
+    """A lab that is broken inside a `with` block, which gets the `Fault`, and mended at its end."""
+
+    def __init__(self, bench: Bench, spec: SingleFaultSpec) -> None:
+        self._bench = bench
+        self._spec = spec
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> Fault:
+        """Break it. Raises InputError where the fault does not fit the lab, MachineError where
+        this machine can not."""
+        run = self._bench.measuring
+        with ExitStack() as stack:
+            if run is not None:
+                injector = run.injector
+                run.open_faults += 1
+                stack.callback(_close_fault, run)
+            else:
+                injector = stack.enter_context(Injector(self._bench.lab))
+            held = injector.prepare(self._spec)
+            self._bench.note_fault(held.fault)
+            stack.callback(injector.restore, held)
+            injector.inject(held)
+            self._cleanup = stack.pop_all()
+        return held.fault
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Mend it, and outside a measurement prove it. Raises ExpectationError where it can not
+        be undone."""
+        try:
+            if error is not None and not isinstance(error, KeyboardInterrupt | GeneratorExit):
+                self._bench.collect("the test failed while it had broken something")
+        finally:
+            self._cleanup.__exit__(kind, error, trace)
+
+
+def _close_fault(run: Measurement) -> None:
+    run.open_faults -= 1
+
+
+class FaultMaker:
+    """The fixture `fault`."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def __call__(self, kind: str, **keywords: object) -> InjectedFault:
+        """A `with` block in which the lab is broken.
+
+        `kind` and keys are those of a drill's fault (docs/drills.md), without `at` and `lasts`. It
+        is mended too when the block ends in an error, and by another process when this one is
+        killed. Raises SpecError where a key is wrong, InputError for a kind that begins and ends
+        by itself.
+        """
+        return InjectedFault(self._bench, lasting(kind, keywords))
+
+
+class MeasureMaker:
+    """The fixture `measure`."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def __call__(
+        self, traffic: Traffic, *, accept_invalid: bool = False, **keywords: object
+    ) -> Measurement:
+        """A `with` block under that traffic, whose figures are there once it has ended.
+
+        Keywords are those of a drill's `measure`: `sampling_interval`, `sustained`, `event_window`.
+        With `accept_invalid` a run that the machine did not carry is no error, and `problems` says
+        why it does not count. Raises SpecError where a key is wrong, InputError where the traffic
+        does not fit the method.
+        """
+        spec = as_block("measure", MeasureSpec, keywords)
+        return Measurement(self._bench, traffic, spec, accept_invalid=accept_invalid)

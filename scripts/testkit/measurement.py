@@ -1,0 +1,288 @@
+"""Traffic through a lab while a test breaks it, and the convergence times that come of it.
+
+    with measure(traffic(flows=24)) as run:
+        with fault("carrier-down", link="rtsw1:ctsw1"):
+            run.hold("1s")
+    assert run.full_convergence <= "300ms"
+
+In: a lab that a test has, flows, and how to measure. Out: the figures of docs/results.md once the
+block has ended: by then routing is whole again and traffic has run on for the Sustained
+Convergence Validation Time (RFC 6412 section 3.7.5), so that recovery is told from a pause.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from labs.errors import ExpectationError, InputError
+from labs.runtime.convergence import convergence_timeout_s
+from labs.spec.base import SECOND
+from labs.units import format_duration
+from scripts.convergence import Overall
+from scripts.drill.faulted import FaultedRun, Settings
+from scripts.drill.result import Repeat
+from scripts.drill.run import wait_until
+from scripts.drill.spec import MeasureSpec
+from scripts.drill.timeline import FibTimeline, opened_namespaces
+from scripts.faults.injector import Injector
+from scripts.faults.resolve import resolve
+from scripts.faults.schedule import expand
+from scripts.faults.timetable import carry_out
+from scripts.testkit.bench import Bench
+from scripts.testkit.duration import Duration
+from scripts.testkit.turns import turn
+from scripts.testkit.written import as_fault
+from traffic.flow import Flow
+
+AHEAD_NS = 100_000_000
+"""Faults carried out by a timetable begin this long after the call, so that they begin on time."""
+
+LEAST_PACKETS = 5
+"""A sampling interval holds so many packets of a flow, or the rate-derived method sees nothing."""
+
+
+class InvalidRunError(ExpectationError):
+    """The machine did not carry a run: its figures would be those of the machine."""
+
+
+class NotMeasuredError(AssertionError):
+    """A figure that a run does not have. It meets no expectation, neither way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Flows that run together, for `warmup_ns` before anything counts."""
+
+    flows: tuple[Flow, ...]
+    warmup_ns: int = SECOND
+
+
+class Measurement:
+    """A run under traffic: a `with` block, and afterwards its figures."""
+
+    def __init__(
+        self, bench: Bench, traffic: Traffic, spec: MeasureSpec, *, accept_invalid: bool
+    ) -> None:
+        """Plans only. Raises InputError where the flows do not fit the lab or the method."""
+        _check_sampling(traffic, spec)
+        self._bench = bench
+        self._traffic = traffic
+        self._spec = spec
+        self._accept_invalid = accept_invalid
+        self._cleanup = ExitStack()
+        self._run: FaultedRun | None = None
+        self._fib: FibTimeline | None = None
+        self._problems: tuple[str, ...] = ()
+        self._repeat: Repeat | None = None
+        self.open_faults = 0
+
+    def __enter__(self) -> Self:
+        """Start the traffic and return when it counts. Raises InputError where another measurement
+        runs, MachineError where an agent does not start."""
+        if self._bench.measuring is not None:
+            raise InputError("a measurement runs already", hint="end its `with` block first")
+        if self._repeat is not None or self._run is not None:
+            raise InputError("this measurement is over", hint="make another with measure(...)")
+        lab, spec = self._bench.lab, self._spec
+        settings = Settings(spec.method, self._traffic.warmup_ns, spec.event_window)
+        with ExitStack() as stack:
+            stack.enter_context(turn())
+            netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.switches))
+            self._fib = stack.enter_context(FibTimeline(lab, netns_of))
+            self._fib.wait_until_whole(convergence_timeout_s(lab.fabric))
+            run = FaultedRun(lab, self._traffic.flows, settings, self._fib)
+            self._run = stack.enter_context(run)
+            wait_until(run.zero_ns)
+            self._cleanup = stack.pop_all()
+        self._bench.measuring = self
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait until routing is whole and has stayed so, end the traffic, and measure.
+
+        Raises InvalidRunError where the machine did not carry the run and that was not accepted,
+        ExpectationError where the lab does not recover, InputError where nothing was broken.
+        """
+        self._bench.measuring = None
+        if error is not None:
+            self._cleanup.__exit__(kind, error, trace)
+            return
+        with self._cleanup:
+            self._finish()
+        assert self._repeat is not None
+        self._bench.note_repeat(self._repeat)
+        if self._repeat.problems and not self._accept_invalid:
+            raise InvalidRunError(
+                "this run does not count:\n  " + "\n  ".join(self._repeat.problems),
+                hint="fewer flows, a lower rate_pps or a smaller lab; let nothing else run; or "
+                "measure(..., accept_invalid=True) and look at run.problems",
+            )
+
+    def _finish(self) -> None:
+        assert self._run is not None
+        assert self._fib is not None
+        if not self.injector.changes:
+            raise InputError(
+                "nothing was broken while it was measured, and convergence begins with a fault",
+                hint="use `with fault(...)` or run.carry_out(...) inside the block of measure(...)",
+            )
+        if not self.open_faults:
+            self.injector.prove()
+            self._fib.wait_until_whole(convergence_timeout_s(self._bench.lab.fabric))
+        slowest_pps = min(flow.rate_pps for flow in self._traffic.flows)
+        # Both methods need whole intervals and packets after the time itself.
+        margin_ns = 2 * self._spec.sampling_interval + 2 * SECOND // slowest_pps
+        self._hold_ns(self._spec.sustained + margin_ns)
+        self._repeat = self._run.finish(problems=self._problems)
+
+    @property
+    def injector(self) -> Injector:
+        """What breaks the lab while this measures. Raises InputError where it does not run."""
+        if self._run is None:
+            raise InputError("the measurement has not begun", hint="use it as a `with` block")
+        return self._run.injector
+
+    def hold(self, duration: str) -> None:
+        """Let the traffic run for a time such as `500ms`."""
+        self._must_run()
+        self._hold_ns(Duration.written(duration).ns)
+
+    def carry_out(self, kind: str, **keywords: object) -> None:
+        """Break and mend by a timetable, and return when the last change is over.
+
+        `kind` and the keys are those of a drill file's fault: `lasts`, `at` (from now), and for
+        `flapping` and `campaign` those that say how often. Where the kernel can end a fault by
+        itself, as a blackhole, `lasts` is exact. Raises SpecError where a key is wrong, InputError
+        where the fault does not fit the lab.
+        """
+        self._must_run()
+        spec = as_fault(kind, keywords)
+        fabric = self._bench.lab.fabric
+        faults = expand(fabric, [spec])
+        for timed in faults:
+            self._bench.note_fault(resolve(fabric, timed.spec))
+            if timed.ends_ns is None and timed.spec.kind != "session-reset":
+                raise InputError(
+                    f"carry_out({kind!r}) does not say how long the fault lasts",
+                    hint=f'give it lasts="1s", or use `with fault({kind!r}, ...)`',
+                )
+        zero_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) + AHEAD_NS
+        self._problems += carry_out(self.injector, faults, zero_ns, wait_until)
+        # The kernel may end it: what follows in the test is after the fault.
+        wait_until(zero_ns + max(timed.ends_ns or timed.begins_ns for timed in faults))
+
+    def _must_run(self) -> None:
+        if self._bench.measuring is not self:
+            raise InputError("the measurement does not run", hint="call it inside its `with` block")
+
+    def _hold_ns(self, duration_ns: float) -> None:
+        wait_until(time.clock_gettime_ns(time.CLOCK_REALTIME) + round(duration_ns))
+
+    @property
+    def repeat(self) -> Repeat:
+        """Everything that was measured: flows, events, the FIB of every switch over time. Raises
+        InputError before the block has ended."""
+        if self._repeat is None:
+            raise InputError(
+                "nothing is measured yet", hint="look at figures after the block of measure(...)"
+            )
+        return self._repeat
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why the run is not valid; none where it is."""
+        return self.repeat.problems
+
+    @property
+    def full_convergence(self) -> Duration:
+        """From the event to the recovery of the last affected flow (RFC 6412 section 3.6.1), of the
+        worst event. Raises NotMeasuredError, as all times do."""
+        return self._time("full_convergence", self._overall.full_convergence_ns)
+
+    @property
+    def first_route_convergence(self) -> Duration:
+        """From the event to the recovery of the first affected flow (RFC 6412 section 3.6.2)."""
+        return self._time("first_route_convergence", self._overall.first_route_convergence_ns)
+
+    @property
+    def loss_derived_convergence(self) -> Duration:
+        """Packets that the affected flows lost over their rate (RFC 6412 section 3.6.4)."""
+        return self._time("loss_derived_convergence", self._overall.loss_derived_ns)
+
+    @property
+    def rate_derived_convergence(self) -> Duration:
+        """Until throughput is back at what is offered and stays (RFC 6412 section 3.5.1)."""
+        return self._time("rate_derived_convergence", self._overall.rate_derived_ns)
+
+    @property
+    def loss_of_connectivity(self) -> Duration:
+        """The longest that a flow was cut off, summed until it recovered (RFC 6412 3.6.5)."""
+        return self._time("loss_of_connectivity", self._overall.loss_of_connectivity_ns)
+
+    @property
+    def resolution(self) -> Duration:
+        """The packet interval of the slowest flow: no time is finer."""
+        return Duration(self._overall.resolution_ns)
+
+    @property
+    def restored(self) -> bool:
+        """Whether every affected flow recovered."""
+        return self._overall.restored
+
+    @property
+    def affected_flows(self) -> int:
+        """Flows that lost packets because of a fault."""
+        return self._overall.affected_flows
+
+    @property
+    def lost_packets(self) -> int:
+        """Sent and never received, over all flows."""
+        return self._overall.lost
+
+    @property
+    def lost_outside_events(self) -> int:
+        """Of these, those that no fault accounts for."""
+        return self._overall.lost_outside_events
+
+    @property
+    def reordered_packets(self) -> int:
+        """Packets that arrived after later ones (RFC 4737 section 3.3)."""
+        return self._overall.reordered
+
+    @property
+    def duplicated_packets(self) -> int:
+        """Further copies of packets that had arrived (RFC 5560)."""
+        return self._overall.duplicated
+
+    @property
+    def _overall(self) -> Overall:
+        return self.repeat.overall
+
+    def _time(self, name: str, measured_ns: float | None) -> Duration:
+        if measured_ns is not None:
+            return Duration(measured_ns)
+        if self.affected_flows == 0:
+            why = "no flow lost a packet: none crossed what broke, or it took none"
+        else:
+            why = "an affected flow had not recovered when the traffic ended"
+        raise NotMeasuredError(f"{name} was not measured: {why}")
+
+
+def _check_sampling(traffic: Traffic, spec: MeasureSpec) -> None:
+    slowest_pps = min((flow.rate_pps for flow in traffic.flows), default=LEAST_PACKETS)
+    if spec.sampling_interval * slowest_pps < LEAST_PACKETS * SECOND:
+        raise InputError(
+            f"a sampling interval of {format_duration(spec.sampling_interval)} holds fewer than "
+            f"{LEAST_PACKETS} packets of a flow at {slowest_pps} packets/s",
+            hint="make sampling_interval at least "
+            f"{format_duration(LEAST_PACKETS * SECOND / slowest_pps)}",
+        )

@@ -1,0 +1,77 @@
+"""What a test writes as keywords, checked like a drill file and with the same messages.
+
+In: keywords, the model that a drill file's block has, and where the test wrote them. Out: the
+model, or a SpecError that names the test's file and line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TypeVar, cast
+
+from pydantic import BaseModel, create_model
+
+from labs.errors import InputError
+from labs.spec.base import SpecModel
+from labs.spec.load import validate
+from labs.spec.source import Data, Source
+from scripts.faults.spec import CampaignSpec, FaultSpec, FlappingSpec, SingleFaultSpec
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def as_block(block: str, model: type[Model], keywords: Mapping[str, object]) -> Model:
+    """`keywords` as a drill file's block of that name. Raises SpecError with all that is wrong."""
+    wrapper = create_model("Written", __base__=SpecModel, **{block: (model, ...)})  # type: ignore[call-overload]
+    return cast(Model, getattr(_validated(block, wrapper, keywords), block))
+
+
+class _WrittenFault(SpecModel):
+    fault: FaultSpec
+
+
+def as_fault(
+    kind: str, keywords: Mapping[str, object]
+) -> SingleFaultSpec | FlappingSpec | CampaignSpec:
+    """A fault as a drill file has it. Raises SpecError with all that is wrong."""
+    return _validated("fault", _WrittenFault, {"kind": kind, **keywords}).fault
+
+
+def lasting(kind: str, keywords: Mapping[str, object]) -> SingleFaultSpec:
+    """A fault that the test begins and ends itself. Raises SpecError, and InputError for a kind or
+    key that says when by itself."""
+    spec = as_fault(kind, keywords)
+    if isinstance(spec, FlappingSpec | CampaignSpec):
+        raise InputError(
+            f"{kind} begins and ends by itself, again and again",
+            hint=f'it is no `with` block: call run.carry_out("{kind}", ...), which returns at its '
+            "end",
+        )
+    for key in ("at", "lasts"):
+        if key in keywords:
+            raise InputError(
+                f"fault({kind!r}) has the key {key}, and the `with` block says when it is",
+                hint=f"leave {key} out, or call run.carry_out({kind!r}, ...), which takes it",
+            )
+    return spec
+
+
+def _validated(block: str, model: type[Model], keywords: Mapping[str, object]) -> Model:
+    file, line = _where()
+    data = {key: _plain(value) for key, value in keywords.items()}
+    source = Source(file, {block: data}, {(): line, (block,): line})
+    return validate(source, model)
+
+
+def _plain(value: object) -> Data:
+    """A value as YAML would have it: tuples are lists there."""
+    return cast(Data, [_plain(each) for each in value] if isinstance(value, tuple) else value)
+
+
+def _where() -> tuple[str, int]:
+    """File and line of the nearest caller outside this package."""
+    frame = sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(__package__ or ""):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
