@@ -1,0 +1,189 @@
+"""The table of convergence times as data: every failure measured, cell by cell.
+
+In: measured failures. Out: frozen dataclasses that `scripts.documents` writes and reads, and what a
+row of the table says of them. Times are nanoseconds of the lab's clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scripts.convergence import Method
+from scripts.documents import Format
+from scripts.drill.result import Environment, Repeat
+from scripts.stages.model import SwitchStages
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one change of the lab did to the flows, in the terms of RFC 6412 as
+    `scripts.convergence.EventConvergence` has them; None where a flow did not recover, or none was
+    touched. The vectors are of the flows that lost packets, `flows` their names."""
+
+    restored: bool
+    lost: int
+    full_ns: int | None
+    first_route_ns: int | None
+    loss_derived_ns: float | None
+    loss_of_connectivity_ns: int | None
+    flows: tuple[str, ...]
+    flow_convergence_ns: tuple[int | None, ...]
+    flow_loss_derived_ns: tuple[float | None, ...]
+    flow_lost: tuple[int, ...]
+
+    @property
+    def convergence_ns(self) -> int | None:
+        """Full Convergence Time (RFC 6412 section 3.6.1), 0 where no packet was lost; None where a
+        flow did not recover."""
+        return self.full_ns if self.flows else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure and its repair; both are in `failure` where they were too close to tell apart.
+
+    `waited_ns` is the drawn wait before it, once all was well.
+    `decisive` is the switch whose change let the last flow recover, where FRR was traced.
+    """
+
+    waited_ns: int
+    failure: Figures
+    repair: Figures | None
+    decisive: SwitchStages | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """What was measured of one cell.
+
+    failures: those of valid runs, which the table is of. traced: further ones, whose stages were
+    traced; tracing takes time of its own, so they are apart.
+    rejected: how many failures were in runs that the machine did not carry; reasons: why.
+    crossing: how many of the flows cross what fails; their names are the first of all.
+    failed: why the cell could not be measured to its end, None where it was.
+    """
+
+    schema_version: int
+    name: str
+    environment: Environment
+    load_average: tuple[float, float, float]
+    lab: dict[str, Any]
+    method: Method
+    subject: str
+    flows: int
+    crossing: int
+    rate_pps: int
+    wanted: int
+    failures: tuple[Failure, ...]
+    traced: tuple[Failure, ...]
+    rejected: int
+    reasons: tuple[str, ...]
+    took_s: float
+    failed: str | None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.failed is None and len(self.failures) >= self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class ConvergenceTable:
+    """All cells, in the order of the plan."""
+
+    schema_version: int
+    command: str
+    cells: tuple[CellResult, ...]
+
+
+CELL = Format(
+    CellResult, SCHEMA_VERSION, "a cell of the convergence table", "remove it to measure it again"
+)
+TABLE = Format(
+    ConvergenceTable,
+    SCHEMA_VERSION,
+    "a convergence table",
+    "give the convergence-table.json that `make convergence-table` wrote",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A row of the table. Times are None where no failure was measured; `unrestored` failures,
+    after which a flow did not recover, are in `n` and in no time."""
+
+    n: int
+    unrestored: int
+    median_ns: int | None
+    p95_ns: int | None
+    max_ns: int | None
+    lost_median: int
+    lost_max: int
+    touched_median: int
+    touched_max: int
+
+
+def percentile(values: Sequence[int], share: float) -> int:
+    """The smallest of `values` that at least `share` of them do not exceed (nearest rank).
+
+    Raises ValueError where there are none, or `share` is not in (0, 1].
+    """
+    if not values or not 0 < share <= 1:
+        raise ValueError("a percentile needs values, and a share in (0, 1]")
+    return sorted(values)[math.ceil(share * len(values)) - 1]
+
+
+def summarise(figures: Sequence[Figures]) -> Summary:
+    """What a row says of failures, or of repairs. Raises ValueError where there are none."""
+    times = [ns for one in figures if (ns := one.convergence_ns) is not None]
+    lost = [one.lost for one in figures]
+    touched = [len(one.flows) for one in figures]
+    return Summary(
+        n=len(figures),
+        unrestored=len(figures) - len(times),
+        median_ns=percentile(times, 0.5) if times else None,
+        p95_ns=percentile(times, 0.95) if times else None,
+        max_ns=max(times, default=None),
+        lost_median=percentile(lost, 0.5),
+        lost_max=max(lost),
+        touched_median=percentile(touched, 0.5),
+        touched_max=max(touched),
+    )
+
+
+def figures_of(repeat: Repeat, index: int) -> Figures:
+    """Of the event at `index` of a measured run."""
+    whole = repeat.events[index].convergence
+    touched = [
+        (record.flow.name, record.measurement.events[index])
+        for record in repeat.flows
+        if record.measurement.events[index].affected
+    ]
+    return Figures(
+        restored=whole.restored,
+        lost=whole.lost,
+        full_ns=whole.full_convergence_ns,
+        first_route_ns=whole.first_route_convergence_ns,
+        loss_derived_ns=whole.loss_derived_ns,
+        loss_of_connectivity_ns=whole.loss_of_connectivity_ns,
+        flows=tuple(name for name, _ in touched),
+        flow_convergence_ns=tuple(one.convergence_ns for _, one in touched),
+        flow_loss_derived_ns=tuple(one.loss_derived_ns for _, one in touched),
+        flow_lost=tuple(one.lost for _, one in touched),
+    )
+
+
+def decisive(
+    stages: Sequence[SwitchStages], figures: Figures, resolution_ns: int
+) -> SwitchStages | None:
+    """The switch whose FIB changed last before the last flow recovered; None where no flow was
+    touched or no switch's change explains it."""
+    if figures.full_ns is None:
+        return None
+    limit_ns = figures.full_ns + resolution_ns
+    in_time = [one for one in stages if one.kernel_ns is not None and one.kernel_ns <= limit_ns]
+    return max(in_time, key=lambda one: one.kernel_ns or 0, default=None)

@@ -1,0 +1,238 @@
+"""The convergence table as a page: tables by fault class, and what is needed to read them.
+
+In: a `ConvergenceTable` and the plan. Out: Markdown. Every number in it comes from the document.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from bench.convergence.document import (
+    CellResult,
+    ConvergenceTable,
+    Failure,
+    Summary,
+    percentile,
+    summarise,
+)
+from bench.convergence.plan import PLAN, Cell, FaultClass, Site
+from labs.units import format_duration
+from report.stages import CAUSES
+
+PLOT = "convergence-table.svg"
+DOCUMENT = "convergence-table.json"
+
+READING = """\
+A row is one fault class at one place of one fabric. Each of its n failures is injected into the
+same running lab once every FIB is whole, and mended once every FIB has dealt with it and the
+Sustained Convergence Validation Time has passed. **Convergence** is Full Convergence Time (RFC 6412
+section 3.6.1): from the failure until the last flow that lost packets gets them again; 0 where no
+packet was lost. p95 is the smallest time that 95 % of the failures do not exceed (nearest rank).
+**Lost** counts packets of all flows, **touched** the flows that lost any. In every row the same
+number of flows cross what fails, chosen by predicting their paths, half in each direction of a
+link, so that fan-outs compare: a convergence time is that of the worst flow.
+`fan-out` is the number of equal links that the switch next to the failure chooses from."""
+
+LIMITS = """\
+- All switches are namespaces of one kernel on the CPUs named above: FRR's daemons compete for them,
+  and a large fan-out is also a larger number of daemons. Real switches have a CPU each.
+- Links are veth pairs: carrier is lost at both ends in the same instant. An optic takes
+  milliseconds to tell, and may wait on purpose (debounce).
+- Real switches program an ASIC after the kernel, which can take longer than all that is measured
+  here. Here the kernel's table is the forwarding table.
+- Tables are small: a prefix per rack or NIC. Time that grows with the number of prefixes is not
+  seen.
+- A silent failure loses every packet in both directions. One direction, or part of the packets, is
+  another fault."""
+
+
+def page(table: ConvergenceTable, missing: Sequence[str]) -> str:
+    """The page; `missing` are the cells of the plan that were not measured."""
+    by_name = {cell.name: cell for cell in table.cells}
+    measured = [cell for cell in table.cells if cell.failures]
+    lines = ["# How long FRR on Linux takes to converge", ""]
+    lines += [f"`{table.command}` makes this page, [its data]({DOCUMENT}) and the plot.", ""]
+    lines += _machine(table)
+    if measured:
+        lines += ["", "## How to read it", "", READING, "", _traffic(measured[0]), ""]
+        lines += ["## What it does not tell", "", LIMITS, "", f"![every failure]({PLOT})", ""]
+    for fault, sites in PLAN:
+        lines += _class_section(fault, sites, by_name)
+    lines += _stages_section(by_name)
+    lines += _repairs_section(by_name)
+    lines += _trouble_section(table, missing)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _machine(table: ConvergenceTable) -> list[str]:
+    if not table.cells:
+        return ["Nothing is measured yet."]
+    first = table.cells[0].environment
+    lines = [
+        f"- {first.cpu_count} CPUs ({first.cpu_model}), {first.memory_bytes / 2**30:.0f} GiB",
+        f"- {first.kernel}, FRR {first.frr_version}, Python {first.python}",
+        f"- rocelab {first.tool_version}, from {table.cells[0].environment.started} on; "
+        f"{sum(cell.took_s for cell in table.cells) / 60:.0f} minutes in all",
+        "- load average (1 minute) before a cell: "
+        f"{statistics.median(cell.load_average[0] for cell in table.cells):.2f} (median), "
+        f"{max(cell.load_average[0] for cell in table.cells):.2f} (maximum)",
+    ]
+    machines = {
+        (one.kernel, one.frr_version, one.cpu_model, one.cpu_count, one.memory_bytes)
+        for one in (cell.environment for cell in table.cells)
+    }
+    if len(machines) > 1:
+        lines.append(f"- **{len(machines)} different machines**: cells do not compare")
+    return lines
+
+
+def _traffic(cell: CellResult) -> str:
+    return (
+        f"Traffic: {cell.flows} flows of {cell.rate_pps:,} packets/s, {cell.crossing} of them over "
+        f"what fails; no time is finer than their packet interval, "
+        f"{format_duration(10**9 / cell.rate_pps)}. Validation time: "
+        f"{format_duration(cell.method.sustained_ns)}."
+    )
+
+
+def _class_section(
+    fault: FaultClass, sites: Sequence[Site], by_name: Mapping[str, CellResult]
+) -> list[str]:
+    rows = []
+    for site in sites:
+        cell = by_name.get(Cell(fault, site).name)
+        if cell is None:
+            continue
+        rows.append(_row(_place(site), cell))
+    if not rows:
+        return []
+    lines = [f"## {fault.title[0].upper()}{fault.title[1:]}", ""]
+    if fault.theory_ns is not None:
+        earliest, latest = map(format_duration, fault.theory_ns)
+        lines += [
+            f"By protocol a session notices {earliest} to {latest} after the failure; each end "
+            "notices by itself, and routing follows.",
+            "",
+        ]
+    return [
+        *lines,
+        "| fabric | what fails | fan-out | n | convergence: median | p95 | max "
+        "| lost: median | max | touched: median | max | of |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        *rows,
+        "",
+    ]
+
+
+def _place(site: Site) -> str:
+    return f"| {site.fabric_title} | {site.place_title} | {site.fan_out} "
+
+
+def _row(place: str, cell: CellResult) -> str:
+    if not cell.failures:
+        return f"{place}| 0 | not measured | | | | | | | |"
+    one = summarise([failure.failure for failure in cell.failures])
+    partly = "" if cell.is_whole else " of " + str(cell.wanted)
+    return (
+        f"{place}| {one.n}{partly} | {_time(one.median_ns, one)} | {_time(one.p95_ns, one)} "
+        f"| {_time(one.max_ns, one)} | {one.lost_median:,} | {one.lost_max:,} "
+        f"| {one.touched_median} | {one.touched_max} | {cell.crossing} |"
+    )
+
+
+def _time(time_ns: int | None, summary: Summary) -> str:
+    if time_ns is None:
+        return "never"
+    text = format_duration(time_ns) if time_ns else "0"
+    return f"{text} ({summary.unrestored} never)" if summary.unrestored else text
+
+
+def _stages_section(by_name: Mapping[str, CellResult]) -> list[str]:
+    rows = []
+    for fault, sites in PLAN:
+        cells = [by_name.get(Cell(fault, site).name) for site in sites]
+        traced = [one for cell in cells if cell is not None for one in cell.traced]
+        if row := _stage_row(fault, traced):
+            rows.append(row)
+    if not rows:
+        return []
+    return [
+        "## Where the time went",
+        "",
+        "Further failures of every row, with FRR tracing each step, which takes time of its own: "
+        "they are in no table above. Of each, the switch whose FIB changed last before the last "
+        "flow recovered; times after the failure, medians over a class.",
+        "",
+        "| fault | failures | noticed by | noticed | best path | zebra | kernel | all recovered |",
+        "|---|--:|---|--:|--:|--:|--:|--:|",
+        *rows,
+        "",
+    ]
+
+
+def _stage_row(fault: FaultClass, traced: Sequence[Failure]) -> str | None:
+    known = [(one.decisive, one.failure.full_ns) for one in traced if one.decisive is not None]
+    if not known:
+        return None
+    causes = [switch.detected_by for switch, _ in known if switch.detected_by is not None]
+    times = (
+        [switch.detected_ns for switch, _ in known],
+        [switch.best_path_ns for switch, _ in known],
+        [switch.zebra_ns for switch, _ in known],
+        [switch.kernel_ns for switch, _ in known],
+        [full_ns for _, full_ns in known],
+    )
+    cells = [_median(column) for column in times]
+    by = CAUSES[statistics.mode(causes)] if causes else "-"
+    return f"| {fault.title} | {len(known)} | {by} | " + " | ".join(cells) + " |"
+
+
+def _median(times_ns: Sequence[int | None]) -> str:
+    known = [time_ns for time_ns in times_ns if time_ns is not None]
+    return format_duration(percentile(known, 0.5)) if known else "-"
+
+
+def _repairs_section(by_name: Mapping[str, CellResult]) -> list[str]:
+    rows = []
+    for fault, sites in PLAN:
+        for site in sites:
+            cell = by_name.get(Cell(fault, site).name)
+            repairs = [] if cell is None else [one.repair for one in cell.failures if one.repair]
+            if cell is None or not repairs:
+                continue
+            one = summarise(repairs)
+            rows.append(
+                f"| {fault.title} {_place(site)}| {one.n} "
+                f"| {sum(bool(repair.lost) for repair in repairs)} | {one.lost_median:,} "
+                f"| {one.lost_max:,} | {_time(one.max_ns, one)} |"
+            )
+    if not rows:
+        return []
+    return [
+        "## When it comes back",
+        "",
+        "The same failures' repairs: the link, daemon or switch returns, and the routes with it.",
+        "",
+        "| fault | fabric | what returns | fan-out | n | repairs that lost packets "
+        "| lost: median | max | convergence: max |",
+        "|---|---|---|--:|--:|--:|--:|--:|--:|",
+        *rows,
+        "",
+    ]
+
+
+def _trouble_section(table: ConvergenceTable, missing: Sequence[str]) -> list[str]:
+    lines = []
+    for cell in table.cells:
+        if cell.failed is not None:
+            lines.append(f"- {cell.name} failed: {' '.join(cell.failed.split())}")
+    for cell in table.cells:
+        if cell.rejected:
+            reasons = "; ".join(cell.reasons)
+            lines.append(f"- {cell.name}: {cell.rejected} failures measured again: {reasons}")
+    if missing:
+        lines.append(f"- not measured yet: {', '.join(missing)}")
+    if not lines:
+        lines = ["None: every failure counts, and every row of the plan is there."]
+    return ["## Failed and rejected", "", *lines]

@@ -1,0 +1,59 @@
+"""Where measured cells are kept, so that a run that ended early goes on where it was.
+
+In: a folder. Out: a file per cell; and which cells of a plan still have to be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.convergence.document import CELL, CellResult
+from bench.convergence.plan import Cell, lab_spec
+from labs.errors import InputError
+from scripts.documents import to_json
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A folder of measured cells."""
+
+    folder: Path
+
+    def write(self, result: CellResult) -> None:
+        """Keep a cell, measured or failed. A killed writer leaves the file as it was."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(result.name)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(to_json(result), encoding="utf-8")
+        fresh.replace(path)
+
+    def read(self, cell: Cell) -> CellResult | None:
+        """What is kept of a cell; None where that is nothing, or of a lab that is no longer the
+        plan's. Raises InputError where the file is none of ours."""
+        try:
+            text = self._path(cell.name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        try:
+            result = CELL.read(text)
+        except InputError as error:
+            raise InputError(f"{self._path(cell.name)}: {error.message}", error.hint) from error
+        wanted = lab_spec(cell).model_dump(mode="json", exclude_none=True)
+        return result if result.lab == wanted else None
+
+    def read_all(self, cells: Sequence[Cell]) -> tuple[CellResult, ...]:
+        """Everything kept of these cells, in their order."""
+        return tuple(result for cell in cells if (result := self.read(cell)) is not None)
+
+    def unfinished(self, cells: Sequence[Cell], wanted: int) -> tuple[Cell, ...]:
+        """The cells of which `wanted` failures are not there: never measured, failed, or fewer."""
+        return tuple(cell for cell in cells if not self._is_finished(cell, wanted))
+
+    def _is_finished(self, cell: Cell, wanted: int) -> bool:
+        result = self.read(cell)
+        return result is not None and result.is_whole and len(result.failures) >= wanted
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"

@@ -1,0 +1,93 @@
+"""The flows of a cell: as many over what will fail in every fabric, and some that are not.
+
+In: a fabric, its running tables, and where it will break. Out: `Probes`. Convergence is that of the
+last flow, so fabrics compare only if like numbers of flows cross the failure: of many drawn flows
+those are taken that the prediction sends there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bench.convergence.plan import Cell, Place
+from labs.errors import InputError
+from labs.forwarding.fib import Fib
+from labs.forwarding.path import Path, find_nic, walk
+from labs.plan.fabric import Fabric, Link
+from traffic.flow import Flow, permutation
+
+RATE_PPS = 1000
+PAYLOAD_BYTES = 256
+EACH_WAY = 4
+"""Flows that cross the failing link in each direction; of a switch, twice as many cross it."""
+
+OTHERS = 16
+DRAWN = 4000
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """The flows, and the nodes that each passes; the first `crossing` of them cross the failure."""
+
+    flows: tuple[Flow, ...]
+    paths: tuple[tuple[str, ...], ...]
+    crossing: int
+
+
+def choose_probes(cell: Cell, fabric: Fabric, fibs: Mapping[str, Fib], link: Link) -> Probes:
+    """Flows for the cell's failure at `link`, or at its upper end where a whole switch fails.
+
+    Raises InputError where too few flows would cross it, and where paths can not be predicted.
+    """
+    over: list[tuple[Flow, Path]] = []
+    others: list[tuple[Flow, Path]] = []
+    room = {"": OTHERS, "up": EACH_WAY, "down": EACH_WAY, "through": 2 * EACH_WAY}
+    pairs: set[tuple[str, tuple[str, ...]]] = set()
+    drawn = permutation(fabric, DRAWN, RATE_PPS, PAYLOAD_BYTES, SEED)
+    for spread in (True, False):
+        for flow in drawn:
+            path = _path(fabric, fibs, flow)
+            way = crossing(cell, path, link)
+            pair = way, (path.nodes[1], path.nodes[-2])
+            # First one flow of each pair of racks, so that no rack's routes go unwatched.
+            if not room[way] or (spread and pair in pairs) or flow in [one for one, _ in over]:
+                continue
+            pairs.add(pair)
+            room[way] -= 1
+            (over if way else others).append((flow, path))
+        if not spread and len(over) < 2 * EACH_WAY:
+            raise InputError(f"of {DRAWN} flows too few cross {link.name}: {len(over)}")
+    chosen = [*over, *others]
+    return Probes(
+        flows=tuple(replace(flow, id=index) for index, (flow, _) in enumerate(chosen)),
+        paths=tuple(path.nodes for _, path in chosen),
+        crossing=len(over),
+    )
+
+
+def crossing(cell: Cell, path: Path, link: Link) -> str:
+    """Which way a path crosses the failure: `up` or `down` a link, `through` a switch, or not."""
+    if cell.site.place is Place.SPINE:
+        return "through" if link.b.node in path.nodes else ""
+    hop = next((hop for hop in path.hops if hop.link == link.name), None)
+    if hop is None:
+        return ""
+    return "up" if hop.node == link.a.node else "down"
+
+
+def _path(fabric: Fabric, fibs: Mapping[str, Fib], flow: Flow) -> Path:
+    return walk(
+        fabric,
+        fibs.__getitem__,
+        find_nic(fabric, flow.source, flow.source_nic),
+        find_nic(fabric, flow.destination, flow.destination_nic),
+        flow.sport,
+        leaves_by=flow.leaves_by,
+    )
+
+
+def names_of(flows: Sequence[Flow]) -> tuple[str, ...]:
+    """What results call them (`scripts.drill.faulted`)."""
+    return tuple(f"f{flow.id + 1}" for flow in flows)

@@ -1,0 +1,39 @@
+"""Why a run of failures is no measurement although the machine carried its traffic.
+
+In: a measured run and which flows cross what failed. Out: reasons, none where all is well. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scripts.drill.result import Repeat
+
+QUIET_NS = 400_000_000
+
+
+def unsound(repeat: Repeat, crossing: Sequence[str], *, silent: bool) -> tuple[str, ...]:
+    """Reasons not to count any failure of `repeat`.
+
+    A table that changed within 400 ms before a failure was not whole because of it: a BFD session
+    that had missed its packets, say, while the machine was busy. A silent failure must touch all of
+    the flows named `crossing` and no others, or it was not where they are.
+    """
+    problems = []
+    for index, record in enumerate(repeat.events):
+        if record.event.change != "begin":
+            continue
+        at_ns = record.event.t_ns
+        early = next((one for one in repeat.fib if at_ns - QUIET_NS <= one.t_ns < at_ns), None)
+        if early is not None:
+            problems.append(f"not valid because routes of {early.node} changed before a failure")
+        touched = {
+            flow.flow.name for flow in repeat.flows if flow.measurement.events[index].affected
+        }
+        if silent and touched != set(crossing):
+            problems.append(
+                f"not valid because a silent failure touched {len(touched & set(crossing))} of the "
+                f"{len(crossing)} flows that should cross it, and {len(touched - set(crossing))} "
+                "others"
+            )
+    return tuple(dict.fromkeys(problems))
