@@ -49,7 +49,18 @@ lab-down: $(READY) ## take the lab down
 
 .PHONY: drill
 drill: $(READY) ## run DRILL=link-flap: lab up, traffic, faults, lab down, what was lost
-	@$(ROCELAB) drill "$(DRILL)"
+	@$(ROCELAB) drill run "$(DRILL)"
+
+.PHONY: drills
+drills: $(READY) ## run every drill that ships, one after the other; reports go to results/drills
+	@failed=; for file in scripts/catalog/*.yaml; do name=$$(basename "$$file" .yaml); \
+		$(ROCELAB) drill run "$$name" --out "results/drills/$$name" \
+			--junit "results/drills/$$name/junit.xml" || failed="$$failed $$name"; \
+	done; if [ -n "$$failed" ]; then echo "drills that failed:$$failed" >&2; exit 1; fi
+
+.PHONY: convergence-table
+convergence-table: $(READY) ## how long FRR takes to converge, by fault, fabric and fan-out; over an hour, resumable
+	$(AS_ROOT) .venv/bin/python -m bench.convergence
 
 .PHONY: compare
 compare: $(READY) ## every load-balancing scheme on zone-1-1, 1 to 32 queue pairs, one report
@@ -62,7 +73,13 @@ test: $(READY) ## lint, types, unit tests, then tests with real fabrics as root
 	.venv/bin/mypy
 	.venv/bin/python -m pytest -n auto tests/unit
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n 4 --dist loadfile -m side_by_side tests/integration
-	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -m "not side_by_side" tests/integration
+	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n 2 --dist loadfile -m "two_at_once and not side_by_side" tests/integration
+	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -m "not side_by_side and not two_at_once" tests/integration
+	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider --rocelab-require examples
+
+.PHONY: soak
+soak: $(READY) ## a hundred killed drills, then a thousand flaps: nothing left, nothing grows
+	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -o junit_family=xunit1 --junitxml=results/soak.xml tests/soak
 
 .PHONY: test-vm
 test-vm: $(READY) ## run the queue tests on VM_KERNEL=linux-image-amd64 in QEMU, where sch_red is

@@ -17,7 +17,7 @@ PROGRAM = (sys.executable, "-c", "from scripts.cli import main; main()")
 
 def compare(lab: Path, folder: Path, schemes: str, qps: str, *more: str) -> Comparison:
     lists = ["--schemes", schemes, "--qps", qps, "--placement", "fragmented"]
-    arguments = ["compare", str(lab), *lists, "--size", "2MB", "--out", str(folder), *more]
+    arguments = ["compare", str(lab), *lists, "--size", "1MB", "--out", str(folder), *more]
     done = subprocess.run(
         [*PROGRAM, *arguments], capture_output=True, text=True, timeout=140, check=False
     )
@@ -42,7 +42,7 @@ def test_two_schemes_by_two_numbers_of_queue_pairs_in_one_command(
     for cell in found.cells:
         assert cell.figures is not None, cell.reason
         assert cell.runs[0].errors == ()
-        # 4 ranks in a ring, 3 iterations of 2 (n - 1) / n of 2 MB from each; 2 of a rack go up.
+        # 4 ranks in a ring, 3 iterations of 2 (n - 1) / n of 1 MB from each; 2 of a rack go up.
         assert sum(each.packets for each in cell.runs[0].links) > 0
         if not cell.runs[0].transport.retransmitted:
             assert cell.figures.misplaced_packets == 0

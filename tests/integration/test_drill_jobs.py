@@ -52,11 +52,16 @@ phases:
 """
 
 
-def run(folder: Path, dropped: str) -> subprocess.CompletedProcess[str]:
+IDLE_PHASE_ALONE = DRILL.partition("  - name: shared")[0]
+
+
+def run(
+    folder: Path, dropped: str, drill: str = IDLE_PHASE_ALONE
+) -> subprocess.CompletedProcess[str]:
     (folder / "lab.yaml").write_text(LAB)
-    (folder / "short.yaml").write_text(DRILL.replace("DROPPED", dropped))
+    (folder / "short.yaml").write_text(drill.replace("DROPPED", dropped))
     return subprocess.run(
-        [*PROGRAM, "drill", str(folder / "short.yaml"), "--out", str(folder / "out")],
+        [*PROGRAM, "drill", "run", str(folder / "short.yaml"), "--out", str(folder / "out")],
         capture_output=True,
         text=True,
         check=False,
@@ -68,7 +73,7 @@ def run(folder: Path, dropped: str) -> subprocess.CompletedProcess[str]:
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, JobDrillResult]:
     """A drill that passes: its folder of results, and the result in it."""
     folder = tmp_path_factory.mktemp("jobs")
-    outcome = run(folder, "<= 0")
+    outcome = run(folder, "<= 0", DRILL)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     assert "short: passed" in outcome.stdout
     return folder / "out", from_json((folder / "out" / "result.json").read_text())
@@ -110,6 +115,7 @@ def test_an_expectation_that_is_not_met_exits_with_1_and_is_named(tmp_path: Path
     assert belongings("it-jobs") == []
 
 
+@pytest.mark.side_by_side
 def test_a_file_that_is_wrong_exits_with_2_its_place_and_what_is_expected(tmp_path: Path) -> None:
     outcome = run(tmp_path, "few")
     assert outcome.returncode == 2

@@ -25,8 +25,8 @@ DRILL = """name: short
 lab: {lab}
 traffic: {{flows: 16, rate_pps: 500, payload: 256B, warmup: 500ms, duration: 3s, seed: 3}}
 faults:
-  - {{kind: link-flap, at: 500ms, links: [rtsw1:ctsw1, rtsw1:ctsw1-2], down_for: 1s}}
-compare_hashing: [per-node, shared]
+  - {{kind: carrier-down, at: 500ms, links: [rtsw1:ctsw1, rtsw1:ctsw1-2], lasts: 1s}}
+compare_hashing: [{hashing}]
 expect:
   restored: true
   affected_flows: ">= 1"
@@ -34,11 +34,11 @@ expect:
 """
 
 
-def write_drill(folder: Path, name: str, lost: str) -> Path:
+def write_drill(folder: Path, name: str, lost: str, hashing: str = "per-node, shared") -> Path:
     lab = folder / f"{name}.yaml"
     lab.write_text(LAB.format(name=name))
     drill = folder / "short.yaml"
-    drill.write_text(DRILL.format(lab=lab, lost=lost))
+    drill.write_text(DRILL.format(lab=lab, lost=lost, hashing=hashing))
     return drill
 
 
@@ -50,6 +50,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[DrillResult, Path]:
     return run_drill(write_drill(folder, "it-drill", "<= 5000"), out=out), out
 
 
+@pytest.mark.two_at_once
 def test_only_flows_that_crossed_the_dead_links_lost_packets(
     ran: tuple[DrillResult, Path],
 ) -> None:
@@ -66,6 +67,7 @@ def rack_of(server: str) -> str:
     return "rtsw" + server.removeprefix("srv").partition("-")[0]
 
 
+@pytest.mark.two_at_once
 def test_the_fib_timeline_has_both_ends_of_the_link_and_the_racks_told_by_bgp(
     ran: tuple[DrillResult, Path],
 ) -> None:
@@ -73,6 +75,7 @@ def test_the_fib_timeline_has_both_ends_of_the_link_and_the_racks_told_by_bgp(
     assert {"rtsw1", "ctsw1", "rtsw2", "rtsw3"} <= changed
 
 
+@pytest.mark.two_at_once
 def test_shared_seeds_leave_half_of_the_parallel_links_unused(
     ran: tuple[DrillResult, Path],
 ) -> None:
@@ -83,6 +86,7 @@ def test_shared_seeds_leave_half_of_the_parallel_links_unused(
     assert [run.misplaced_packets for run in ran[0].repeats[0].hashing] == [0, 0]
 
 
+@pytest.mark.two_at_once
 def test_the_result_is_written_whole_and_nothing_is_left(ran: tuple[DrillResult, Path]) -> None:
     result, out = ran
     assert from_json((out / "result.json").read_text()) == result
@@ -90,12 +94,14 @@ def test_the_result_is_written_whole_and_nothing_is_left(ran: tuple[DrillResult,
     assert belongings("it-drill") == []
 
 
+@pytest.mark.two_at_once
 def test_an_expectation_too_tight_fails_the_drill(tmp_path: Path) -> None:
-    result = run_drill(write_drill(tmp_path, "it-tight", "<= 0"))
+    result = run_drill(write_drill(tmp_path, "it-tight", "<= 0", hashing=""))
     assert not result.passed
     assert [verdict.kpi for verdict in result.verdicts if not verdict.passed] == ["lost_packets"]
 
 
+@pytest.mark.side_by_side
 def test_a_drill_does_not_touch_a_lab_that_is_up(make_lab: MakeLab, tmp_path: Path) -> None:
     lab = make_lab("it-busy", LAB.partition("\n")[2].format())
     lab.up()
@@ -113,18 +119,19 @@ def test_a_drill_runs_where_the_kernel_takes_no_hash_seed(
     assert [(run.hashing, run.misplaced_packets) for run in repeat.hashing] == [("seed 0", None)]
 
 
-@pytest.mark.parametrize("moment", range(3))
+@pytest.mark.side_by_side
+@pytest.mark.parametrize(("earliest_s", "latest_s"), [(1.0, 4.5), (4.5, 8.0)])
 def test_a_drill_killed_at_a_random_moment_leaves_nothing_after_down(
-    tmp_path: Path, moment: int
+    tmp_path: Path, earliest_s: float, latest_s: float
 ) -> None:
-    drill = write_drill(tmp_path, "it-kill", "<= 5000")
+    began_s, drill = time.time(), write_drill(tmp_path, "it-drill-kill", "<= 5000")
     program = (
         "from pathlib import Path; from scripts.drill.run import run_drill; "
         f"run_drill(Path({str(drill)!r}))"
     )
     with subprocess.Popen([sys.executable, "-c", program]) as driver:
-        wait_until_started(driver)
-        time.sleep(random.Random(moment).uniform(1.5, 8.0))
+        wait_until_started(driver, "it-drill-kill")
+        time.sleep(random.Random(earliest_s).uniform(earliest_s, latest_s))
         driver.send_signal(signal.SIGKILL)
-    take_down("it-kill")
-    assert belongings("it-kill") == []
+    take_down("it-drill-kill")
+    assert belongings("it-drill-kill", began_s) == []

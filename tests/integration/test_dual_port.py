@@ -10,6 +10,7 @@ import pytest
 
 from labs.lab import Lab
 from labs.runtime.base import Progress
+from labs.runtime.netns import take_down
 from scripts.job.document import JobReport
 from scripts.job.run import run_job
 from traffic.flow import Flow
@@ -63,11 +64,16 @@ def link_down(lab: Lab, name: str) -> Iterator[None]:
         lab.link(name).up()
 
 
-@pytest.fixture
-def dual(make_lab: MakeLab) -> Lab:
-    lab = make_lab("t-dual", DUAL)
-    lab.up()
-    return lab
+@pytest.fixture(scope="module")
+def dual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    file = tmp_path_factory.mktemp("lab") / "t-dual.yaml"
+    file.write_text(f"name: t-dual\n{DUAL}")
+    lab = Lab.planned(file)
+    try:
+        lab.up()
+        yield lab
+    finally:
+        take_down(lab.name)
 
 
 def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -> None:
@@ -109,6 +115,7 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
     assert packets(again, PORTS[0], "srv1-1") > 0
 
 
+@pytest.mark.two_at_once
 def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeLab) -> None:
     lab = make_lab("t-dual-one", SINGLE)
     lab.up()
@@ -125,6 +132,7 @@ def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeL
     assert "srv1-1:1" in report.errors[0]
 
 
+@pytest.mark.two_at_once
 def test_a_probe_flow_moves_with_its_nic(dual: Lab) -> None:
     flows = [
         Flow(

@@ -22,6 +22,8 @@ from traffic.filters import data_filter
 from traffic.job import JobSpec
 from traffic.jobplan import plan_job
 
+pytestmark = pytest.mark.side_by_side
+
 KINDS = {
     "t-pred-clos": "{kind: clos, zones: 2, atsws: 2, racks: 2, spines: 2, servers_per_rack: 2}",
     "t-pred-rail": "{kind: rail, units: 2, servers_per_unit: 2, rails: 2, spines: 2}",
@@ -34,8 +36,8 @@ LinkPackets = Mapping[tuple[str, str], int]
 
 
 def job(**keys: object) -> JobSpec:
-    shared = {"pattern": "alltoall", "ranks": 8, "size": "2MB", "iterations": 2}
-    transport = {"qps": 5, "message": "64KB", "ecn": "not-ect"}
+    shared = {"pattern": "alltoall", "ranks": 8, "size": "1MB", "iterations": 1}
+    transport = {"qps": 5, "message": "32KB", "ecn": "not-ect"}
     return JobSpec.model_validate(shared | {"transport": transport} | keys)
 
 

@@ -48,6 +48,8 @@ from tests.integration.scheme_wire import ACK, SchemeWire, scheme_wire
 from tests.integration.test_cli import read, rocelab
 from traffic.traceroute import probe_path
 
+pytestmark = pytest.mark.two_at_once
+
 SPINES = ("ctsw1", "ctsw2", "ctsw3", "ctsw4")
 ZONE = "fabric: {racks: 2, spines: 4, servers_per_rack: 3}"
 THREE_TIERS = "fabric: {zones: 2, racks: 2, spines: 2, atsws: 3, links_per_pair: 2}"
@@ -106,6 +108,7 @@ def test_the_qps_of_one_five_tuple_use_every_uplink_with_e_ecmp_and_one_without(
         assert lab.steering.counters() == {}
 
 
+@pytest.mark.side_by_side
 def test_what_is_not_roce_keeps_the_kernels_path(make_lab: MakeLab) -> None:
     lab = make_lab("t-scheme-not", ZONE)
     lab.up()
@@ -293,6 +296,7 @@ def test_a_flowlet_stays_on_its_path_and_a_pause_draws_another(make_lab: MakeLab
     assert len(long) <= counted.changes <= len(gaps) - len(short)
 
 
+@pytest.mark.side_by_side
 def test_the_flowlets_of_two_qps_are_apart(make_lab: MakeLab) -> None:
     lab = make_lab("t-scheme-two", ZONE)
     lab.up()
@@ -306,6 +310,7 @@ def test_the_flowlets_of_two_qps_are_apart(make_lab: MakeLab) -> None:
     assert lab.steering.counters()["rtsw1"].flowlets == 64
 
 
+@pytest.mark.side_by_side
 def test_spray_spreads_the_data_of_one_flow_evenly_and_leaves_its_acks_together(
     make_lab: MakeLab,
 ) -> None:
@@ -337,6 +342,7 @@ def spine_to(line: SchemeWire, address: str, psn: int) -> str:
     raise AssertionError(f"no spine saw a packet to {address}")
 
 
+@pytest.mark.side_by_side
 def test_a_pinned_packet_leaves_by_its_destinations_slot_and_by_another_when_that_is_gone(
     make_lab: MakeLab,
 ) -> None:
@@ -368,6 +374,7 @@ def await_width(lab: Lab, node: str, address: str, width: int) -> None:
     raise AssertionError(f"{node} does not come to {width} next hops for {address}")
 
 
+@pytest.mark.side_by_side
 def test_a_flow_goes_where_its_entry_says_and_elsewhere_when_that_uplink_dies(
     make_lab: MakeLab, no_controller: None
 ) -> None:
@@ -400,6 +407,7 @@ def test_a_flow_goes_where_its_entry_says_and_elsewhere_when_that_uplink_dies(
     assert uplinks[2] not in spines_of(found).values()
 
 
+@pytest.mark.side_by_side
 def test_entries_are_refused_under_another_scheme(make_lab: MakeLab) -> None:
     lab = make_lab("t-scheme-no", "fabric: {racks: 2, spines: 2}\nscheme: e-ecmp")
     lab.up()
@@ -454,6 +462,7 @@ def test_switching_schemes_under_a_thousand_packets_a_second_loses_none(
     assert sorted(found["srv2-1"]) == sent
 
 
+@pytest.mark.side_by_side
 def test_down_leaves_no_program_and_no_map(make_lab: MakeLab) -> None:
     lab = make_lab("t-scheme-end", f"{ZONE}\nscheme: e-ecmp")
     lab.up()
@@ -494,6 +503,7 @@ def alive(what: str, number: int) -> bool:
     return True
 
 
+@pytest.mark.side_by_side
 def test_a_scheme_is_set_whatever_a_killed_command_left(make_lab: MakeLab) -> None:
     lab = make_lab("t-scheme-half", f"{ZONE}\nscheme: e-ecmp")
     lab.up()
@@ -504,6 +514,7 @@ def test_a_scheme_is_set_whatever_a_killed_command_left(make_lab: MakeLab) -> No
         assert set(spines_of(line.seen(200)).values()) == set(SPINES)
 
 
+@pytest.mark.side_by_side
 def test_a_lab_that_hashes_addresses_alone_is_not_steered(make_lab: MakeLab) -> None:
     lab = make_lab("t-scheme-l3", "fabric: {racks: 2, spines: 2}\nhashing: {policy: l3}")
     lab.up()

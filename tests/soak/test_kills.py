@@ -1,0 +1,82 @@
+"""Drills whose driver is killed, a hundred times: nothing is left, and the next lab is fine."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from labs.runtime.netns import take_down
+from scripts.drill.result import DrillResult
+from scripts.drill.run import run_drill
+from tests.integration.test_ownership import belongings
+
+KILLS = 100
+LONGEST_S = 9.0
+"""A drill of this file takes about 8 s: kills fall into every part of it, its end included."""
+
+LAB = "name: soak-kill\nfabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 1}\n"
+DRILL = """name: soak-kill
+lab: {lab}
+traffic: {{flows: 8, rate_pps: 200, warmup: 200ms, duration: 3s, seed: 3}}
+measure: {{sampling_interval: 50ms}}
+faults:
+  - {{kind: carrier-down, at: 300ms, link: "rtsw1:ctsw1", lasts: 800ms}}
+  - {{kind: blackhole, at: 500ms, link: "rtsw2:ctsw2", lasts: 600ms}}
+  - {{kind: daemon-hang, at: 700ms, switch: ctsw2, lasts: 700ms}}
+  - {{kind: power-loss, at: 1500ms, switch: ctsw1, lasts: 700ms}}
+expect: {{restored: true}}
+"""
+
+
+def elsewhere() -> set[int]:
+    """Processes that live in another network namespace than this one's."""
+    ours = Path("/proc/self/ns/net").stat().st_ino
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if (entry / "ns/net").stat().st_ino != ours:
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def drill(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("soak")
+    lab = folder / "soak-kill.yaml"
+    lab.write_text(LAB)
+    file = folder / "drill.yaml"
+    file.write_text(DRILL.format(lab=lab))
+    return file
+
+
+@pytest.mark.parametrize("moment", range(KILLS))
+def test_a_killed_drill_leaves_nothing_after_down(drill: Path, moment: int) -> None:
+    before = elsewhere()
+    program = (
+        f"from pathlib import Path; from scripts.drill.run import run_drill; "
+        f"run_drill(Path({str(drill)!r}))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as driver:
+        time.sleep(random.Random(moment).uniform(0.3, LONGEST_S))
+        driver.send_signal(signal.SIGKILL)
+    take_down("soak-kill")
+    assert belongings("soak-kill") == []
+    assert elsewhere() <= before
+
+
+def test_the_next_drill_is_fine(drill: Path) -> None:
+    result = run_drill(drill)
+    assert isinstance(result, DrillResult)
+    assert result.repeats[0].overall.sent > 0
+    assert result.repeats[0].overall.restored
+    assert belongings("soak-kill") == []
