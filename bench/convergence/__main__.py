@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.status import Status
 
 from bench.convergence.document import SCHEMA_VERSION, CellResult, ConvergenceTable, summarise
+from bench.convergence.job import measure_job
 from bench.convergence.plan import LAB_NAME, QUICK, Breakage, Cell, all_cells, chosen_cells
 from bench.convergence.plot import plot
 from bench.convergence.render import DOCUMENT, PLOT, page
@@ -73,12 +74,20 @@ def main(
                 hint=f"in the second case take it down with `rocelab down {LAB_NAME}`",
             )
         failed = _measure(console, store, todo, wanted)
+        if cells == "*" and (again or _lacks_job(store, wanted)):
+            with console.status(f"link-failure test, {wanted} jobs"):
+                store.write_job(measure_job(wanted))
         _write(console, store, wanted, quick=quick)
     except RocelabError as error:
         console.print(str(error), style="red", markup=False)
         sys.exit(error.exit_code)
     if failed:
         sys.exit(1)
+
+
+def _lacks_job(store: Store, wanted: int) -> bool:
+    job = store.read_job()
+    return job is None or len(job.impacts) + job.rejected < wanted
 
 
 def _list(console: Console, chosen: Sequence[Cell], todo: Sequence[Cell], wanted: int) -> None:
@@ -145,7 +154,7 @@ def _write(console: Console, store: Store, wanted: int, *, quick: bool) -> None:
     is_whole = not quick and not missing and wanted >= FAILURES
     folder = DOCS if is_whole else store.folder / "page"
     command = COMMAND if is_whole else f"python -m bench.convergence --n {wanted}"
-    table = ConvergenceTable(SCHEMA_VERSION, command, store.read_all(every))
+    table = ConvergenceTable(SCHEMA_VERSION, command, store.read_all(every), store.read_job())
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
         DOCUMENT: to_json(table),

@@ -14,6 +14,7 @@ from typing import Any
 from scripts.convergence import Method
 from scripts.documents import Format
 from scripts.drill.result import Environment, Repeat
+from scripts.job.impact import Impact
 from scripts.stages.model import SwitchStages
 
 SCHEMA_VERSION = 1
@@ -92,16 +93,34 @@ class CellResult:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkFailureTest:
+    """A job in the middle of which a link fails, repeated. `impacts` and `retransmitted` packets
+    are of the valid runs; `rejected` counts the others."""
+
+    schema_version: int
+    drill: str
+    dilation: float
+    environment: Environment
+    impacts: tuple[Impact, ...]
+    retransmitted: tuple[int, ...]
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConvergenceTable:
-    """All cells, in the order of the plan."""
+    """All cells, in the order of the plan, and what a failed link costs a job."""
 
     schema_version: int
     command: str
     cells: tuple[CellResult, ...]
+    job: LinkFailureTest | None = None
 
 
 CELL = Format(
     CellResult, SCHEMA_VERSION, "a cell of the convergence table", "remove it to measure it again"
+)
+JOB = Format(
+    LinkFailureTest, SCHEMA_VERSION, "a link-failure test", "remove it to measure it again"
 )
 TABLE = Format(
     ConvergenceTable,

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.convergence.document import CELL, CellResult
+from bench.convergence.document import CELL, JOB, CellResult, LinkFailureTest
 from bench.convergence.plan import Cell, lab_spec
 from labs.errors import InputError
 from scripts.documents import to_json
+
+JOB_FILE = "link-failure-test.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,8 @@ class Store:
     folder: Path
 
     def write(self, result: CellResult) -> None:
-        """Keep a cell, measured or failed. A killed writer leaves the file as it was."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(result.name)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(to_json(result), encoding="utf-8")
-        fresh.replace(path)
+        """Keep a cell, measured or failed."""
+        self._write(self._path(result.name), to_json(result))
 
     def read(self, cell: Cell) -> CellResult | None:
         """What is kept of a cell; None where that is nothing, or of a lab that is no longer the
@@ -51,9 +49,27 @@ class Store:
         """The cells of which `wanted` failures are not there: never measured, failed, or fewer."""
         return tuple(cell for cell in cells if not self._is_finished(cell, wanted))
 
+    def write_job(self, result: LinkFailureTest) -> None:
+        """Keep the link-failure test."""
+        self._write(self.folder / JOB_FILE, to_json(result))
+
+    def read_job(self) -> LinkFailureTest | None:
+        """The link-failure test that is kept, if any. Raises InputError as `read` does."""
+        try:
+            return JOB.read((self.folder / JOB_FILE).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+
     def _is_finished(self, cell: Cell, wanted: int) -> bool:
         result = self.read(cell)
         return result is not None and result.is_whole and len(result.failures) >= wanted
+
+    def _write(self, path: Path, text: str) -> None:
+        """A killed writer leaves the file as it was."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"

@@ -17,6 +17,7 @@ from bench.convergence.document import (
     ConvergenceTable,
     Failure,
     Figures,
+    LinkFailureTest,
     decisive,
     figures_of,
     percentile,
@@ -63,6 +64,7 @@ from scripts.drill.result import (
     Repeat,
 )
 from scripts.faults.resolve import resolve
+from scripts.job.impact import Impact
 from scripts.stages.frrlog import Cause
 from scripts.stages.model import SwitchStages
 
@@ -440,3 +442,18 @@ def test_figures_are_of_the_event_asked_for() -> None:
         (9 * MS,),
     )
     assert repair.flows == ()
+
+
+def test_the_page_says_what_a_failed_link_costs_a_job() -> None:
+    cell = measured(all_cells()[0].name, [5.0] * 3)
+    impacts = tuple(
+        Impact(6, round(900 * MS * (1 + over)), 5, 900.0 * MS, 950.0 * MS, over, over <= 0.05)
+        for over in (0.02, 0.3, 0.5)
+    )
+    job = LinkFailureTest(
+        SCHEMA_VERSION, "ietf-link-failure", 10000.0, cell.environment, impacts, (8, 90, 104), 2
+    )
+    text = page(replace(table(cell), job=job), [])
+    assert "| 3 | 900 ms | 30.0% | 50.0% | 50.0% | 1 of 3 | 90 | 104 |" in text
+    assert "2 further jobs were not valid" in text
+    assert "What a failed link costs a job" not in page(table(cell), [])

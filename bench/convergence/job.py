@@ -1,0 +1,31 @@
+"""What a failed link costs a job: the link-failure test of the IETF's draft, repeated.
+
+In: how many repeats. Out: a `LinkFailureTest`, from the shipped drill `ietf-link-failure`
+(draft-calabria-bmwg-ai-fabric-training-bench).
+"""
+
+from __future__ import annotations
+
+from bench.convergence.document import SCHEMA_VERSION, LinkFailureTest
+from scripts.drill.catalog import find_drill
+from scripts.drill.phases.result import JobDrillResult
+from scripts.drill.run import run_drill
+
+DRILL = "ietf-link-failure"
+
+
+def measure_job(repeats: int) -> LinkFailureTest:
+    """Run the drill so often on one lab. Raises as `run_drill` does."""
+    result = run_drill(find_drill(DRILL), repeats=repeats)
+    assert isinstance(result, JobDrillResult)
+    reports = [run.reports[0] for repeat in result.repeats for run in repeat]
+    valid = [report for report in reports if report.valid]
+    return LinkFailureTest(
+        schema_version=SCHEMA_VERSION,
+        drill=DRILL,
+        dilation=result.dilation,
+        environment=result.environment,
+        impacts=tuple(report.impact for report in valid if report.impact is not None),
+        retransmitted=tuple(report.transport.retransmitted for report in valid),
+        rejected=len(reports) - len(valid),
+    )
