@@ -63,7 +63,7 @@ def carry_out(
     waiting = [place for _, begins, place in order if begins]
     held: dict[int, tuple[Held, bool]] = {}
     problems = []
-    together_ns, free_ns = -AHEAD_NS, 0
+    free_ns = 0
     for at_ns, begins, place in order:
         while waiting and faults[waiting[0]].begins_ns <= at_ns + AHEAD_NS:
             following = waiting.pop(0)
@@ -78,12 +78,11 @@ def carry_out(
         elif not exact:
             injector.inject(one)
         change = _change(injector, one, begins=bool(begins))
-        # Of faults at the same moment each waits for the one before it: that is no lateness.
-        due_ns = zero_ns + at_ns
-        late_ns = change.t_ns - (max(due_ns, free_ns) if at_ns - together_ns < AHEAD_NS else due_ns)
+        # Faults close to each other wait for the one before them: that is no lateness.
+        late_ns = change.t_ns - max(zero_ns + at_ns, free_ns)
         if late_ns > LATE_LIMIT_NS:
             problems.append(_late(change, late_ns))
-        together_ns, free_ns = at_ns, change.t_ns + change.took_ns
+        free_ns = change.t_ns + change.took_ns
     return tuple(problems)
 
 
