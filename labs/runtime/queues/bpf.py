@@ -15,9 +15,11 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 CACHE = Path("/var/cache/rocelab/bpf")
 """Where compiled programs are kept: labs are root's, and so is what they load into the kernel."""
@@ -199,3 +201,33 @@ def run(program: int) -> None:
 
 def _reason() -> str:
     return os.strerror(ctypes.get_errno())
+
+
+class Pinned:
+    """What a lab has pinned, by name; a context manager that lets go of it."""
+
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        """Raises BpfError where one is not pinned in `folder`."""
+        self._pinned: dict[str, int] = {}
+        try:
+            for name in names:
+                self._pinned[name] = pinned(folder / name)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go; pins and ports keep them."""
+        while self._pinned:
+            os.close(self._pinned.popitem()[1])

@@ -6,14 +6,11 @@ reads next, or has counted. The layouts are those of labs/bpf/steer.bpf.c.
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from labs.forwarding.steering import EntryKey, NodeScheme, PinKey
 from labs.plan.fabric import Fabric
@@ -52,47 +49,25 @@ def node_ids(fabric: Fabric) -> dict[str, int]:
     return {node.name: index for index, node in enumerate(fabric.nodes, 1) if node.is_switch}
 
 
-class SteeringMaps:
+class SteeringMaps(bpf.Pinned):
     """The pinned maps of a lab; a context manager that lets go of them."""
 
     def __init__(self, folder: Path, ids: Mapping[str, int]) -> None:
         """Raises BpfError where they are not pinned in `folder`."""
         self._id_of = ids
         self._name_of = {number: name for name, number in ids.items()}
-        self._maps: dict[str, int] = {}
-        try:
-            for name in MAPS:
-                self._maps[name] = bpf.pinned(folder / name)
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the maps; pins and program keep them."""
-        while self._maps:
-            os.close(self._maps.popitem()[1])
+        super().__init__(folder, MAPS)
 
     def set_node(self, name: str, scheme: NodeScheme, seed: int = 0, gap_ns: int = 0) -> None:
         """What a switch does from its next packet on; `gap_ns` is on the lab's clock."""
         key = _INDEX.pack(self._id_of[name])
-        bpf.set_element(self._maps["nodes"], key, _NODE.pack(scheme, seed, gap_ns))
+        bpf.set_element(self._pinned["nodes"], key, _NODE.pack(scheme, seed, gap_ns))
 
     def counters(self) -> dict[str, NodeCounters]:
         """Of every switch."""
         found = {}
         for name, number in self._id_of.items():
-            data = bpf.element(self._maps["counters"], _INDEX.pack(number), _COUNTERS.size)
+            data = bpf.element(self._pinned["counters"], _INDEX.pack(number), _COUNTERS.size)
             assert data is not None
             found[name] = NodeCounters(*_COUNTERS.unpack(data))
         return found
@@ -100,24 +75,24 @@ class SteeringMaps:
     def reset_counters(self) -> None:
         """All of them 0."""
         for number in self._id_of.values():
-            bpf.set_element(self._maps["counters"], _INDEX.pack(number), bytes(_COUNTERS.size))
+            bpf.set_element(self._pinned["counters"], _INDEX.pack(number), bytes(_COUNTERS.size))
 
     def write_pins(self, pins: Mapping[PinKey, int]) -> None:
         """Set pins."""
         for pin, value in pins.items():
             key = _PIN.pack(self._id_of[pin.node], _address(pin.destination))
-            bpf.set_element(self._maps["pins"], key, _HASH.pack(value))
+            bpf.set_element(self._pinned["pins"], key, _HASH.pack(value))
 
     def clear_pins(self) -> None:
         """Remove every pin."""
-        for key in bpf.keys(self._maps["pins"], _PIN.size):
-            bpf.remove_element(self._maps["pins"], key)
+        for key in bpf.keys(self._pinned["pins"], _PIN.size):
+            bpf.remove_element(self._pinned["pins"], key)
 
     def read_entries(self) -> dict[EntryKey, int]:
         """Every entry with its hash."""
         found = {}
-        for key in bpf.keys(self._maps["entries"], _ENTRY.size):
-            value = bpf.element(self._maps["entries"], key, _HASH.size)
+        for key in bpf.keys(self._pinned["entries"], _ENTRY.size):
+            value = bpf.element(self._pinned["entries"], key, _HASH.size)
             if value is not None:
                 number, source, destination, port = _ENTRY.unpack(key)
                 place = EntryKey(self._name_of[number], _text(source), _text(destination), port)
@@ -127,12 +102,12 @@ class SteeringMaps:
     def write_entries(self, entries: Mapping[EntryKey, int]) -> None:
         """Set entries, leaving others. Raises BpfError when there is no room for more."""
         for place, value in entries.items():
-            bpf.set_element(self._maps["entries"], self._entry(place), _HASH.pack(value))
+            bpf.set_element(self._pinned["entries"], self._entry(place), _HASH.pack(value))
 
     def remove_entries(self, places: Iterable[EntryKey]) -> None:
         """Remove entries; what is not there is passed over."""
         for place in places:
-            bpf.remove_element(self._maps["entries"], self._entry(place))
+            bpf.remove_element(self._pinned["entries"], self._entry(place))
 
     def _entry(self, place: EntryKey) -> bytes:
         addresses = _address(place.source), _address(place.destination)

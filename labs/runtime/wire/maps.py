@@ -7,13 +7,10 @@ standard library: the delay line reads rules too.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from labs.runtime.queues import bpf
 
@@ -110,34 +107,12 @@ def possible_cpus() -> int:
     return int(last.split("-")[-1]) + 1
 
 
-class WireMaps:
+class WireMaps(bpf.Pinned):
     """The pinned program and maps of a lab; a context manager that lets go of them."""
 
     def __init__(self, folder: Path) -> None:
         """Raises BpfError where they are not pinned in `folder`."""
-        self._pinned: dict[str, int] = {}
-        try:
-            for name in PINS:
-                self._pinned[name] = bpf.pinned(folder / name)
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go; pins and ports keep them."""
-        while self._pinned:
-            os.close(self._pinned.popitem()[1])
+        super().__init__(folder, PINS)
 
     def program(self, name: str) -> int:
         """The descriptor of `cross` or `resume`."""
