@@ -19,10 +19,10 @@ from traffic.flow import Flow, permutation
 
 RATE_PPS = 1000
 PAYLOAD_BYTES = 256
-EACH_WAY = 4
+EACH_WAY = 3
 """Flows that cross the failing link in each direction; of a switch, twice as many cross it."""
 
-OTHERS = 16
+OTHERS = 2
 DRAWN = 4000
 SEED = 1
 

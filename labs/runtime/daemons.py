@@ -175,16 +175,17 @@ def set_niceness(pid: int, niceness: int) -> None:
 
 
 def run_on_time(pid: int) -> None:
-    """Schedule every thread of a process before all ordinary ones (SCHED_RR, sched(7)).
+    """Schedule every thread of a process before all ordinary ones (SCHED_RR, sched(7)) and before
+    the senders (`traffic.priority`), whose turns of 100 ms are longer than a BFD interval.
 
     For bfdd: in a switch BFD is the line cards' work, which waits for nobody, and here a neighbour
     that got no CPU for three intervals would be taken for dead. Where the machine does not allow it
     (CAP_SYS_NICE) nothing changes.
     """
-    lowest = os.sched_param(os.sched_get_priority_min(os.SCHED_RR))
+    above_senders = os.sched_param(os.sched_get_priority_min(os.SCHED_RR) + 1)
     with suppress(PermissionError, FileNotFoundError, ProcessLookupError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            os.sched_setscheduler(int(thread.name), os.SCHED_RR, lowest)
+            os.sched_setscheduler(int(thread.name), os.SCHED_RR, above_senders)
 
 
 def zebra_socket_arguments(daemon: str, files: FrrFiles) -> tuple[str, ...]:

@@ -183,7 +183,7 @@ def test_a_glob_that_fits_no_cell_is_refused_with_the_cells_there_are() -> None:
     assert "carrier.clos-4" in (refused.value.hint or "")
 
 
-@pytest.mark.parametrize("name", ["bfd-50.clos-4", "bfd-50.zones-4-trunk", "carrier.hpn-4-nic",
+@pytest.mark.parametrize("name", ["bfd-50.clos-4", "bfd-100.zones-4-trunk", "carrier.hpn-4-nic",
                                   "crash.clos-4-spine"])  # fmt: skip
 def test_as_many_flows_cross_every_failure_in_each_direction(name: str) -> None:
     cell = cell_of(name)
