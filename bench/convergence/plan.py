@@ -199,10 +199,14 @@ PLAN: Sequence[tuple[FaultClass, Sequence[Site]]] = (
     (_hold(3, 1), (UPLINKS[4], *FEW, HPN_TOR)),
     (_hold(9, 3), (UPLINKS[4],)),
     (FaultClass("crash", "bgpd killed (SIGKILL)", Breakage.CRASH), SWITCHES),
-    (FaultClass("power", "switch without power", Breakage.POWER), SWITCHES),
+    (
+        FaultClass("power", "switch without power", Breakage.POWER),
+        (SPINES[4], ZONES_SPINE, HPN_AGG),
+    ),
     (FaultClass("drain", "graceful drain", Breakage.DRAIN), SWITCHES),
 )
-"""Where a timer decides, more fan-outs would show the timer again: a few of them do."""
+"""Where a timer or the first of several causes decides, more fan-outs would show the same again: a
+few of them do."""
 
 QUICK = ("carrier.clos-4", "flap.clos-4", "bfd-50.clos-4", "hold-3.clos-4", "crash.clos-4-spine")
 
