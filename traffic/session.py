@@ -56,8 +56,8 @@ SETTLE_LIMIT_NS = 60 * SECOND_NS
 """What has been posted may take so long to be acknowledged once a run is stopped."""
 
 PROBE_MODERATION_NS = 5_000_000
-"""How long arrivals may wait where there are probes alone: they are stamped by the kernel, and every
-waking costs CPU time that routing daemons would have used."""
+"""How long arrivals may wait where there are probes alone: they are stamped by the kernel, and an
+agent that wakes takes CPU time from the routing daemons."""
 
 LIVE_FOLDER = "endpoints"
 """Below a lab's folder: a file per agent, `traffic.live`."""

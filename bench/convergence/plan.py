@@ -174,8 +174,8 @@ SWITCHES = (*SPINES.values(), ZONES_SPINE, HPN_AGG)
 FEW = (UPLINKS[2], UPLINKS[16], ZONES_TRUNK)
 
 FAST_BFD = (*(UPLINKS[fan_out] for fan_out in (2, 4, 8)), HPN_TOR)
-"""Sites whose lab two CPUs carry with BFD at 50 ms. A packet of FRR's bfdd costs 0.6 ms of CPU, sent
-and received: with 48 sessions (3-tier Clos) or 64 (16 spines) nothing would be left for traffic."""
+"""Sites whose lab two CPUs carry with BFD at 50 ms. A packet of FRR's bfdd costs 0.6 ms of CPU
+time, sent and received: 48 sessions (3-tier Clos) or 64 (16 spines) leave traffic too little."""
 
 
 def _bfd(interval_ms: int) -> FaultClass:

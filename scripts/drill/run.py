@@ -24,6 +24,7 @@ from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from labs.units import format_duration
 from scripts.documents import to_json
 from scripts.drill import result as results
+from scripts.drill.attempts import measure_valid
 from scripts.drill.catalog import lab_of
 from scripts.drill.environment import read_environment
 from scripts.drill.faulted import FaultedRun, Settings
@@ -55,7 +56,8 @@ def run_drill(
     progress: ProgressSink = no_progress,
     use: LabUse = fresh,
 ) -> DrillResult | JobDrillResult:
-    """Run the drill in the file `path`, `repeats` times on one lab, and give its result.
+    """Run the drill in the file `path`, `repeats` times on one lab, and give its result. Repeats
+    that were no measurement are made again, a few times at most (`scripts.drill.attempts`).
 
     The lab is brought up for it and down after it, also when it fails or is interrupted; with
     `use=kept(...)` it stays up, and is used where it is up already. `out` is a folder, made where
@@ -173,22 +175,20 @@ def _clocks(lab: Lab, drill: DrillSpec) -> results.Clocks:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """A repeat's place in the drill, for progress: `run` of `runs` in this repeat."""
+    """A repeat's place in the drill, for progress."""
 
-    repeat: int
-    repeats: int
+    which: str
     sink: ProgressSink
 
     def waiter(self, name: str, start_ns: int, end_ns: int) -> Callable[[int], None]:
         """A `wait_until` that shows how much of the span from `start_ns` to `end_ns` is over."""
-        which = f" (repeat {self.repeat} of {self.repeats})" if self.repeats > 1 else ""
         total = (end_ns - start_ns) // PROGRESS_STEP_NS
 
         def wait(instant_ns: int) -> None:
             while True:
                 now_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
                 done = max(0, (min(now_ns, end_ns) - start_ns) // PROGRESS_STEP_NS)
-                self.sink(Progress(f"{name}{which}", done, total))
+                self.sink(Progress(f"{name}{self.which}", done, total))
                 step_ns = start_ns + (done + 1) * PROGRESS_STEP_NS
                 if instant_ns <= step_ns:
                     return wait_until(instant_ns)
@@ -206,7 +206,6 @@ def _run_repeats(
     evidence: Path | None,
     progress: ProgressSink,
 ) -> list[Repeat]:
-    measured = []
     settings = Settings(
         drill.measure.method,
         drill.traffic.warmup,
@@ -219,19 +218,21 @@ def _run_repeats(
         opened_namespaces(lab, lab.fabric.switches) as netns_of,
         FibTimeline(lab, netns_of) as fib,
     ):
-        for number in range(1, repeats + 1):
+
+        def measured(which: str) -> Repeat:
             timeout_s = convergence_timeout_s(lab.fabric)
             tables = fib.wait_until_whole(timeout_s)
             wait_for_bfd(lab.fabric, lab.node, timeout_s, progress)
-            stage = _Stage(number, repeats, progress)
+            stage = _Stage(which, progress)
             hashing, problems = _compare_hashing(lab, drill, flows, netns_of, tables, stage)
             with FaultedRun(lab, flows, settings, fib, faults) as run:
                 end_ns = run.zero_ns + drill.traffic.duration
                 wait = stage.waiter(f"drill {drill.name}", run.start_ns, end_ns)
                 run.carry_out(wait)
                 wait(end_ns)
-                measured.append(run.finish(hashing, problems))
-    return measured
+                return run.finish(hashing, problems)
+
+        return measure_valid(repeats, measured, lambda repeat: repeat.valid)
 
 
 def _compare_hashing(

@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
+import yaml
 
 from labs.lab import Lab
 from labs.runtime.netns import take_down
@@ -136,6 +137,31 @@ def test_an_interrupted_drill_that_keeps_its_lab_leaves_it_whole(kept: Path) -> 
     error = Xml.parse(junit).getroot().find("testsuite/testcase/error")
     assert error is not None
     assert error.get("type") == "KeyboardInterrupt"
+
+
+def test_two_drills_at_once_break_each_its_own_lab(tmp_path: Path) -> None:
+    """Both labs have switches of the same names, and each breaks another spine's link."""
+    spines = {"it-left": "ctsw1", "it-right": "ctsw2"}
+    running = {}
+    for name, spine in spines.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / f"{name}.yaml").write_text(LAB.format(name=name))
+        drill = yaml.safe_load(DRILL.format(name=name))
+        drill["faults"][0]["links"] = [f"rtsw1:{spine}"]
+        (folder / "drill.yaml").write_text(yaml.safe_dump(drill))
+        running[name] = start("drill", "run", folder / "drill.yaml", "--out", folder)
+    for name, process in running.items():
+        with process:
+            _, errors = process.communicate(timeout=120)
+        assert (tmp_path / name / "result.json").exists(), errors
+        result = from_json((tmp_path / name / "result.json").read_text())
+        for repeat in result.repeats:
+            changed = {change.node for change in repeat.fib}
+            assert changed & set(spines.values()) == {spines[name]}
+            subjects = [record.event.subject for record in repeat.events]
+            assert subjects == [f"rtsw1:{spines[name]}"] * 2
+    assert not any(Path(f"/run/rocelab/{name}").exists() for name in spines)
 
 
 def test_a_fault_is_injected_listed_and_restored_by_three_commands(broken: Lab) -> None:

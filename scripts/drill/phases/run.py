@@ -19,6 +19,7 @@ from labs.runtime.queues.reading import QueueSampler
 from labs.runtime.record import LabFiles
 from labs.spec.load import load_spec
 from labs.spec.queues import QueueEngine
+from scripts.drill.attempts import measure_valid
 from scripts.drill.catalog import lab_of
 from scripts.drill.environment import read_environment
 from scripts.drill.labuse import LabUse, fresh
@@ -54,10 +55,11 @@ def run_job_drill(
     plans = {phase.name: _planned(lab, phase) for phase in drill.phases}
     environment = read_environment()
     with use(lab, progress) as lab:
-        measured = [
-            _run_phases(lab, drill, plans, f" ({number} of {repeats})" * (repeats > 1), progress)
-            for number in range(1, repeats + 1)
-        ]
+        measured = measure_valid(
+            repeats,
+            lambda which: _run_phases(lab, drill, plans, which, progress),
+            lambda runs: all(run.valid for run in runs),
+        )
     return conclude(
         drill=drill.model_dump(mode="json", exclude_none=True),
         lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
