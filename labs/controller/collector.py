@@ -154,7 +154,7 @@ def _read_events(events: socket.socket) -> set[Reason]:
     found: set[Reason] = set()
     while True:
         try:
-            data = events.recv(tables.DUMP_BYTES)
+            data = events.recv(netlink.DATAGRAM_BYTES)
         except BlockingIOError:
             return found
         except OSError:  # The buffer has overflowed: whatever it was, the switch is read again.

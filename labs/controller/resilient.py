@@ -24,7 +24,6 @@ from labs.controller.tables import (
     NHA_RES_GROUP,
     NHA_RES_GROUP_BUCKETS,
     NHMSG,
-    NLM_F_REQUEST,
     RT_TABLE_MAIN,
     RTA_DST,
     RTA_NH_ID,
@@ -41,6 +40,7 @@ from labs.controller.tables import (
 )
 from labs.runtime.netlink import HEADER
 
+NLM_F_REQUEST = 0x1
 RTPROT_BGP = 186
 """FRR's number for routes of BGP (zebra/rt_netlink.h)."""
 

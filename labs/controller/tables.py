@@ -21,8 +21,6 @@ RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTM_NEWNEXTHOP, RTM_DELNEXTHOP, RTM_GETNEXTHOP = 104, 105, 106
 RT_TABLE_MAIN = 254
 RTN_UNICAST = 1
-NLM_F_REQUEST, NLM_F_DUMP = 1, 0x300
-NLMSG_ERROR, NLMSG_DONE = 2, 3
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_MULTIPATH = 1, 4, 5, 6, 9
 RTA_VIA, RTA_NH_ID = 18, 30
 RTNH_F_DEAD, RTNH_F_LINKDOWN = 1, 16
@@ -30,7 +28,6 @@ NHA_ID, NHA_GROUP, NHA_GROUP_TYPE, NHA_OIF, NHA_GATEWAY, NHA_RES_GROUP = 1, 2, 3
 NHA_RES_GROUP_BUCKETS = 1
 GROUP_TYPE_RESILIENT = 1
 SOL_NETLINK, NETLINK_GET_STRICT_CHK = 270, 12
-DUMP_BYTES = 1 << 16
 
 RTMSG = struct.Struct("=BBBBBBBBI")
 NHMSG = struct.Struct("=BBBBI")
@@ -102,8 +99,8 @@ def read_rows(channel: socket.socket) -> tuple[Row, ...]:
     body = RTMSG.pack(socket.AF_INET, 0, 0, 0, RT_TABLE_MAIN, 0, 0, 0, 0)
     return tuple(
         row
-        for data, start, end in _dump(channel, RTM_GETROUTE, body)
-        if (row := _row(data, start, end)) is not None
+        for answer in netlink.dump(channel, RTM_GETROUTE, body)
+        if (row := _row(answer)) is not None
     )
 
 
@@ -111,8 +108,8 @@ def read_objects(channel: socket.socket) -> tuple[dict[int, Member], dict[int, G
     """Next hops and groups by id. Raises OSError."""
     members: dict[int, Member] = {}
     groups: dict[int, Group] = {}
-    for data, start, end in _dump(channel, RTM_GETNEXTHOP, NHMSG.pack(0, 0, 0, 0, 0)):
-        found = dict(attributes(data, start + NHMSG.size, end))
+    for answer in netlink.dump(channel, RTM_GETNEXTHOP, NHMSG.pack(0, 0, 0, 0, 0)):
+        found = dict(attributes(answer, NHMSG.size, len(answer)))
         identity = _U32.unpack(found[NHA_ID])[0]
         if NHA_GROUP in found:
             entries = tuple(
@@ -171,33 +168,14 @@ def attributes(data: bytes, start: int, end: int) -> Iterator[tuple[int, bytes]]
         start += (length + 3) & ~3
 
 
-def _dump(channel: socket.socket, kind: int, body: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Each message of a dump: the buffer, and where its body starts and ends."""
-    length = netlink.HEADER.size + len(body)
-    channel.send(netlink.HEADER.pack(length, kind, NLM_F_REQUEST | NLM_F_DUMP, 0, 0) + body)
-    while True:
-        data = channel.recv(DUMP_BYTES)
-        offset = 0
-        while offset + netlink.HEADER.size <= len(data):
-            length, answer, _, _, _ = netlink.HEADER.unpack_from(data, offset)
-            body_start = offset + netlink.HEADER.size
-            if answer == NLMSG_DONE:
-                return
-            if answer == NLMSG_ERROR:
-                code = -struct.unpack_from("=i", data, body_start)[0]
-                raise OSError(code, "netlink dump")
-            yield data, body_start, offset + length
-            offset += (length + 3) & ~3
-
-
-def _row(data: bytes, start: int, end: int) -> Row | None:
-    _, length, _, _, table, protocol, _, kind, flags = RTMSG.unpack_from(data, start)
+def _row(data: bytes) -> Row | None:
+    _, length, _, _, table, protocol, _, kind, flags = RTMSG.unpack_from(data)
     if table != RT_TABLE_MAIN:
         return None
     destination = metric = group = 0
     interface, gateway = None, b""
     hops: tuple[Hop, ...] | None = None
-    for attribute, value in attributes(data, start + RTMSG.size, end):
+    for attribute, value in attributes(data, RTMSG.size, len(data)):
         if attribute == RTA_DST:
             destination = int.from_bytes(value, "big")
         elif attribute == RTA_OIF:

@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 
+from labs.runtime import netlink
 from labs.runtime.namespaces import inside
-from labs.runtime.netlink import HEADER, open_socket
 
 # include/uapi/linux/rtnetlink.h and nexthop.h
 RTM_GETNEXTHOP = 106
 RTM_GETNEXTHOPBUCKET = 118
-REQUEST_DUMP = 0x301
-NLMSG_ERROR, NLMSG_DONE = 2, 3
 NLA_TYPE_MASK = 0x3FFF
 NHA_ID, NHA_GROUP, NHA_GROUP_TYPE, NHA_RES_BUCKET = 1, 2, 3, 13
 NHA_RES_BUCKET_INDEX, NHA_RES_BUCKET_NH_ID = 1, 3
@@ -134,30 +132,19 @@ _Attributes = dict[int, bytes]
 
 
 def _dump_groups_and_buckets() -> tuple[list[_Attributes], list[tuple[int, _Attributes]]]:
-    with open_socket() as netlink:
-        objects = [_attributes(body) for body in _dump(netlink, RTM_GETNEXTHOP)]
-        buckets = [_attributes(body) for body in _dump(netlink, RTM_GETNEXTHOPBUCKET)]
+    with netlink.open_socket() as channel:
+        objects = [_attributes(body) for body in _dump(channel, RTM_GETNEXTHOP)]
+        buckets = [_attributes(body) for body in _dump(channel, RTM_GETNEXTHOPBUCKET)]
     return (
         [each for each in objects if NHA_GROUP in each],
         [(_u32(each[NHA_ID]), _attributes(each[NHA_RES_BUCKET])) for each in buckets],
     )
 
 
-def _dump(netlink: socket.socket, kind: int) -> Iterator[bytes]:
+def _dump(channel: socket.socket, kind: int) -> Iterator[bytes]:
     """The attributes, unparsed, of every message that answers a dump request."""
-    netlink.send(HEADER.pack(HEADER.size + _NHMSG.size, kind, REQUEST_DUMP, 0, 0) + bytes(8))
-    while True:
-        data = netlink.recv(1 << 17)
-        offset = 0
-        while offset < len(data):
-            length, answer, _, _, _ = HEADER.unpack_from(data, offset)
-            if answer == NLMSG_DONE:
-                return
-            if answer == NLMSG_ERROR:
-                code = -struct.unpack_from("=i", data, offset + HEADER.size)[0]
-                raise OSError(code, "the kernel does not list next-hop groups")
-            yield data[offset + HEADER.size + _NHMSG.size : offset + length]
-            offset += (length + 3) & ~3
+    for body in netlink.dump(channel, kind, bytes(_NHMSG.size)):
+        yield body[_NHMSG.size :]
 
 
 def _attributes(data: bytes) -> _Attributes:

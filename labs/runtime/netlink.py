@@ -1,4 +1,5 @@
-"""A raw rtnetlink socket that sends many messages at once and checks every answer.
+"""A raw rtnetlink socket that sends many messages at once and checks every answer, or reads all of
+a table.
 
 Batches matter: a fabric of 270 switches is some 20,000 messages, and one round trip each would
 take longer than the kernel's own work.
@@ -17,7 +18,11 @@ SOL_NETLINK = 270
 NETLINK_ADD_MEMBERSHIP = 1
 NETLINK_CAP_ACK = 10
 NLMSG_ERROR = 2
+NLMSG_DONE = 3
+REQUEST_DUMP = 0x301
 BATCH_BYTES = 256 * 1024
+DATAGRAM_BYTES = 128 * 1024
+"""More than the kernel puts into one datagram (net/netlink/af_netlink.c)."""
 
 HEADER = struct.Struct("=IHHII")
 _ERRNO = struct.Struct("=i")
@@ -50,6 +55,27 @@ def send_batch(netlink: socket.socket, messages: Sequence[bytes]) -> None:
         netlink.send(b"".join(messages[start:end]))
         _read_acknowledgements(netlink, end - start)
         start = end
+
+
+def dump(netlink: socket.socket, kind: int, body: bytes) -> list[bytes]:
+    """The body of every message that the kernel answers a dump request with.
+
+    Raises OSError with its errno where it refuses.
+    """
+    netlink.send(HEADER.pack(HEADER.size + len(body), kind, REQUEST_DUMP, 0, 0) + body)
+    bodies: list[bytes] = []
+    while True:
+        data, offset = netlink.recv(DATAGRAM_BYTES), 0
+        while offset < len(data):
+            length, answer, _, _, _ = HEADER.unpack_from(data, offset)
+            start = offset + HEADER.size
+            if answer == NLMSG_DONE:
+                return bodies
+            if answer == NLMSG_ERROR:
+                code = -_ERRNO.unpack_from(data, start)[0]
+                raise OSError(code, f"netlink dump: {os.strerror(code)}")
+            bodies.append(data[start : offset + length])
+            offset += (length + 3) & ~3
 
 
 def _read_acknowledgements(netlink: socket.socket, expected: int) -> None:

@@ -26,8 +26,6 @@ from labs.runtime.wiring import NUD_PERMANENT
 Facts = Mapping[tuple[str, str], str]
 """What was found, by node and thing."""
 
-REQUEST_DUMP = 0x301
-NLMSG_DONE = 3
 RTM_NEWLINK, RTM_GETLINK = 16, 18
 RTM_GETADDR, RTM_GETROUTE, RTM_GETNEIGH = 22, 26, 30
 RTM_GETTFILTER = 46
@@ -100,7 +98,7 @@ def _change(was: str | None, found: str | None) -> str:
 def _node_facts(channel: socket.socket, settings: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Everything of the calling thread's namespace but its processes."""
     names = dict(socket.if_nameindex())
-    for body in _dump(channel, RTM_GETLINK, bytes(_IFINFO.size)):
+    for body in netlink.dump(channel, RTM_GETLINK, bytes(_IFINFO.size)):
         yield from _interface(body)
     for index, name in names.items():
         yield from _ordered(f"{name}'s queues", _queues(channel, index))
@@ -135,7 +133,7 @@ def _queues(channel: socket.socket, index: int) -> Iterator[tuple[str, str]]:
     """Qdiscs, classes and filters of an interface, with a digest of what they are set to."""
     parents = []
     for kind, what in ((tc.RTM_GETQDISC, "qdisc"), (tc.RTM_GETTCLASS, "class")):
-        for body in _dump(channel, kind, tc.TCMSG.pack(0, index, 0, 0, 0)):
+        for body in netlink.dump(channel, kind, tc.TCMSG.pack(0, index, 0, 0, 0)):
             _, owner, handle, parent, _ = tc.TCMSG.unpack_from(body)
             told = tc.attributes(body[tc.TCMSG.size :])
             if owner != index or tc.TCA_KIND not in told:
@@ -147,7 +145,7 @@ def _queues(channel: socket.socket, index: int) -> Iterator[tuple[str, str]]:
             digest = _digest(_settled(name, told.get(tc.TCA_OPTIONS, b"")))
             yield "", f"{what} {name} {handle:x} below {parent:x} ({digest})"
     for parent in parents:
-        for body in _dump(channel, RTM_GETTFILTER, tc.TCMSG.pack(0, index, 0, parent, 0)):
+        for body in netlink.dump(channel, RTM_GETTFILTER, tc.TCMSG.pack(0, index, 0, parent, 0)):
             _, _, handle, _, info = tc.TCMSG.unpack_from(body)
             told = tc.attributes(body[tc.TCMSG.size :])
             program = tc.attributes(told.get(tc.TCA_OPTIONS, b"")).get(TCA_BPF_NAME, b"")
@@ -163,7 +161,7 @@ def _settled(kind: str, options: bytes) -> bytes:
 
 
 def _addresses(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    for body in _dump(channel, RTM_GETADDR, bytes(_IFADDR.size)):
+    for body in netlink.dump(channel, RTM_GETADDR, bytes(_IFADDR.size)):
         _, length, _, _, index = _IFADDR.unpack_from(body)
         told = tc.attributes(body[_IFADDR.size :])
         address = told.get(IFA_LOCAL) or told[IFA_ADDRESS]
@@ -171,7 +169,7 @@ def _addresses(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tup
 
 
 def _neighbours(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    for body in _dump(channel, RTM_GETNEIGH, bytes(_NDMSG.size)):
+    for body in netlink.dump(channel, RTM_GETNEIGH, bytes(_NDMSG.size)):
         _, index, state, _, _ = _NDMSG.unpack_from(body)
         told = tc.attributes(body[_NDMSG.size :])
         if state & NUD_PERMANENT and NDA_DST in told and index in names:
@@ -182,7 +180,7 @@ def _neighbours(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tu
 def _routes(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tuple[str, str]]:
     """Routes with their next hops as a set: their order depends on which session came up first."""
     request = _RTMSG.pack(socket.AF_INET, 0, 0, 0, 0, 0, 0, 0, 0)
-    for body in _dump(channel, RTM_GETROUTE, request):
+    for body in netlink.dump(channel, RTM_GETROUTE, request):
         _, length, _, _, table, _, _, kind, _ = _RTMSG.unpack_from(body)
         if table != RT_TABLE_MAIN:
             continue
@@ -235,26 +233,6 @@ def _processes(lab: Lab) -> Iterator[tuple[tuple[str, str], str]]:
             continue  # it has ended
     for name, commands in running.items():
         yield (name, "processes"), ", ".join(sorted(commands))
-
-
-def _dump(channel: socket.socket, kind: int, body: bytes) -> Iterator[bytes]:
-    """The body of each message of an rtnetlink dump."""
-    size = netlink.HEADER.size + len(body)
-    channel.send(netlink.HEADER.pack(size, kind, REQUEST_DUMP, 0, 0) + body)
-    bodies: list[bytes] = []
-    while True:
-        data, offset = channel.recv(1 << 17), 0
-        while offset < len(data):
-            length, answer, *_ = netlink.HEADER.unpack_from(data, offset)
-            start = offset + netlink.HEADER.size
-            if answer == NLMSG_DONE:
-                yield from bodies
-                return
-            if answer == netlink.NLMSG_ERROR:
-                code = -struct.unpack_from("=i", data, start)[0]
-                raise OSError(code, f"netlink dump: {os.strerror(code)}")
-            bodies.append(data[start : offset + length])
-            offset += (length + 3) & ~3
 
 
 def _digest(data: bytes) -> str:

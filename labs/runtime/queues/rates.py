@@ -8,15 +8,12 @@ away again. Source: net/sched/sch_tbf.c; struct tc_tbf_qopt of include/uapi/linu
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from labs.runtime import netlink
 from labs.runtime.queues import htb, tc
 
-REQUEST_DUMP = 0x301
 REQUEST_ACK_CREATE_REPLACE = 0x505
-NLMSG_DONE = 3
 TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST = 1, 4, 6
 TCA_HTB_PARMS, TCA_HTB_RATE64 = 1, 6
 _TBF_NUMBERS = struct.Struct("=III")
@@ -64,12 +61,16 @@ def bucket_removal() -> bytes:
 
 def read_rate(index: int) -> PortRate | None:
     """What limits a port of the calling thread's namespace; None where nothing does."""
-    for body in _dump(tc.RTM_GETQDISC, index):
+    with netlink.open_socket() as channel:
+        request = tc.TCMSG.pack(0, index, 0, 0, 0)
+        qdiscs = netlink.dump(channel, tc.RTM_GETQDISC, request)
+        classes = netlink.dump(channel, tc.RTM_GETTCLASS, request)
+    for body in qdiscs:
         _, interface, _, parent, _ = tc.TCMSG.unpack_from(body)
         told = tc.attributes(body[tc.TCMSG.size :])
         if interface == index and parent == tc.TC_H_ROOT and told[tc.TCA_KIND] == b"tbf\0":
             return PortRate("tbf", 8 * _rate(told, TCA_TBF_PARMS, TCA_TBF_RATE64))
-    for body in _dump(tc.RTM_GETTCLASS, index):
+    for body in classes:
         _, _, handle, _, _ = tc.TCMSG.unpack_from(body)
         told = tc.attributes(body[tc.TCMSG.size :])
         if handle == htb.ROOT_CLASS and told[tc.TCA_KIND] == b"htb\0":
@@ -83,17 +84,3 @@ def _rate(told: dict[int, bytes], parameters: int, wide: int) -> int:
     if wide in options:
         return int(_RATE64.unpack(options[wide])[0])
     return int(htb.RATESPEC.unpack_from(options[parameters])[-1])
-
-
-def _dump(kind: int, index: int) -> Iterator[bytes]:
-    header = netlink.HEADER.pack(netlink.HEADER.size + tc.TCMSG.size, kind, REQUEST_DUMP, 0, 0)
-    with netlink.open_socket() as channel:
-        channel.send(header + tc.TCMSG.pack(0, index, 0, 0, 0))
-        while True:
-            data, offset = channel.recv(1 << 17), 0
-            while offset < len(data):
-                length, answer, *_ = netlink.HEADER.unpack_from(data, offset)
-                if answer == NLMSG_DONE:
-                    return
-                yield data[offset + netlink.HEADER.size : offset + length]
-                offset += (length + 3) & ~3

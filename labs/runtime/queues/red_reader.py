@@ -18,8 +18,6 @@ from labs.runtime.queues.counters import Place, PortCounters, QueueCounters
 from labs.runtime.record import LabFiles
 from labs.spec.queues import TRAFFIC_CLASSES
 
-REQUEST_DUMP = 0x301
-NLMSG_DONE = 3
 TCA_XSTATS = 4
 _BASIC = struct.Struct("=QI")
 _QUEUE = struct.Struct("=5I")
@@ -61,23 +59,14 @@ class RedReader:
 def read_queues() -> list[tuple[str, int, QueueCounters]]:
     """Interface, traffic class and counters of each queue in the calling thread's namespace."""
     names = dict(socket.if_nameindex())
-    request = netlink.HEADER.pack(
-        netlink.HEADER.size + tc.TCMSG.size, tc.RTM_GETQDISC, REQUEST_DUMP, 0, 0
-    ) + bytes(tc.TCMSG.size)
     found: list[tuple[str, int, QueueCounters]] = []
     with netlink.open_socket() as channel:
-        channel.send(request)
-        while True:
-            data, offset = channel.recv(1 << 17), 0
-            while offset < len(data):
-                length, kind, *_ = netlink.HEADER.unpack_from(data, offset)
-                if kind == NLMSG_DONE:
-                    return found
-                queue = parse_queue(data[offset + netlink.HEADER.size : offset + length])
-                if queue is not None:
-                    index, each, counters = queue
-                    found.append((names[index], each, counters))
-                offset += (length + 3) & ~3
+        for body in netlink.dump(channel, tc.RTM_GETQDISC, bytes(tc.TCMSG.size)):
+            queue = parse_queue(body)
+            if queue is not None:
+                index, each, counters = queue
+                found.append((names[index], each, counters))
+    return found
 
 
 def parse_queue(body: bytes) -> tuple[int, int, QueueCounters] | None:

@@ -12,7 +12,6 @@ import os
 import shutil
 import socket
 import struct
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,11 +34,9 @@ _HANDLE = 1
 _ETH_P_ALL = 0x0003
 _ACT_DIRECT = 1
 
-# include/uapi/linux/pkt_cls.h, rtnetlink.h, netlink.h
+# include/uapi/linux/pkt_cls.h, rtnetlink.h
 _TCA_BPF_CLASSID, _TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS = 3, 6, 7, 8
 _RTM_DELQDISC, _RTM_GETTFILTER = 37, 46
-_REQUEST_DUMP = 0x301
-_NLMSG_DONE = 3
 
 
 def pins_folder(files: LabFiles) -> Path:
@@ -162,22 +159,7 @@ def _is_on(channel: socket.socket, index: int, side: int) -> bool:
 def _filters(channel: socket.socket, index: int, side: int) -> list[dict[int, bytes]]:
     """The attributes of every filter on one side of a port's clsact; none where it has none."""
     body = tc.TCMSG.pack(socket.AF_UNSPEC, index, 0, side, 0)
-    size = netlink.HEADER.size + len(body)
-    channel.send(netlink.HEADER.pack(size, _RTM_GETTFILTER, _REQUEST_DUMP, 0, 0) + body)
     return [
-        tc.attributes(data[netlink.HEADER.size + tc.TCMSG.size :]) for data in _answers(channel)
+        tc.attributes(answer[tc.TCMSG.size :])
+        for answer in netlink.dump(channel, _RTM_GETTFILTER, body)
     ]
-
-
-def _answers(channel: socket.socket) -> Iterator[bytes]:
-    while True:
-        data, offset = channel.recv(1 << 16), 0
-        while offset < len(data):
-            length, kind, *_ = netlink.HEADER.unpack_from(data, offset)
-            if kind == _NLMSG_DONE:
-                return
-            if kind == netlink.NLMSG_ERROR:
-                code = -struct.unpack_from("=i", data, offset + netlink.HEADER.size)[0]
-                raise OSError(code, f"dump of filters: {os.strerror(code)}")
-            yield data[offset : offset + length]
-            offset += (length + 3) & ~3
