@@ -3,7 +3,7 @@
 It lives in the namespace of the lab's first switch, so that taking the lab down ends it and nothing
 runs in the machine's own network namespace. All that is known of it is in files of the lab:
 
-    /run/rocelab/<lab>/controller/pid      its process, valid while it holds the lock on this file
+    /run/rocelab/<lab>/controller/pid      held by its process (`labs.runtime.pidfile`)
     /run/rocelab/<lab>/controller/rounds   one JSON object per round (`labs.controller.rounds`)
     /run/rocelab/<lab>/controller/errors   what it wrote to standard error
     /run/rocelab/<lab>/demand/*.json       what running traffic asks for (`traffic.demand`)
@@ -11,15 +11,12 @@ runs in the machine's own network namespace. All that is known of it is in files
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from pydantic import TypeAdapter
 
@@ -31,7 +28,7 @@ from labs.controller.rounds import RoundLog
 from labs.controller.tables import open_reader, read_objects, read_rows
 from labs.errors import InputError, MachineError
 from labs.plan.fabric import Fabric
-from labs.runtime import namespaces, netlink
+from labs.runtime import namespaces, netlink, pidfile
 from labs.runtime.record import LabFiles
 from labs.runtime.steering import Steering
 from labs.spec.schemes import ResilientScheme, SchemeSpec, TeScheme
@@ -69,9 +66,10 @@ class ControllerFiles:
         return self.files.root / "demand"
 
     def make(self) -> None:
-        """Make the folders. Raises OSError."""
+        """Make the folders and the file to hold. Raises OSError."""
         self.folder.mkdir(exist_ok=True)
         self.demands.mkdir(exist_ok=True)
+        self.pid.touch()
 
 
 def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int:
@@ -123,15 +121,7 @@ def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int
 
 def controller_pid(files: LabFiles) -> int | None:
     """The process of the lab's controller, None where it has none."""
-    try:
-        with ControllerFiles(files).pid.open("r+") as held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return int(held.read())
-    except (FileNotFoundError, ValueError):
-        return None
-    return None
+    return pidfile.holder(ControllerFiles(files).pid)
 
 
 def stop_controller(files: LabFiles) -> None:
@@ -147,23 +137,7 @@ def stop_controller(files: LabFiles) -> None:
 
 def stop_process(files: LabFiles) -> None:
     """End the controller and leave what it programmed. Raises MachineError where it does not."""
-    pid = controller_pid(files)
-    if pid is None:
-        return
-    try:
-        process = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        signal.pidfd_send_signal(process, signal.SIGTERM)
-        if not select.select([process], [], [], STOP_TIMEOUT_S)[0]:
-            signal.pidfd_send_signal(process, signal.SIGKILL)
-            if not select.select([process], [], [], STOP_TIMEOUT_S)[0]:
-                raise MachineError(f"the controller (process {pid}) does not end")
-    except ProcessLookupError:
-        pass
-    finally:
-        os.close(process)
+    pidfile.end(ControllerFiles(files).pid, STOP_TIMEOUT_S)
 
 
 def _remove_groups() -> None:
@@ -181,7 +155,10 @@ def run_controller(
     """
     ours = ControllerFiles(files)
     ours.make()
-    lock = _claim(ours)
+    try:
+        lock = pidfile.claim(ours.pid)
+    except BlockingIOError:
+        raise InputError(f"lab {files.lab} has a controller already") from None
 
     def ready() -> None:
         os.write(ready_fd, str(os.getpid()).encode())
@@ -197,20 +174,6 @@ def run_controller(
         else:
             rounds = ResilientRounds(collector, scheme)
         run_rounds(collector, rounds, period_s(scheme), log, ready)
-
-
-def _claim(ours: ControllerFiles) -> TextIO:
-    """The pid file, locked for as long as this process lives. Raises InputError."""
-    held = ours.pid.open("a+")
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        held.close()
-        raise InputError(f"lab {ours.files.lab} has a controller already") from None
-    held.truncate(0)
-    held.write(str(os.getpid()))
-    held.flush()
-    return held
 
 
 def parse_scheme(text: str) -> ControllerScheme:

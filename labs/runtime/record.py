@@ -6,9 +6,13 @@ command leaves behind can be found from it and from nothing else:
     /run/rocelab/<lab>/record.json   the spec, the runtime, who started it and how far it came
     /run/rocelab/<lab>/netns/        a tmpfs whose files are the nodes' namespaces
     /run/rocelab/<lab>/nodes/<node>/ configurations, logs, sockets and pid files
-    /run/rocelab/<lab>/bpf/          where the marker of the port queues is pinned, and steering/
+    /run/rocelab/<lab>/bpf/          pinned programs: the port queues' marker, steering/ and wire/
     /run/rocelab/<lab>/queues        which engine realises them
     /run/rocelab/<lab>/scheme        how flows are spread now
+    /run/rocelab/<lab>/faults/       what is broken on purpose, how it is mended and who broke it
+    /run/rocelab/<lab>/endpoints/    what the agents of running traffic have counted
+    /run/rocelab/<lab>/delay-line-*  the processes that delay packets
+    /run/rocelab/<lab>/controller    the process that pins paths, and demand/ what it knows of jobs
     /run/rocelab/<lab>/outside       what killed daemons leave elsewhere, for `down` to remove
     /run/rocelab/<lab>.lock          serialises commands on the lab
 """

@@ -16,8 +16,8 @@ from pyroute2.netlink.rtnl.tcmsg import tcmsg
 from labs.errors import InputError
 from labs.lab import plan
 from labs.plan.fabric import Fabric
+from labs.runtime import pidfile
 from labs.runtime.steering import program as steering
-from labs.runtime.wire import pidfile
 from labs.runtime.wire import program as wire
 from labs.runtime.wire.control import _impairment, _part
 from labs.runtime.wire.delayline import PACKET_COST_BYTES, DelayQueues
@@ -201,7 +201,7 @@ def test_the_wire_is_asked_before_steering() -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from labs.runtime.wire.pidfile import claim
+from labs.runtime.pidfile import claim
 with claim(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

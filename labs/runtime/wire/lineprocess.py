@@ -20,10 +20,10 @@ from pathlib import Path
 
 import labs
 from labs.errors import MachineError
-from labs.runtime import namespaces, netlink, offloads
+from labs.runtime import namespaces, netlink, offloads, pidfile
 from labs.runtime.queues import tc
 from labs.runtime.record import LabFiles
-from labs.runtime.wire import pidfile, program
+from labs.runtime.wire import program
 from labs.runtime.wire.delayline import RECEIVES
 from labs.runtime.wire.maps import WireMaps
 
