@@ -274,6 +274,25 @@ def test_a_next_hop_without_carrier_is_not_in_use() -> None:
     assert found.startswith(f"rtsw1 {route.prefix}: over ctsw1 ")
 
 
+def test_a_longer_way_is_right_where_no_shortest_is_left_unless_it_is_over_what_failed() -> None:
+    cell = cell_of("bfd-50.hpn-4-tor")
+    fabric = plan(lab_spec(cell))
+    link = candidate_links(fabric, cell.site)[0]
+    after = aftermath(cell, fabric, link)
+    agg = link.b.node
+    lost = next(
+        prefix for (node, prefix), ways in after.interfaces.items() if node == agg and not ways
+    )
+
+    def found(interface: str) -> list[str]:
+        table = Fib((Route(lost, (NextHop(interface, None),)),))
+        told = deviations(after, {agg: table})
+        return [each for each in told if each.startswith(f"{agg} {lost}:")]
+
+    assert found("core2") == []
+    assert found(link.b.interface) == [f"{agg} {lost}: over {link.a.node} instead of nothing"]
+
+
 def test_the_95th_percentile_of_20_is_the_19th() -> None:
     assert percentile(range(20, 0, -1), 0.95) == 19
     assert percentile([7], 0.95) == 7
