@@ -76,7 +76,11 @@ def _panel(
         if times:
             middle = times[(len(times) - 1) // 2]
             axis.hlines(middle, place - 0.35, place + 0.35, colors=INK, linewidth=1, zorder=3)
-    labels = [f"{site.place_title}\n{site.fan_out}" for site in sites]
+    labels = [
+        f"{site.place_title.removesuffix(' link')}\n{site.fabric_title.split()[0].rstrip(',')}, "
+        f"{site.fan_out}"
+        for site in sites
+    ]
     axis.set_xticks(range(len(sites)), labels, fontsize=6)
     axis.set_xlim(-0.6, len(sites) - 0.4)
     axis.grid(visible=True, axis="y", color=GRID, linewidth=0.5)
