@@ -102,8 +102,8 @@ def _traffic(cell: CellResult) -> str:
 
 
 def _heading(fault: FaultClass) -> str:
-    first, *rest = fault.title
-    return fault.title if fault.title.startswith("bgpd") else "".join((first.upper(), *rest))
+    title = fault.title
+    return title if title.startswith("bgpd") else f"{title[0].upper()}{title[1:]}"
 
 
 def _class_section(

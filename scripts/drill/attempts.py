@@ -10,21 +10,24 @@ from collections.abc import Callable
 from typing import TypeVar
 
 RETRIES = 2
-"""Runs beyond those asked for, in place of invalid ones. What comes late three times in a row is
-not bad luck but a machine too small or too busy."""
+"""Runs beyond those asked for, in place of invalid ones, where nothing else is said. What comes
+late three times in a row is not bad luck but a machine too small or too busy."""
 
 _Run = TypeVar("_Run")
 
 
 def measure_valid(
-    wanted: int, measure: Callable[[str], _Run], is_valid: Callable[[_Run], bool]
+    wanted: int,
+    retries: int,
+    measure: Callable[[str], _Run],
+    is_valid: Callable[[_Run], bool],
 ) -> list[_Run]:
-    """Measure until `wanted` runs are valid, RETRIES times more than that at most.
+    """Measure until `wanted` runs are valid, `retries` times more than that at most.
 
     `measure` is given what tells this run from the others, to show: empty where there is one only.
     """
     runs: list[_Run] = []
-    while sum(map(is_valid, runs)) < wanted and len(runs) < wanted + RETRIES:
+    while sum(map(is_valid, runs)) < wanted and len(runs) < wanted + retries:
         runs.append(measure(_which(len(runs) + 1, wanted)))
     return runs
 

@@ -13,6 +13,7 @@ import typer
 
 from labs.cli.arguments import JsonOption
 from labs.cli.console import err, out, progress_bars, say, table, write, write_json
+from scripts.drill.attempts import RETRIES
 
 if TYPE_CHECKING:
     from scripts.drill.phases.result import JobDrillResult
@@ -78,6 +79,12 @@ def show(drill: DrillArgument, json: JsonOption = False) -> None:
 def run(
     drill: DrillArgument,
     repeat: Annotated[int, typer.Option(min=1, metavar="N", help="How many times to run it.")] = 1,
+    retries: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="How many runs that were no measurement to make again."
+        ),
+    ] = RETRIES,
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -118,7 +125,9 @@ def run(
             folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         with progress_bars() as progress:
             use = kept(note) if keep else fresh
-            result = run_drill(path, repeats=repeat, out=folder, progress=progress, use=use)
+            result = run_drill(
+                path, repeats=repeat, retries=retries, out=folder, progress=progress, use=use
+            )
     if junit is not None:
         from scripts.drill.junit import junit_of, write_junit
 

@@ -24,7 +24,7 @@ from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from labs.units import format_duration
 from scripts.documents import to_json
 from scripts.drill import result as results
-from scripts.drill.attempts import measure_valid
+from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.drill.catalog import lab_of
 from scripts.drill.environment import read_environment
 from scripts.drill.faulted import FaultedRun, Settings
@@ -52,12 +52,13 @@ def run_drill(
     path: Path,
     *,
     repeats: int = 1,
+    retries: int = RETRIES,
     out: Path | None = None,
     progress: ProgressSink = no_progress,
     use: LabUse = fresh,
 ) -> DrillResult | JobDrillResult:
     """Run the drill in the file `path`, `repeats` times on one lab, and give its result. Repeats
-    that were no measurement are made again, a few times at most (`scripts.drill.attempts`).
+    that were no measurement are made again, `retries` times at most.
 
     The lab is brought up for it and down after it, also when it fails or is interrupted; with
     `use=kept(...)` it stays up, and is used where it is up already. `out` is a folder, made where
@@ -74,10 +75,10 @@ def run_drill(
         _make_folder(out)
     concluded: DrillResult | JobDrillResult
     if isinstance(drill, JobDrillSpec):
-        concluded = run_job_drill(drill, path, repeats, progress, use)
+        concluded = run_job_drill(drill, path, repeats, retries, progress, use)
     else:
         evidence = None if out is None else out / "evidence"
-        concluded = _run_fault_drill(drill, path, repeats, evidence, progress, use)
+        concluded = _run_fault_drill(drill, path, repeats, retries, evidence, progress, use)
     if out is not None:
         _write(concluded, out, progress)
     return concluded
@@ -87,6 +88,7 @@ def _run_fault_drill(
     drill: DrillSpec,
     path: Path,
     repeats: int,
+    retries: int,
     evidence: Path | None,
     progress: ProgressSink,
     use: LabUse,
@@ -96,7 +98,7 @@ def _run_fault_drill(
     faults = planned_faults(lab.fabric, drill)
     environment = read_environment()
     with use(lab, progress) as lab:
-        measured = _run_repeats(lab, drill, flows, faults, repeats, evidence, progress)
+        measured = _run_repeats(lab, drill, flows, faults, repeats, retries, evidence, progress)
     return results.conclude(
         drill=drill.model_dump(mode="json", exclude_none=True),
         lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
@@ -203,6 +205,7 @@ def _run_repeats(
     flows: Sequence[Flow],
     faults: Sequence[Timed],
     repeats: int,
+    retries: int,
     evidence: Path | None,
     progress: ProgressSink,
 ) -> list[Repeat]:
@@ -232,7 +235,7 @@ def _run_repeats(
                 wait(end_ns)
                 return run.finish(hashing, problems)
 
-        return measure_valid(repeats, measured, lambda repeat: repeat.valid)
+        return measure_valid(repeats, retries, measured, lambda repeat: repeat.valid)
 
 
 def _compare_hashing(

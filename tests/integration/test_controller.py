@@ -439,7 +439,6 @@ def test_killed_and_started_again_it_comes_to_the_same_entries_and_no_packet_is_
         assert not rounds(plain)[-1].did_something
         time.sleep(0.5)
         result = run.stop()
-    assert result.valid, result.problems
     assert sum(len(record.sent_seq) for record in result.flows) > 8 * 1000
     assert lost(result) == 0
     tell(f"restarted within {1000 * took_s:.0f} ms, {lost(result)} packets lost")

@@ -92,7 +92,9 @@ def kept(tmp_path: Path) -> Iterator[Path]:
 def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Path) -> None:
     folder = kept.parent
     junit = folder / "ci" / "junit.xml"
-    first = rocelab("drill", "run", kept, "--keep", "--out", folder / "1", "--junit", junit)
+    first = rocelab(
+        "drill", "run", kept, "--keep", "--retries=0", "--out", folder / "1", "--junit", junit
+    )
     record = LabFiles("it-keep").record.read_text()
     check_failed(first[0], junit, folder / "1" / "result.json")
     # A command that was killed has left a fault.
@@ -101,7 +103,9 @@ def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Pa
         wait_for(lambda: not carriers(lab, "rtsw2")["ctsw1"], "the fault")
         busy = rocelab("drill", "run", kept, "--keep", "--out", folder / "2")
         it.send_signal(signal.SIGKILL)
-    second = rocelab("drill", "run", kept, "--keep", "--out", folder / "2", "--junit", junit)
+    second = rocelab(
+        "drill", "run", kept, "--keep", "--retries=0", "--out", folder / "2", "--junit", junit
+    )
     check_failed(second[0], junit, folder / "2" / "result.json")
     assert "was up already" in second[2]
     assert LabFiles("it-keep").record.read_text() == record
@@ -150,7 +154,7 @@ def test_two_drills_at_once_break_each_its_own_lab(tmp_path: Path) -> None:
         drill = yaml.safe_load(DRILL.format(name=name))
         drill["faults"][0]["links"] = [f"rtsw1:{spine}"]
         (folder / "drill.yaml").write_text(yaml.safe_dump(drill))
-        running[name] = start("drill", "run", folder / "drill.yaml", "--out", folder)
+        running[name] = start("drill", "run", folder / "drill.yaml", "--out", folder, "--retries=0")
     for name, process in running.items():
         with process:
             _, errors = process.communicate(timeout=120)

@@ -43,7 +43,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> DrillResult:
         "measure: {sampling_interval: 5ms, sustained: 300ms}\n"
         "faults:\n" + "\n".join(faults) + "\n"
     )
-    result = run_drill(file)
+    result = run_drill(file, retries=0)
     assert isinstance(result, DrillResult)
     return result
 

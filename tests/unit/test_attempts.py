@@ -15,7 +15,7 @@ def told(wanted: int, outcomes: list[bool]) -> tuple[list[bool], list[str]]:
         shown.append(which)
         return outcomes[len(shown) - 1]
 
-    return measure_valid(wanted, measure, bool), shown
+    return measure_valid(wanted, RETRIES, measure, bool), shown
 
 
 @pytest.mark.parametrize("wanted", [1, 5])

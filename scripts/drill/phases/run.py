@@ -41,10 +41,12 @@ def run_job_drill(
     drill: JobDrillSpec,
     path: Path,
     repeats: int,
+    retries: int,
     progress: ProgressSink = no_progress,
     use: LabUse = fresh,
 ) -> JobDrillResult:
-    """Run the drill read from `path`, `repeats` times on one lab, and give its result.
+    """Run the drill read from `path`, `repeats` times on one lab, and give its result. Repeats that
+    were no measurement are made again, `retries` times at most.
 
     The lab is up for it as `use` has it, and down after it unless that says otherwise. Raises
     InputError where its lab can not be used, a job does not fit it, or a lab of that name is up;
@@ -57,6 +59,7 @@ def run_job_drill(
     with use(lab, progress) as lab:
         measured = measure_valid(
             repeats,
+            retries,
             lambda which: _run_phases(lab, drill, plans, which, progress),
             lambda runs: all(run.valid for run in runs),
         )
