@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from labs.runtime.record import recorded_labs
 from scripts.compare.document import Comparison, from_json
 from tests.integration.conftest import MakeLab
+
+pytestmark = pytest.mark.two_at_once
 
 NAME = "t-compare"
 BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 10000\n"
