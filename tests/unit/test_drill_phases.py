@@ -333,4 +333,4 @@ def test_a_drill_of_jobs_names_the_phase_that_does_not_fit_its_lab() -> None:
     too_many = {"name": "x", "jobs": [{"pattern": "incast", "ranks": 9, "size": "1MB"}]}
     spec = JobDrillSpec.model_validate({**DRILL, "lab": "tiny", "phases": [too_many]})
     with pytest.raises(InputError, match="phase x: "):
-        run_job_drill(spec, CATALOG / "x.yaml", 1)
+        run_job_drill(spec, CATALOG / "x.yaml", repeats=1, retries=0)
