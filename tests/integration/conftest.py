@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,14 @@ from labs.lab import Lab
 from labs.runtime.netns import take_down
 
 MakeLab = Callable[..., Lab]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """A suite that a shell has started in the background ignores Ctrl-C, and so would every command
+    that it starts: here they do not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
