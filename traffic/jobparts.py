@@ -21,7 +21,6 @@ from traffic.dcqcn_profiles import parameters
 from traffic.flow import FIRST_QP, FIRST_SPORT, Endpoints
 from traffic.jobplan import MOST_EXTENSION_BYTES, JobPlan, QueuePairEnd
 from traffic.placement import NicRef, nic_of
-from traffic.roce import Envelope, roce_frame
 from traffic.transport import DCQCN_OFF, Ecn, Strategy
 from traffic.wire import BTH_OFFSET, ICRC_BYTES, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
 
@@ -203,6 +202,9 @@ class _Writer:
 
 
 def _header(ends: Endpoints) -> bytes:
+    # Here and not above: who sends nothing does not wait for Scapy.
+    from traffic.roce import Envelope, roce_frame
+
     envelope = Envelope(
         source_mac=ends.source_mac,
         next_hop_mac=ends.next_hop_mac,

@@ -43,7 +43,6 @@ from traffic.result import (
     flow_record,
     read_arrivals,
 )
-from traffic.roce import probe_frame
 
 START_DELAY_NS = 20_000_000
 """From `start` to the first deadline, so that every agent has its command before."""
@@ -264,6 +263,9 @@ def _plan(fabric: Fabric, flows: Sequence[Flow]) -> dict[str, list[_Outgoing]]:
     Servers start evenly staggered. The flows of one start together, so that its agent wakes once
     for a packet of each: waking costs more CPU than sending.
     """
+    # Here and not above: who sends nothing does not wait for Scapy.
+    from traffic.roce import probe_frame
+
     outgoing: dict[str, list[_Outgoing]] = {}
     place = {server: n for n, server in enumerate(dict.fromkeys(flow.source for flow in flows))}
     for flow in flows:

@@ -23,7 +23,6 @@ from labs.plan.fabric import Fabric, Nic
 from labs.runtime.namespaces import inside
 from traffic.flow import Endpoints, resolve_endpoints
 from traffic.icrc import icrc
-from traffic.roce import probe_frame
 from traffic.wire import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 
 PROBE_QP = 0xFFFFFE
@@ -160,6 +159,9 @@ class ProbeFrames:
 
         Raises ValueError for a QP number of more than 24 bits.
         """
+        # Here and not above: who sends nothing does not wait for Scapy.
+        from traffic.roce import probe_frame
+
         self._frame = bytearray(probe_frame(endpoints, sport=0, dest_qp=destination_qp, ttl=1))
         self._tag = tag
 

@@ -17,6 +17,7 @@ from traffic.flow import Flow
 from traffic.job import JobSpec
 from traffic.session import TrafficSession
 
+from .carried import carried
 from .conftest import MakeLab
 
 HPN = "kind: hpn, segments: 2, servers_per_segment: 1, rails: 1"
@@ -77,38 +78,35 @@ def dual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -> None:
-    whole = run_job(dual, job())
+    whole = carried(lambda: run_job(dual, job()))
     assert (whole.problems, whole.errors) == ((), ())
     assert [check.name for check in whole.accounting if not check.agrees] == []
     assert whole.transport.port_moves == 0
-    first, second = (packets(whole, port, "srv1-1") for port in PORTS)
+    first, second = (packets(whole, each, "srv1-1") for each in PORTS)
     assert 0.45 < first / (first + second) < 0.55
     assert 1.0 < whole.headline("jct_ratio").modelled.median < 1.15
 
-    cut = InTheMiddle(dual.link(PORTS[0]).down)
-    half = run_job(
-        dual,
-        job(iterations=6, transport={"qps": 4, "ack_timeout": "100us"}),
-        progress=cut,
-    )
-    assert cut.done
+    def changed_in_the_middle(before: Callable[[], None], change: Callable[[], None]) -> JobReport:
+        before()
+        middle = InTheMiddle(change)
+        spec = job(iterations=6, transport={"qps": 4, "ack_timeout": "100us"})
+        report = run_job(dual, spec, progress=middle)
+        assert middle.done
+        return report
+
+    port = dual.link(PORTS[0])
+    half = carried(lambda: changed_in_the_middle(port.up, port.down))
     assert half.errors == ()
     assert half.problems == ()
     assert half.transport.port_moves == 2
     assert any("lost carrier" in text for text in half.warnings)
     assert half.transport.posted_bytes == half.transport.delivered_bytes
-    first, second = (packets(half, port, "srv1-1") for port in PORTS)
+    first, second = (packets(half, each, "srv1-1") for each in PORTS)
     assert first < second
     slowed = [each.modelled_ns for each in half.iterations]
     assert max(slowed) > 1.5 * min(slowed)
 
-    back = InTheMiddle(dual.link(PORTS[0]).up)
-    again = run_job(
-        dual,
-        job(iterations=6, transport={"qps": 4, "ack_timeout": "100us"}),
-        progress=back,
-    )
-    assert back.done
+    again = carried(lambda: changed_in_the_middle(port.down, port.up))
     assert (again.errors, again.problems) == ((), ())
     # Down when the queue pairs were made, back in the middle: away and home again.
     assert again.transport.port_moves == 4

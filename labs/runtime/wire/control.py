@@ -181,9 +181,13 @@ class Wire:
                 if kind is Kind.DELAY:
                     rule = replace(rule, delay_ns=0)
                     maps.set_rule(hook.slot, rule)
-                    self._let_out(maps, hook)
+                    if lineprocess.let_out(self._files, hook.node):
+                        _wait_until_out(maps, hook)
                 # The rule goes last: a killed command is finished by the next.
                 maps.set_rule(hook.slot, rule.with_part(kind, IDLE))
+                if kind is Kind.DELAY and lineprocess.is_alive(self._files, hook.node):
+                    # What came before the rule went is still on its way through the line.
+                    _wait_until_out(maps, hook)
                 counted = maps.counters(hook.slot)
         if kind is Kind.DELAY and not self._delays(hook.node, rules):
             lineprocess.stop(self._files, hook.node)
@@ -200,17 +204,6 @@ class Wire:
         if not self._rules():
             program.remove_pins(self._files)
         return counted
-
-    def _let_out(self, maps: WireMaps, hook: Hook) -> None:
-        """Have the delay line send what it holds for a port; what comes meanwhile goes behind it,
-        so that nothing is overtaken."""
-        if not lineprocess.let_out(self._files, hook.node):
-            return
-        held = maps.counters(hook.slot).delayed
-        deadline_s = time.monotonic() + HELD_TIMEOUT_S
-        while maps.counters(hook.slot).resumed < held and time.monotonic() < deadline_s:
-            # A program's counters can not be waited for.
-            time.sleep(0.001)
 
     def _delays(self, node: str, rules: Mapping[int, Rule]) -> bool:
         return any(
@@ -248,6 +241,18 @@ class Wire:
             yield
         finally:
             os.close(folder)
+
+
+def _wait_until_out(maps: WireMaps, hook: Hook) -> None:
+    """Wait until a delay line has sent what a port gave it: packets that then pass beside the line
+    overtake none."""
+    deadline_s = time.monotonic() + HELD_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        counted = maps.counters(hook.slot)
+        if counted.resumed >= counted.delayed:
+            return
+        # A program's counters can not be waited for.
+        time.sleep(0.0002)
 
 
 _HINT = "run `rocelab doctor` for what eBPF programs need"
