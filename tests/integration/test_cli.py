@@ -7,37 +7,21 @@ import os
 import signal
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.integration.command import PROGRAM, read, rocelab, rocelab_process
 
 pytestmark = pytest.mark.side_by_side
 
 
 LAB = "t-cli"
 SPEC = f"name: {LAB}\nfabric: {{kind: clos, racks: 4, spines: 2}}\n"
-PROGRAM = (sys.executable, "-c", "from scripts.cli import main; main()")
 FLOW = ("--src", "srv1-1", "--dst", "srv3-1")
 RECOVERY_S = 30.0
-
-
-def rocelab(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-
-def read(*arguments: str | Path) -> Any:
-    return json.loads(rocelab(*arguments, "--json").stdout)
 
 
 def listed() -> set[str]:
@@ -90,12 +74,12 @@ def test_a_lab_that_is_up_is_listed_and_not_brought_up_twice(lab: str, spec: Pat
 
 
 def test_a_command_runs_in_the_node_with_our_input_and_its_exit_code(lab: str) -> None:
-    addresses = rocelab("exec", lab, "rtsw1", "--", "ip", "-4", "addr", "show", "ctsw1")
+    addresses = rocelab_process("exec", lab, "rtsw1", "--", "ip", "-4", "addr", "show", "ctsw1")
     assert "198.18." in addresses.stdout
-    assert rocelab("exec", lab, "rtsw1", "cat", stdin="through").stdout == "through"
-    assert rocelab("exec", lab, "rtsw1", "--", "sh", "-c", "exit 7").returncode == 7
+    assert rocelab_process("exec", lab, "rtsw1", "cat", stdin="through").stdout == "through"
+    assert rocelab_process("exec", lab, "rtsw1", "--", "sh", "-c", "exit 7").returncode == 7
     for wrong in (["nosuch", "ls"], ["rtsw1", "no-such-command"], ["rtsw1", "--"]):
-        outcome = rocelab("exec", lab, *wrong)
+        outcome = rocelab_process("exec", lab, *wrong)
         assert outcome.returncode == 2
         assert "Traceback" not in outcome.stderr
 
@@ -115,9 +99,9 @@ def test_a_shell_is_the_users_own_and_runs_in_the_node(lab: str) -> None:
 
 
 def test_vtysh_talks_to_the_daemons_of_a_switch(lab: str) -> None:
-    outcome = rocelab("vtysh", lab, "ctsw1", "-c", "show bgp summary json")
+    outcome = rocelab_process("vtysh", lab, "ctsw1", "-c", "show bgp summary json")
     assert '"peerCount":4' in outcome.stdout.replace(" ", "")
-    assert rocelab("vtysh", lab, "srv1-1").returncode == 2
+    assert rocelab_process("vtysh", lab, "srv1-1").returncode == 2
 
 
 @pytest.mark.parametrize("source_port", [50000, 50001, 50002])
@@ -156,12 +140,12 @@ def test_a_capture_is_pcapng_with_the_packets_and_the_time_they_came(
     assert len(probes) == 1
     assert before_ns < probes[0] < after_ns
 
-    again = rocelab("capture", lab, "srv3-1", "rtsw3", "-o", file)
+    again = rocelab_process("capture", lab, "srv3-1", "rtsw3", "-o", file)
     assert again.returncode == 2
     assert "--force" in again.stderr
     forced = ("-o", file, "--force", "--seconds", "0.2")
-    assert rocelab("capture", lab, "srv3-1", "rtsw3", *forced).returncode == 0
-    assert rocelab("capture", lab, "srv3-1", "nosuch", "-o", tmp_path / "y").returncode == 2
+    assert rocelab_process("capture", lab, "srv3-1", "rtsw3", *forced).returncode == 0
+    assert rocelab_process("capture", lab, "srv3-1", "nosuch", "-o", tmp_path / "y").returncode == 2
 
 
 def read_pcapng(data: bytes) -> list[tuple[int, bytes]]:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from labs.runtime.record import recorded_labs
 from scripts.compare.document import Comparison, from_json
+from tests.integration.command import rocelab
 from tests.integration.conftest import MakeLab
 
 pytestmark = pytest.mark.two_at_once
 
 NAME = "t-compare"
 BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 10000\n"
-PROGRAM = (sys.executable, "-c", "from scripts.cli import main; main()")
 
 
 def compare(lab: Path, folder: Path, schemes: str, qps: str, *more: str) -> Comparison:
     lists = ["--schemes", schemes, "--qps", qps, "--placement", "fragmented"]
-    arguments = ["compare", str(lab), *lists, "--size", "1MB", "--out", str(folder), *more]
-    done = subprocess.run(
-        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=140, check=False
-    )
+    done = rocelab("compare", lab, *lists, "--size", "1MB", "--out", folder, *more)
     assert done.returncode == 0, done.stderr
     assert f"fragmented placement, {qps[-1]} QP" in done.stdout
     return from_json((folder / "result.json").read_text())

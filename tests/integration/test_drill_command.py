@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from labs.runtime.netns import take_down
 from labs.runtime.record import LabFiles
 from scripts.drill.result import from_json
 from scripts.faults.record import read_faults
+from tests.integration.command import PROGRAM, read, rocelab
 
 pytestmark = pytest.mark.side_by_side
 
@@ -38,20 +38,12 @@ WAIT_S = 20.0
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from scripts.cli import main; main()"]
     return subprocess.Popen(
-        [*command, *map(str, arguments)],
+        [*PROGRAM, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def rocelab(*arguments: str | Path) -> tuple[int, str, str]:
-    """Exit code, output and errors of a command line in a process of its own."""
-    with start(*arguments) as process:
-        out, errors = process.communicate(timeout=120)
-    return process.returncode, out, errors
 
 
 def wait_for(happened: Callable[[], object], what: str) -> None:
@@ -96,7 +88,7 @@ def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Pa
         "drill", "run", kept, "--keep", "--retries=0", "--out", folder / "1", "--junit", junit
     )
     record = LabFiles("it-keep").record.read_text()
-    check_failed(first[0], junit, folder / "1" / "result.json")
+    check_failed(first.returncode, junit, folder / "1" / "result.json")
     # A command that was killed has left a fault.
     with start("fault", "inject", "it-keep", "carrier-down", "link=rtsw2:ctsw1", "lasts=60s") as it:
         lab = Lab.running("it-keep")
@@ -106,16 +98,16 @@ def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Pa
     second = rocelab(
         "drill", "run", kept, "--keep", "--retries=0", "--out", folder / "2", "--junit", junit
     )
-    check_failed(second[0], junit, folder / "2" / "result.json")
-    assert "was up already" in second[2]
+    check_failed(second.returncode, junit, folder / "2" / "result.json")
+    assert "was up already" in second.stderr
     assert LabFiles("it-keep").record.read_text() == record
-    assert (busy[0], "has fault 1" in busy[2]) == (2, True)
+    assert (busy.returncode, "has fault 1" in busy.stderr) == (2, True)
 
     (folder / "it-keep.yaml").write_text(LAB.format(name="it-keep").replace("racks: 2", "racks: 3"))
     other = rocelab("drill", "run", kept, "--keep", "--out", folder / "3")
-    assert other[0] == 2
-    assert "fabric.racks differs\n  hint: take it down with `rocelab down it-keep`" in other[2]
-    assert rocelab("down", "it-keep")[0] == 0
+    assert other.returncode == 2
+    assert "fabric.racks differs\n  hint: take it down with `rocelab down it-keep`" in other.stderr
+    assert rocelab("down", "it-keep").returncode == 0
 
 
 def check_failed(code: int, junit: Path, result: Path) -> None:
@@ -169,41 +161,39 @@ def test_two_drills_at_once_break_each_its_own_lab(tmp_path: Path) -> None:
 
 
 def test_a_fault_is_injected_listed_and_restored_by_three_commands(broken: Lab) -> None:
-    code, out, _ = rocelab(
-        "fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw1", "--json"
-    )
-    injected = json.loads(out)
-    assert (code, injected["subject"]) == (0, "rtsw1:ctsw1")
+    done = rocelab("fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw1", "--json")
+    injected = json.loads(done.stdout)
+    assert (done.returncode, injected["subject"]) == (0, "rtsw1:ctsw1")
     assert carriers(broken, "rtsw1") == {"ctsw1": False, "ctsw2": True, "srv1-1": True}
 
-    (listed,) = json.loads(rocelab("fault", "list", "it-fault", "--json")[1])
+    (listed,) = read("fault", "list", "it-fault")
     assert (listed["number"], listed["driver"]) == (injected["number"], "none")
-    code, out, _ = rocelab("status", "it-fault")
-    assert code == 1
-    assert f"fault {injected['number']} (carrier-down)" in out
+    status = rocelab("status", "it-fault")
+    assert status.returncode == 1
+    assert f"fault {injected['number']} (carrier-down)" in status.stdout
 
-    assert rocelab("fault", "restore", "it-fault", str(injected["number"]))[0] == 0
+    assert rocelab("fault", "restore", "it-fault", str(injected["number"])).returncode == 0
     assert all(carriers(broken, "rtsw1").values())
-    assert rocelab("fault", "list", "it-fault")[1] == "no faults\n"
+    assert rocelab("fault", "list", "it-fault").stdout == "no faults\n"
 
 
 def test_a_fault_with_an_end_is_waited_for(broken: Lab) -> None:
-    code, out, _ = rocelab(
+    done = rocelab(
         "fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw2", "lasts=300ms", "--json"
     )
-    begin, end = json.loads(out)["changes"]
-    assert (code, begin["change"], end["change"]) == (0, "begin", "end")
+    begin, end = json.loads(done.stdout)["changes"]
+    assert (done.returncode, begin["change"], end["change"]) == (0, "begin", "end")
     assert end["t_unix_ns"] - begin["t_unix_ns"] >= 100_000_000
     assert all(carriers(broken, "rtsw1").values())
 
 
 def test_flapping_runs_in_the_foreground_as_often_as_asked(broken: Lab) -> None:
-    code, out, _ = rocelab(
+    done = rocelab(
         *("fault", "inject", "it-fault", "flapping", "link=rtsw1:ctsw2"),
         *("count=3", "period=200ms", "--json"),
     )
-    assert code == 0
-    assert [each["change"] for each in json.loads(out)["changes"]] == ["begin", "end"] * 3
+    assert done.returncode == 0
+    assert [each["change"] for each in json.loads(done.stdout)["changes"]] == ["begin", "end"] * 3
     assert all(carriers(broken, "rtsw1").values())
 
 
@@ -214,13 +204,13 @@ def test_the_guardian_mends_what_a_killed_command_broke(broken: Lab) -> None:
         (number,) = (each.number for each in read_faults(LabFiles("it-fault")))
         refused = rocelab("fault", "restore", "it-fault", str(number))
         driver.send_signal(signal.SIGKILL)
-    assert refused[0] == 2
-    assert f"process {driver.pid}" in refused[2]
+    assert refused.returncode == 2
+    assert f"process {driver.pid}" in refused.stderr
     wait_for(lambda: carriers(broken, "rtsw2")["ctsw2"], "the restore")
     wait_for(lambda: not read_faults(LabFiles("it-fault")), "the proof")
 
 
 def test_a_fault_that_the_lab_can_not_have_leaves_nothing(broken: Lab) -> None:
-    code, _, errors = rocelab("fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw9")
-    assert (code, "rtsw1 has no interface ctsw9" in errors) == (2, True)
+    refused = rocelab("fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw9")
+    assert (refused.returncode, "rtsw1 has no interface ctsw9" in refused.stderr) == (2, True)
     assert read_faults(LabFiles("it-fault")) == ()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from scripts.drill.phases.result import JobDrillResult, from_json
+from tests.integration.command import Outcome, rocelab
 from tests.integration.test_ownership import belongings
 
-PROGRAM = (sys.executable, "-c", "from scripts.cli import main; main()")
 LAB = """name: it-jobs
 fabric: {kind: clos, racks: 1, spines: 1, servers_per_rack: 3}
 links: {rate: 25G, server_rate: 25G}
@@ -55,18 +53,10 @@ phases:
 IDLE_PHASE_ALONE = DRILL.partition("  - name: shared")[0]
 
 
-def run(
-    folder: Path, dropped: str, drill: str = IDLE_PHASE_ALONE
-) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, dropped: str, drill: str = IDLE_PHASE_ALONE) -> Outcome:
     (folder / "lab.yaml").write_text(LAB)
     (folder / "short.yaml").write_text(drill.replace("DROPPED", dropped))
-    return subprocess.run(
-        [*PROGRAM, "drill", "run", str(folder / "short.yaml"), "--out", str(folder / "out")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return rocelab("drill", "run", folder / "short.yaml", "--out", folder / "out")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from labs.spec.catalog import catalog_names
 pytestmark = pytest.mark.side_by_side
 
 
-FEW_SWITCHES = 40
+FEW_SWITCHES = 12
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,11 +19,11 @@ from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.job.document import JobReport, from_json
 from scripts.job.run import run_job, run_jobs
 from tests.integration.carried import carried
+from tests.integration.command import PROGRAM, rocelab
 from traffic.job import JobSpec
 
 NAME = "t-job"
 BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 4000\nqueues: {buffer: 8MB}\n"
-PROGRAM = (sys.executable, "-c", "from scripts.cli import main; main()")
 JOB = ("--pattern", "allreduce", "--ranks", "4", "--size", "4MB", "--iterations", "3")
 LONG = (*JOB[:-1], "1000")
 INVALID = 3
@@ -32,12 +31,6 @@ INVALID = 3
 
 def job(**keys: object) -> JobSpec:
     return JobSpec.model_validate({"ranks": 4, "iterations": 3} | keys)
-
-
-def rocelab(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
-    )
 
 
 @pytest.fixture(scope="module")

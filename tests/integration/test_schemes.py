@@ -43,9 +43,9 @@ from labs.spec.schemes import (
     SprayScheme,
     TeScheme,
 )
+from tests.integration.command import read, rocelab
 from tests.integration.conftest import MakeLab
 from tests.integration.scheme_wire import ACK, SchemeWire, scheme_wire
-from tests.integration.test_cli import read, rocelab
 from traffic.traceroute import probe_path
 
 pytestmark = pytest.mark.two_at_once
