@@ -75,8 +75,8 @@ test: $(READY) ## lint, types, unit tests, then tests with real fabrics as root
 	.venv/bin/mypy
 	.venv/bin/python -m pytest -n auto tests/unit
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n 5 --dist loadfile -m side_by_side tests/integration
-	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n 2 --dist loadfile -m "two_at_once and not side_by_side" tests/integration
-	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -m "not side_by_side and not two_at_once" tests/integration
+	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n 3 --dist loadfile -m "few_at_once and not side_by_side" tests/integration
+	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -m "not side_by_side and not few_at_once" tests/integration
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider --rocelab-require examples
 
 .PHONY: soak

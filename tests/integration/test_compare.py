@@ -11,7 +11,7 @@ from scripts.compare.document import Comparison, from_json
 from tests.integration.command import rocelab
 from tests.integration.conftest import MakeLab
 
-pytestmark = pytest.mark.two_at_once
+pytestmark = pytest.mark.few_at_once
 
 NAME = "t-compare"
 BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 10000\n"

@@ -44,7 +44,7 @@ from traffic.flow import Flow, permutation
 from traffic.result import TrafficResult
 from traffic.session import TrafficSession
 
-pytestmark = pytest.mark.two_at_once
+pytestmark = pytest.mark.few_at_once
 
 FLOWS = 256
 RESILIENT = ResilientScheme(kind="resilient")

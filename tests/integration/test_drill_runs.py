@@ -50,7 +50,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[DrillResult, Path]:
     return run_drill(write_drill(folder, "it-drill", "<= 5000"), out=out), out
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_only_flows_that_crossed_the_dead_links_lost_packets(
     ran: tuple[DrillResult, Path],
 ) -> None:
@@ -67,7 +67,7 @@ def rack_of(server: str) -> str:
     return "rtsw" + server.removeprefix("srv").partition("-")[0]
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_the_fib_timeline_has_both_ends_of_the_link_and_the_racks_told_by_bgp(
     ran: tuple[DrillResult, Path],
 ) -> None:
@@ -75,7 +75,7 @@ def test_the_fib_timeline_has_both_ends_of_the_link_and_the_racks_told_by_bgp(
     assert {"rtsw1", "ctsw1", "rtsw2", "rtsw3"} <= changed
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_shared_seeds_leave_half_of_the_parallel_links_unused(
     ran: tuple[DrillResult, Path],
 ) -> None:
@@ -86,7 +86,7 @@ def test_shared_seeds_leave_half_of_the_parallel_links_unused(
     assert [run.misplaced_packets for run in ran[0].repeats[0].hashing] == [0, 0]
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_the_result_is_written_whole_and_nothing_is_left(ran: tuple[DrillResult, Path]) -> None:
     result, out = ran
     assert from_json((out / "result.json").read_text()) == result
@@ -94,7 +94,7 @@ def test_the_result_is_written_whole_and_nothing_is_left(ran: tuple[DrillResult,
     assert belongings("it-drill") == []
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_an_expectation_too_tight_fails_the_drill(tmp_path: Path) -> None:
     result = run_drill(write_drill(tmp_path, "it-tight", "<= 0", hashing=""), retries=0)
     assert not result.passed
@@ -110,7 +110,7 @@ def test_a_drill_does_not_touch_a_lab_that_is_up(make_lab: MakeLab, tmp_path: Pa
     assert lab.is_running
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_a_drill_runs_where_the_kernel_takes_no_hash_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,7 +113,7 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
     assert packets(again, PORTS[0], "srv1-1") > 0
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeLab) -> None:
     lab = make_lab("t-dual-one", SINGLE)
     lab.up()
@@ -130,7 +130,7 @@ def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeL
     assert "srv1-1:1" in report.errors[0]
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_a_probe_flow_moves_with_its_nic(dual: Lab) -> None:
     flows = [
         Flow(

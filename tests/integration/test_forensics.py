@@ -27,7 +27,7 @@ from scripts.documents import to_json
 from scripts.forensics.diagnose import diagnose_report
 from scripts.forensics.document import Cause, Diagnosis, from_json
 
-pytestmark = pytest.mark.two_at_once
+pytestmark = pytest.mark.few_at_once
 
 NAME = "t-forensics"
 DILATION = 5000

@@ -124,7 +124,7 @@ def test_an_alltoall_over_many_queue_pairs_comes_near_its_bound(lab: Lab) -> Non
     assert report.transport.delivered_bytes == 3 * 8_000_000 * 4
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_receivers_of_any_order_see_that_plain_ecmp_keeps_the_order(lab: Lab) -> None:
     report = run_job(
         lab, job(pattern="alltoall", size="1MB", transport={"qps": 4, "out_of_order": True})
@@ -147,7 +147,7 @@ def test_an_incast_with_dcqcn_is_marked_and_both_sides_count_the_same_marks(lab:
     assert set(report.fairness.rate_bps) == {1, 2, 3}
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_packets_that_full_queues_dropped_are_sent_again_and_explain_every_difference(
     lab: Lab,
 ) -> None:
@@ -167,7 +167,7 @@ def test_packets_that_full_queues_dropped_are_sent_again_and_explain_every_diffe
     assert counts.ce == counts.cnps_sent == 0
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_a_run_leaves_the_lab_as_it_was(lab: Lab, tmp_path: Path) -> None:
     before = state(lab)
     report = run_job(lab, job(pattern="broadcast", size="1MB"), out=tmp_path / "made")
@@ -189,7 +189,7 @@ def test_the_command_prints_what_nccl_tests_would(lab: Lab) -> None:
     assert "agree on 8 of 8 counts" in outcome.stdout
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_a_capture_has_every_packet_of_every_nic(lab: Lab, tmp_path: Path) -> None:
     file = tmp_path / "job.pcapng"
     report = run_job(lab, job(pattern="pairs", size="256KB"), pcap=file)
@@ -240,7 +240,7 @@ def test_a_lab_that_is_not_up_is_refused() -> None:
         run_job(Lab.planned("unnumbered"), job(pattern="allreduce", size="1MB"))
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_command_ended_in_mid_run_leaves_the_lab_as_it_was(
     lab: Lab, tmp_path: Path, number: int
@@ -297,7 +297,7 @@ def test_a_dead_nic_is_a_queue_pair_in_error(lab: Lab, tmp_path: Path) -> None:
     assert "is in error: packet" in outcome.stdout
 
 
-@pytest.mark.two_at_once
+@pytest.mark.few_at_once
 def test_a_lab_that_this_machine_can_not_carry_ends_invalid(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(f"name: t-job-fast\n{BODY.replace('dilation: 4000', 'dilation: 1')}")

@@ -48,7 +48,7 @@ from tests.integration.conftest import MakeLab
 from tests.integration.scheme_wire import ACK, SchemeWire, scheme_wire
 from traffic.traceroute import probe_path
 
-pytestmark = pytest.mark.two_at_once
+pytestmark = pytest.mark.few_at_once
 
 SPINES = ("ctsw1", "ctsw2", "ctsw3", "ctsw4")
 ZONE = "fabric: {racks: 2, spines: 4, servers_per_rack: 3}"

@@ -19,7 +19,7 @@ from labs.runtime.netns import take_down
 from labs.runtime.record import recorded_labs
 from tests.integration.test_ownership import belongings
 
-pytestmark = pytest.mark.two_at_once
+pytestmark = pytest.mark.few_at_once
 
 LAB = """name: {name}
 fabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}

@@ -31,7 +31,7 @@ from traffic.result import TrafficResult
 from traffic.roce import probe_frame
 from traffic.session import TrafficSession
 
-pytestmark = pytest.mark.two_at_once
+pytestmark = pytest.mark.few_at_once
 
 ALICE, ROUTER, BOB = "srv1-1", "rtsw1", "srv1-2"
 PREFIX = f"t-traffic-{os.getpid()}"
