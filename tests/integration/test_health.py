@@ -194,7 +194,7 @@ def test_evidence_of_a_lab_with_a_stopped_daemon_lacks_that_daemon_alone(
     root = tmp_path / "bundle"
     daemons = json.loads((root / "ctsw1" / "daemons.json").read_text())
     assert daemons["bgpd"]["state"].startswith("T")
-    assert daemons["zebra"]["state"].startswith("S")
+    assert daemons["zebra"]["state"].startswith(("S", "R"))
     assert "router bgp" in (root / "rtsw1" / "running-config.bgpd").read_text()
     assert "%ADJCHANGE" in (root / "ctsw1" / "bgpd.log").read_text()
     links = json.loads((root / "srv1-1" / "links.json").read_text())
