@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import JsonOption, LabArgument
-from labs.cli.console import out, progress_bars, say, table, write
+from labs.cli.console import err, out, progress_bars, say, table, write
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -125,21 +125,54 @@ def _address_use(fabric: Fabric) -> str:
     )
 
 
+class Target(StrEnum):
+    """What `render` can write for."""
+
+    FRR = "frr"
+    CONTAINERLAB = "containerlab"
+    CLABERNETES = "clabernetes"
+
+
 def render(
     lab: LabArgument,
     folder: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="DIR", help="Where to write.", show_default=False),
     ],
+    target: Annotated[Target, typer.Option(help="What to write for.")] = Target.FRR,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IMAGE",
+            help="Container image of every node, with FRR; FRR's own by default.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Write the FRR configuration of every switch: DIR/SWITCH/{zebra,bgpd,bfdd}.conf."""
-    from labs.lab import Lab
-    from labs.render.files import write_rendered
+    """Write a lab's configuration files.
 
+    For FRR, a folder per switch: DIR/SWITCH/{zebra,bgpd,bfdd}.conf. For containerlab, a folder
+    that it deploys; for clabernetes, what `kubectl apply` takes.
+    """
+    from labs.errors import InputError
+    from labs.lab import Lab
+    from labs.render.files import write_clabernetes, write_containerlab, write_rendered
+    from labs.render.frr_image import DEFAULT_IMAGE
+
+    if image is not None and target is Target.FRR:
+        raise InputError("--image is of containers", "give --target containerlab or clabernetes")
     fabric = Lab.planned(lab).fabric
+    warnings: tuple[str, ...] = ()
     with progress_bars() as progress:
-        switches = write_rendered(fabric, folder, progress)
-    say(f"configurations of {switches:,} switches of lab {fabric.name} are in {folder}")
+        if target is Target.FRR:
+            write_rendered(fabric, folder, progress)
+        elif target is Target.CONTAINERLAB:
+            warnings = write_containerlab(fabric, folder, image or DEFAULT_IMAGE, progress)
+        else:
+            warnings = write_clabernetes(fabric, folder, image or DEFAULT_IMAGE)
+    for each in warnings:
+        err().print(f"warning: {each}", markup=False, soft_wrap=True)
+    say(f"configurations of {len(fabric.switches):,} switches of lab {fabric.name} are in {folder}")
 
 
 class Picture(StrEnum):

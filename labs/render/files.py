@@ -1,21 +1,29 @@
-"""Rendered configurations on disk: a folder per switch with the files its daemons read.
+"""Rendered files in a folder, and a marker by which a later render knows what is its own.
 
-In: a `Fabric` and a folder. Out: DIR/<switch>/{zebra,bgpd,bfdd}.conf, and a marker by which a
-later render knows that the folder is its own and may be written again.
+In: a `Fabric`, a folder and what to render for: FRR as it runs on a machine
+(DIR/<switch>/{zebra,bgpd,bfdd}.conf), containerlab or clabernetes. Out: the files, and the marker
+with their names, so that they may be written again and nothing else is touched.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+import yaml
 
 from labs.errors import InputError
 from labs.plan.fabric import Fabric
+from labs.render import clabernetes
+from labs.render.clab_check import topology_problems
+from labs.render.containerlab import mounted_files, topology_file, topology_text
+from labs.render.deployment import deployment, warnings
 from labs.render.frr import frr_configuration
+from labs.render.frr_image import DEFAULT_IMAGE
 from labs.runtime.base import Progress, ProgressSink, no_progress
 
 MARKER = ".rocelab-render"
-_RENDERED = ("zebra.conf", "bgpd.conf", "bfdd.conf")
 
 
 def write_rendered(fabric: Fabric, folder: Path, progress: ProgressSink = no_progress) -> int:
@@ -24,37 +32,96 @@ def write_rendered(fabric: Fabric, folder: Path, progress: ProgressSink = no_pro
     What an earlier render left there is replaced, other files stay. Raises InputError for a folder
     that holds anything and was not written by a render, and where it can not be written.
     """
-    try:
-        _claim(fabric, folder)
+
+    def files() -> Iterator[tuple[str, str]]:
         for done, node in enumerate(fabric.switches, start=1):
-            place = folder / node.name
-            place.mkdir(exist_ok=True)
             for daemon, text in frr_configuration(fabric, node).items():
-                (place / f"{daemon}.conf").write_text(text)
+                yield f"{node.name}/{daemon}.conf", text
             progress(Progress("render", done, len(fabric.switches)))
+
+    _write(fabric.name, folder, files())
+    return len(fabric.switches)
+
+
+def write_containerlab(
+    fabric: Fabric,
+    folder: Path,
+    image: str = DEFAULT_IMAGE,
+    progress: ProgressSink = no_progress,
+) -> tuple[str, ...]:
+    """Write a folder that containerlab deploys; gives warnings. Raises InputError as
+    `write_rendered` does."""
+    made = deployment(fabric, image)
+    mounted = dict(mounted_files(made))
+    topology = topology_text(made)
+    problems = topology_problems(yaml.load(topology, Loader=_LOADER), mounted)  # noqa: S506
+    assert not problems, problems
+
+    def files() -> Iterator[tuple[str, str]]:
+        for done, (path, text) in enumerate(mounted.items(), start=1):
+            yield path, text
+            progress(Progress("render", done, len(mounted)))
+        # Last, so that a folder with a topology file is a whole one.
+        yield topology_file(made.name), topology
+
+    _write(fabric.name, folder, files())
+    return warnings(fabric)
+
+
+def write_clabernetes(fabric: Fabric, folder: Path, image: str = DEFAULT_IMAGE) -> tuple[str, ...]:
+    """Write what `kubectl apply` takes; gives warnings. Raises InputError as `write_rendered`
+    does, and where an object would be too large for a cluster's store."""
+    made = clabernetes.manifests(fabric, image)
+    _write(fabric.name, folder, made.files.items())
+    return made.warnings
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _write(name: str, folder: Path, files: Iterable[tuple[str, str]]) -> None:
+    """Write files by path relative to the folder, each noted in the marker before it is made."""
+    try:
+        _claim(folder)
+        with (folder / MARKER).open("w") as marker:
+            marker.write(f"{name}\n")
+            for path, text in files:
+                marker.write(f"{path}\n")
+                marker.flush()
+                (folder / path).parent.mkdir(exist_ok=True)
+                (folder / path).write_text(text)
     except OSError as error:
         raise InputError(
             f"can not write to {error.filename or folder}: {error.strerror}",
             hint="name a folder that you may write to, with room for the files",
         ) from error
-    return len(fabric.switches)
 
 
-def _claim(fabric: Fabric, folder: Path) -> None:
+def _claim(folder: Path) -> None:
     """Make the folder ours and empty of earlier renders."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file", hint="name a folder")
     folder.mkdir(parents=True, exist_ok=True)
     marker = folder / MARKER
-    if not marker.exists() and any(folder.iterdir()):
-        raise InputError(
-            f"{folder} is not empty and was not written by `rocelab render`",
-            hint="name an empty folder or a new one; a render overwrites only its own files",
-        )
-    marker.write_text(f"{fabric.name}\n")
-    for place in folder.iterdir():
-        if place.is_dir() and not place.is_symlink():
-            for name in _RENDERED:
-                (place / name).unlink(missing_ok=True)
-            with suppress(OSError):
-                place.rmdir()
+    if not marker.exists():
+        if any(folder.iterdir()):
+            raise InputError(
+                f"{folder} is not empty and was not written by `rocelab render`",
+                hint="name an empty folder or a new one; a render overwrites only its own files",
+            )
+        return
+    written = [PurePosixPath(line) for line in marker.read_text().splitlines()[1:]]
+    for path in written:
+        if not path.is_absolute() and ".." not in path.parts and len(path.parts) <= 2:
+            _remove(folder, path)
+
+
+def _remove(folder: Path, path: PurePosixPath) -> None:
+    """Remove a file of an earlier render, and the switch's folder where it was the last."""
+    place = folder / path.parent
+    if place.is_symlink() or not place.is_dir():
+        return
+    (folder / path).unlink(missing_ok=True)
+    if place != folder:
+        with suppress(OSError):
+            place.rmdir()

@@ -111,12 +111,33 @@ def frr_configuration(
 
     Raises ValueError for a server, which runs none.
     """
+    context = _context(fabric, node, interfaces=interfaces) | {"log_folder": log_folder}
+    return {
+        daemon: _environment().get_template(f"{daemon}.conf.j2").render(context)
+        for daemon in daemons(fabric)
+    }
+
+
+def configuration_bodies(fabric: Fabric, node: Node) -> Mapping[str, str]:
+    """What each daemon of `node` is told beyond its name and its log, addresses included.
+
+    For one file that all daemons read. Raises ValueError for a server, which runs none.
+    """
+    context = _context(fabric, node, interfaces=True)
+    bodies = {}
+    for daemon in daemons(fabric):
+        template = _environment().get_template(f"{daemon}.conf.j2")
+        bodies[daemon] = "".join(template.blocks["body"](template.new_context(context)))
+    return bodies
+
+
+def _context(fabric: Fabric, node: Node, *, interfaces: bool) -> dict[str, object]:
     if node.asn is None or node.loopback is None:
         raise ValueError(f"{node.name} is a {node.role.value} and runs no routing daemon")
     routing = fabric.spec.routing
     shared = {role for role, asns in _neighbour_asns(fabric, node).items() if len(asns) == 1}
     bfd = routing.bfd and _Bfd(routing.bfd.interval // MS, routing.bfd.multiplier)
-    context = {
+    return {
         "node": node,
         "networks": [each.prefix for each in fabric.prefixes_of[node.name] if not each.per_port],
         "nics_list": NICS_LIST if _nic_blocks(fabric, node.name) else None,
@@ -127,7 +148,6 @@ def frr_configuration(
             _neighbor(fabric, node, link, shared) for link in _session_links(fabric, node)
         ],
         "bfd": bfd,
-        "log_folder": log_folder,
         "timers": _Timers(
             routing.keepalive // SECOND, routing.hold // SECOND, routing.connect_retry // SECOND
         ),
@@ -136,10 +156,6 @@ def frr_configuration(
         "graceful_restart": routing.graceful_restart,
         "max_paths": routing.max_paths,
         "paths_map": PATHS_MAP if fabric.spec.hashing.weights is HashWeights.PATHS else None,
-    }
-    return {
-        daemon: _environment().get_template(f"{daemon}.conf.j2").render(context)
-        for daemon in daemons(fabric)
     }
 
 

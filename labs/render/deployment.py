@@ -1,0 +1,138 @@
+"""What it means to deploy a fabric in containers, whatever tool deploys it.
+
+From a `Fabric` to a `Deployment`: a container per node with the files it is given, its kernel
+settings before it starts and the commands to run in it once its interfaces are there, and the
+links between them. Renderers write it for a tool.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from labs.document import expected_widths
+from labs.plan.fabric import Fabric, Link, Node, Role
+from labs.render.frr_image import DEFAULT_IMAGE, IMAGE_PATHS, fitted, frr_files
+from labs.runtime.kernel import node_settings
+
+IDLE = "sleep infinity"
+FRR_FOLDER = "/etc/frr"
+MANY_CONTAINERS = 500
+NEIGHBOUR_TABLE = 1024
+"""Entries of the kernel's neighbour table, one for all namespaces of a machine: the default of
+net.ipv4.neigh.default.gc_thresh3 (net/ipv4/arp.c)."""
+_ONCE_STARTED = (
+    "ipv6/conf/all/disable_ipv6",
+    "ipv4/icmp_msgs_per_sec",
+    "ipv4/icmp_msgs_burst",
+)
+"""Settings that a container is not to start with. containerlab starts every container of kind linux
+with IPv6 (nodes/linux/linux.go), and the rate of ICMP, which only probes need, is a namespace's own
+since Linux 6.12 alone: a container with a setting that its kernel does not have does not start."""
+_IMPLIED = "ipv6/conf/default/disable_ipv6"
+"""Set by the kernel with that of `all` (net/ipv6/addrconf.c, addrconf_disable_ipv6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A node as a container.
+
+    `entrypoint` is what it runs, None where the image's own start-up is to; `files` are texts by
+    path in the container; `sysctls` are set before anything runs; `commands` are lines of a
+    shell's words, run in it in order when all its interfaces are there and up.
+    """
+
+    name: str
+    role: Role
+    entrypoint: str | None
+    files: Mapping[str, str]
+    sysctls: Mapping[str, str]
+    commands: tuple[str, ...]
+
+    def source(self, path: str) -> str:
+        """Where the file for `path` is, relative to the folder that is rendered."""
+        return f"{self.name}/{path.rpartition('/')[2]}"
+
+    def bind(self, path: str) -> str:
+        """The mount of a file, read-only, in the notation of `docker run --volume`."""
+        return f"{self.source(path)}:{path}:ro"
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A fabric in containers: links have their MTU, interface names and MAC addresses."""
+
+    name: str
+    image: str
+    containers: tuple[Container, ...]
+    links: tuple[Link, ...]
+
+
+def deployment(fabric: Fabric, image: str = DEFAULT_IMAGE) -> Deployment:
+    """Every node of a fabric as a container of that image; servers only sleep in it."""
+    fabric = fitted(fabric)
+    containers = tuple(_container(fabric, node) for node in fabric.nodes)
+    return Deployment(fabric.name, image, containers, fabric.links)
+
+
+def warnings(fabric: Fabric) -> tuple[str, ...]:
+    """What one machine, or FRR's image, may not be able to hold of a fabric."""
+    found = []
+    if len(fabric.nodes) > MANY_CONTAINERS:
+        found.append(
+            f"{len(fabric.nodes):,} containers are more than one machine is likely to hold "
+            f"(over {MANY_CONTAINERS}); clabernetes spreads them over a cluster"
+        )
+    if 2 * len(fabric.links) > NEIGHBOUR_TABLE:
+        wanted = 4 * len(fabric.links)
+        found.append(
+            f"{len(fabric.links):,} links need {2 * len(fabric.links):,} neighbour entries and a "
+            f"kernel holds {NEIGHBOUR_TABLE:,}: on the machine that deploys it, "
+            f"`sysctl -w net.ipv4.neigh.default.gc_thresh3={wanted}`"
+        )
+    widths = (each.width for reached in expected_widths(fabric).values() for each in reached)
+    widest = max(widths, default=0)
+    if widest > IMAGE_PATHS:
+        found.append(
+            f"routes of {widest:,} next hops get {IMAGE_PATHS}: FRR's image is built for no more"
+        )
+    return tuple(found)
+
+
+def _container(fabric: Fabric, node: Node) -> Container:
+    settings = node_settings(fabric, node)
+    commands = [
+        f"sh -c 'echo {settings[name]} > /proc/sys/net/{name}'"
+        for name in _ONCE_STARTED
+        if name in settings
+    ]
+    if not node.is_switch:
+        commands += _server_commands(fabric, node)
+    files = frr_files(fabric, node) if node.is_switch else {}
+    return Container(
+        name=node.name,
+        role=node.role,
+        entrypoint=None if node.is_switch else IDLE,
+        files={f"{FRR_FOLDER}/{name}": text for name, text in files.items()},
+        sysctls={
+            f"net.{name.replace('/', '.')}": value
+            for name, value in settings.items()
+            if name not in (*_ONCE_STARTED, _IMPLIED)
+        },
+        commands=tuple(commands),
+    )
+
+
+def _server_commands(fabric: Fabric, node: Node) -> list[str]:
+    """A server's addresses and its default route, as `labs.runtime.wiring` gives them."""
+    commands = []
+    for link in fabric.links_of[node.name]:
+        near, far = link.port(node.name), link.far(node.name)
+        address = [near.ip, "peer", f"{far.ip}/32"] if near.is_shared else [str(near.address)]
+        commands.append(shlex.join(["ip", "address", "add", *address, "dev", near.interface]))
+    hops = [["via", link.b.ip, "dev", link.a.interface] for link in fabric.nics(node.name)[0].links]
+    several = len(hops) > 1
+    words = [word for hop in hops for word in (["nexthop", *hop] if several else hop)]
+    commands.append(shlex.join(["ip", "route", "replace", "default", *words]))
+    return commands

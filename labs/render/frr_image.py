@@ -1,0 +1,69 @@
+"""What FRR's own container image reads when it starts: a switch's three files of /etc/frr.
+
+From a `Fabric` and a switch to the text of `daemons` (which daemons run), `vtysh.conf` and
+`frr.conf`, the one file from which all daemons are configured, addresses of interfaces included.
+The image's start-up runs watchfrr, which starts the daemons and then has `vtysh -b` give each its
+part (FRR docker/alpine/docker-start, tools/frrcommon.sh.in).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import jinja2
+
+from labs.plan.fabric import Fabric, Node
+from labs.render.frr import configuration_bodies, daemons
+
+TEMPLATES = Path(__file__).parents[2] / "templates" / "containerlab"
+
+DEFAULT_IMAGE = "frrouting/frr:v8.4.1"
+"""The same minor release as Debian 12's package, on which the kit's own tests run."""
+IMAGE_PATHS = 64
+"""Most next hops of a route in FRR's image: it is built with `--enable-multipath=64`
+(alpine/APKBUILD.in), and a larger `maximum-paths` is an error there."""
+LOG_FILE = Path("/var/run/frr/frr.log")
+"""In the only folder that every image gives to the user that the daemons run as."""
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The templates of what containers are given; `quoted` makes a string of YAML of any text."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - router configuration and YAML, not HTML
+    )
+    # JSON's strings are YAML's, and none of them is taken for a number or a truth value.
+    made.filters["quoted"] = json.dumps
+    return made
+
+
+def fitted(fabric: Fabric) -> Fabric:
+    """The fabric with no more next hops to a route than FRR's image is built for."""
+    routing = fabric.spec.routing
+    if routing.max_paths <= IMAGE_PATHS:
+        return fabric
+    limited = routing.model_copy(update={"max_paths": IMAGE_PATHS})
+    return replace(fabric, spec=fabric.spec.model_copy(update={"routing": limited}))
+
+
+def frr_files(fabric: Fabric, node: Node) -> Mapping[str, str]:
+    """The files of /etc/frr of a switch, by name. Raises ValueError for a server."""
+    bodies = configuration_bodies(fabric, node)
+    contexts: dict[str, dict[str, object]] = {
+        "daemons": {"daemons": daemons(fabric)},
+        "vtysh.conf": {},
+        "frr.conf": {"name": node.name, "log_file": LOG_FILE, "bodies": bodies.values()},
+    }
+    return {
+        name: environment().get_template(f"{name}.j2").render(context)
+        for name, context in contexts.items()
+    }
