@@ -1,7 +1,8 @@
 """The command `rocelab`: which commands there are, and the one place where errors end.
 
 Exit codes: 0 fine, 1 an expectation failed, 2 the input is wrong, 3 this machine cannot run it,
-70 a defect of rocelab itself (EX_SOFTWARE of sysexits.h), 130 interrupted.
+70 a defect of rocelab itself (EX_SOFTWARE of sysexits.h), 75 the connection to another machine
+broke and the run there goes on (EX_TEMPFAIL), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Annotated
 
 import typer
 
-from labs.cli import capture, doctor, inside, lifecycle, path, planning, scheme, te
+from labs.cli import capture, doctor, inside, lifecycle, path, planning, remote, scheme, te
 from labs.errors import RocelabError
 
 DEFECT_EXIT_CODE = 70
 
-_PLAN, _RUN, _LOOK = "Plan", "Run", "Look in"
+_PLAN, _RUN, _LOOK, _ELSEWHERE = "Plan", "Run", "Look in", "Elsewhere"
 
 
 @dataclass(slots=True)
@@ -27,6 +28,7 @@ class Settings:
     """What the options before the command say."""
 
     debug: bool = False
+    host: str | None = None
 
 
 def _print_version(wanted: bool) -> None:
@@ -40,6 +42,15 @@ def _print_version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host",
+            metavar="USER@HOST[:PORT]",
+            help="Run the command on that machine, over SSH.",
+            show_default=False,
+        ),
+    ] = None,
     version: Annotated[
         bool,
         typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
@@ -47,11 +58,13 @@ def _root(
 ) -> None:
     """Clos fabrics of real FRR routers from one YAML file, and failures measured on them."""
     context.obj.debug = debug
+    context.obj.host = host
 
 
 def build_app() -> typer.Typer:
     """The application with every command that concerns a lab."""
     app = typer.Typer(
+        cls=remote.CommandLine,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -69,10 +82,13 @@ def build_app() -> typer.Typer:
         ("status", lifecycle.status, _LOOK),
         ("shell", inside.shell, _LOOK),
         ("vtysh", inside.vtysh, _LOOK),
+        ("cli", inside.cli, _LOOK),
         ("path", path.path, _LOOK),
         ("scheme", scheme.scheme, _LOOK),
         ("te", te.te, _LOOK),
         ("capture", capture.capture, _LOOK),
+        ("runs", remote.runs, _ELSEWHERE),
+        ("attach", remote.attach, _ELSEWHERE),
     ):
         app.command(name, rich_help_panel=panel)(function)
     app.command("exec", rich_help_panel=_LOOK, context_settings=inside.EXEC_SETTINGS)(

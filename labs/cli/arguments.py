@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from labs.runtime.kind import RuntimeKind
+
 if TYPE_CHECKING:
     from labs.lab import Lab
     from labs.plan.fabric import Node
@@ -69,6 +71,17 @@ NodeArgument = Annotated[
         metavar="NODE",
         help="A node of the lab, such as rtsw1.",
         autocompletion=_complete_node,
+        show_default=False,
+    ),
+]
+RuntimeOption = Annotated[
+    RuntimeKind, typer.Option("--runtime", help="What nodes are: namespaces or containers.")
+]
+ImageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--image",
+        help="Image of containers; without it one is built from Debian packages.",
         show_default=False,
     ),
 ]

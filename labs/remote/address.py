@@ -1,0 +1,135 @@
+"""Which machine `user@host:port` names, and how it is reached.
+
+In: what a user typed after `--host`, and their ~/.ssh/config. Out: a `Destination` with everything
+a connection needs. No network, and no file but the configuration is read.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import paramiko
+
+from labs.errors import InputError
+
+SSH_PORT = 22
+USAGE = "give user@host, host or user@host:port; a Host of ~/.ssh/config is a host too"
+DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+_ADDRESS = re.compile(
+    r"(?:(?P<user>[^@:/\s]+)@)?(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^@:/\s\[\]]+))"
+    r"(?::(?P<port>\d{1,5}))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A machine as it was typed; what is None was left to ~/.ssh/config and the defaults."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        user = f"{self.user}@" if self.user is not None else ""
+        port = f":{self.port}" if self.port is not None else ""
+        return f"{user}{host}{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A machine and how to reach it, as ssh_config(5) has it."""
+
+    address: Address
+    host: str
+    port: int
+    user: str
+    keys: tuple[Path, ...]
+    known_hosts: tuple[Path, ...]
+    only_these_keys: bool = False
+    key_alias: str | None = None
+    proxy_command: str | None = None
+    jumps: tuple[Address, ...] = ()
+
+    @property
+    def known_as(self) -> str:
+        """The name under which known_hosts has the machine (sshd(8), SSH_KNOWN_HOSTS)."""
+        if self.key_alias is not None:
+            return self.key_alias
+        return self.host if self.port == SSH_PORT else f"[{self.host}]:{self.port}"
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+
+def parse_address(text: str) -> Address:
+    """`user@host:port`, where user and port may be left out. Raises InputError."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or text.startswith("-"):
+        if re.match(r"[^@\s]*:[^@\s]*@", text):
+            raise InputError(
+                f"{text.rpartition('@')[2]} is given with a password",
+                hint="a password has no place on a command line: use a key, or an agent",
+            )
+        raise InputError(f"{text!r} names no machine", hint=USAGE)
+    port = int(found["port"]) if found["port"] is not None else None
+    if port is not None and not 0 < port < 1 << 16:
+        raise InputError(f"{port} is not a port", hint="ports are 1 to 65535")
+    return Address(found["ipv6"] or found["host"], found["user"], port)
+
+
+def read_config(path: Path) -> paramiko.SSHConfig:
+    """~/.ssh/config, empty where there is none. Raises InputError for one that is not valid."""
+    try:
+        return paramiko.SSHConfig.from_path(str(path))
+    except FileNotFoundError:
+        return paramiko.SSHConfig()
+    except (OSError, UnicodeDecodeError, paramiko.ConfigParseError) as error:
+        raise InputError(f"{path} can not be read: {error}") from None
+
+
+def resolve(address: Address, config: paramiko.SSHConfig, home: Path) -> Destination:
+    """What an address means: HostName, User, Port, IdentityFile, IdentitiesOnly, HostKeyAlias,
+    UserKnownHostsFile, ProxyJump and ProxyCommand of the configuration; what was typed wins.
+
+    Raises InputError for values that can not be used.
+    """
+    try:
+        told = config.lookup(address.host)
+        port = address.port or int(told.get("port", SSH_PORT))
+    except (ValueError, KeyError, paramiko.SSHException) as error:
+        raise InputError(f"~/.ssh/config on {address.host}: {error}") from None
+    keys = tuple(Path(each).expanduser() for each in told.get("identityfile", ()))
+    return Destination(
+        address=address,
+        host=told["hostname"],
+        port=port,
+        user=address.user or told.get("user") or getpass.getuser(),
+        keys=keys or tuple(home / ".ssh" / name for name in DEFAULT_KEYS),
+        known_hosts=_known_hosts(told.get("userknownhostsfile"), home),
+        only_these_keys=told.get("identitiesonly", "no").lower() == "yes",
+        key_alias=told.get("hostkeyalias"),
+        proxy_command=_unless_none(told.get("proxycommand")),
+        jumps=_jumps(_unless_none(told.get("proxyjump"))),
+    )
+
+
+def _known_hosts(told: str | None, home: Path) -> tuple[Path, ...]:
+    own: Sequence[Path] = [home / ".ssh/known_hosts", home / ".ssh/known_hosts2"]
+    if told is not None:
+        own = [Path(each).expanduser() for each in told.split()]
+    return (*own, Path("/etc/ssh/ssh_known_hosts"))
+
+
+def _unless_none(told: str | None) -> str | None:
+    return None if told is None or told.lower() == "none" else told
+
+
+def _jumps(told: str | None) -> tuple[Address, ...]:
+    if told is None:
+        return ()
+    return tuple(parse_address(each.strip().removeprefix("ssh://")) for each in told.split(","))

@@ -1,0 +1,228 @@
+"""What `rocelab --host user@vm COMMAND` does, and the commands about runs there: runs, attach.
+
+In: a machine and a command line as it was read here. Out: what the command writes, on the same
+streams, its files, and its exit code. All that is said about the connection goes to stderr.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from labs.cli.console import err, out, progress_bars, say, table, write_json
+from labs.errors import RocelabError
+from labs.remote import record
+from labs.remote.address import parse_address, read_config, resolve
+from labs.remote.connection import Connection, connected
+from labs.remote.errors import ConnectionLostError, DiskFullError
+from labs.remote.install import Installed, ensure_installed, this_kit
+from labs.remote.parcel import make_parcel
+from labs.remote.runs import (
+    Ending,
+    Run,
+    Terminal,
+    choose,
+    interrupts_passed_on,
+    left_running,
+    list_runs,
+    new_name,
+    places_of,
+)
+from labs.remote.there.frames import Frame, Kind
+
+MANY_FILES = 6
+
+
+def run_elsewhere(
+    host: str, words: Sequence[str], values: Mapping[str, object], *, talks: bool
+) -> int:
+    """Run `rocelab WORDS...` on another machine; gives the exit code.
+
+    `values` has what the parameters of the command were read as. `talks`: it wants a terminal to
+    talk to. Raises as its parts do.
+    """
+    parcel = make_parcel(words, values, Path.cwd())
+    with _machine(host) as (connection, installed):
+        run = Run(new_name(), connection, installed)
+        terminal = Terminal.here()
+        with _discarded_unless_begun(run):
+            with progress_bars() as progress:
+                run.send(parcel, terminal, progress)
+            if talks:
+                run.unpack()
+            else:
+                record.remember(record.Begun(run.name, host, parcel.outputs))
+                run.start()
+        if talks:
+            from labs.remote.terminal import talk
+
+            code = talk(run, parcel.words, parcel.folder)
+            run.remove()
+            return code
+        code = _see_to_its_end(run, parcel.outputs)
+        if code != 0 and not installed.as_root:
+            _note(
+                f"on {connection.destination} you are not root and sudo asks for a password, "
+                "which labs can not give it"
+            )
+        return code
+
+
+@contextmanager
+def _discarded_unless_begun(run: Run) -> Iterator[None]:
+    try:
+        yield
+    except ConnectionLostError as error:
+        host = run.connection.destination
+        raise ConnectionLostError(
+            f"{error.message} before it was known whether run {run.name} began",
+            hint=f"`rocelab --host {host} runs` shows it if it did",
+        ) from None
+    except RocelabError:
+        record.forget(run.name)
+        with suppress(ConnectionLostError):
+            run.discard()
+        raise
+
+
+def show_runs(host: str, *, json: bool) -> None:
+    """List the runs on a machine."""
+    with _machine(host) as (connection, installed):
+        found = list_runs(connection, installed)
+    if json:
+        write_json([{**asdict(each), "state": each.state} for each in found])
+        return
+    if not found:
+        say("no runs")
+        return
+    shown = table("", ("run", "state", "since", "from", "command"), left=5)
+    for each in found:
+        since = datetime.fromtimestamp(each.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        shown.add_row(each.run, each.state, since, each.client, each.command)
+    out().print(shown)
+
+
+def remove_run(host: str, name: str) -> None:
+    """Remove a run that has ended, with results that nobody fetched. Raises InputError."""
+    with _machine(host) as (connection, installed):
+        chosen = choose(list_runs(connection, installed), name, host)
+        Run(chosen.run, connection, installed).remove()
+
+
+def attach_to(host: str, name: str | None) -> int:
+    """Go on with a run, the only one there is if not named; gives its exit code."""
+    with _machine(host) as (connection, installed):
+        chosen = choose(list_runs(connection, installed), name, host)
+        run = Run(chosen.run, connection, installed)
+        return _see_to_its_end(run, places_of(chosen.run, Path.cwd()))
+
+
+@contextmanager
+def _machine(host: str) -> Iterator[tuple[Connection, Installed]]:
+    """A connection to a machine that has the kit."""
+    home = Path.home()
+    address = parse_address(host)
+    destination = resolve(address, read_config(home / ".ssh/config"), home)
+    kit = this_kit()
+    with connected(destination, home) as connection:
+        with progress_bars() as progress:
+            installed = ensure_installed(connection, kit, progress)
+        if installed.is_new:
+            _tell_what_is_missing(connection, installed)
+        yield connection, installed
+
+
+def _tell_what_is_missing(connection: Connection, installed: Installed) -> None:
+    """After an installation: what `doctor` misses there that no lab runs without."""
+    command = installed.command(*installed.rocelab(["doctor", "--json"])[2:])
+    output = connection.run(command)
+    try:
+        checks = jsonlib.loads(output.out)["checks"]
+    except (ValueError, KeyError):
+        _note(f"doctor did not run on {connection.destination}: {output.complaint}")
+        return
+    for check in checks:
+        if check["needed"] and not check["ok"]:
+            _note(
+                f"{connection.destination} lacks {check['name']} ({check['purpose']}): "
+                f"{check['found']}; {check['remedy']}"
+            )
+
+
+def _see_to_its_end(run: Run, outputs: Sequence[str]) -> int:
+    """Show what a run writes, bring back what it made, remove it; gives its exit code."""
+    host = run.connection.destination
+
+    def told() -> None:
+        _note(f"Ctrl-C is passed on; a second one leaves the run going on {host}")
+
+    try:
+        with interrupts_passed_on(run, told):
+            ending = run.follow(_shower(run))
+    except ConnectionLostError as error:
+        raise left_running(run, error.message.partition(";")[0]) from None
+    with progress_bars() as progress:
+        files, others = run.fetch(outputs, progress)
+    _tell_of_files(run, files, others)
+    if ending.lost_bytes:
+        raise _full(run, ending)
+    if not others:
+        run.remove()
+    return ending.exit_code
+
+
+def _shower(run: Run) -> Callable[[Frame], None]:
+    """Writes a run's output on the streams it belongs to."""
+    is_cut = False
+
+    def show(frame: Frame) -> None:
+        nonlocal is_cut
+        stream = sys.stdout if frame.kind is Kind.OUT else sys.stderr
+        try:
+            stream.buffer.write(frame.payload)
+            stream.flush()
+        except BrokenPipeError:
+            # Who reads us has gone, as `| head` does: the command ends as it would here.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if not is_cut:
+                is_cut = True
+                run.interrupt()
+
+    return show
+
+
+def _tell_of_files(run: Run, files: Sequence[Path], others: Sequence[str]) -> None:
+    if len(files) > MANY_FILES:
+        _note(f"brought back: {len(files)} files in {_shown(Path(os.path.commonpath(files)))}")
+    elif files:
+        _note(f"brought back: {', '.join(map(_shown, files))}")
+    if others:
+        _note(
+            f"{len(others)} files that were not asked for from here stay in {run.folder}/files on "
+            f"{run.connection.destination}: {', '.join(others[:MANY_FILES])}"
+        )
+
+
+def _shown(path: Path) -> str:
+    """A path as one would type it here."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _full(run: Run, ending: Ending) -> DiskFullError:
+    host = run.connection.destination
+    return DiskFullError(
+        f"the disk of {host} was full: {ending.lost_bytes:,} bytes of output are lost, and files "
+        f"may be cut short (the command's exit code: {ending.exit_code})",
+        hint=f"make room there; `rocelab --host {host} runs --remove {run.name}` removes the run",
+    )
+
+
+def _note(text: str) -> None:
+    err().print(f"note: {text}", markup=False, soft_wrap=True)

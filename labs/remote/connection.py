@@ -1,0 +1,295 @@
+"""A connection to another machine over SSH: keys and agent only, host keys verified.
+
+In: a `Destination`. Out: a `Connection` that runs commands and moves files. Whatever ssh refuses
+is told as an error with what to do about it; nothing is ever asked for, no key is ever accepted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import socket
+import subprocess
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NoReturn
+
+import paramiko
+from paramiko.auth_strategy import AuthFailure, AuthSource, AuthStrategy, InMemoryPrivateKey
+
+from labs.remote.address import SSH_PORT, Destination, read_config, resolve
+from labs.remote.errors import ConnectionLostError, HostKeyError, UnreachableError
+
+CONNECT_TIMEOUT_S = 15.0
+KEEPALIVE_S = 10
+SILENCE_MS = 30_000
+"""How long what was sent may stay unacknowledged before the connection counts as broken."""
+_CHUNK = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command on the other machine said, and how it ended."""
+
+    exit_code: int
+    out: bytes
+    err: bytes
+
+    @property
+    def complaint(self) -> str:
+        """The last of what it wrote to stderr."""
+        return self.err.decode(errors="replace").strip()[-2000:]
+
+
+@dataclass(slots=True)
+class Connection:
+    """An open connection. Everything raises ConnectionLostError once it is broken."""
+
+    destination: Destination
+    client: paramiko.SSHClient
+    _sftp: paramiko.SFTPClient | None = field(default=None, init=False)
+
+    @property
+    def sftp(self) -> paramiko.SFTPClient:
+        with self.watched():
+            if self._sftp is None:
+                self._sftp = self.client.open_sftp()
+            return self._sftp
+
+    def channel(self) -> paramiko.Channel:
+        """A channel for one command."""
+        with self.watched():
+            return self._transport().open_session(timeout=CONNECT_TIMEOUT_S)
+
+    def run(self, command: str, *, stdin: bytes = b"") -> Output:
+        """Run a command line of the user's login shell to its end."""
+        with self.watched(), self.channel() as channel:
+            channel.exec_command(command)
+            if stdin:
+                channel.sendall(stdin)
+            channel.shutdown_write()
+            errors = channel.makefile_stderr("rb")
+            out = b"".join(iter(lambda: channel.recv(_CHUNK), b""))
+            err = errors.read()
+            code = channel.recv_exit_status()
+        if code < 0:
+            raise self.lost()
+        return Output(code, out, err)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Turn whatever paramiko raises when the connection breaks into ConnectionLostError."""
+        try:
+            yield
+        except (paramiko.SSHException, EOFError, ConnectionError, TimeoutError):
+            raise self.lost() from None
+        except OSError:
+            # paramiko tells of a closed socket in many ways, of which some are a bare OSError.
+            if not self._transport().is_active():
+                raise self.lost() from None
+            raise
+
+    def close(self) -> None:
+        """Break it: whatever waits for it, in any thread, waits no longer."""
+        self.client.close()
+
+    def lost(self) -> ConnectionLostError:
+        return ConnectionLostError(f"the connection to {self.destination} is lost")
+
+    def _transport(self) -> paramiko.Transport:
+        transport = self.client.get_transport()
+        if transport is None:
+            raise self.lost()
+        return transport
+
+
+@contextmanager
+def connected(destination: Destination, home: Path) -> Iterator[Connection]:
+    """A connection for as long as the context lasts.
+
+    Raises HostKeyError for a machine that is unknown or is not the one known, UnreachableError
+    where it can not be reached or takes none of our keys.
+    """
+    # Else paramiko's log of a failed connection goes to stderr, as a traceback.
+    logging.getLogger("paramiko").addHandler(logging.NullHandler())
+    with ExitStack() as stack:
+        yield _connect(destination, home, stack)
+
+
+def _connect(destination: Destination, home: Path, stack: ExitStack) -> Connection:
+    link = _link(destination, home, stack)
+    client = paramiko.SSHClient()
+    stack.callback(client.close)
+    client.set_missing_host_key_policy(_Unknown(destination))
+    for path in destination.known_hosts:
+        with suppress(OSError):
+            client.load_system_host_keys(str(path))
+    keys = _Keys(destination)
+    try:
+        client.connect(
+            destination.key_alias or destination.host,
+            SSH_PORT if destination.key_alias else destination.port,
+            username=destination.user,
+            sock=link,
+            timeout=CONNECT_TIMEOUT_S,
+            banner_timeout=CONNECT_TIMEOUT_S,
+            auth_timeout=CONNECT_TIMEOUT_S,
+            auth_strategy=keys,
+        )
+    except paramiko.BadHostKeyException as error:
+        _refuse_changed(destination, error)
+    except AuthFailure:
+        raise UnreachableError(
+            f"{destination} lets none of your keys in as {destination.user}: {keys.told()}",
+            hint="add your public key there: ssh-copy-id; a key with a passphrase belongs in an "
+            "agent: ssh-add",
+        ) from None
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise UnreachableError(
+            f"no SSH connection to {destination}: {str(error) or 'it was closed'}"
+        ) from None
+    transport = client.get_transport()
+    assert transport is not None
+    transport.set_keepalive(KEEPALIVE_S)
+    return Connection(destination, client)
+
+
+def _link(
+    destination: Destination, home: Path, stack: ExitStack
+) -> socket.socket | paramiko.Channel:
+    """The way to the machine's SSH port: straight, through a command, or over other machines."""
+    if destination.jumps:
+        config = read_config(home / ".ssh/config")
+        *before, last = destination.jumps
+        # A jump over several machines is a jump to the last of them over the others.
+        over = resolve(last, config, home)
+        if before:
+            over = replace(over, jumps=tuple(before))
+        transport = _connect(over, home, stack).client.get_transport()
+        assert transport is not None
+        try:
+            return transport.open_channel(
+                "direct-tcpip", (destination.host, destination.port), ("127.0.0.1", 0)
+            )
+        except paramiko.SSHException as error:
+            raise UnreachableError(f"{over} does not reach {destination}: {error}") from None
+    if destination.proxy_command is not None:
+        return _command_link(destination.proxy_command, stack)
+    try:
+        link = socket.create_connection((destination.host, destination.port), CONNECT_TIMEOUT_S)
+    except OSError as error:
+        reason = error.strerror or str(error) or "no answer"
+        place = f"{destination.host} port {destination.port}"
+        raise UnreachableError(f"{destination} can not be reached: {place}: {reason}") from None
+    stack.callback(link.close)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS)
+    return link
+
+
+def _command_link(command: str, stack: ExitStack) -> socket.socket:
+    """A ProxyCommand's stdin and stdout as a socket, which ends when the command does.
+
+    (paramiko's own spins once its command has ended.)
+    """
+    ours, its = socket.socketpair()
+    stack.callback(ours.close)
+    with its:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", f"exec {command}"], stdin=its.fileno(), stdout=its.fileno()
+        )
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    return ours
+
+
+class _Unknown(paramiko.MissingHostKeyPolicy):
+    """A machine that known_hosts does not have is refused, with what to do."""
+
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        asked = self._destination
+        port = f"-p {asked.port} " if asked.port != SSH_PORT else ""
+        raise HostKeyError(
+            f"{asked.known_as} is not in {asked.known_hosts[0]}; it shows a {key.get_name()} key "
+            f"of {fingerprint(key)}",
+            hint="compare that with the machine's own (ssh-keygen -lf on its /etc/ssh/*.pub), then "
+            f"connect once with `ssh {port}{asked.user}@{asked.host}`, which adds it",
+        )
+
+
+def _refuse_changed(destination: Destination, error: paramiko.BadHostKeyException) -> NoReturn:
+    raise HostKeyError(
+        f"the host key of {destination.known_as} has CHANGED: known_hosts has "
+        f"{error.expected_key.get_name()} {fingerprint(error.expected_key)}, the machine that "
+        f"answers has {error.key.get_name()} {fingerprint(error.key)}",
+        hint="either the machine was installed anew or someone is in between; nothing was sent. "
+        f"Once you know why: ssh-keygen -R '{destination.known_as}'",
+    ) from None
+
+
+def fingerprint(key: paramiko.PKey) -> str:
+    """As `ssh-keygen -l` shows it."""
+    digest = hashlib.sha256(key.asbytes()).digest()
+    return f"SHA256:{b64encode(digest).decode().rstrip('=')}"
+
+
+class _Keys(AuthStrategy):
+    """The agent's keys and the files of the configuration, in the order that ssh tries them."""
+
+    def __init__(self, destination: Destination) -> None:
+        super().__init__(ssh_config=paramiko.SSHConfig())
+        self._destination = destination
+        self._told: list[str] = []
+
+    def told(self) -> str:
+        """Which keys there were."""
+        return ", ".join(self._told) or "there are none, in no file and in no agent"
+
+    def get_sources(self) -> Iterator[AuthSource]:
+        user = self._destination.user
+        held = _agent_keys()
+        listed = {_public_of(path): path for path in self._destination.keys}
+        for key in held:
+            if key.asbytes() in listed or not self._destination.only_these_keys:
+                self._told.append(f"{key.comment or key.get_name()} (agent)")
+                yield InMemoryPrivateKey(user, key)
+        for path in self._destination.keys:
+            key_of_file = self._load(path, {key.asbytes() for key in held})
+            if key_of_file is not None:
+                self._told.append(str(path))
+                yield InMemoryPrivateKey(user, key_of_file)
+
+    def _load(self, path: Path, tried: set[bytes]) -> paramiko.PKey | None:
+        """The key in a file; None where there is none, or one that was tried or is locked."""
+        if not path.is_file() or _public_of(path) in tried:
+            return None
+        try:
+            return paramiko.PKey.from_path(path)
+        except (paramiko.PasswordRequiredException, TypeError):
+            self._told.append(f"{path} (has a passphrase)")
+        except (paramiko.SSHException, OSError, ValueError) as error:
+            self._told.append(f"{path} ({error})")
+        return None
+
+
+def _agent_keys() -> tuple[paramiko.AgentKey, ...]:
+    try:
+        return paramiko.Agent().get_keys()
+    except (paramiko.SSHException, OSError):
+        return ()
+
+
+def _public_of(path: Path) -> bytes:
+    """The public key beside a private one, empty where there is none."""
+    try:
+        _, text, *_ = Path(f"{path}.pub").read_text().split()
+        return b64decode(text)
+    except (OSError, ValueError):
+        return b""

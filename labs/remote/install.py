@@ -1,0 +1,217 @@
+"""The kit on the other machine: the very code that runs here, and a venv with what it needs.
+
+In: a connection. Out: an `Installed`, how to run a command of the kit there. The code is named by
+a hash of its content, so a change here is sent with the next command, and nothing is sent twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import secrets
+import shlex
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+
+import labs
+from labs.errors import InputError
+from labs.remote.connection import Connection, Output
+from labs.remote.errors import DiskFullError, UnfitError
+from labs.remote.there import bootstrap
+from labs.runtime.base import Progress, ProgressSink
+
+PACKAGES = ("labs", "traffic", "scripts", "report", "templates")
+MODULES = ("rocelab_pytest.py",)
+KINDS = (".py", ".yaml", ".c", ".j2")
+NO_PYTHON_EXIT = 97
+SMALLEST_ROOM_BYTES = 1 << 20
+_FIND_PYTHON = """\
+for p in python3.15 python3.14 python3.13 python3.12 python3.11 python3; do
+  if "$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+  then exec "$p" - "$@"; fi
+done
+exit 97"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """The kit's files, by their paths, and the requirements of its distribution."""
+
+    content: dict[str, bytes]
+    requirements: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        digest = hashlib.sha256()
+        for path, data in self.content.items():
+            digest.update(f"{path}\0{len(data)}\0".encode())
+            digest.update(data)
+        return digest.hexdigest()[:16]
+
+    @property
+    def requirements_key(self) -> str:
+        return hashlib.sha256("\n".join(self.requirements).encode()).hexdigest()[:16]
+
+    def packed(self) -> bytes:
+        return zipped(self.content.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Where the kit is there, and who we are."""
+
+    home: str
+    kit: str
+    python: str
+    as_root: bool
+    by_sudo: bool
+    is_new: bool
+
+    @property
+    def runs(self) -> str:
+        return f"{self.home}/runs"
+
+    def command(self, *words: str) -> str:
+        """A command line that runs Python there with the kit, as root where that is possible."""
+        sudo = ["sudo", "-n"] if self.by_sudo else []
+        # -P: a folder called labs where the command runs must not be taken for the kit's.
+        return shlex.join([*sudo, "env", f"PYTHONPATH={self.kit}", self.python, "-P", *words])
+
+    def supervisor(self, *words: str) -> str:
+        return self.command("-m", "labs.remote.there.supervisor", *words)
+
+    def rocelab(self, words: Sequence[str]) -> tuple[str, ...]:
+        """The arguments that are `rocelab WORDS...` where PYTHONPATH is set."""
+        return (self.python, "-P", "-c", "from scripts.cli import main; main()", *words)
+
+
+def this_kit() -> Kit:
+    """The kit as it runs here, from wherever it was installed."""
+    top = Path(str(files(labs))).parent
+    content = {name: (top / name).read_bytes() for name in MODULES}
+    for package in PACKAGES:
+        for path in sorted((top / package).rglob("*")):
+            if path.suffix in KINDS and path.is_file():
+                content[path.relative_to(top).as_posix()] = path.read_bytes()
+    distribution = metadata.distribution("rocelab")
+    # What importlib.metadata asks of a distribution (packaging.python.org, core metadata).
+    content[f"rocelab-{distribution.version}.dist-info/METADATA"] = (
+        f"Metadata-Version: 2.1\nName: rocelab\nVersion: {distribution.version}\n".encode()
+    )
+    needed = [each for each in distribution.requires or () if "extra ==" not in each]
+    return Kit(content, tuple(sorted(needed)))
+
+
+def zipped(content: Iterable[tuple[str, bytes]]) -> bytes:
+    """A zip file of these; a path that ends in a slash is a folder."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed:
+        for path, data in content:
+            packed.writestr(path, data)
+    return buffer.getvalue()
+
+
+def ensure_installed(connection: Connection, kit: Kit, progress: ProgressSink) -> Installed:
+    """Install what is not there yet. Raises UnfitError for what the machine lacks."""
+    told = _bootstrap(connection, "look", kit.name, kit.requirements_key)
+    where = connection.destination
+    if told["system"] != "Linux":
+        raise UnfitError(f"{where} runs {told['system']}: labs need Linux")
+    home = str(told["home"])
+    is_new = not told["kit"] or not told["has_venv"]
+    if not told["kit"]:
+        packed = kit.packed()
+        archive = f"{home}/incoming/{secrets.token_hex(8)}.zip"
+        send(connection, packed, archive, progress, "kit")
+        _bootstrap(connection, "unpack", archive, kit.name)
+    if not told["has_venv"]:
+        progress(Progress("packages", 0, 1))
+        _bootstrap(connection, "venv", kit.requirements_key, *kit.requirements)
+        progress(Progress("packages", 1, 1))
+    by_sudo = bool(told["sudo"])
+    return Installed(
+        home=home,
+        kit=f"{home}/kits/{kit.name}",
+        python=f"{told['venv']}/bin/python",
+        as_root=told["uid"] == 0 or by_sudo,
+        by_sudo=by_sudo,
+        is_new=is_new,
+    )
+
+
+def _bootstrap(connection: Connection, verb: str, *arguments: str) -> dict[str, object]:
+    script = Path(bootstrap.__file__).read_bytes()
+    command = shlex.join(["sh", "-c", _FIND_PYTHON, "rocelab", verb, *arguments])
+    output = connection.run(command, stdin=script)
+    where = connection.destination
+    if output.exit_code == NO_PYTHON_EXIT:
+        raise UnfitError(
+            f"{where} has no Python 3.11 or later that can make virtual environments",
+            hint="install it there: Debian 12 and Ubuntu 24.04 have it as python3-venv",
+        )
+    if verb == "venv" and output.exit_code not in (0, bootstrap.NO_SPACE_EXIT):
+        raise UnfitError(
+            f"the packages that the kit needs could not be installed on {where}:\n"
+            f"{output.complaint}",
+            hint="let the machine reach a Python package index (pip's settings there are used), "
+            "or put wheels of them into rocelab/wheels beside the kit there",
+        )
+    check(connection, output, "~/.local/share/rocelab")
+    return dict(answer_of(output))
+
+
+def answer_of(output: Output) -> dict[str, object]:
+    """The JSON that a verb answered with, whatever a login shell printed around it."""
+    for line in output.out.decode(errors="replace").splitlines():
+        if line.startswith(bootstrap.MARK):
+            found = json.loads(line.removeprefix(bootstrap.MARK))
+            return found if isinstance(found, dict) else {"items": found}
+    return {}
+
+
+def check(connection: Connection, output: Output, folder: str) -> None:
+    """Raise what a verb's exit code means: DiskFullError, or UnfitError with its words."""
+    if output.exit_code == bootstrap.NO_SPACE_EXIT:
+        raise disk_full(connection, folder)
+    if output.exit_code != 0:
+        raise UnfitError(
+            f"{connection.destination}: {output.complaint or f'exit code {output.exit_code}'}"
+        )
+
+
+def disk_full(connection: Connection, folder: str) -> DiskFullError:
+    return DiskFullError(
+        f"the disk of {connection.destination} is full: no room in {folder}",
+        hint=f"`rocelab --host {connection.destination} runs` lists what earlier runs left there",
+    )
+
+
+def send(
+    connection: Connection,
+    data: bytes,
+    place: str,
+    progress: ProgressSink,
+    stage: str,
+) -> None:
+    """Write a file there. Raises DiskFullError; other refusals as InputError."""
+    try:
+        with connection.watched():
+            connection.sftp.putfo(
+                io.BytesIO(data),
+                place,
+                len(data),
+                lambda done, total: progress(Progress(stage, done, max(total, 1))),
+            )
+    except OSError as error:
+        # SFTP version 3 has no code for a full disk, only "Failure" (draft-ietf-secsh-filexfer-02).
+        folder = str(PurePosixPath(place).parent)
+        left = connection.run(f"df -Pk {shlex.quote(folder)}").out.split()
+        free_bytes = int(left[-3]) * 1024 if len(left) > 3 and left[-3].isdigit() else None
+        if free_bytes is not None and free_bytes < len(data) + SMALLEST_ROOM_BYTES:
+            raise disk_full(connection, folder) from None
+        raise InputError(f"{connection.destination} takes no file at {place}: {error}") from None

@@ -1,0 +1,152 @@
+"""What a command line needs of this machine's files, and what it will write.
+
+In: the words of a command and what its parameters were read as. Out: a `Parcel` for the other
+machine, where the files stand in a mirror of this machine's file system. Paths that are relative
+mean the same there; those that are absolute are made relative.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import yaml
+
+from labs.errors import InputError
+
+INPUTS = frozenset({"lab", "drill", "job_file", "objectives", "flows", "result"})
+"""Parameters of commands that name files to read: `lab` and `drill` where they are no names."""
+OUTPUTS = frozenset({"folder", "file", "pcap", "picture", "prometheus", "evidence", "junit"})
+"""Parameters that name files or folders to write."""
+RESULTS = "results"
+"""Where commands write that are not told where."""
+YAML = (".yaml", ".yml")
+REFERENCES = (*YAML, ".csv", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What goes to the other machine with a command."""
+
+    words: tuple[str, ...]
+    folder: str
+    """The mirror of the folder that the command is run from."""
+    sent: Mapping[str, Path]
+    """Files to send, by their place in the mirror."""
+    present: tuple[str, ...]
+    """What is here and only has to be there, empty: folders end in a slash."""
+    outputs: tuple[str, ...]
+    """Places in the mirror that are brought back with all that is in them."""
+
+
+def make_parcel(words: Sequence[str], values: Mapping[str, object], here: Path) -> Parcel:
+    """The parcel of a command line that is run from the folder `here`.
+
+    `values` has what the command's parameters were read as, by their names. Raises InputError for
+    a file that is not there, and for a YAML file that names another one absolutely.
+    """
+    sent: dict[str, Path] = {}
+    present: list[str] = []
+    outputs = [mirrored(here / RESULTS)]
+    moved = {}
+    for name, value in values.items():
+        if value is None or not (name in OUTPUTS or _is_file_to_read(name, str(value), here)):
+            continue
+        path = here / str(value)
+        if Path(str(value)).is_absolute():
+            moved[os.path.normpath(str(value))] = os.path.relpath(path, here)
+        if name in OUTPUTS:
+            outputs.append(mirrored(path))
+            present += _present(path)
+        else:
+            sent |= {mirrored(each): each for each in _with_references(path)}
+    present += _present(here / RESULTS)
+    return Parcel(
+        words=tuple(_rewritten(word, moved) for word in words),
+        folder=mirrored(here),
+        sent=sent,
+        present=tuple(dict.fromkeys(present)),
+        outputs=tuple(dict.fromkeys(outputs)),
+    )
+
+
+def mirrored(path: Path) -> str:
+    """The place of a path in the mirror. Symbolic links stay as they are: `..` must not differ."""
+    return os.path.normpath(path).lstrip("/")
+
+
+def is_within(place: str, outputs: Sequence[str]) -> bool:
+    """Whether a place in the mirror is one of these or below one, and nothing trickier."""
+    parts = PurePosixPath(place).parts
+    if not parts or ".." in parts or parts[0] == "/" or "\0" in place:
+        return False
+    return any(parts[: len(each)] == each for each in (PurePosixPath(o).parts for o in outputs))
+
+
+def _is_file_to_read(name: str, text: str, here: Path) -> bool:
+    if name not in INPUTS:
+        return False
+    named = name not in ("lab", "drill") or "/" in text or text.endswith(YAML)
+    return named or (here / text).is_file()
+
+
+def _present(path: Path) -> Iterator[str]:
+    """Names of what is at an output's place already: a command may refuse to write over it."""
+    place = mirrored(path)
+    if path.parent.is_dir():
+        yield f"{mirrored(path.parent)}/"
+    if path.is_dir():
+        yield f"{place}/"
+        for entry in sorted(path.iterdir()):
+            yield f"{place}/{entry.name}" + ("/" if entry.is_dir() else "")
+    elif path.exists():
+        yield place
+
+
+def _with_references(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """A file, and the files that it names if it is YAML: a drill's lab, a phase's job."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}", hint="what is read there is sent from here")
+    yield path
+    if path.suffix not in YAML:
+        return
+    for text in _texts(path):
+        if not text.endswith(REFERENCES):
+            continue
+        named = Path(os.path.normpath(path.parent / text))
+        if not named.is_file() or named in seen:
+            continue
+        if Path(text).is_absolute():
+            raise InputError(
+                f"{path} names {text}, which is another place on the other machine",
+                hint=f"write {os.path.relpath(named, path.parent)}",
+            )
+        yield from _with_references(named, seen | {path, named})
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """Every text in a YAML file; none where it is not valid, which the command itself will say."""
+    try:
+        pending: list[object] = [yaml.safe_load(path.read_text(encoding="utf-8"))]
+    except (yaml.YAMLError, UnicodeDecodeError, OSError):
+        return
+    while pending:
+        each = pending.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, Mapping):
+            pending += each.values()
+        elif isinstance(each, list):
+            pending += each
+
+
+def _rewritten(word: str, moved: Mapping[str, str]) -> str:
+    """A word with its path made relative: alone, as --option=PATH, or as -oPATH."""
+    option, equals, path = word.partition("=")
+    if word.startswith("--") and equals and os.path.normpath(path) in moved:
+        return f"{option}={moved[os.path.normpath(path)]}"
+    if word.startswith("-") and os.path.normpath(word[2:]) in moved:
+        return f"{word[:2]}{moved[os.path.normpath(word[2:])]}"
+    return moved.get(os.path.normpath(word), word)

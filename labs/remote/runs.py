@@ -1,0 +1,321 @@
+"""Runs on another machine, seen from here: begin one, follow it, interrupt it, fetch what it wrote.
+
+In: a connection and the installed kit. A run belongs to its supervisor there
+(`labs.remote.there.supervisor`): losing the connection loses nothing, the log is read on from where
+it was understood.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from labs.errors import InputError
+from labs.remote import record
+from labs.remote.connection import Connection
+from labs.remote.errors import ConnectionLostError, UnfitError
+from labs.remote.install import Installed, answer_of, check, send, zipped
+from labs.remote.parcel import RESULTS, Parcel, is_within, mirrored
+from labs.remote.there.frames import Frame, FrameReader, Kind
+from labs.remote.there.runfolder import Request
+from labs.remote.there.supervisor import BUSY_EXIT, GONE_EXIT
+from labs.runtime.base import Progress, ProgressSink
+
+PASSED_ON = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
+_CHUNK = 1 << 16
+_INTERRUPTED, _OVER = bytes([signal.SIGINT]), b"\0"
+_NAME = re.compile(r"\d{8}T\d{6}-[0-9a-f]{4}")
+"""A name becomes a file's here: one that is not ours is not taken from the other machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A run as the other machine has it."""
+
+    run: str
+    command: str
+    client: str
+    started_unix_s: float
+    exit_code: int | None
+    alive: bool
+
+    @property
+    def state(self) -> str:
+        if self.exit_code is not None:
+            return f"ended, exit code {self.exit_code}"
+        return "running" if self.alive else "killed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended."""
+
+    exit_code: int
+    lost_bytes: int
+    """Output that the disk there had no room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """What of this machine's terminal a run is to see."""
+
+    out: bool
+    err: bool
+    columns: int
+    rows: int
+
+    @classmethod
+    def here(cls) -> Terminal:
+        size = shutil.get_terminal_size()
+        return cls(sys.stdout.isatty(), sys.stderr.isatty(), size.columns, size.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run on the other machine."""
+
+    name: str
+    connection: Connection
+    installed: Installed
+
+    @property
+    def folder(self) -> str:
+        return f"{self.installed.runs}/{self.name}"
+
+    def send(self, parcel: Parcel, terminal: Terminal, progress: ProgressSink) -> None:
+        """Send what the run needs. Raises DiskFullError where there is no room for it."""
+        request = Request(
+            command=self.installed.rocelab(parcel.words),
+            words=parcel.words,
+            folder=parcel.folder,
+            outputs=parcel.outputs,
+            environment={name: os.environ[name] for name in PASSED_ON if name in os.environ},
+            client=socket.gethostname(),
+            out_is_terminal=terminal.out,
+            err_is_terminal=terminal.err,
+            columns=terminal.columns,
+            rows=terminal.rows,
+        )
+        content = {f"files/{place}": b"" for place in parcel.present}
+        content |= {f"files/{place}": path.read_bytes() for place, path in parcel.sent.items()}
+        packed = zipped([("request.json", request.encoded().encode()), *content.items()])
+        check(self.connection, self.connection.run(shlex.join(["mkdir", self.folder])), self.folder)
+        send(self.connection, packed, f"{self.folder}/request.zip", progress, "files")
+
+    def start(self) -> None:
+        """Start it. Raises DiskFullError, UnfitError."""
+        self._ask("start")
+
+    def unpack(self) -> None:
+        """Only put the files in their places. Raises DiskFullError, UnfitError."""
+        self._ask("unpack")
+
+    def _ask(self, verb: str, *words: str) -> None:
+        output = self.connection.run(self.installed.supervisor(verb, self.folder, *words))
+        check(self.connection, output, self.folder)
+
+    def interrupt(self) -> None:
+        """Ctrl-C for the command; nothing for one that has ended."""
+        self.connection.run(self.installed.supervisor("interrupt", self.folder))
+
+    def follow(self, show: Callable[[Frame], None]) -> Ending:
+        """Show everything it writes, from its beginning, until it ends.
+
+        Raises ConnectionLostError when the connection breaks, UnfitError for a run that was killed.
+        """
+        reader = FrameReader()
+        lost_bytes = 0
+        connection = self.connection
+        with connection.watched(), connection.channel() as channel:
+            channel.exec_command(self.installed.supervisor("follow", self.folder, "0"))
+            channel.shutdown_write()
+            while data := channel.recv(_CHUNK):
+                for frame in reader.feed(data):
+                    if frame.kind is Kind.EXIT:
+                        return Ending(int(frame.payload), lost_bytes)
+                    if frame.kind is Kind.LOST:
+                        lost_bytes = int(frame.payload)
+                    else:
+                        show(frame)
+            code = channel.recv_exit_status()
+        if code == GONE_EXIT:
+            raise UnfitError(
+                f"run {self.name} was killed on {connection.destination}, or the machine went down",
+                hint=f"its output ends here; `rocelab --host {connection.destination} runs "
+                f"--remove {self.name}` removes it",
+            )
+        raise connection.lost()
+
+    def fetch(self, outputs: Sequence[str], progress: ProgressSink) -> tuple[list[Path], list[str]]:
+        """Bring back what it wrote below these places of the mirror.
+
+        Gives the files as they are here now, and the places of those that were not asked for.
+        Raises InputError where a file can not be written here.
+        """
+        written = self._written()
+        wanted = {place: size for place, size in written.items() if is_within(place, outputs)}
+        total, done = sum(wanted.values()), 0
+        fetched = []
+        for place, size in wanted.items():
+            target = Path("/", place)
+            before = done
+
+            def show(so_far: int, _: int, before: int = before) -> None:
+                progress(Progress("results", before + so_far, max(total, 1)))
+
+            self._fetch(place, target, show)
+            done += size
+            fetched.append(target)
+        return fetched, [place for place in written if place not in wanted]
+
+    def _written(self) -> Mapping[str, int]:
+        try:
+            with (
+                self.connection.watched(),
+                self.connection.sftp.open(f"{self.folder}/written.json") as file,
+            ):
+                found = json.loads(file.read())
+        except FileNotFoundError:
+            return {}
+        return {str(place): int(size) for place, size in found.items()}
+
+    def _fetch(self, place: str, target: Path, show: Callable[[int, int], object]) -> None:
+        """One file, whole or not at all."""
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with self.connection.watched(), part.open("wb") as file:
+                    self.connection.sftp.getfo(f"{self.folder}/files/{place}", file, show)
+                part.replace(target)
+            finally:
+                part.unlink(missing_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"{target} could not be brought back: {error.strerror or error}",
+                hint=f"the run keeps it: `rocelab --host {self.connection.destination} attach "
+                f"{self.name}` tries again",
+            ) from None
+
+    def discard(self) -> None:
+        """Remove what was sent for a run that never began."""
+        self.connection.run(shlex.join(["rm", "-rf", self.folder]))
+
+    def remove(self) -> None:
+        """Remove it there. Raises InputError for one that still runs."""
+        output = self.connection.run(self.installed.supervisor("remove", self.folder))
+        if output.exit_code == BUSY_EXIT:
+            raise InputError(f"run {self.name} has not ended", hint="attach to it and press Ctrl-C")
+        check(self.connection, output, self.folder)
+        record.forget(self.name)
+
+
+def new_name() -> str:
+    """A name for a run: when it began, and something of its own."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+
+
+def list_runs(connection: Connection, installed: Installed) -> list[Listed]:
+    """The runs there that go on, or whose results nobody has fetched."""
+    output = connection.run(installed.supervisor("list", installed.runs))
+    check(connection, output, installed.runs)
+    items = answer_of(output).get("items", [])
+    assert isinstance(items, list)
+    return [
+        Listed(
+            run=str(each["run"]),
+            command=shlex.join(["rocelab", *each["words"]]),
+            client=str(each["client"]),
+            started_unix_s=float(each["started_unix_s"]),
+            exit_code=each["exit_code"],
+            alive=bool(each["alive"]),
+        )
+        for each in items
+        if _NAME.fullmatch(str(each["run"]))
+    ]
+
+
+def choose(runs: Sequence[Listed], name: str | None, host: str) -> Listed:
+    """The run of that name, or the only one there is. Raises InputError."""
+    if name is None:
+        if len(runs) == 1:
+            return runs[0]
+        if not runs:
+            raise InputError(f"there is no run on {host}")
+        raise InputError(
+            f"there are {len(runs)} runs on {host}: {', '.join(each.run for each in runs)}",
+            hint="name the one you mean",
+        )
+    for each in runs:
+        if each.run == name:
+            return each
+    raise InputError(f"there is no run {name} on {host}", hint=f"`rocelab --host {host} runs`")
+
+
+def places_of(run: str, here: Path) -> tuple[str, ...]:
+    """Where the results of a run belong: as was said when it began; else to results/ of here."""
+    begun = record.remembered(run)
+    return begun.outputs if begun is not None else (mirrored(here / RESULTS),)
+
+
+@contextmanager
+def interrupts_passed_on(run: Run, told: Callable[[], None]) -> Iterator[None]:
+    """While the block runs the first Ctrl-C goes to the run, the second leaves it running.
+
+    Raises ConnectionLostError at the second.
+    """
+    is_left = threading.Event()
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+
+    def pass_on() -> None:
+        if os.read(reading, 1) != _INTERRUPTED:
+            return
+        told()
+        with suppress(ConnectionLostError):
+            run.interrupt()
+        if os.read(reading, 1) == _INTERRUPTED:
+            is_left.set()
+            run.connection.close()
+
+    # By a thread that is told by the kernel's side of the handler: what Python runs at a signal has
+    # to wait until the main thread wakes, and may find it holding a lock.
+    worker = threading.Thread(target=pass_on, name="interrupt", daemon=True)
+    worker.start()
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    told_before = signal.set_wakeup_fd(writing)
+    try:
+        yield
+    except ConnectionLostError:
+        if is_left.is_set():
+            raise left_running(run, f"run {run.name} is left") from None
+        raise
+    finally:
+        signal.set_wakeup_fd(told_before)
+        signal.signal(signal.SIGINT, before)
+        os.write(writing, _OVER)
+        worker.join()
+        os.close(reading)
+        os.close(writing)
+
+
+def left_running(run: Run, what: str) -> ConnectionLostError:
+    host = run.connection.destination
+    error = ConnectionLostError(
+        f"{what}; it goes on there", hint=f"rocelab --host {host} attach {run.name}"
+    )
+    error.__suppress_context__ = True
+    return error

@@ -1,0 +1,67 @@
+"""A command on the other machine that talks to this terminal: shell, vtysh, a program in a node.
+
+Nothing of it survives the connection, as nothing does of a shell. In: a run that was sent. Out:
+the exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import shutil
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from labs.remote.runs import Run
+
+_CHUNK = 1 << 15
+
+
+def talk(run: Run, words: tuple[str, ...], folder: str) -> int:
+    """Run the command with this terminal until it ends. Raises ConnectionLostError."""
+    connection, installed = run.connection, run.installed
+    inside = shlex.quote(f"{run.folder}/files/{folder}")
+    command = installed.command(*installed.rocelab(words)[2:])
+    size = shutil.get_terminal_size()
+    with connection.watched(), connection.channel() as channel:
+        channel.get_pty(os.environ.get("TERM", "vt100"), size.columns, size.lines)
+        channel.exec_command(f"mkdir -p {inside} && cd {inside} && exec {command}")
+
+        def resize(*_: object) -> None:
+            now = shutil.get_terminal_size()
+            channel.resize_pty(now.columns, now.lines)
+
+        with _raw(resize):
+            while True:
+                ready, _, _ = select.select([channel, sys.stdin], [], [])
+                if channel in ready:
+                    data = channel.recv(_CHUNK)
+                    if not data:
+                        break
+                    sys.stdout.buffer.write(data)
+                    sys.stdout.flush()
+                if sys.stdin in ready:
+                    channel.sendall(os.read(sys.stdin.fileno(), _CHUNK))
+        code = channel.recv_exit_status()
+    if code < 0:
+        raise connection.lost()
+    return code
+
+
+@contextmanager
+def _raw(resize: object) -> Iterator[None]:
+    """The terminal as it is given keys, none of which means anything here."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    handler = signal.signal(signal.SIGWINCH, resize)  # type: ignore[arg-type]
+    try:
+        tty.setraw(descriptor)
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGWINCH, handler)

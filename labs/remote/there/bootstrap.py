@@ -1,0 +1,166 @@
+"""What is done on the other machine before the kit is there: look round, unpack, make a venv.
+
+This file is sent through stdin to the Python found there, so it uses the standard library alone.
+In: a verb and its arguments. Out: one line of JSON behind MARK. What is installed is made beside
+its place and renamed into it, so that what is there is whole.
+"""
+
+from __future__ import annotations
+
+import compileall
+import errno
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+MARK = "rocelab: "
+NO_SPACE_EXIT = 28
+PROBE_TIMEOUT_S = 20
+DAY_S = 86400
+FOLDERS = ("kits", "venvs", "runs", "incoming")
+
+
+def home() -> Path:
+    """The folder of the kit, one for each user (XDG Base Directory Specification)."""
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data).expanduser() / "rocelab"
+
+
+def venv_of(requirements_key: str) -> Path:
+    """Where the packages of this Python and these requirements are."""
+    python = f"{sys.implementation.cache_tag}-{platform.machine()}"
+    return home() / "venvs" / f"{requirements_key}-{python}"
+
+
+def look(kit: str, requirements_key: str) -> dict[str, object]:
+    """What the machine is, who we are there, and what of the kit is there already."""
+    for name in FOLDERS:
+        (home() / name).mkdir(parents=True, exist_ok=True, mode=0o755)
+    (home() / "runs").chmod(0o700)
+    _sweep()
+    room = os.statvfs(home())
+    return {
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "home": str(home()),
+        "free_bytes": room.f_bavail * room.f_frsize,
+        "kit": (home() / "kits" / kit).is_dir(),
+        "venv": str(venv_of(requirements_key)),
+        "has_venv": venv_of(requirements_key).is_dir(),
+        "uid": os.getuid(),
+        "sudo": os.getuid() != 0 and may_sudo(),
+    }
+
+
+def _sweep() -> None:
+    """Remove what connections that broke a day ago had half sent or half made."""
+    halves = [*home().glob("incoming/*"), *home().glob("*/.new-*")]
+    halves += [run for run in home().glob("runs/*") if not (run / "state.json").exists()]
+    for path in halves:
+        if time.time() - path.stat().st_mtime > DAY_S:
+            shutil.rmtree(path, ignore_errors=True)
+            if path.is_file():
+                path.unlink()
+
+
+def may_sudo() -> bool:
+    """Whether sudo gives us root without asking for a password."""
+    try:
+        tried = subprocess.run(
+            ["sudo", "-n", "true"],  # noqa: S607
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PROBE_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return tried.returncode == 0
+
+
+def unpack(archive: str, kit: str) -> dict[str, object]:
+    """The kit from a zip file that was sent; the file is removed."""
+
+    def fill(fresh: Path) -> None:
+        with zipfile.ZipFile(archive) as packed:
+            packed.extractall(fresh)
+        # As who installs: a run as root would leave files here that the user can not remove.
+        compileall.compile_dir(fresh, quiet=2)
+
+    try:
+        _install(home() / "kits" / kit, fill)
+    finally:
+        Path(archive).unlink(missing_ok=True)
+    return {}
+
+
+def make_venv(requirements_key: str, *requirements: str) -> dict[str, object]:
+    """A venv with these requirements, from the machine's package index or home()/wheels."""
+    wheels = home() / "wheels"
+    offline = ["--no-index", "--find-links", str(wheels)] if wheels.is_dir() else []
+
+    def fill(fresh: Path) -> None:
+        _call([sys.executable, "-m", "venv", str(fresh)])
+        pip = [str(fresh / "bin/python"), "-m", "pip", "install", "--no-input", "--quiet"]
+        _call([*pip, "--disable-pip-version-check", *offline, *requirements])
+
+    _install(venv_of(requirements_key), fill)
+    return {}
+
+
+def _install(place: Path, fill: Callable[[Path], None]) -> None:
+    """Make `place`, unless it is there, by renaming a folder that `fill` has filled."""
+    if place.is_dir():
+        return
+    fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+    fresh.chmod(0o755)
+    try:
+        fill(fresh)
+        fresh.rename(place)
+    except OSError as error:
+        # Another connection may have installed the same meanwhile.
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _call(command: list[str]) -> None:
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        said = f"{done.stdout}\n{done.stderr}".strip()
+        if os.strerror(errno.ENOSPC) in said:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), command[0])
+        raise SystemExit(said[-2000:])
+
+
+VERBS: dict[str, Callable[..., dict[str, object]]] = {
+    "look": look,
+    "unpack": unpack,
+    "venv": make_venv,
+}
+
+
+def main(words: list[str]) -> None:
+    """Do what the words say. Exits NO_SPACE_EXIT where the disk is full, 1 with a reason else."""
+    try:
+        found = VERBS[words[0]](*words[1:])
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(NO_SPACE_EXIT if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1)
+    sys.stdout.write(f"{MARK}{json.dumps(found)}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,396 @@
+"""`rocelab --host` over a real OpenSSH server: who is let in, what survives, what comes back."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from labs.runtime.record import recorded_labs
+from labs.runtime.teardown import take_down
+from tests.integration.openssh import ROCELAB, Server, make_key, ssh_server
+
+pytestmark = pytest.mark.side_by_side
+
+LAB = "t-remote"
+SPEC = "name: {name}\nfabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}\n"
+DRILL = """name: short
+lab: labs/{name}.yaml
+traffic: {{flows: 8, rate_pps: 500, warmup: 400ms, duration: 1600ms, seed: 3}}
+faults:
+  - {{kind: carrier-down, at: 400ms, links: [rtsw1:ctsw1, rtsw1:ctsw2], lasts: 400ms}}
+measure: {{sustained: 200ms}}
+expect: {{affected_flows: ">= 1", restored: true}}
+"""
+LOST_EXIT_CODE = 75
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with the kit installed by the first command."""
+    root = tmp_path_factory.mktemp("server")
+    with ssh_server(root, "t-remote", 2222) as made:
+        code, out, errors = made.rocelab("list", "--json", cwd=root)
+        assert code == 0, errors
+        assert isinstance(json.loads(out), list)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lab(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A lab that a file from here brought up there."""
+    folder = tmp_path_factory.mktemp("lab")
+    (folder / "mine.yaml").write_text(SPEC.format(name=LAB))
+    take_down(LAB)
+    code, out, errors = server.rocelab("up", "mine.yaml", "--json", cwd=folder)
+    assert code == 0, errors
+    assert json.loads(out)["lab"] == LAB
+    yield LAB
+    assert server.rocelab("down", LAB, cwd=folder)[0] == 0
+    assert LAB not in recorded_labs()
+
+
+def here(*words: str | Path, cwd: Path, environment: dict[str, str]) -> tuple[int, bytes]:
+    done = subprocess.run(
+        [*ROCELAB, *map(str, words)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, done.stdout
+
+
+def test_a_command_gives_there_what_it_gives_here(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(SPEC.format(name="t-remote-plan"))
+    local = here("plan", "mine.yaml", "--json", cwd=tmp_path, environment=server.environment())
+    code, out, errors = server.rocelab("plan", "mine.yaml", "--json", cwd=tmp_path)
+    assert (code, out) == local
+    assert json.loads(out)["lab"] == "t-remote-plan"
+    assert errors == ""
+    outside = tmp_path / "elsewhere/rendered"
+    work = tmp_path / "work"
+    work.mkdir()
+    outside.parent.mkdir()
+    code, _, errors = server.rocelab("render", "../mine.yaml", f"-o{outside}", cwd=work)
+    assert code == 0, errors
+    assert "brought back" in errors
+    local = here(
+        "render", "mine.yaml", "-o", "here", cwd=tmp_path, environment=server.environment()
+    )
+    assert local[0] == 0
+
+    def contents(folder: Path) -> dict[str, str]:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        return {str(path.relative_to(folder)): path.read_text() for path in files}
+
+    assert contents(outside) == contents(tmp_path / "here")
+    # What is there is not written over by a command that would not do so here.
+    (work / "full").mkdir()
+    (work / "full/mine.txt").write_text("mine")
+    code, _, errors = server.rocelab("render", "../mine.yaml", "-o", "full", cwd=work)
+    assert code == 2
+    assert "not empty" in errors
+    assert contents(work / "full") == {"mine.txt": "mine"}
+
+
+def test_nothing_of_a_run_stays_there_once_its_results_are_here(
+    server: Server, tmp_path: Path
+) -> None:
+    assert server.rocelab("plan", "tiny", cwd=tmp_path)[0] == 0
+    assert list((server.kit / "runs").iterdir()) == []
+    assert list((server.kit / "incoming").iterdir()) == []
+    assert len(list((server.kit / "kits").iterdir())) == 1
+    assert list((server.home / ".local/state/rocelab/runs").iterdir()) == []
+
+
+def test_a_machine_that_is_not_known_is_refused_with_what_to_compare(
+    server: Server, tmp_path: Path
+) -> None:
+    fingerprint = subprocess.run(
+        ["ssh-keygen", "-lf", server.host_key], capture_output=True, text=True, check=True
+    ).stdout.split()[1]
+    known = server.known_hosts.read_text()
+    server.known_hosts.write_text("")
+    try:
+        code, out, errors = server.rocelab("plan", "tiny", cwd=tmp_path)
+    finally:
+        server.known_hosts.write_text(known)
+    assert (code, out) == (3, b"")
+    assert fingerprint in errors
+    assert "is not in" in errors
+    assert "hint: compare" in errors
+    assert server.known_hosts.read_text() == known
+
+
+def test_a_changed_host_key_is_said_plainly_and_nothing_is_sent(
+    server: Server, tmp_path: Path
+) -> None:
+    known = server.known_hosts.read_text()
+    make_key(tmp_path / "other")
+    kind, key, *_ = (tmp_path / "other.pub").read_text().split()
+    name = known.split()[0]
+    server.known_hosts.write_text(f"{name} {kind} {key}\n")
+    try:
+        code, out, errors = server.rocelab("plan", "tiny", cwd=tmp_path)
+    finally:
+        server.known_hosts.write_text(known)
+    assert (code, out) == (3, b"")
+    assert "has CHANGED" in errors
+    assert "ssh-keygen -R" in errors
+
+
+def test_a_key_that_is_refused_is_named_and_no_password_is_asked_for(
+    server: Server, tmp_path: Path
+) -> None:
+    mine = server.key.read_bytes(), server.key.with_suffix(".pub").read_text()
+    server.key.unlink()
+    server.key.with_suffix(".pub").unlink()
+    locked = server.home / ".ssh/id_ecdsa"
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ecdsa", "-N", "secret words", "-f", locked], check=True
+    )
+    make_key(server.key)
+    try:
+        code, _, errors = server.rocelab("plan", "tiny", cwd=tmp_path)
+    finally:
+        server.key.write_bytes(mine[0])
+        server.key.with_suffix(".pub").write_text(mine[1])
+        locked.unlink()
+        locked.with_suffix(".pub").unlink()
+    assert code == 3
+    assert f"{server.key}" in errors
+    assert f"{locked} (has a passphrase)" in errors
+    assert "ssh-copy-id" in errors
+
+
+def test_the_configuration_of_ssh_is_honoured_to_the_last_jump(
+    server: Server, tmp_path: Path
+) -> None:
+    moved = server.home / "keys"
+    moved.mkdir()
+    server.key.rename(moved / "lab")
+    (server.home / ".ssh/config").write_text(
+        f"Host far\n HostName 127.0.0.1\n Port {server.port}\n ProxyJump 127.0.0.1:{server.port}\n"
+        f"Host *\n User root\n IdentityFile ~/keys/lab\n IdentitiesOnly yes\n"
+    )
+    try:
+        code, out, errors = server.rocelab("plan", "tiny", "--json", cwd=tmp_path, host="far")
+    finally:
+        (moved / "lab").rename(server.key)
+        (server.home / ".ssh/config").unlink()
+    assert code == 0, errors
+    assert json.loads(out)["lab"] == "tiny"
+
+
+def test_a_key_of_the_agent_is_enough(server: Server, tmp_path: Path) -> None:
+    socket = tmp_path / "agent"
+    with subprocess.Popen(
+        ["ssh-agent", "-D", "-a", socket], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+    ) as agent:
+        assert agent.stdout is not None
+        agent.stdout.readline()
+        environment = server.environment(SSH_AUTH_SOCK=str(socket))
+        subprocess.run(["ssh-add", "-q", server.key], env=environment, check=True)
+        hidden = tmp_path / "hidden"
+        server.key.rename(hidden)
+        try:
+            code, _, errors = server.rocelab("plan", "tiny", cwd=tmp_path, environment=environment)
+        finally:
+            hidden.rename(server.key)
+            agent.terminate()
+    assert code == 0, errors
+
+
+def read_until(process: subprocess.Popen[bytes], text: bytes) -> bytes:
+    assert process.stdout is not None
+    said = b""
+    while text not in said:
+        data = os.read(process.stdout.fileno(), 1 << 12)
+        assert data, said
+        said += data
+    return said
+
+
+def test_a_run_outlives_its_connection_and_is_attached_to_again(
+    server: Server, lab: str, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    script = f"echo before; echo bad >&2; read word < {gate}; echo after $word; exit 3"
+    command = ("exec", lab, "srv1-1", "--", "sh", "-c", script)
+    with server.begin(*command, cwd=tmp_path) as process:
+        read_until(process, b"before\n")
+        server.cut()
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == LOST_EXIT_CODE, errors.decode()
+    told = errors.decode()
+    assert "is lost; it goes on there" in told
+    again = re.search(r"hint: rocelab --host \S+ attach (\S+)", told)
+    assert again is not None
+    listed = json.loads(server.rocelab("runs", "--json", cwd=tmp_path)[1])
+    assert [(each["run"], each["state"]) for each in listed] == [(again[1], "running")]
+    with server.begin("attach", cwd=tmp_path) as process:
+        assert read_until(process, b"before\n") == b"before\n"
+        gate.write_text("all\n")
+        out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out, errors) == (3, b"after all\n", b"bad\n")
+    assert json.loads(server.rocelab("runs", "--json", cwd=tmp_path)[1]) == []
+    assert server.rocelab("attach", cwd=tmp_path)[0] == 2
+
+
+def test_ctrl_c_is_passed_on_and_what_the_command_then_says_still_comes(
+    server: Server, lab: str, tmp_path: Path
+) -> None:
+    script = "trap 'echo stopped; exit 9' INT; mkfifo gate; echo ready; read x < gate"
+    with server.begin("exec", lab, "srv1-1", "--", "sh", "-c", script, cwd=tmp_path) as process:
+        read_until(process, b"ready\n")
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (9, b"stopped\n")
+    assert b"Ctrl-C is passed on" in errors
+
+
+def test_a_second_ctrl_c_leaves_the_run_to_itself(server: Server, lab: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    script = f"trap '' INT; echo ready; read x < {gate}; echo end"
+    with server.begin("exec", lab, "srv1-1", "--", "sh", "-c", script, cwd=tmp_path) as process:
+        read_until(process, b"ready\n")
+        assert process.stderr is not None
+        process.send_signal(signal.SIGINT)
+        assert b"Ctrl-C is passed on" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == LOST_EXIT_CODE, errors.decode()
+    assert b"attach" in errors
+    gate.write_text("go\n")
+    code, out, _ = server.rocelab("attach", cwd=tmp_path)
+    assert (code, out) == (0, b"ready\nend\n")
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[None]:
+    place.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_full_disk_is_said_before_at_and_after_the_start(
+    server: Server, lab: str, tmp_path: Path
+) -> None:
+    runs = server.kit / "runs"
+    script = "head -c 300000 /dev/zero | tr '\\0' x; echo done >&2"
+    big = tmp_path / "big.yaml"
+    big.write_bytes(b"# " + os.urandom(400_000).hex().encode() + b"\n")
+    with small_disk(runs, "192k"):
+        command = ("exec", lab, "srv1-1", "--", "sh", "-c", script)
+        code, out, errors = server.rocelab(*command, cwd=tmp_path)
+        assert code == 3
+        assert 0 < len(out) < 300_000
+        assert set(out) == {ord("x")}
+        lost = re.search(r"was full: ([\d,]+) bytes of output are lost", errors)
+        assert lost is not None, errors
+        assert int(lost[1].replace(",", "")) == 300_000 - len(out) + len(b"done\n")
+        # The run stays until somebody has seen to it.
+        run = json.loads(server.rocelab("runs", "--json", cwd=tmp_path)[1])[0]["run"]
+        assert server.rocelab("runs", "--remove", run, cwd=tmp_path)[0] == 0
+        code, _, errors = server.rocelab("plan", "big.yaml", cwd=tmp_path)
+        assert code == 3
+        assert "is full" in errors
+        assert list(runs.iterdir()) == []
+
+
+def test_a_kit_that_finds_no_room_is_not_installed_and_the_next_one_is(
+    tmp_path: Path,
+) -> None:
+    with ssh_server(tmp_path / "server", "t-remote-full", 2222) as server:
+        with small_disk(server.kit / "incoming", "64k"):
+            code, _, errors = server.rocelab("plan", "tiny", cwd=tmp_path)
+            assert code == 3, errors
+            assert "is full" in errors
+            assert list((server.kit / "kits").iterdir()) == []
+        code, _, errors = server.rocelab("plan", "tiny", cwd=tmp_path)
+        assert code == 0, errors
+
+
+def test_a_program_in_a_node_has_this_terminal(server: Server, lab: str, tmp_path: Path) -> None:
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 31, 97, 0, 0))
+    script = "stty size; read word; echo got $word; exit 6"
+    with server.begin(
+        "exec", lab, "srv1-1", "--", "sh", "-c", script, cwd=tmp_path, terminal=end
+    ) as process:
+        os.close(end)
+        said = b""
+        while b"31 97" not in said:
+            said += os.read(terminal, 1 << 12)
+        os.write(terminal, b"it\n")
+        while b"got it" not in said:
+            said += os.read(terminal, 1 << 12)
+        assert process.wait(timeout=60) == 6
+    os.close(terminal)
+
+
+def test_a_drill_there_ends_with_the_report_that_it_has_here(
+    server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "labs").mkdir()
+    (tmp_path / "labs/t-remote-drill.yaml").write_text(SPEC.format(name="t-remote-drill"))
+    (tmp_path / "short.yaml").write_text(DRILL.format(name="t-remote-drill"))
+    take_down("t-remote-drill")
+    code, out, errors = server.rocelab(
+        "drill",
+        "run",
+        "short.yaml",
+        "--json",
+        "--out",
+        "there",
+        "--junit",
+        "there.xml",
+        cwd=tmp_path,
+    )
+    assert code == 0, errors
+    result = json.loads(out)
+    local_code, _ = here(
+        "drill",
+        "run",
+        "short.yaml",
+        "--out",
+        "here",
+        "--junit",
+        "here.xml",
+        cwd=tmp_path,
+        environment=server.environment(),
+    )
+    local = json.loads((tmp_path / "here/result.json").read_text())
+    assert local_code == 0
+    assert json.loads((tmp_path / "there/result.json").read_text()) == result
+    assert "<testsuite" in (tmp_path / "there.xml").read_text()
+    assert (tmp_path / "there/report.html").read_text().startswith("<!")
+    assert shape(result) == shape(local)
+    assert result["passed"] is local["passed"] is True
+    assert result["lab"] == local["lab"]
+    assert "t-remote-drill" not in recorded_labs()
+
+
+def shape(document: object) -> object:
+    """The keys of a document, down to what was measured."""
+    if isinstance(document, dict):
+        return {key: shape(value) for key, value in document.items()}
+    return type(document).__name__ if isinstance(document, list) else None
