@@ -274,6 +274,9 @@ class LabSpec(SpecModel):
         SchemeSpec, Field(description="how flows are spread over equal paths; short form: its kind")
     ] = EcmpScheme()
     queues: Annotated[QueuesSpec, Field(description="buffers and ECN marking")] = QueuesSpec()
+    management: Annotated[
+        bool, Field(description="an sshd in every node, reached over a management port")
+    ] = False
     dilation: Annotated[
         float,
         Field(

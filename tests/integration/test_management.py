@@ -1,0 +1,83 @@
+"""Nodes reached as real switches are: over a management port, by SSH, whatever the fabric does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labs.lab import Lab
+from labs.runtime.management import ManagementFiles, open_ssh
+from labs.runtime.record import LabFiles
+from labs.runtime.teardown import take_down
+
+pytestmark = pytest.mark.side_by_side
+
+LAB = "t-management"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    file = tmp_path_factory.mktemp("lab") / "lab.yaml"
+    fabric = "{kind: clos, racks: 2, spines: 2}"
+    file.write_text(f"name: {LAB}\nfabric: {fabric}\nmanagement: true\n")
+    take_down(LAB)
+    made = Lab.planned(file)
+    try:
+        made.up()
+        yield made
+    finally:
+        take_down(LAB)
+        assert not Path("/run/rocelab", LAB).exists()
+
+
+def said(node: str, command: str) -> str:
+    with open_ssh(LAB, node) as client:
+        _, out, errors = client.exec_command(command, timeout=20)
+        answer = out.read().decode()
+        assert out.channel.recv_exit_status() == 0, errors.read().decode()
+    return answer
+
+
+def test_ssh_ends_in_the_node_and_vtysh_is_that_switchs(lab: Lab) -> None:
+    addresses = json.loads(said("rtsw1", "ip -json -4 address"))
+    names = {each["ifname"] for each in addresses}
+    assert {"mgmt0", "ctsw1", "ctsw2"} <= names
+    summary = json.loads(said("rtsw1", "vtysh -c 'show bgp summary json'"))
+    assert str(summary["ipv4Unicast"]["routerId"]) == lab.fabric.node("rtsw1").loopback
+    assert said("srv1-1", "echo $ROCELAB_NODE").strip() == "srv1-1"
+
+
+def test_openssh_itself_reaches_a_node_by_its_name(lab: Lab) -> None:
+    configuration = ManagementFiles(LabFiles(LAB)).configuration
+    done = subprocess.run(
+        ["ssh", "-F", configuration, "ctsw2", "ip -json link show dev rtsw1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["ifname"] == "rtsw1"
+
+
+def test_a_switch_that_is_cut_off_from_the_fabric_is_still_reached(lab: Lab) -> None:
+    for link in lab.fabric.links_of["rtsw2"]:
+        said("rtsw2", f"ip link set dev {link.port('rtsw2').interface} down")
+    state = json.loads(said("rtsw2", "ip -json link show type veth"))
+    assert {each["ifname"] for each in state if "UP" in each["flags"]} == {"mgmt0"}
+
+
+def test_the_fabric_knows_nothing_of_the_management_network(lab: Lab) -> None:
+    routes = json.loads(said("ctsw1", "vtysh -c 'show bgp ipv4 unicast json'"))["routes"]
+    assert routes
+    assert not [prefix for prefix in routes if prefix.startswith("100.64.")]
+
+
+def test_the_machines_own_network_has_nothing_of_it(lab: Lab) -> None:
+    ours = Path("/proc/self/net/dev").read_text()
+    assert "mgmt0" not in ours
+    assert not any(f"{node.name}:" in ours for node in lab.fabric.nodes)

@@ -1,0 +1,70 @@
+"""The management network of a lab, as files: who listens where, and who is let in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from labs.errors import InputError
+from labs.lab import Lab
+from labs.runtime.management import (
+    MOST_NODES,
+    ManagementFiles,
+    addresses,
+    open_ssh,
+    ssh_configuration,
+    sshd_configuration,
+)
+from labs.runtime.record import LabFiles
+
+
+@pytest.fixture
+def files() -> ManagementFiles:
+    return ManagementFiles(LabFiles("t-management"))
+
+
+def test_every_node_has_an_address_of_its_own_outside_the_fabrics_space() -> None:
+    fabric = Lab.planned("zone-small").fabric
+    found = addresses(fabric)
+    assert list(found) == [node.name for node in fabric.nodes]
+    assert len(set(found.values())) == len(found)
+    assert all(address.startswith("100.64.") for address in found.values())
+    assert "100.64.0.1" not in found.values()
+
+
+def test_a_fabric_beyond_a_bridges_ports_is_refused() -> None:
+    with pytest.raises(InputError, match=str(MOST_NODES)):
+        addresses(Lab.planned("llama3-24k").fabric)
+
+
+def test_an_sshd_listens_on_its_management_address_alone_and_takes_keys_alone(
+    files: ManagementFiles,
+) -> None:
+    said = sshd_configuration(files, "rtsw1", "100.64.0.9", pam=False)
+    lines = said.splitlines()
+    assert [line for line in lines if line.startswith("Listen")] == ["ListenAddress 100.64.0.9:22"]
+    assert "AuthenticationMethods publickey" in lines
+    assert "PasswordAuthentication no" in lines
+    assert "AuthorizedKeysFile /run/rocelab/t-management/ssh/authorized_keys" in lines
+    assert "PATH=/run/rocelab/t-management/nodes/rtsw1/bin:" in said
+    assert "UsePAM yes" in sshd_configuration(files, "rtsw1", "100.64.0.9", pam=True)
+
+
+def test_ssh_reaches_a_node_by_its_name_and_verifies_its_key(
+    files: ManagementFiles, tmp_path: Path
+) -> None:
+    file = tmp_path / "config"
+    file.write_text(ssh_configuration(files, {"rtsw1": "100.64.0.9", "srv1-1": "100.64.0.10"}))
+    told = paramiko.SSHConfig.from_path(str(file)).lookup("srv1-1")
+    assert told["hostname"] == "100.64.0.10"
+    assert told["hostkeyalias"] == "srv1-1"
+    assert told["stricthostkeychecking"] == "yes"
+    assert told["identityfile"] == ["/run/rocelab/t-management/ssh/id_ed25519"]
+    assert told["proxycommand"].endswith("/netns/management 100.64.0.10 22")
+
+
+def test_a_lab_without_management_says_how_to_have_it() -> None:
+    with pytest.raises(InputError, match="no management network"):
+        open_ssh("t-management", "rtsw1")
