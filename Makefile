@@ -9,6 +9,7 @@ DRILL ?= link-flap
 VM_KERNEL ?= linux-image-amd64
 
 READY := .venv/.ready
+READY_TO_TEST := .venv/.ready-to-test
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 AS_ROOT := $(if $(SUDO),$(SUDO) env PYTHONDONTWRITEBYTECODE=1)
 # A command starts in half the time where Python may keep what it has compiled.
@@ -26,6 +27,10 @@ setup: $(READY) ## install what is missing and make .venv; the others do it when
 
 $(READY): pyproject.toml Makefile setup.sh
 	@./setup.sh
+	@touch $@
+
+$(READY_TO_TEST): $(READY)
+	@./setup.sh test
 	@touch $@
 
 .PHONY: doctor
@@ -69,7 +74,7 @@ compare: $(READY) ## every load-balancing scheme on zone-1-1, 1 to 32 queue pair
 	@$(ROCELAB) compare zone-1-1 --qps 1,4,8,16,32 --size 4MB --iterations 2 --out results/compare
 
 .PHONY: test
-test: $(READY) ## lint, types, unit tests, then tests with real fabrics as root
+test: $(READY_TO_TEST) ## lint, types, unit tests, then tests with real fabrics as root
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy

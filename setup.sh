@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes this checkout ready to use: the Debian packages that are missing, and .venv.
-# Called by `make setup`; safe to run again. Exit 3: this machine lacks something that can not be
-# installed from here, which is then named.
+# Called by `make setup`, and with `test` by `make test`: then also what only the tests need, a
+# container engine and an SSH server, neither of which is started. Safe to run again. Exit 3: this
+# machine lacks something that can not be installed from here, which is then named.
 set -euo pipefail
 cd "$(dirname "$0")"
 # On Debian a user's own PATH does not hold the folders of ip, tcpdump and ethtool.
@@ -40,6 +41,14 @@ has_frr() {
     [ -x /usr/lib/frr/bgpd ] || [ -x /usr/libexec/frr/bgpd ]
 }
 
+has_sshd() {
+    [ -x /usr/sbin/sshd ]
+}
+
+has_engine() {
+    command -v dockerd >/dev/null
+}
+
 missing_packages() {
     has_frr || echo frr
     command -v mn >/dev/null || echo mininet
@@ -50,6 +59,10 @@ missing_packages() {
     command -v clang >/dev/null || echo clang
     [ -e /usr/include/bpf/bpf_helpers.h ] || echo libbpf-dev
     newest_python >/dev/null || echo python3-venv
+    [ "${1-}" = test ] || return 0
+    has_sshd || echo openssh-server
+    has_engine || echo docker.io
+    command -v mmdebstrap >/dev/null || echo mmdebstrap
 }
 
 apt() {
@@ -57,15 +70,15 @@ apt() {
         apt-get -q -y -o DPkg::Lock::Timeout=300 "$@"
 }
 
-# Labs start FRR's daemons themselves, in namespaces of their own: the package's service is not to
-# run in the machine's, neither now nor after a restart. In a subshell, which ends by taking away
-# what held the service, however it ends.
-install_with_frr_held() (
+# Labs start FRR's daemons and sshd themselves, in namespaces of their own, and tests an engine: the
+# packages' services are not to run in the machine's, neither now nor after a restart. In a subshell,
+# which ends by taking away what held the services, however it ends.
+install_with_services_held() (
     policy=/usr/sbin/policy-rc.d
     note='# Here while rocelab installs FRR.'
     if [ -d /run/systemd/system ]; then
-        trap 'as_root systemctl --runtime --quiet unmask frr.service' EXIT
-        as_root systemctl --runtime --quiet mask frr.service
+        trap 'as_root systemctl --runtime --quiet unmask "${services[@]}"' EXIT
+        as_root systemctl --runtime --quiet mask "${services[@]}"
     elif [ ! -e $policy ] || grep -q "$note" $policy; then
         trap 'as_root rm -f $policy' EXIT
         printf '#!/bin/sh\n%s\nexit 101\n' "$note" | as_root install -m 755 /dev/stdin $policy
@@ -73,22 +86,31 @@ install_with_frr_held() (
     apt install --no-install-recommends "$@"
 )
 
-disable_frr_service() {
-    if [ -d /run/systemd/system ]; then
-        as_root systemctl --quiet disable frr.service
-    else
-        as_root update-rc.d frr disable
-    fi
+# Units that a package does not have (ssh.socket in Debian 12) are no error.
+disable_services() {
+    local service
+    for service in "${services[@]}"; do
+        if [ -d /run/systemd/system ]; then
+            as_root systemctl --quiet disable "$service" || true
+        elif [ -e "/etc/init.d/${service%.*}" ]; then
+            as_root update-rc.d "${service%.*}" disable
+        fi
+    done
 }
 
 install_packages() {
     echo "setup: installing $*"
     apt update
-    if has_frr; then
+    local services=()
+    has_frr || services+=(frr.service)
+    [[ " $* " != *" openssh-server "* ]] || services+=(ssh.service ssh.socket)
+    [[ " $* " != *" docker.io "* ]] ||
+        services+=(docker.service docker.socket containerd.service)
+    if [ ${#services[@]} = 0 ]; then
         apt install --no-install-recommends "$@"
     else
-        install_with_frr_held "$@"
-        disable_frr_service
+        install_with_services_held "$@"
+        disable_services
     fi
 }
 
@@ -103,7 +125,7 @@ make_environment() {
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 }
 
-mapfile -t missing < <(missing_packages)
+mapfile -t missing < <(missing_packages "$@")
 if [ ${#missing[@]} -gt 0 ]; then
     command -v apt-get >/dev/null ||
         unusable "this system has no apt; install what these Debian packages hold, then try again:" "  ${missing[*]}"

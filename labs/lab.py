@@ -23,9 +23,13 @@ from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.runtime import kernel
 from labs.runtime.base import ProgressSink, no_progress
-from labs.runtime.netns import NetnsLink, NetnsNode, NetnsRuntime, take_down
+from labs.runtime.housing import Housing, RuntimeKind, housing_of
+from labs.runtime.link import VethLink
+from labs.runtime.node import NamespaceNode
 from labs.runtime.record import State, locked, read_record, recorded_labs
+from labs.runtime.runtime import LabRuntime
 from labs.runtime.steering import Steering
+from labs.runtime.teardown import take_down
 from labs.runtime.wire.control import Wire
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
@@ -46,18 +50,19 @@ def plan(spec: LabSpec) -> Fabric:
 class Lab:
     """A fabric and the runtime that realises it."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: Fabric, housing: Housing | None = None) -> None:
+        """`housing` makes its nodes (`labs.runtime.housing`): namespaces where nothing is said."""
         self.fabric = fabric
-        self.runtime = NetnsRuntime(fabric)
+        self.runtime = LabRuntime(fabric, housing or housing_of(RuntimeKind.NETNS))
         self.notes: tuple[str, ...] = ()
 
     @classmethod
-    def planned(cls, text: str | Path) -> Lab:
+    def planned(cls, text: str | Path, housing: Housing | None = None) -> Lab:
         """The lab of a catalog name or a spec file, running or not.
 
         Raises InputError, and SpecError with every problem of the file.
         """
-        return cls(plan(load_spec(find_lab(str(text)))))
+        return cls(plan(load_spec(find_lab(str(text)))), housing)
 
     @classmethod
     def running(cls, text: str | Path) -> Lab:
@@ -73,7 +78,8 @@ class Lab:
             record = read_record(name)
         if record is None or record.state is not State.RUNNING:
             raise InputError(f"lab {name} is not up", hint=f"bring it up with `rocelab up {name}`")
-        return cls(plan(LabSpec.model_validate(record.spec)))
+        housing = housing_of(RuntimeKind(record.runtime))
+        return cls(plan(LabSpec.model_validate(record.spec)), housing)
 
     @property
     def name(self) -> str:
@@ -108,7 +114,7 @@ class Lab:
         spec = self.fabric.spec
         hashing = spec.hashing.model_copy(update={"seed": 0})
         self.fabric = plan(spec.model_copy(update={"hashing": hashing}))
-        self.runtime = NetnsRuntime(self.fabric)
+        self.runtime = LabRuntime(self.fabric, self.runtime.housing)
         self.notes = (
             f"this kernel ({os.uname().release}) has no fib_multipath_hash_seed (Linux 6.11 has): "
             "all switches share one secret hash, so tiers polarize fully and paths can not be "
@@ -119,7 +125,7 @@ class Lab:
         """Take the lab down. Idempotent."""
         take_down(self.name, progress)
 
-    def node(self, name: str) -> NetnsNode:
+    def node(self, name: str) -> NamespaceNode:
         """Raises InputError when the lab has no such node."""
         if name not in self.fabric.node_by_name:
             some = ", ".join(node.name for node in self.fabric.nodes[:6])
@@ -128,7 +134,7 @@ class Lab:
             )
         return self.runtime.node(name)
 
-    def link(self, name: str) -> NetnsLink:
+    def link(self, name: str) -> VethLink:
         """Raises InputError when the lab has no such link."""
         if name not in self.fabric.link_by_name:
             some = ", ".join(link.name for link in self.fabric.sessions[:4])

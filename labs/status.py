@@ -19,7 +19,7 @@ from labs.plan.fabric import Fabric, Node, Role
 from labs.plan.routes import expected_routes, expected_width
 from labs.render import frr
 from labs.runtime.daemons import vty_json
-from labs.runtime.netns import NetnsNode
+from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles, State, read_record, recorded_labs
 
 _USELESS = frozenset({"dead", "linkdown"})
@@ -152,7 +152,7 @@ def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:
 
 
 def _read_switch(
-    fabric: Fabric, handle: NetnsNode, node: Node, expected: Mapping[str, int]
+    fabric: Fabric, handle: NamespaceNode, node: Node, expected: Mapping[str, int]
 ) -> NodeStatus:
     # A process that was killed and not yet reaped still has its id and its name, but no memory.
     pids = handle.daemons()
@@ -173,12 +173,12 @@ def _read_switch(
     )
 
 
-def _routes(handle: NetnsNode) -> list[dict[str, object]]:
+def _routes(handle: NamespaceNode) -> list[dict[str, object]]:
     """The main table as iproute2 lists it: a tenth of the time of reading netlink in Python, which
     counts where 252 switches hold 4,500 next hops each."""
     if not os.path.ismount(handle.netns):
         return []
-    listed = handle.exec(["ip", "-4", "-N", "-json", "route", "show", "table", "main"])
+    listed = handle.run_tool(["ip", "-4", "-N", "-json", "route", "show", "table", "main"])
     routes: list[dict[str, object]] = json.loads(listed.stdout or "[]")
     return routes
 
@@ -201,7 +201,7 @@ def _with_length(prefix: str) -> str:
     return prefix if "/" in prefix else f"{prefix}/32"
 
 
-def _established(handle: NetnsNode) -> int:
+def _established(handle: NamespaceNode) -> int:
     try:
         summary = vty_json(handle.frr, "bgpd", "show bgp ipv4 unicast summary json")
     except (OSError, json.JSONDecodeError):
@@ -228,13 +228,14 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KnownLab:
-    """A lab that has a record, or the remains of one. The last three are None without a record."""
+    """A lab that has a record, or the remains of one. The last four are None without a record."""
 
     name: str
     state: Presence
     nodes: int | None
     started_unix_s: float | None
     version: str | None
+    runtime: str | None
 
 
 def known_labs() -> tuple[KnownLab, ...]:
@@ -246,14 +247,14 @@ def _known(name: str) -> KnownLab:
     record = read_record(name)
     files = LabFiles(name)
     if record is None:
-        return KnownLab(name, Presence.LEFT_BEHIND, None, None, None)
+        return KnownLab(name, Presence.LEFT_BEHIND, None, None, None, None)
     found = Presence.LEFT_BEHIND
     nodes = sum(1 for _ in files.netns.iterdir()) if os.path.ismount(files.netns) else 0
     if record.state is State.STARTING and _is_locked(files.lock):
         found = Presence.STARTING
     elif record.state is State.RUNNING and nodes:
         found = Presence.RUNNING
-    return KnownLab(name, found, nodes, record.started_unix_s, record.version)
+    return KnownLab(name, found, nodes, record.started_unix_s, record.version, record.runtime)
 
 
 def _is_locked(path: Path) -> bool:

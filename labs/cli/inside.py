@@ -80,21 +80,32 @@ def vtysh(
     _become(chosen, node, arguments)
 
 
+def cli(lab: RunningLab) -> None:
+    """Open Mininet's command line on a lab that is up, whatever its runtime."""
+    need_root("entering a node")
+    chosen = running_lab(lab)
+    from labs.mininet import LabCLI, LabNet
+
+    net = LabNet(chosen)
+    try:
+        LabCLI(net)
+    finally:
+        net.leave()
+
+
 def _become(
     lab: Lab, node: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> NoReturn:
     """Replace this process by a program inside the node. Raises InputError when it can not."""
     from labs.errors import InputError
-    from labs.runtime import namespaces
 
-    netns = lab.node(node).netns
-    if not os.path.ismount(netns):
+    handle = lab.node(node)
+    if not os.path.ismount(handle.netns):
         raise InputError(
             f"node {node} of lab {lab.name} is gone",
             hint=f"take the rest down with `rocelab down {lab.name}`",
         )
-    namespaces.enter(netns)
     try:
-        os.execvpe(arguments[0], list(arguments), {**os.environ, **(environment or {})})  # noqa: S606 - the user's own program
+        handle.become(arguments, environment or {})
     except OSError as error:
         raise InputError(f"can not run {arguments[0]}: {error.strerror}") from None

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption, LabArgument, OneRunningLab, need_root, running_lab
+from labs.cli.arguments import (
+    ImageOption,
+    JsonOption,
+    LabArgument,
+    OneRunningLab,
+    RuntimeOption,
+    need_root,
+    running_lab,
+)
 from labs.cli.console import out, progress_bars, say, seconds_table, table, write_json
+from labs.runtime.kind import RuntimeKind
 
 if TYPE_CHECKING:
     from labs.status import LabStatus, NodeStatus
@@ -19,11 +28,17 @@ _SHOWN_SWITCHES = 40
 _MB = 1e6
 
 
-def up(lab: LabArgument, json: JsonOption = False) -> None:
+def up(
+    lab: LabArgument,
+    runtime: RuntimeOption = RuntimeKind.NETNS,
+    image: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
     """Bring a lab up; ends when every switch holds every route with its full ECMP width."""
     from labs.lab import Lab
+    from labs.runtime.housing import housing_of
 
-    chosen = Lab.planned(lab)
+    chosen = Lab.planned(lab, housing_of(runtime, image))
     fabric = chosen.fabric
     with progress_bars() as progress:
         seconds = chosen.up(progress)
@@ -55,8 +70,8 @@ def down(
 ) -> None:
     """Take a lab down, or what a killed command left of it. Needs the record only, no file."""
     from labs.errors import InputError, RocelabError
-    from labs.runtime.netns import take_down
     from labs.runtime.record import recorded_labs
+    from labs.runtime.teardown import take_down
 
     if every == (lab is not None):
         raise InputError("name a lab, or say --all", hint="`rocelab list` says what there is")
@@ -98,13 +113,13 @@ def list_labs(json: JsonOption = False) -> None:
     if not labs:
         say("no labs")
         return
-    shown = table("", ("lab", "state", "since", "nodes"), left=3)
+    shown = table("", ("lab", "state", "runtime", "since", "nodes"), left=4)
     for lab in labs:
         since = ""
         if lab.started_unix_s is not None:
             since = datetime.fromtimestamp(lab.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         nodes = "" if lab.nodes is None else str(lab.nodes)
-        shown.add_row(lab.name, lab.state.value, since, nodes)
+        shown.add_row(lab.name, lab.state.value, lab.runtime or "", since, nodes)
     out().print(shown)
 
 

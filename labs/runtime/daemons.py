@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from labs.errors import MachineError
-from labs.runtime import namespaces
 
 FRR_FOLDERS = (Path("/usr/lib/frr"), Path("/usr/libexec/frr"))
 FRR_USER = "frr"
 CRASH_FOLDER = Path("/var/tmp/frr")  # noqa: S108 - FRR's choice, not ours
 DAEMONS = ("zebra", "bfdd", "bgpd")
 VTY_TIMEOUT_S = 30.0
+ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "TZ": "UTC"}
+"""FRR stamps its log in local time: in UTC a stamp is an instant, also when clocks change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,33 +73,33 @@ def frr_owner() -> tuple[int, int]:
         ) from None
 
 
-def write_configuration(files: FrrFiles, configuration: Mapping[str, str]) -> None:
-    """Write a switch's configuration where its daemons will read it."""
-    user, group = frr_owner()
+def write_configuration(
+    files: FrrFiles, configuration: Mapping[str, str], owner: tuple[int, int]
+) -> None:
+    """Write a switch's configuration where its daemons, which run as `owner` (user and group id),
+    will read it."""
+    user, group = owner
     files.folder.mkdir(parents=True, exist_ok=True)
     os.chown(files.folder, user, group)
     for daemon, text in configuration.items():
         files.configuration(daemon).write_text(text)
 
 
-def start_arguments(daemon: str, files: FrrFiles) -> list[str]:
-    """The command that starts a daemon on its own files. Raises MachineError without FRR."""
+def start_arguments(program: str, daemon: str, files: FrrFiles) -> list[str]:
+    """The command that starts a daemon, which is at `program`, on its own files."""
     return [
-        str(frr_folder() / daemon),
+        program,
         *("-d", "-f", str(files.configuration(daemon)), "-i", str(files.pid(daemon))),
         *("--vty_socket", str(files.folder), "-A", "127.0.0.1", "-P", "0"),
         *zebra_socket_arguments(daemon, files),
     ]
 
 
-def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) -> None:
-    """Start one daemon in a namespace and return when it has loaded its configuration.
-
-    The calling thread is left inside the namespace. Raises MachineError with what the daemon
-    printed when it does not start.
+def start_daemon(daemon: str, files: FrrFiles, niceness: int = 0) -> None:
+    """Start one daemon in the calling thread's namespace and return when it has loaded its
+    configuration. Raises MachineError with what the daemon printed when it does not start.
     """
-    namespaces.enter(netns)
-    arguments = start_arguments(daemon, files)
+    arguments = start_arguments(str(frr_folder() / daemon), daemon, files)
     with subprocess.Popen(
         arguments,
         stdin=subprocess.DEVNULL,
@@ -106,8 +107,7 @@ def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) ->
         stderr=subprocess.PIPE,
         text=True,
         cwd=files.folder,
-        # FRR stamps its log in local time: in UTC a stamp is an instant, also when clocks change.
-        env={"PATH": os.defpath, "MALLOC_ARENA_MAX": "1", "TZ": "UTC"},
+        env={"PATH": os.defpath, **ENVIRONMENT},
     ) as process:
         with files.crash(daemon).open("a") as record:
             record.write(f"{CRASH_FOLDER / f'{daemon}.{process.pid}'}\n")
@@ -118,9 +118,15 @@ def start_daemon(daemon: str, files: FrrFiles, netns: int, niceness: int = 0) ->
             f"its configuration is checked by `{arguments[0]} -C -f {files.configuration(daemon)}`",
         )
     pid = running_pid(daemon, files)
-    if pid is not None and daemon == "bfdd":
+    if pid is not None:
+        schedule(daemon, pid, niceness)
+
+
+def schedule(daemon: str, pid: int, niceness: int) -> None:
+    """Have a daemon stand back as far as is asked, or before everything else where it is bfdd."""
+    if daemon == "bfdd":
         run_on_time(pid)
-    elif pid is not None and niceness:
+    elif niceness:
         set_niceness(pid, niceness)
 
 
@@ -199,12 +205,19 @@ def running_pid(daemon: str, files: FrrFiles) -> int | None:
     """Process id of a daemon that is alive, or None."""
     try:
         pid = int(files.pid(daemon).read_text())
-        # proc(5): "pid (command) state ..."; a killed daemon is a zombie until it is reaped.
-        command, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(") ")
     except (OSError, ValueError):
         return None
-    is_daemon = command.endswith(f"({daemon}") and not rest.startswith("Z")
-    return pid if is_daemon else None
+    return pid if is_daemon(pid, daemon) else None
+
+
+def is_daemon(pid: int, daemon: str) -> bool:
+    """Whether that process is alive and the daemon."""
+    try:
+        # proc(5): "pid (command) state ..."; a killed daemon is a zombie until it is reaped.
+        command, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(") ")
+    except OSError:
+        return False
+    return command.endswith(f"({daemon}") and not rest.startswith("Z")
 
 
 def last_log_line(daemon: str, files: FrrFiles) -> str:

@@ -111,6 +111,14 @@ def create(mount_point: Path) -> int:
     return os.open(mount_point, os.O_RDONLY | os.O_CLOEXEC)
 
 
+def keep(namespace: Path, mount_point: Path) -> None:
+    """Keep the namespace of another process alive by mounting it on `mount_point`. Raises
+    OSError."""
+    mount_point.touch(exist_ok=False)
+    source, target = os.fsencode(namespace), os.fsencode(mount_point)
+    _check(_libc.mount(source, target, None, MS_BIND, None), "mount")
+
+
 def detach_mount(path: Path) -> None:
     """Unmount `path` and all that is mounted below it. Raises OSError."""
     _check(_libc.umount2(os.fsencode(path), MNT_DETACH), f"umount {path}")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption
+from labs.cli.arguments import ImageOption, JsonOption, RuntimeOption
 from labs.cli.console import err, out, progress_bars, say, table, write, write_json
+from labs.runtime.kind import RuntimeKind
 from scripts.drill.attempts import RETRIES
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def run(
             show_default="results/DRILL-TIME",
         ),
     ] = None,
+    runtime: RuntimeOption = RuntimeKind.NETNS,
+    image: ImageOption = None,
     json: JsonOption = False,
     keep: Annotated[
         bool,
@@ -110,10 +113,13 @@ def run(
 ) -> None:
     """Run a drill: lab up, traffic and faults or jobs, lab down, and what came of it. Exits 1 when
     an expectation of the drill failed."""
+    from labs.runtime.housing import housing_of
     from scripts.documents import to_json
     from scripts.drill.catalog import find_drill
     from scripts.drill.labuse import fresh, kept
     from scripts.drill.run import run_drill
+
+    housing = housing_of(runtime, image)
 
     def note(text: str) -> None:
         err().print(f"note: {text}", markup=False, soft_wrap=True)
@@ -126,7 +132,13 @@ def run(
         with progress_bars() as progress:
             use = kept(note) if keep else fresh
             result = run_drill(
-                path, repeats=repeat, retries=retries, out=folder, progress=progress, use=use
+                path,
+                repeats=repeat,
+                retries=retries,
+                out=folder,
+                progress=progress,
+                use=use,
+                housing=housing,
             )
     if junit is not None:
         from scripts.drill.junit import junit_of, write_junit

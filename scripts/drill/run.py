@@ -21,6 +21,7 @@ from labs.plan.fabric import Fabric
 from labs.runtime import kernel
 from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
+from labs.runtime.housing import Housing
 from labs.units import format_duration
 from scripts.documents import to_json
 from scripts.drill import result as results
@@ -56,13 +57,14 @@ def run_drill(
     out: Path | None = None,
     progress: ProgressSink = no_progress,
     use: LabUse = fresh,
+    housing: Housing | None = None,
 ) -> DrillResult | JobDrillResult:
     """Run the drill in the file `path`, `repeats` times on one lab, and give its result. Repeats
     that were no measurement are made again, `retries` times at most.
 
     The lab is brought up for it and down after it, also when it fails or is interrupted; with
-    `use=kept(...)` it stays up, and is used where it is up already. `out` is a folder, made where
-    missing, for `result.json` and `report.html`.
+    `use=kept(...)` it stays up, and is used where it is up already. `housing` makes its nodes.
+    `out` is a folder, made where missing, for `result.json` and `report.html`.
 
     Raises InputError (SpecError for a file) where the drill, its lab or `out` can not be used, and
     where a lab of that name is up; MachineError where this machine can not run it; ExpectationError
@@ -75,10 +77,12 @@ def run_drill(
         _make_folder(out)
     concluded: DrillResult | JobDrillResult
     if isinstance(drill, JobDrillSpec):
-        concluded = run_job_drill(drill, path, repeats, retries, progress, use)
+        concluded = run_job_drill(drill, path, repeats, retries, progress, use, housing)
     else:
         evidence = None if out is None else out / "evidence"
-        concluded = _run_fault_drill(drill, path, repeats, retries, evidence, progress, use)
+        concluded = _run_fault_drill(
+            drill, path, repeats, retries, evidence, progress, use, housing
+        )
     if out is not None:
         _write(concluded, out, progress)
     return concluded
@@ -92,8 +96,9 @@ def _run_fault_drill(
     evidence: Path | None,
     progress: ProgressSink,
     use: LabUse,
+    housing: Housing | None,
 ) -> DrillResult:
-    lab = Lab.planned(lab_of(drill, path))
+    lab = Lab.planned(lab_of(drill, path), housing)
     flows = _flows(lab, drill)
     faults = planned_faults(lab.fabric, drill)
     environment = read_environment()

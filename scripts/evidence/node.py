@@ -14,8 +14,8 @@ from pathlib import Path
 from labs.lab import Lab
 from labs.render import frr
 from labs.runtime import namespaces
-from labs.runtime.daemons import running_pid, vty_command
-from labs.runtime.netns import NetnsNode
+from labs.runtime.daemons import vty_command
+from labs.runtime.node import NamespaceNode
 from scripts.evidence.shelf import Shelf, tail
 
 VTY_TIMEOUT_S = 1.5
@@ -80,16 +80,17 @@ def _interfaces(lab: Lab, name: str) -> tuple[str, ...]:
     return tuple(link.port(name).interface for link in lab.fabric.links_of[name])
 
 
-def _ran(node: NetnsNode, argv: Sequence[str]) -> str:
+def _ran(node: NamespaceNode, argv: Sequence[str]) -> str:
     """What a command writes in the node. Raises OSError, SubprocessError, RocelabError."""
-    done = node.exec(argv, timeout_s=COMMAND_TIMEOUT_S)
+    done = node.run_tool(argv, timeout_s=COMMAND_TIMEOUT_S)
     if done.returncode != 0:
         raise ValueError(done.stderr.strip() or f"exit status {done.returncode}")
     return done.stdout
 
 
-def _daemons(node: NetnsNode, names: Sequence[str], shelf: Shelf) -> None:
-    states = {name: _state(running_pid(name, node.frr)) for name in names}
+def _daemons(node: NamespaceNode, names: Sequence[str], shelf: Shelf) -> None:
+    alive = node.daemons()
+    states = {name: _state(alive.get(name)) for name in names}
     shelf.keep("daemons.json", "daemons and their state", lambda: json.dumps(states, indent=1))
     for name in names:
         log, configuration = node.frr.log(name), node.frr.configuration(name)
@@ -129,7 +130,7 @@ def _state(pid: int | None) -> dict[str, object]:
     }
 
 
-def _traffic_control(node: NetnsNode, interfaces: Sequence[str], shelf: Shelf) -> None:
+def _traffic_control(node: NamespaceNode, interfaces: Sequence[str], shelf: Shelf) -> None:
     """Classes and filters, which tc lists per interface: all in one process."""
     batch = "".join(
         f"class show dev {each}\nfilter show dev {each} ingress\nfilter show dev {each} egress\n"
@@ -158,7 +159,7 @@ class _Capture:
 
     _FILE, _WHAT = "packets.pcap", "packets of all ports, as of `tcpdump -i any`"
 
-    def __init__(self, node: NetnsNode, shelf: Shelf, capture_s: float) -> None:
+    def __init__(self, node: NamespaceNode, shelf: Shelf, capture_s: float) -> None:
         self._shelf = shelf
         self._limit_s = capture_s + COMMAND_TIMEOUT_S
         path = shelf.folder / self._FILE

@@ -20,7 +20,7 @@ class DaemonCrash:
 
     With bgpd its sessions are closed by the kernel and zebra withdraws its routes. Without zebra
     the kernel forwards on and bgpd keeps its sessions, but no change reaches the kernel any more.
-    Starting zebra again starts the others too: see `NetnsNode.start_daemons`.
+    Starting zebra again starts the others too: see `NamespaceNode.start_daemons`.
     """
 
     node: str

@@ -14,7 +14,7 @@ from pyroute2 import IPRoute
 
 from labs.plan.fabric import Link
 from labs.runtime import namespaces
-from labs.runtime.netns import NetnsNode
+from labs.runtime.node import NamespaceNode
 from labs.runtime.wiring import (
     IF_LINK_MODE_DORMANT,
     NUD_PERMANENT,
@@ -38,7 +38,7 @@ class PortState:
     neighbours: frozenset[str]
 
 
-def read_ports(node: NetnsNode) -> Mapping[str, PortState]:
+def read_ports(node: NamespaceNode) -> Mapping[str, PortState]:
     """The node's ports, by interface name. Raises OSError when it is not there."""
 
     def read() -> dict[str, PortState]:
@@ -64,7 +64,7 @@ def read_ports(node: NetnsNode) -> Mapping[str, PortState]:
     return namespaces.inside(node.netns, read)
 
 
-def read_default_ports(node: NetnsNode) -> frozenset[int]:
+def read_default_ports(node: NamespaceNode) -> frozenset[int]:
     """Indexes of the interfaces that the node's default route leaves by, none where it has none."""
 
     def read() -> frozenset[int]:

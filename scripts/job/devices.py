@@ -16,7 +16,7 @@ from typing import Self
 from labs.lab import Lab
 from labs.runtime import namespaces
 from labs.runtime.base import Counters
-from labs.runtime.netns import read_counters
+from labs.runtime.link import read_counters
 from labs.spec.queues import QueueEngine
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.document import QueueFigures

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from labs.errors import ExpectationError, InputError
 from labs.lab import Lab, plan
 from labs.runtime.convergence import convergence_timeout_s
-from labs.runtime.netns import take_down
 from labs.runtime.record import LabFiles, recorded_labs
+from labs.runtime.teardown import take_down
 from labs.spec.load import load_spec
 from scripts.documents import to_json
 from scripts.drill.result import Repeat

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from labs.lab import Lab
-from labs.runtime.netns import take_down
+from labs.runtime.teardown import take_down
 
 MakeLab = Callable[..., Lab]
 

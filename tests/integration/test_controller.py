@@ -34,10 +34,10 @@ from labs.errors import InputError
 from labs.forwarding.fib import read_fib
 from labs.forwarding.multipath import UDP, Flow5, select
 from labs.lab import Lab
-from labs.runtime.daemons import start_daemon, vty_json
-from labs.runtime.namespaces import inside, on_own_thread
-from labs.runtime.netns import take_down
+from labs.runtime.daemons import vty_json
+from labs.runtime.namespaces import inside
 from labs.runtime.steering import Steering
+from labs.runtime.teardown import take_down
 from labs.spec.catalog import find_lab
 from labs.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
 from traffic.flow import Flow, permutation
@@ -584,7 +584,4 @@ def test_it_goes_on_when_a_switchs_daemons_die(plain: Lab) -> None:
             assert rounds(plain)[-1].problems == ()
             assert controller_pid(plain.runtime.files) is not None
         finally:
-            descriptor = os.open(spine.netns, os.O_RDONLY)
-            for daemon in ("zebra", "bgpd"):
-                on_own_thread(partial(start_daemon, daemon, spine.frr, descriptor))
-            os.close(descriptor)
+            spine.start_daemons(("zebra", "bgpd"))

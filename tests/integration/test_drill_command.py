@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from labs.lab import Lab
-from labs.runtime.netns import take_down
 from labs.runtime.record import LabFiles
+from labs.runtime.teardown import take_down
 from scripts.drill.result import from_json
 from scripts.faults.record import read_faults
 from tests.integration.command import PROGRAM, read, rocelab

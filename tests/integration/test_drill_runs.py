@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from labs.errors import InputError
-from labs.runtime.netns import take_down
+from labs.runtime.teardown import take_down
 from scripts.drill.result import DrillResult, from_json
 from scripts.drill.run import run_drill
 from tests.integration.conftest import MakeLab

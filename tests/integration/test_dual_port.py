@@ -10,7 +10,7 @@ import pytest
 
 from labs.lab import Lab
 from labs.runtime.base import Progress
-from labs.runtime.netns import take_down
+from labs.runtime.teardown import take_down
 from scripts.job.document import JobReport
 from scripts.job.run import run_job
 from traffic.flow import Flow

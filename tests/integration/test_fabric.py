@@ -16,7 +16,7 @@ from labs.errors import ExpectationError, InputError
 from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
 from labs.plan.routes import expected_routes
-from labs.runtime import netns
+from labs.runtime import runtime
 from labs.runtime.daemons import vty_command, vty_json
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.namespaces import inside
@@ -210,7 +210,7 @@ def test_a_timeout_names_what_is_missing_and_leaves_nothing(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make_lab("it-late", TWO_TIERS)
-    monkeypatch.setattr(netns, "convergence_timeout_s", lambda _: 0.0)
+    monkeypatch.setattr(runtime, "convergence_timeout_s", lambda _: 0.0)
     with pytest.raises(ExpectationError) as caught:
         lab.up()
     told = str(caught.value)

@@ -21,8 +21,8 @@ from labs.plan.fabric import Nic
 from labs.plan.routes import expected_routes, expected_width
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.namespaces import inside
-from labs.runtime.netns import take_down
 from labs.runtime.record import recorded_labs
+from labs.runtime.teardown import take_down
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from traffic.traceroute import probe_path

@@ -20,7 +20,7 @@ from labs.forwarding.fib import read_fib
 from labs.lab import Lab
 from labs.plan.fabric import Link
 from labs.runtime import daemons, namespaces, processes, wiring
-from labs.runtime.netns import take_down
+from labs.runtime.teardown import take_down
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults import policy
 from scripts.faults.base import Fault
@@ -229,7 +229,7 @@ def test_a_server_whose_only_port_was_down_gets_its_default_route_back(rig: Rig)
     fault = CarrierDown((rig.link("srv1-1:rtsw1"),), kind="nic-port-down")
     rig.inject(fault)
     assert read_default_ports(rig.lab.node("srv1-1")) == frozenset()
-    # As NetnsLink.up leaves it: the port is up, the route is not there.
+    # As VethLink.up leaves it: the port is up, the route is not there.
     rig.lab.link("srv1-1:rtsw1").up()
     assert fault.remains(rig.lab) == ("srv1-1 has not its default route",)
     rig.restore(fault)

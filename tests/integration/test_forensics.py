@@ -22,7 +22,7 @@ from bench.forensics import (
     slow_link,
 )
 from labs.lab import Lab, plan
-from labs.runtime.netns import take_down
+from labs.runtime.teardown import take_down
 from scripts.documents import to_json
 from scripts.forensics.diagnose import diagnose_report
 from scripts.forensics.document import Cause, Diagnosis, from_json

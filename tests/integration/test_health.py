@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from labs.lab import Lab
-from labs.runtime.netns import take_down
+from labs.runtime.teardown import take_down
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
 from scripts.evidence.bundle import collect_evidence

@@ -14,7 +14,7 @@ from labs.errors import InputError
 from labs.forwarding.fib import read_fib
 from labs.lab import Lab
 from labs.runtime.namespaces import processes_in
-from labs.runtime.netns import take_down
+from labs.runtime.teardown import take_down
 from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.job.document import JobReport, from_json
 from scripts.job.run import run_job, run_jobs

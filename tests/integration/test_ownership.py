@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from labs.runtime import daemons
-from labs.runtime.netns import take_down
 from labs.runtime.record import LabFiles, read_left_outside, recorded_labs
+from labs.runtime.teardown import take_down
 
 pytestmark = pytest.mark.side_by_side
 
@@ -126,7 +126,7 @@ def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> No
     spec.write_text(SPEC)
     up = f"from labs.lab import Lab; Lab.planned({str(spec)!r}).up()"
     subprocess.run([sys.executable, "-c", up], check=True)
-    down = "from labs.runtime.netns import take_down; print(flush=True); take_down('it-kill')"
+    down = "from labs.runtime.teardown import take_down; print(flush=True); take_down('it-kill')"
     with subprocess.Popen([sys.executable, "-c", down], stdout=subprocess.PIPE) as driver:
         assert driver.stdout is not None
         driver.stdout.readline()

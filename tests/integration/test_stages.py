@@ -16,8 +16,8 @@ from labs.forwarding.fib import FibOf
 from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
 from labs.runtime import daemons
-from labs.runtime.netns import take_down
 from labs.runtime.record import LabFiles
+from labs.runtime.teardown import take_down
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
 from scripts.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps

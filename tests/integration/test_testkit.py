@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from labs.runtime.netns import take_down
 from labs.runtime.record import recorded_labs
+from labs.runtime.teardown import take_down
 from tests.integration.test_ownership import belongings
 
 pytestmark = pytest.mark.few_at_once

@@ -17,9 +17,9 @@ import pytest
 from labs.errors import InputError
 from labs.lab import Lab
 from labs.runtime import daemons, namespaces, pidfile
-from labs.runtime.netns import take_down
 from labs.runtime.queues.engine import bpf_folder
 from labs.runtime.queues.reading import read_queue_counters
+from labs.runtime.teardown import take_down
 from labs.runtime.wire import lineprocess
 from labs.runtime.wire.impairment import Direction, Impairment, Kind
 from scripts.faults import wire as faults

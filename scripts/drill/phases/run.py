@@ -14,6 +14,7 @@ from labs.errors import InputError
 from labs.lab import Lab, plan
 from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.runtime.convergence import convergence_timeout_s
+from labs.runtime.housing import Housing
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import QueueSampler
 from labs.runtime.record import LabFiles
@@ -44,6 +45,7 @@ def run_job_drill(
     retries: int,
     progress: ProgressSink = no_progress,
     use: LabUse = fresh,
+    housing: Housing | None = None,
 ) -> JobDrillResult:
     """Run the drill read from `path`, `repeats` times on one lab, and give its result. Repeats that
     were no measurement are made again, `retries` times at most.
@@ -53,7 +55,7 @@ def run_job_drill(
     MachineError where this machine can not run it; ExpectationError where the lab does not come up
     whole.
     """
-    lab = planned_lab(drill, path)
+    lab = planned_lab(drill, path, housing)
     plans = {phase.name: _planned(lab, phase) for phase in drill.phases}
     environment = read_environment()
     with use(lab, progress) as lab:
@@ -74,7 +76,7 @@ def run_job_drill(
     )
 
 
-def planned_lab(drill: JobDrillSpec, path: Path) -> Lab:
+def planned_lab(drill: JobDrillSpec, path: Path, housing: Housing | None = None) -> Lab:
     """The drill's lab, with the drill's dilation where it gives one.
 
     Raises InputError, and SpecError with every problem of the lab's file.
@@ -82,7 +84,7 @@ def planned_lab(drill: JobDrillSpec, path: Path) -> Lab:
     spec = load_spec(lab_of(drill, path))
     if drill.dilation is not None:
         spec = spec.model_copy(update={"dilation": drill.dilation})
-    return Lab(plan(spec))
+    return Lab(plan(spec), housing)
 
 
 def _planned(lab: Lab, phase: PhaseSpec) -> tuple[JobPlan, ...]:

@@ -1,0 +1,156 @@
+"""A lab as a Mininet network: its nodes, links and `mininet>` command line.
+
+    from labs.mininet import LabCLI, LabNet
+
+    net = LabNet("zone-small")
+    net.start()
+    LabCLI(net)
+    net.stop()
+
+In: a lab of the catalog, a spec's file, or a lab that is up. Out: a `mininet.net.Mininet` whose
+switches run FRR. Links are wired in one batch as in every runtime; Mininet's objects stand for what
+is there. Nothing that is not the lab's is changed or removed: `mn -c` is never called, and neither
+are the host-wide limits that Mininet sets by itself.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from labs.lab import Lab
+from labs.plan.fabric import Link as PlannedLink
+from labs.plan.fabric import Port
+from labs.runtime.base import ProgressSink, no_progress
+from labs.runtime.housing import RuntimeKind, housing_of
+from labs.runtime.housing.mininet import find_mininet
+from labs.runtime.record import recorded_labs
+
+find_mininet()
+
+from mininet.cli import CLI  # noqa: E402
+from mininet.link import Intf, Link  # noqa: E402
+from mininet.net import Mininet  # noqa: E402
+from mininet.node import Node  # noqa: E402
+
+
+class LabNode(Node):  # type: ignore[misc]
+    """A shell in the namespace of a node that is up, with FRR's `vtysh` at hand in a switch."""
+
+    def __init__(self, name: str, netns: Path, vty: Path | None) -> None:
+        self.netns = netns
+        super().__init__(name, inNamespace=False)
+        if vty is not None:
+            self.cmd(f"alias vtysh='vtysh --vty_socket {vty}'")
+
+    def _popen(self, cmd: list[str], **params: object) -> subprocess.Popen[bytes]:
+        entered = ["nsenter", f"--net={self.netns}", "--", *cmd]
+        process: subprocess.Popen[bytes] = super()._popen(entered, **params)
+        return process
+
+    def start(self, _controllers: object) -> None:
+        """Mininet asks switches to start; these run."""
+
+
+class LabLink(Link):  # type: ignore[misc]
+    """A link that is there already."""
+
+    @classmethod
+    def makeIntfPair(cls, *_: object, **__: object) -> None:  # noqa: N802
+        """Nothing is left to make."""
+
+    def delete(self) -> None:
+        """Taking the lab down removes its links."""
+
+
+class LabNet(Mininet):  # type: ignore[misc]
+    """A lab that is a Mininet network; one that is up is entered at once."""
+
+    def __init__(self, lab: Lab | str | Path) -> None:
+        """Raises InputError where there is no such lab, MachineError without Mininet or root."""
+        self.lab = _lab_of(lab)
+        # What Mininet does to a machine once, sysctls of the host among it, is not wanted.
+        before, Mininet.inited = Mininet.inited, True
+        try:
+            super().__init__(controller=None, link=LabLink)
+        finally:
+            Mininet.inited = before
+        if self.lab.is_running:
+            self.enter()
+
+    def build(self) -> None:
+        """There is nothing to build before the lab is up."""
+
+    def start(self, progress: ProgressSink = no_progress) -> None:
+        """Bring the lab up where it is not, and open a shell in each node. Raises as `Lab.up`."""
+        if not self.lab.is_running:
+            self.lab.up(progress)
+        if not self.built:
+            self.enter()
+
+    def enter(self) -> None:
+        """Open a shell in each node of the lab, which is up, and know its links."""
+        fabric = self.lab.fabric
+        for planned in fabric.nodes:
+            handle = self.lab.node(planned.name)
+            vty = handle.frr.folder if planned.is_switch else None
+            node = LabNode(planned.name, handle.netns, vty)
+            (self.switches if planned.is_switch else self.hosts).append(node)
+            self.nameToNode[planned.name] = node
+        for link in fabric.links:
+            self.links.append(self._link(link))
+        self.built = True
+
+    def _link(self, link: PlannedLink) -> LabLink:
+        made = LabLink(
+            self.nameToNode[link.a.node],
+            self.nameToNode[link.b.node],
+            intfName1=link.a.interface,
+            intfName2=link.b.interface,
+            addr1=link.a.mac,
+            addr2=link.b.mac,
+            intf=_KnownIntf,
+        )
+        for intf, port in ((made.intf1, link.a), (made.intf2, link.b)):
+            intf.know(port)
+        return made
+
+    def leave(self) -> None:
+        """Close the shells; the lab goes on."""
+        for node in (*self.switches, *self.hosts):
+            node.terminate()
+        for known in (self.switches, self.hosts, self.links, self.nameToNode):
+            known.clear()
+        self.built = False
+
+    def stop(self) -> None:
+        """Close the shells and take the lab down."""
+        self.leave()
+        self.lab.down()
+
+
+class LabCLI(CLI):  # type: ignore[misc]
+    """Mininet's command line, which takes the first word of `srv1-1 ping srv2-1` for a node."""
+
+    identchars = f"{CLI.identchars}-"
+
+
+class _KnownIntf(Intf):  # type: ignore[misc]
+    """An interface with an address that Mininet did not give it."""
+
+    def config(self, **_: object) -> dict[str, object]:
+        """Nothing is left to configure."""
+        return {}
+
+    def know(self, port: Port) -> None:
+        if port.address is not None:
+            self.ip, length = port.address.split("/")
+            self.prefixLen = int(length)
+
+
+def _lab_of(lab: Lab | str | Path) -> Lab:
+    if isinstance(lab, Lab):
+        return lab
+    if str(lab) in recorded_labs():
+        return Lab.running(lab)
+    return Lab.planned(lab, housing_of(RuntimeKind.MININET))

@@ -1,0 +1,78 @@
+"""A container engine, Docker or Podman, by its command line, which is the same in both.
+
+In: arguments. Out: what the engine wrote. Nothing is ever run through a shell of this machine.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from labs.errors import MachineError
+
+ENGINES = ("docker", "podman")
+TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine that answers."""
+
+    program: str
+
+    def run(self, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
+        """What the engine writes to its output. Raises MachineError with its complaint."""
+        done = self.call(arguments, timeout_s=timeout_s)
+        if done.returncode != 0:
+            raise MachineError(f"{self.program} {arguments[0]}: {last_line(done.stderr)}")
+        return done.stdout
+
+    def call(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdin: IO[bytes] | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> subprocess.CompletedProcess[str]:
+        """The engine's output, complaint and exit status. Raises MachineError where it hangs."""
+        try:
+            return subprocess.run(
+                [self.program, *arguments],
+                stdin=stdin or subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise MachineError(
+                f"{self.program} {arguments[0]} takes longer than {timeout_s:.0f} s",
+                f"see what `{self.program} info` says",
+            ) from None
+
+
+def find_engine() -> Engine:
+    """Docker where its engine answers, else Podman. Raises MachineError where neither does."""
+    complaints = []
+    for program in ENGINES:
+        if shutil.which(program) is None:
+            complaints.append(f"{program} is not installed")
+            continue
+        engine = Engine(program)
+        answer = engine.call(("info", "--format", "{{.}}"))
+        if answer.returncode == 0:
+            return engine
+        complaints.append(f"{program}: {last_line(answer.stderr)}")
+    raise MachineError(
+        f"there is no container engine: {'; '.join(complaints)}",
+        "install and start one (Debian packages docker.io or podman), or use --runtime netns",
+    )
+
+
+def last_line(text: str) -> str:
+    """What a program said at the end, before it said where to find help."""
+    lines = [line for line in text.splitlines() if line.strip() and "--help'" not in line]
+    return lines[-1] if lines else "no reason given"

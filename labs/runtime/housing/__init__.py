@@ -1,0 +1,36 @@
+"""The ways to make nodes, by the name of their runtime."""
+
+from __future__ import annotations
+
+from labs.errors import InputError
+from labs.runtime.housing.base import Housing
+from labs.runtime.housing.netns import NetnsHousing
+from labs.runtime.kind import RuntimeKind
+
+__all__ = ["Housing", "RuntimeKind", "housing_of"]
+
+
+def housing_of(kind: RuntimeKind, image: str | None = None) -> Housing:
+    """The runtime of that name. `image` is that of containers, ours where none is named.
+
+    Raises InputError for an image where nodes are no containers.
+    """
+    # Here and not above: `netns` does not wait for the libraries of others.
+    if kind is RuntimeKind.DOCKER:
+        from labs.runtime.housing.docker import DockerHousing
+
+        return DockerHousing(image)
+    if kind is RuntimeKind.CONTAINERLAB:
+        from labs.runtime.housing.containerlab import ContainerlabHousing
+
+        return ContainerlabHousing(image)
+    if image is not None:
+        raise InputError(
+            f"nodes of the runtime {kind} have no image",
+            hint="use it with --runtime docker or containerlab",
+        )
+    if kind is RuntimeKind.MININET:
+        from labs.runtime.housing.mininet import MininetHousing
+
+        return MininetHousing()
+    return NetnsHousing()

@@ -1,0 +1,144 @@
+"""The runtime `containerlab`: a node is a container that `containerlab deploy` makes.
+
+containerlab gets a topology of nodes without links. The links, as in every runtime, are laid by
+netlink, with their addresses, queues and numbers. From then on a lab is one of containerlab's, for
+`containerlab inspect` and the like, and one of ours.
+
+No containerlab was at hand when this was written: what it is given is checked against its published
+schema; a deployment was never seen.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from labs.errors import MachineError
+from labs.plan.fabric import Fabric
+from labs.render.containerlab import container_name, topology_file
+from labs.runtime.base import Progress, ProgressSink
+from labs.runtime.engine import Engine, find_engine, last_line
+from labs.runtime.housing.containers import (
+    CAPABILITIES,
+    LABEL,
+    WAITS,
+    ContainerNode,
+    Containers,
+    find_frr,
+    keep_namespace,
+    read_containers,
+    remove_containers,
+    write_containers,
+)
+from labs.runtime.image import built_image
+from labs.runtime.kind import RuntimeKind
+from labs.runtime.node import NamespaceNode
+from labs.runtime.record import LabFiles
+
+PROGRAM = "containerlab"
+TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerlabHousing:
+    """Containers that containerlab makes, by Docker. `image` as in `DockerHousing`."""
+
+    image: str | None
+
+    @property
+    def kind(self) -> RuntimeKind:
+        return RuntimeKind.CONTAINERLAB
+
+    def check(self) -> None:
+        _find_program()
+        _find_docker()
+
+    def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
+        engine = _find_docker()
+        image = self.image or built_image(engine, progress)
+        containers = Containers.new(engine, container_name(files.lab, "").rstrip("-"), image)
+        write_containers(files, containers)
+        topology = topology_of(fabric, files, containers)
+        _file(files).write_text(yaml.safe_dump(topology, sort_keys=False))
+        _run(files, "deploy")
+        total = len(fabric.nodes)
+        for done, node in enumerate(fabric.nodes, start=1):
+            keep_namespace(files, containers, node.name)
+            progress(Progress("nodes", done, total))
+        find_frr(fabric, files, containers)
+
+    def node(self, files: LabFiles, name: str) -> NamespaceNode:
+        return ContainerNode(name, files, read_containers(files))
+
+    def remove(self, files: LabFiles) -> None:
+        if _file(files).exists():
+            _run(files, "destroy", "--cleanup")
+        remove_containers(files)
+
+
+def topology_of(fabric: Fabric, files: LabFiles, containers: Containers) -> Mapping[str, object]:
+    """The topology file: the lab's nodes, which wait, each with its folder mounted."""
+    return {
+        "name": files.lab,
+        "topology": {
+            "defaults": {
+                "kind": "linux",
+                "image": containers.image,
+                "image-pull-policy": "IfNotPresent",
+                "network-mode": "none",
+                "privileged": False,
+                "cap-add": list(CAPABILITIES),
+                "labels": {LABEL: containers.label},
+                "entrypoint": "/bin/sh",
+                "cmd": shlex.join(["-c", WAITS]),
+            },
+            "nodes": {
+                node.name: {"binds": [f"{files.node(node.name)}:{files.node(node.name)}"]}
+                for node in fabric.nodes
+            },
+        },
+    }
+
+
+def _find_program() -> str:
+    program = shutil.which(PROGRAM)
+    if program is None:
+        raise MachineError(
+            "containerlab is not installed",
+            "install it as https://containerlab.dev/install says, or use --runtime docker",
+        )
+    return program
+
+
+def _find_docker() -> Engine:
+    engine = find_engine()
+    if engine.program != "docker":
+        raise MachineError("containerlab needs Docker, whose engine does not answer here")
+    return engine
+
+
+def _run(files: LabFiles, verb: str, *options: str) -> None:
+    """Raises MachineError with what containerlab said at the end."""
+    command = [_find_program(), verb, "--topo", str(_file(files)), *options]
+    done = subprocess.run(
+        command,
+        # It keeps a folder of its own where it is run.
+        cwd=files.root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise MachineError(f"containerlab {verb}: {last_line(done.stderr)}")
+
+
+def _file(files: LabFiles) -> Path:
+    return files.root / topology_file(files.lab)

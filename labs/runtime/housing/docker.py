@@ -1,0 +1,83 @@
+"""The runtime `docker`: a node is a container of Docker's or Podman's.
+
+A container has no network of the engine's: links are moved into its namespace as into any other.
+It waits; what runs in it is started as everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from labs.plan.fabric import Fabric
+from labs.runtime.base import Progress, ProgressSink
+from labs.runtime.engine import find_engine
+from labs.runtime.housing.containers import (
+    CAPABILITIES,
+    LABEL,
+    WAITS,
+    ContainerNode,
+    Containers,
+    find_frr,
+    keep_namespace,
+    read_containers,
+    remove_containers,
+    write_containers,
+)
+from labs.runtime.image import built_image
+from labs.runtime.kind import RuntimeKind
+from labs.runtime.node import NamespaceNode
+from labs.runtime.record import LabFiles
+
+_PODMAN_LIMITS = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
+"""Else it raises limits beyond its own, which takes CAP_SYS_RESOURCE; some hosts refuse that."""
+
+
+@dataclass(frozen=True, slots=True)
+class DockerHousing:
+    """Containers of this machine's engine. `image`: one that has FRR, ours where it is None."""
+
+    image: str | None
+
+    @property
+    def kind(self) -> RuntimeKind:
+        return RuntimeKind.DOCKER
+
+    def check(self) -> None:
+        find_engine()
+
+    def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
+        engine = find_engine()
+        image = self.image or built_image(engine, progress)
+        containers = Containers.new(engine, f"rocelab-{files.lab}", image)
+        write_containers(files, containers)
+        total = len(fabric.nodes)
+
+        def make(name: str) -> None:
+            engine.run(*_create(files, name, containers))
+            keep_namespace(files, containers, name)
+
+        with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
+            made = pool.map(make, [node.name for node in fabric.nodes])
+            for done, _ in enumerate(made, start=1):
+                progress(Progress("nodes", done, total))
+        find_frr(fabric, files, containers)
+
+    def node(self, files: LabFiles, name: str) -> NamespaceNode:
+        return ContainerNode(name, files, read_containers(files))
+
+    def remove(self, files: LabFiles) -> None:
+        remove_containers(files)
+
+
+def _create(files: LabFiles, name: str, containers: Containers) -> list[str]:
+    folder = files.node(name)
+    return [
+        *("run", "--detach", "--name", containers.container(name), "--hostname", name),
+        *("--label", f"{LABEL}={containers.label}", "--network", "none", "--cap-drop", "ALL"),
+        *(word for each in CAPABILITIES for word in ("--cap-add", each)),
+        *(_PODMAN_LIMITS if containers.program == "podman" else ()),
+        *("--mount", f"type=bind,source={folder},target={folder}"),
+        *("--entrypoint", "/bin/sh", containers.image, "-c", WAITS),
+    ]

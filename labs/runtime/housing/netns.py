@@ -1,0 +1,44 @@
+"""The runtime `netns`: a node is a namespace and nothing else.
+
+It lives by its mount alone, so that taking the lab's tmpfs away lets every namespace go.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from labs.plan.fabric import Fabric
+from labs.runtime import daemons, namespaces
+from labs.runtime.base import Progress, ProgressSink
+from labs.runtime.kind import RuntimeKind
+from labs.runtime.node import NamespaceNode
+from labs.runtime.record import LabFiles
+
+
+@dataclass(frozen=True, slots=True)
+class NetnsHousing:
+    """Bare namespaces of this machine."""
+
+    @property
+    def kind(self) -> RuntimeKind:
+        return RuntimeKind.NETNS
+
+    def check(self) -> None:
+        daemons.frr_folder()
+
+    def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
+        nodes = fabric.nodes
+
+        def make_all() -> None:
+            for done, node in enumerate(nodes, start=1):
+                os.close(namespaces.create(files.netns_of(node.name)))
+                progress(Progress("nodes", done, len(nodes)))
+
+        namespaces.on_own_thread(make_all)
+
+    def node(self, files: LabFiles, name: str) -> NamespaceNode:
+        return NamespaceNode(name, files)
+
+    def remove(self, files: LabFiles) -> None:
+        """There is nothing outside the lab's folder."""

@@ -1,0 +1,70 @@
+"""Docker's engine for tests, where none answers: from Debian's package, without a network.
+
+No bridge, no firewall rule and no forwarding setting of the machine is touched; everything that the
+engine keeps is in a folder of its own and goes with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from labs.errors import MachineError
+from labs.runtime.engine import Engine, find_engine
+
+STARTS_WITHIN_S = 30.0
+IMAGES = Path("/var/cache/rocelab/docker-for-tests")
+"""Kept from one run to the next, or each would build the image."""
+
+
+@contextmanager
+def docker_engine() -> Iterator[Engine]:
+    """An engine that answers: the machine's own, or one that ends with the context."""
+    try:
+        engine = find_engine()
+    except MachineError:
+        with _own_engine() as engine:
+            yield engine
+    else:
+        yield engine
+
+
+@contextmanager
+def _own_engine() -> Iterator[Engine]:
+    program = shutil.which("dockerd")
+    assert program is not None, "there is no Docker engine: `make setup` installs docker.io"
+    with tempfile.TemporaryDirectory(prefix="rocelab-docker-") as folder:
+        socket = Path(folder, "docker.sock")
+        options = (
+            *("--host", f"unix://{socket}", "--data-root", str(IMAGES), "--exec-root", folder),
+            *("--pidfile", str(Path(folder, "pid")), "--bridge=none", "--iptables=false"),
+            *("--ip6tables=false", "--ip-forward=false", "--ip-masq=false"),
+        )
+        log = Path(folder, "log")
+        with (
+            log.open("wb") as output,
+            subprocess.Popen(
+                [program, *options], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            ) as daemon,
+        ):
+            os.environ["DOCKER_HOST"] = f"unix://{socket}"
+            try:
+                yield _answering(daemon, log)
+            finally:
+                del os.environ["DOCKER_HOST"]
+                daemon.terminate()
+
+
+def _answering(daemon: subprocess.Popen[bytes], log: Path) -> Engine:
+    deadline = time.monotonic() + STARTS_WITHIN_S
+    engine = Engine("docker")
+    while engine.call(("info",)).returncode != 0:
+        assert daemon.poll() is None and time.monotonic() < deadline, log.read_text()[-2000:]
+        time.sleep(0.1)
+    return engine

@@ -1,0 +1,188 @@
+"""One contract that every runtime keeps: what is asked of a lab is answered the same by each.
+
+A runtime that this machine can not run is skipped with its reason. Docker's engine is started from
+its package where none answers, without bridge and firewall rules, and ended afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labs.errors import InputError, MachineError
+from labs.forwarding.fib import read_fib
+from labs.forwarding.path import find_nic, walk
+from labs.lab import Lab
+from labs.plan.routes import expected_routes, expected_width
+from labs.runtime.engine import find_engine
+from labs.runtime.housing import RuntimeKind, housing_of
+from labs.runtime.namespaces import processes_in
+from labs.runtime.record import LabFiles, read_record
+from labs.runtime.teardown import take_down
+from scripts.drill.catalog import find_drill
+from scripts.drill.result import DrillResult
+from scripts.drill.run import run_drill
+from scripts.drill.timeline import FibTimeline, opened_namespaces
+from tests.integration.engine import docker_engine
+from traffic.flow import permutation
+from traffic.session import TrafficSession
+from traffic.traceroute import probe_path
+
+pytestmark = pytest.mark.side_by_side
+
+CONTAINERS = (RuntimeKind.DOCKER, RuntimeKind.CONTAINERLAB)
+SPEC = """name: {name}
+fabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}
+"""
+
+
+@pytest.fixture(scope="module", params=list(RuntimeKind))
+def kind(request: pytest.FixtureRequest) -> Iterator[RuntimeKind]:
+    """Each runtime in turn, with what it needs."""
+    chosen = RuntimeKind(request.param)
+    if chosen is RuntimeKind.CONTAINERLAB and shutil.which("containerlab") is None:
+        pytest.skip("containerlab is not installed: its runtime is not tested here")
+    if chosen in CONTAINERS:
+        with docker_engine():
+            yield chosen
+    else:
+        yield chosen
+
+
+@pytest.fixture(scope="module")
+def lab(kind: RuntimeKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A small lab that is up."""
+    name = f"it-run-{kind}"
+    file = tmp_path_factory.mktemp(name) / "lab.yaml"
+    file.write_text(SPEC.format(name=name))
+    made = Lab.planned(file, housing_of(kind))
+    try:
+        made.up()
+    except MachineError as error:
+        pytest.fail(f"this machine can not run {kind}: {error}")
+    yield made
+    take_down(name)
+
+
+def test_every_table_has_every_route_at_full_width(lab: Lab) -> None:
+    fabric = lab.fabric
+    for node, routes in expected_routes(fabric).items():
+        widths = {
+            route.prefix: len(route.next_hops) for route in read_fib(lab.node(node).netns).routes
+        }
+        for prefix, links in routes.items():
+            assert widths[prefix] == expected_width(fabric, links)
+
+
+def test_a_lab_is_found_again_with_its_runtime(lab: Lab, kind: RuntimeKind) -> None:
+    record = read_record(lab.name)
+    assert record is not None and record.runtime == kind
+    assert Lab.running(lab.name).runtime.housing.kind is kind
+
+
+def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: Lab) -> None:
+    shown = lab.node("rtsw1").exec(["ip", "-json", "link", "show"])
+    names = {link["ifname"] for link in json.loads(shown.stdout)}
+    assert {"ctsw1", "ctsw2", "srv1-1"} <= names
+    assert lab.node("rtsw1").exec(["false"]).returncode == 1
+    with pytest.raises(InputError, match="no-such-command"):
+        lab.node("rtsw1").exec(["no-such-command"])
+
+
+def test_a_link_goes_down_and_comes_up_again(lab: Lab) -> None:
+    link = lab.link("rtsw1:ctsw2")
+    assert carriers(lab, "ctsw2")["rtsw1"]
+    link.down()
+    assert not carriers(lab, "ctsw2")["rtsw1"]
+    link.up()
+    assert carriers(lab, "ctsw2")["rtsw1"]
+    wait_until_whole(lab)
+
+
+def wait_until_whole(lab: Lab) -> None:
+    with (
+        opened_namespaces(lab, lab.fabric.switches) as netns_of,
+        FibTimeline(lab, netns_of) as fib,
+    ):
+        fib.wait_until_whole(30.0)
+
+
+def carriers(lab: Lab, node: str) -> dict[str, bool]:
+    links = json.loads(lab.node(node).run_tool(["ip", "-json", "link", "show"]).stdout)
+    return {link["ifname"]: "LOWER_UP" in link["flags"] for link in links}
+
+
+def test_packets_arrive_are_counted_and_take_the_predicted_way(lab: Lab) -> None:
+    flows = permutation(lab.fabric, 8, 200, 256, seed=1)
+    before = lab.link("rtsw1:ctsw1").counters(), lab.link("rtsw1:ctsw2").counters()
+    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session:
+        session.start()
+        time.sleep(0.5)
+        result = session.stop()
+    after = lab.link("rtsw1:ctsw1").counters(), lab.link("rtsw1:ctsw2").counters()
+    sent = sum(len(flow.sent_seq) for flow in result.flows)
+    received = sum(len(flow.received_seq) for flow in result.flows)
+    crossed = sum(
+        now[node].rx_packets - then[node].rx_packets
+        for then, now in zip(before, after, strict=True)
+        for node in now
+    )
+    assert sent == received >= 8 * 80
+    assert crossed >= sent
+
+    source, destination = find_nic(lab.fabric, "srv1-1"), find_nic(lab.fabric, "srv2-1")
+    ports = range(0xC000, 0xC040)
+    seen = probe_path(lab.fabric, lambda name: lab.node(name).netns, source, destination, ports)
+    walks = {port: walk(lab.fabric, lab.fib_of, source, destination, port) for port in ports}
+    assert {port: way.nodes for port, way in walks.items()} == seen
+    assert len(set(seen.values())) == 2
+
+
+def test_a_daemon_is_killed_and_started_again(lab: Lab) -> None:
+    node = lab.node("ctsw1")
+    before = node.daemons()
+    node.kill_daemons(["bgpd"])
+    assert set(node.daemons()) == set(before) - {"bgpd"}
+    node.start_daemons(before)
+    assert set(node.daemons()) == set(before)
+    wait_until_whole(lab)
+
+
+def test_a_drill_runs_on_it(kind: RuntimeKind, tmp_path: Path) -> None:
+    result = run_drill(find_drill("link-flap"), out=tmp_path, housing=housing_of(kind))
+    assert isinstance(result, DrillResult)
+    for repeat in result.repeats:
+        assert [record.event.change for record in repeat.events][:2] == ["begin", "end"]
+    assert result.passed or not result.valid_repeats
+
+
+def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_path: Path) -> None:
+    spec = tmp_path / "lab.yaml"
+    spec.write_text(SPEC.format(name="it-run-kill"))
+    program = (
+        "from labs.lab import Lab; from labs.runtime.housing import *; "
+        f"Lab.planned({str(spec)!r}, housing_of(RuntimeKind({str(kind)!r}))).up()"
+    )
+    files = LabFiles("it-run-kill")
+    with subprocess.Popen([sys.executable, "-c", program]) as driver:
+        while driver.poll() is None and not list(files.nodes.glob("*/zebra.pid")):
+            time.sleep(0.005)
+        driver.send_signal(signal.SIGKILL)
+    left = namespaces_of(files)
+    take_down("it-run-kill")
+    assert left and not processes_in(left)
+    assert not files.root.exists()
+    if kind in CONTAINERS:
+        assert "it-run-kill" not in find_engine().run("ps", "--all", "--format", "{{.Names}}")
+
+
+def namespaces_of(files: LabFiles) -> list[int]:
+    return [entry.stat().st_ino for entry in files.netns.iterdir()]
