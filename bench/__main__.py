@@ -1,4 +1,5 @@
-"""`make bench`: how long two fabrics take to come up, what they cost, and Mininet beside them.
+"""`make bench`: how long two fabrics take to come up, what they cost, and Mininet beside them; then
+each runtime (bench/runtimes.py).
 
 (a) 16 RTSWs x 4 CTSWs, in pairs one after the other so that both see the same machine; (b) the full
 AI zone of 252 x 18 once, with Mininet's wiring and stopping only. Writes bench/results.json and
@@ -20,7 +21,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench.fabrics import Up, measure_mininet, measure_rocelab
+from bench import runtimes
+from bench.fabrics import Up, measure_mininet, measure_rocelab, spread
 from scripts.drill.environment import read_environment
 
 SMALL, ZONE = "bench-16x4", "zone-252x18"
@@ -59,6 +61,7 @@ def main(
     write_results(measured)
     for lab, by_tool in measured.items():
         Console().print(table(lab, by_tool))
+    runtimes.main(pairs)
 
 
 def write_results(measured: dict[str, dict[str, list[Up]]]) -> None:
@@ -92,8 +95,8 @@ def rows(by_tool: dict[str, list[Up]]) -> list[list[str]]:
         found.append(
             [
                 name.replace("  ", "- "),
-                _spread(ours, form),
-                _spread(theirs, form) if measured else "not measured",
+                spread(ours, form),
+                spread(theirs, form) if measured else "not measured",
                 f"{ratio:.1f}" if ratio else "",
             ]
         )
@@ -102,13 +105,6 @@ def rows(by_tool: dict[str, list[Up]]) -> list[list[str]]:
 
 def _has_daemons(ups: list[Up]) -> bool:
     return all("daemons" in up.stages_s for up in ups)
-
-
-def _spread(values: Sequence[float], form: str) -> str:
-    middle = format(statistics.median(values), form)
-    if len(values) == 1:
-        return middle
-    return f"{middle} ({min(values):{form}} to {max(values):{form}})"
 
 
 def table(lab: str, by_tool: dict[str, list[Up]]) -> Table:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labs.runtime import namespaces
-from labs.runtime.netns import read_counters
+from labs.runtime.link import read_counters
 from traffic.filters import NOTHING, attach_filter, roce_filter
 from traffic.icrc import icrc_is_right
 from traffic.wire import BTH_OFFSET, PAYLOAD_OFFSET, PSN_MASK, PSN_OFFSET, UDP_OFFSET

@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +21,7 @@ from labs.runtime import daemons, kernel
 from labs.runtime.base import no_progress
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
+from labs.runtime.housing import RuntimeKind, housing_of
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -53,9 +55,17 @@ class _Before:
         return cls(int(available.split()[1]) * 1024, busy / TICKS_PER_SECOND)
 
 
-def measure_rocelab(lab_name: str) -> Up:
-    """Bring a catalog lab up and take it down."""
-    lab = Lab.planned(lab_name)
+def spread(values: Sequence[float], form: str) -> str:
+    """Median and range, for people."""
+    middle = format(statistics.median(values), form)
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({min(values):{form}} to {max(values):{form}})"
+
+
+def measure_rocelab(lab_name: str, kind: RuntimeKind = RuntimeKind.NETNS) -> Up:
+    """Bring a catalog lab up on a runtime and take it down."""
+    lab = Lab.planned(lab_name, housing_of(kind))
     before = _Before.now()
     started = time.monotonic()
     stages = lab.up()
@@ -70,7 +80,7 @@ def measure_rocelab(lab_name: str) -> Up:
     lab.down()
     return Up(
         up_s=up_s,
-        wiring_s=stages["namespaces"] + stages["links"],
+        wiring_s=stages["nodes"] + stages["links"],
         stages_s=stages,
         down_s=time.monotonic() - started,
         daemons_pss_bytes=pss,
@@ -94,7 +104,7 @@ def measure_mininet(lab_name: str, *, with_daemons: bool) -> Up:
         for node in fabric.switches:
             files = folders[node.name]
             configuration = frr.frr_configuration(fabric, node, files.folder, interfaces=False)
-            daemons.write_configuration(files, configuration)
+            daemons.write_configuration(files, configuration, daemons.frr_owner())
         before = _Before.now()
         script = str(Path(__file__).with_name("mininet_fabric.py"))
         with subprocess.Popen(
@@ -193,10 +203,11 @@ def _document(lab: Lab, folders: Mapping[str, daemons.FrrFiles]) -> dict[str, An
         "daemons": [
             {
                 "node": name,
-                "command": " ".join(daemons.start_arguments(daemon, files)),
+                "command": " ".join(daemons.start_arguments(program, daemon, files)),
             }
             for name, files in folders.items()
             for daemon in frr.daemons(fabric)
+            for program in (str(daemons.frr_folder() / daemon),)
         ],
     }
 

@@ -1,0 +1,103 @@
+"""The same fabric on each runtime that this machine has: up, down and what it takes of memory.
+
+Part of `make bench`, and `python -m bench.runtimes` alone. The runtimes take turns, so that all see
+the same machine. Writes bench/runtimes.json and bench/runtimes.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench.fabrics import Up, measure_rocelab, spread
+from labs.errors import MachineError
+from labs.runtime.housing import RuntimeKind, housing_of
+from scripts.drill.environment import read_environment
+
+LAB = "bench-16x4"
+FOLDER = Path(__file__).parent
+MIB = 2**20
+
+COLUMNS: Sequence[tuple[str, Callable[[Up], float], str]] = (
+    ("up, s", lambda up: up.up_s, ".2f"),
+    ("nodes alone, s", lambda up: up.stages_s["nodes"], ".2f"),
+    ("down, s", lambda up: up.down_s, ".2f"),
+    ("daemons' PSS, MiB", lambda up: up.daemons_pss_bytes / MIB, ".0f"),
+    ("MemAvailable lost, MiB", lambda up: up.machine_lost_bytes / MIB, ".0f"),
+    ("CPU of the machine until up, s", lambda up: up.machine_cpu_s, ".1f"),
+)
+
+
+def main(
+    runs: Annotated[int, typer.Option(min=1, help="of each runtime, in turn")] = 5,
+) -> None:
+    """Measure every runtime that is here; say of the others why not."""
+    console = Console(stderr=True)
+    lacking = _lacking()
+    measured: dict[RuntimeKind, list[Up]] = {
+        kind: [] for kind in RuntimeKind if kind not in lacking
+    }
+    for kind in measured:
+        # The first makes what is kept from one lab to the next, as an image is.
+        measure_rocelab(LAB, kind)
+    for run in range(1, runs + 1):
+        for kind, ups in measured.items():
+            console.print(f"{LAB} on {kind}: run {run} of {runs}")
+            ups.append(measure_rocelab(LAB, kind))
+    _write(measured, lacking)
+    shown = Table("runtime", *(name for name, *_ in COLUMNS), title=LAB)
+    for cells in _rows(measured):
+        shown.add_row(*cells)
+    Console().print(shown)
+
+
+def _lacking() -> dict[RuntimeKind, str]:
+    """Why a runtime can not be measured here."""
+    found = {}
+    for kind in RuntimeKind:
+        try:
+            housing_of(kind).check()
+        except MachineError as error:
+            found[kind] = error.message
+    return found
+
+
+def _rows(measured: Mapping[RuntimeKind, Sequence[Up]]) -> list[list[str]]:
+    return [
+        [str(kind), *(spread([value(up) for up in ups], form) for _, value, form in COLUMNS)]
+        for kind, ups in measured.items()
+    ]
+
+
+def _write(measured: Mapping[RuntimeKind, Sequence[Up]], lacking: dict[RuntimeKind, str]) -> None:
+    environment = asdict(read_environment())
+    document = {
+        "environment": environment,
+        "load_average": os.getloadavg(),
+        "lab": LAB,
+        "runs": {kind: [asdict(up) for up in ups] for kind, ups in measured.items()},
+        "not_measured": lacking,
+    }
+    FOLDER.joinpath("runtimes.json").write_text(json.dumps(document, indent=1) + "\n")
+    count = len(next(iter(measured.values())))
+    lines = ["# Runtimes, measured by `make bench`", ""]
+    lines += [f"{LAB} on each, n={count} in turn, on {time.strftime('%Y-%m-%d')}:", ""]
+    lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in environment.items()]
+    lines += ["", "| median (min to max) | " + " | ".join(name for name, *_ in COLUMNS) + " |"]
+    lines += ["|---" * (len(COLUMNS) + 1) + "|"]
+    lines += ["| " + " | ".join(cells) + " |" for cells in _rows(measured)]
+    lines += ["", *(f"Not measured: {kind}, {why}." for kind, why in lacking.items())]
+    FOLDER.joinpath("runtimes.md").write_text("\n".join(lines).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
