@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -19,7 +20,8 @@ import pytest
 
 from labs.runtime.record import recorded_labs
 from labs.runtime.teardown import take_down
-from tests.integration.openssh import ROCELAB, Server, make_key, ssh_server
+from tests.integration.command import rocelab
+from tests.integration.openssh import Server, make_key, ssh_server
 
 pytestmark = pytest.mark.side_by_side
 
@@ -61,23 +63,14 @@ def lab(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     assert LAB not in recorded_labs()
 
 
-def here(*words: str | Path, cwd: Path, environment: dict[str, str]) -> tuple[int, bytes]:
-    done = subprocess.run(
-        [*ROCELAB, *map(str, words)],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
-    return done.returncode, done.stdout
-
-
-def test_a_command_gives_there_what_it_gives_here(server: Server, tmp_path: Path) -> None:
+def test_a_command_gives_there_what_it_gives_here(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(SPEC.format(name="t-remote-plan"))
-    local = here("plan", "mine.yaml", "--json", cwd=tmp_path, environment=server.environment())
+    local = rocelab("plan", "mine.yaml", "--json")
     code, out, errors = server.rocelab("plan", "mine.yaml", "--json", cwd=tmp_path)
-    assert (code, out) == local
+    assert (code, out.decode()) == (local.returncode, local.stdout)
     assert json.loads(out)["lab"] == "t-remote-plan"
     assert errors == ""
     outside = tmp_path / "elsewhere/rendered"
@@ -87,10 +80,7 @@ def test_a_command_gives_there_what_it_gives_here(server: Server, tmp_path: Path
     code, _, errors = server.rocelab("render", "../mine.yaml", f"-o{outside}", cwd=work)
     assert code == 0, errors
     assert "brought back" in errors
-    local = here(
-        "render", "mine.yaml", "-o", "here", cwd=tmp_path, environment=server.environment()
-    )
-    assert local[0] == 0
+    assert rocelab("render", "mine.yaml", "-o", "here").returncode == 0
 
     def contents(folder: Path) -> dict[str, str]:
         files = [path for path in folder.rglob("*") if path.is_file()]
@@ -317,16 +307,19 @@ def test_a_full_disk_is_said_before_at_and_after_the_start(
 
 
 def test_a_kit_that_finds_no_room_is_not_installed_and_the_next_one_is(
-    tmp_path: Path,
+    server: Server, tmp_path: Path
 ) -> None:
-    with ssh_server(tmp_path / "server", "t-remote-full", 2222) as server:
-        with small_disk(server.kit / "incoming", "64k"):
-            code, _, errors = server.rocelab("plan", "tiny", cwd=tmp_path)
-            assert code == 3, errors
-            assert "is full" in errors
-            assert list((server.kit / "kits").iterdir()) == []
+    kits = server.kit / "kits"
+    (kit,) = kits.iterdir()
+    shutil.rmtree(kit)
+    with small_disk(server.kit / "incoming", "64k"):
         code, _, errors = server.rocelab("plan", "tiny", cwd=tmp_path)
-        assert code == 0, errors
+        assert code == 3, errors
+        assert "is full" in errors
+        assert list(kits.iterdir()) == []
+    code, _, errors = server.rocelab("plan", "tiny", cwd=tmp_path)
+    assert code == 0, errors
+    assert list(kits.iterdir()) == [kit]
 
 
 def test_a_program_in_a_node_has_this_terminal(server: Server, lab: str, tmp_path: Path) -> None:
@@ -348,8 +341,9 @@ def test_a_program_in_a_node_has_this_terminal(server: Server, lab: str, tmp_pat
 
 
 def test_a_drill_there_ends_with_the_report_that_it_has_here(
-    server: Server, tmp_path: Path
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "labs").mkdir()
     (tmp_path / "labs/t-remote-drill.yaml").write_text(SPEC.format(name="t-remote-drill"))
     (tmp_path / "short.yaml").write_text(DRILL.format(name="t-remote-drill"))
@@ -367,19 +361,9 @@ def test_a_drill_there_ends_with_the_report_that_it_has_here(
     )
     assert code == 0, errors
     result = json.loads(out)
-    local_code, _ = here(
-        "drill",
-        "run",
-        "short.yaml",
-        "--out",
-        "here",
-        "--junit",
-        "here.xml",
-        cwd=tmp_path,
-        environment=server.environment(),
-    )
+    ended = rocelab("drill", "run", "short.yaml", "--out", "here")
     local = json.loads((tmp_path / "here/result.json").read_text())
-    assert local_code == 0
+    assert ended.returncode == 0, ended.stderr
     assert json.loads((tmp_path / "there/result.json").read_text()) == result
     assert "<testsuite" in (tmp_path / "there.xml").read_text()
     assert (tmp_path / "there/report.html").read_text().startswith("<!")

@@ -157,7 +157,7 @@ def test_a_daemon_is_killed_and_started_again(lab: Lab) -> None:
 
 
 def test_a_drill_runs_on_it(kind: RuntimeKind, tmp_path: Path) -> None:
-    result = run_drill(find_drill("link-flap"), out=tmp_path, housing=housing_of(kind))
+    result = run_drill(find_drill("link-flap"), retries=0, out=tmp_path, housing=housing_of(kind))
     assert isinstance(result, DrillResult)
     for repeat in result.repeats:
         assert [record.event.change for record in repeat.events][:2] == ["begin", "end"]

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from ipaddress import IPv4Address
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +35,7 @@ from labs.runtime.queues import bpf, tc
 from labs.runtime.record import LabFiles
 from labs.runtime.steering import read_scheme
 from labs.runtime.steering.program import pins_folder
+from labs.runtime.teardown import take_down
 from labs.spec.schemes import (
     EcmpScheme,
     EEcmpScheme,
@@ -204,19 +206,32 @@ def attach_tap(lab: Lab, program: int, node: str, interfaces: tuple[str, ...]) -
     namespaces.inside(lab.node(node).netns, attach)
 
 
-@pytest.mark.side_by_side
-@pytest.mark.parametrize("scheme", [E_ECMP, PINNING, TE], ids=lambda each: each.kind)
-@pytest.mark.parametrize(
-    ("name", "body"),
-    [("zones", THREE_TIERS), ("hpn", HPN), ("tree", FAT_TREE)],
+@pytest.fixture(
+    scope="module",
+    params=[("zones", THREE_TIERS), ("hpn", HPN), ("tree", FAT_TREE)],
     ids=["zones", "hpn", "fat-tree"],
 )
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab of several tiers, one after the other; its scheme is each test's own."""
+    kind, body = request.param
+    name = f"t-scheme-{kind}"
+    file = tmp_path_factory.mktemp("lab") / f"{name}.yaml"
+    file.write_text(f"name: {name}\n{body}\n")
+    made = Lab.planned(file)
+    try:
+        made.up()
+        yield made
+    finally:
+        take_down(name)
+
+
+@pytest.mark.side_by_side
+@pytest.mark.parametrize("scheme", [E_ECMP, PINNING, TE], ids=lambda each: each.kind)
 def test_each_flow_takes_the_predicted_path(
-    make_lab: MakeLab, no_controller: None, name: str, body: str, scheme: SchemeSpec
+    lab: Lab, no_controller: None, scheme: SchemeSpec
 ) -> None:
-    lab = make_lab(f"t-scheme-{name}", f"{body}\nscheme: {scheme.kind}")
-    lab.up()
-    chance = random.Random(name)
+    lab.steering.set_scheme(scheme)
+    chance = random.Random(lab.name)
     nics = [nic for server in lab.fabric.servers for nic in lab.fabric.nics(server.name)]
     pairs = [(one, other) for one in nics for other in nics if one.server != other.server]
     pairs = chance.sample(pairs, min(6, len(pairs)))
