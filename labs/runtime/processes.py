@@ -56,13 +56,27 @@ def resume(pids: Iterable[int]) -> None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal has stopped the process; False where there is none."""
-    return _state(pid) == "T"
+    """Whether a signal has stopped the process; False where there is none.
+
+    One that waits in the kernel and can not be interrupted, as the parent of a vfork(2) whose child
+    has been stopped, counts as stopped once it has been told to: it stops when its wait is over.
+    """
+    state = _state(pid)
+    return state == "T" or (state == "D" and _is_told_to_stop(pid))
 
 
 def is_running(pid: int) -> bool:
     """Whether the process is there and would go on by itself: neither stopped nor dead."""
-    return _state(pid) not in ("", "T", "t", "Z", "X")
+    return _state(pid) not in ("", "T", "t", "Z", "X") and not is_stopped(pid)
+
+
+def _is_told_to_stop(pid: int) -> bool:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    pending = (int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd")))
+    return any(each >> (signal.SIGSTOP - 1) & 1 for each in pending)
 
 
 def _state(pid: int) -> str:

@@ -587,6 +587,33 @@ def test_a_paused_host_stops_whatever_runs_on_it(rig: Rig) -> None:
     rig.is_whole()
 
 
+def test_a_parent_that_waits_for_a_stopped_child_to_begin_counts_as_stopped(
+    tmp_path: Path,
+) -> None:
+    """vfork(2): the parent waits in the kernel until its child ends or becomes another program."""
+    program = tmp_path / "program"
+    source = (
+        "#include <signal.h>\n#include <unistd.h>\n"
+        "int main(void) {\n"
+        "    if (vfork() == 0) { kill(getpid(), SIGSTOP); _exit(0); }\n"
+        '    return write(1, "on", 2) != 2;\n'
+        "}\n"
+    )
+    subprocess.run(["clang", "-x", "c", "-", "-o", program], input=source, text=True, check=True)
+    with subprocess.Popen([program], stdout=subprocess.PIPE) as parent:
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        until(lambda: children.read_text().split(), "the child")
+        (child,) = map(int, children.read_text().split())
+        until(lambda: processes.is_stopped(child), "the child's stop")
+        assert processes.is_running(parent.pid)
+        processes.stop([parent.pid])
+        assert processes.is_stopped(parent.pid)
+        assert not processes.is_running(parent.pid)
+        processes.resume([parent.pid, child])
+        assert parent.stdout is not None and parent.stdout.read() == b"on"
+    assert parent.returncode == 0
+
+
 def test_a_daemon_that_a_lab_does_not_run_can_not_fail(rig: Rig) -> None:
     with pytest.raises(InputError, match="bfd"):
         DaemonCrash("ctsw1", "bfdd").prepare(rig.lab)
