@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -66,26 +67,32 @@ def test_the_hash_seed_is_said_to_be_there_when_the_kernel_has_its_setting(
     assert named(diagnosis, "multipath hash seed").ok == setting.exists()
 
 
-def test_trying_the_kernel_leaves_this_machines_own_settings_alone() -> None:
+def test_trying_the_kernel_leaves_this_machines_own_settings_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Other tests mount and unmount meanwhile: what this one does is all below a folder of its own.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     settings = [
         Path("/proc/sys/net/ipv4/fib_multipath_hash_policy"),
         Path("/proc/sys/net/ipv4/fib_multipath_hash_seed"),
     ]
-    state = [*settings, Path("/proc/self/net/dev"), Path("/proc/self/mounts")]
+    state = [*settings, Path("/proc/self/net/dev")]
 
-    def interfaces_mounts_and_settings() -> list[list[str]]:
+    def interfaces_and_settings() -> list[list[str]]:
         return [
             [line.partition(":")[0] for line in path.read_text().splitlines()]
             for path in state
             if path.exists()
         ]
 
-    before = interfaces_mounts_and_settings()
+    before = interfaces_and_settings()
     own_namespace = Path("/proc/self/ns/net")
     namespace = own_namespace.readlink()
     probes.probe_kernel()
     assert own_namespace.readlink() == namespace
-    assert interfaces_mounts_and_settings() == before
+    assert interfaces_and_settings() == before
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_frr_version_is_the_one_bgpd_gives(diagnosis: Diagnosis) -> None:
