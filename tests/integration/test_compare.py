@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from labs.errors import MachineError
 from labs.runtime.record import recorded_labs
 from scripts.compare.document import Comparison, from_json
 from tests.integration.command import rocelab
@@ -20,7 +21,8 @@ BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 10000\n"
 def compare(lab: Path, folder: Path, schemes: str, qps: str, *more: str) -> Comparison:
     lists = ["--schemes", schemes, "--qps", qps, "--placement", "fragmented"]
     done = rocelab("compare", lab, *lists, "--size", "1MB", "--out", folder, *more)
-    assert done.returncode == 0, done.stderr
+    # Others run beside it: a cell that the machine did not carry is there all the same, and marked.
+    assert done.returncode in (0, MachineError.exit_code), done.stderr
     assert f"fragmented placement, {qps[-1]} QP" in done.stdout
     return from_json((folder / "result.json").read_text())
 
