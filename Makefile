@@ -29,9 +29,9 @@ $(READY): pyproject.toml Makefile setup.sh
 	@./setup.sh
 	@touch $@
 
-$(READY_TO_TEST): $(READY)
+$(READY_TO_TEST): pyproject.toml Makefile setup.sh
 	@./setup.sh test
-	@touch $@
+	@touch $(READY) $@
 
 .PHONY: doctor
 doctor: $(READY) ## say of each thing a lab needs whether it is there
