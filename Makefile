@@ -12,7 +12,7 @@ READY := .venv/.ready
 READY_TO_TEST := .venv/.ready-to-test
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 AS_ROOT := $(if $(SUDO),$(SUDO) env PYTHONDONTWRITEBYTECODE=1)
-# A command starts in half the time where Python may keep what it has compiled.
+# Commands, and processes that they start, need not be compiled anew each time.
 export PYTHONDONTWRITEBYTECODE :=
 ROCELAB := $(AS_ROOT) "$(CURDIR)/.venv/bin/rocelab"
 

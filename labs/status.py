@@ -249,7 +249,9 @@ def _known(name: str) -> KnownLab:
     if record is None:
         return KnownLab(name, Presence.LEFT_BEHIND, None, None, None, None)
     found = Presence.LEFT_BEHIND
-    nodes = sum(1 for _ in files.netns.iterdir()) if os.path.ismount(files.netns) else 0
+    namespaces = files.netns.iterdir() if os.path.ismount(files.netns) else ()
+    # A management network has a namespace, and is no node.
+    nodes = sum(files.node(each.name).exists() for each in namespaces)
     if record.state is State.STARTING and _is_locked(files.lock):
         found = Presence.STARTING
     elif record.state is State.RUNNING and nodes:

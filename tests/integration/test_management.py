@@ -13,6 +13,7 @@ from labs.lab import Lab
 from labs.runtime.management import ManagementFiles, open_ssh
 from labs.runtime.record import LabFiles
 from labs.runtime.teardown import take_down
+from labs.status import known_labs
 
 pytestmark = pytest.mark.side_by_side
 
@@ -75,6 +76,11 @@ def test_the_fabric_knows_nothing_of_the_management_network(lab: Lab) -> None:
     routes = json.loads(said("ctsw1", "vtysh -c 'show bgp ipv4 unicast json'"))["routes"]
     assert routes
     assert not [prefix for prefix in routes if prefix.startswith("100.64.")]
+
+
+def test_its_own_namespace_is_not_listed_as_a_node(lab: Lab) -> None:
+    (listed,) = (each for each in known_labs() if each.name == LAB)
+    assert listed.nodes == len(lab.fabric.nodes)
 
 
 def test_the_machines_own_network_has_nothing_of_it(lab: Lab) -> None:

@@ -21,22 +21,20 @@ import yaml
 
 from labs.errors import MachineError
 from labs.plan.fabric import Fabric
-from labs.render.containerlab import container_name, topology_file
+from labs.render.containerlab import topology_file
 from labs.runtime.base import Progress, ProgressSink
-from labs.runtime.engine import Engine, find_engine, last_line
+from labs.runtime.engine import find_engine, last_line
 from labs.runtime.housing.containers import (
     CAPABILITIES,
     LABEL,
     WAITS,
-    ContainerNode,
     Containers,
+    begin,
+    container_node,
     find_frr,
     keep_namespace,
-    read_containers,
     remove_containers,
-    write_containers,
 )
-from labs.runtime.image import built_image
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
@@ -57,13 +55,11 @@ class ContainerlabHousing:
 
     def check(self) -> None:
         _find_program()
-        _find_docker()
+        if find_engine().program != "docker":
+            raise MachineError("containerlab needs Docker, whose engine does not answer here")
 
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
-        engine = _find_docker()
-        image = self.image or built_image(engine, progress)
-        containers = Containers.new(engine, container_name(files.lab, "").rstrip("-"), image)
-        write_containers(files, containers)
+        containers = begin(files, f"clab-{files.lab}", self.image, progress)
         topology = topology_of(fabric, files, containers)
         _file(files).write_text(yaml.safe_dump(topology, sort_keys=False))
         _run(files, "deploy")
@@ -74,7 +70,7 @@ class ContainerlabHousing:
         find_frr(fabric, files, containers)
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
-        return ContainerNode(name, files, read_containers(files))
+        return container_node(files, name)
 
     def remove(self, files: LabFiles) -> None:
         if _file(files).exists():
@@ -114,13 +110,6 @@ def _find_program() -> str:
             "install it as https://containerlab.dev/install says, or use --runtime docker",
         )
     return program
-
-
-def _find_docker() -> Engine:
-    engine = find_engine()
-    if engine.program != "docker":
-        raise MachineError("containerlab needs Docker, whose engine does not answer here")
-    return engine
 
 
 def _run(files: LabFiles, verb: str, *options: str) -> None:

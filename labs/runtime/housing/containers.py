@@ -19,7 +19,9 @@ from typing import NoReturn
 from labs.errors import InputError, MachineError
 from labs.plan.fabric import Fabric
 from labs.runtime import daemons, namespaces
-from labs.runtime.engine import Engine, last_line
+from labs.runtime.base import ProgressSink
+from labs.runtime.engine import Engine, find_engine, last_line
+from labs.runtime.image import built_image
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
 
@@ -63,11 +65,6 @@ class Containers:
     frr_folder: str = ""
     user: int = 0
     group: int = 0
-
-    @classmethod
-    def new(cls, engine: Engine, prefix: str, image: str) -> Containers:
-        """Containers that are to be made."""
-        return cls(engine.program, prefix, secrets.token_hex(16), image)
 
     @property
     def engine(self) -> Engine:
@@ -149,6 +146,23 @@ def write_containers(files: LabFiles, containers: Containers) -> None:
 
 def _file(files: LabFiles) -> Path:
     return files.root / "containers.json"
+
+
+def begin(files: LabFiles, prefix: str, image: str | None, progress: ProgressSink) -> Containers:
+    """Write down containers that are to be made, of our image where none is named.
+
+    Raises MachineError without an engine, or an image.
+    """
+    engine = find_engine()
+    chosen = image or built_image(engine, progress)
+    containers = Containers(engine.program, prefix, secrets.token_hex(16), chosen)
+    write_containers(files, containers)
+    return containers
+
+
+def container_node(files: LabFiles, name: str) -> ContainerNode:
+    """The handle of a node that is a container. Raises FileNotFoundError."""
+    return ContainerNode(name, files, read_containers(files))
 
 
 def keep_namespace(files: LabFiles, containers: Containers, node: str) -> None:

@@ -17,15 +17,13 @@ from labs.runtime.housing.containers import (
     CAPABILITIES,
     LABEL,
     WAITS,
-    ContainerNode,
     Containers,
+    begin,
+    container_node,
     find_frr,
     keep_namespace,
-    read_containers,
     remove_containers,
-    write_containers,
 )
-from labs.runtime.image import built_image
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
@@ -48,14 +46,11 @@ class DockerHousing:
         find_engine()
 
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
-        engine = find_engine()
-        image = self.image or built_image(engine, progress)
-        containers = Containers.new(engine, f"rocelab-{files.lab}", image)
-        write_containers(files, containers)
+        containers = begin(files, f"rocelab-{files.lab}", self.image, progress)
         total = len(fabric.nodes)
 
         def make(name: str) -> None:
-            engine.run(*_create(files, name, containers))
+            containers.engine.run(*_create(files, name, containers))
             keep_namespace(files, containers, name)
 
         with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
@@ -65,7 +60,7 @@ class DockerHousing:
         find_frr(fabric, files, containers)
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
-        return ContainerNode(name, files, read_containers(files))
+        return container_node(files, name)
 
     def remove(self, files: LabFiles) -> None:
         remove_containers(files)
