@@ -11,6 +11,7 @@ import select
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from labs.errors import MachineError
@@ -30,7 +31,9 @@ def kill_and_wait(pids: Iterable[int]) -> None:
                 continue
             waiting[descriptor] = pid
             poll.register(descriptor, select.POLLIN)
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            # One that ended since, and was waited for, can not be told; poll finds it ended.
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         deadline = time.monotonic() + KILL_TIMEOUT_S
         while waiting:
             ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
