@@ -1,0 +1,71 @@
+"""What a simulation has to do, and what came of it: the engine's input and output.
+
+A `Program` is a graph of tasks. A task waits for others, then for its own delay, then transfers
+bytes over paths that share links with all else that is under way; compute is a task that transfers
+nothing. Nothing here knows of ranks, collectives or switches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.fabric.flows import Paths
+from simulator.fabric.network import Floats, Ints
+
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """T tasks and X transfers.
+
+    after: the tasks that task t waits for are after[after_start[t]:after_start[t + 1]], all with
+    lower numbers. delay_s: from the moment when those are over until its transfers begin, T.
+    latency_s: from its last byte sent until the task is over, T. The transfers of task t are
+    first_transfer[t] up to first_transfer[t + 1]; flow: whose path each takes, X; size_bits: what
+    each puts on the wire, X, > 0.
+    """
+
+    after_start: Offsets
+    after: Ints
+    delay_s: Floats
+    latency_s: Floats
+    first_transfer: Offsets
+    flow: Ints
+    size_bits: Floats
+
+    @property
+    def tasks(self) -> int:
+        return len(self.delay_s)
+
+    @property
+    def transfers(self) -> int:
+        return len(self.flow)
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """From `time_s` on sends have these capacities and flows take these paths; None: as before."""
+
+    time_s: float
+    capacity_bps: Floats | None = None
+    paths: Paths | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """start_s, end_s: of each task, T: when its transfers began, and when it was over; inf where
+    that never came. finish_s: when each transfer's last byte left, X, inf where it never did.
+    sent_bits: what each send carried. rate_times_s, rate_bps: the sum of all transfers' rates from
+    each of these moments on. solves: how often rates were worked out."""
+
+    start_s: Floats
+    end_s: Floats
+    finish_s: Floats
+    sent_bits: Floats
+    rate_times_s: Floats
+    rate_bps: Floats
+    solves: int

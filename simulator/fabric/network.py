@@ -1,0 +1,114 @@
+"""A fabric as arrays: what a simulation of tens of thousands of GPUs indexes, without an object per
+NIC or link.
+
+In: a `LabSpec`. Out: a frozen `Network` whose nodes, NICs and links are numbered, addressed and
+seeded exactly as those of the `Fabric` that `labs.plan.build` makes of the same spec.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from labs.plan.fabric import Role
+from labs.plan.naming import interface_name
+from labs.spec.model import LabSpec
+
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+Words = npt.NDArray[np.uint32]
+
+NONE = -1
+"""In an array of numbers: there is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """N nodes, L links, n NICs of up to p ports each.
+
+    Send 2i is what the lower end of link i puts on it, towards the top; 2i + 1 is the way back. The
+    switches that a NIC is wired to are its home; NICs with the same switches share one.
+
+    node_names, roles: of each node, in build order. asn: 0 for servers. zone: NONE outside of any.
+    hash_seed: N, 0 for servers. lower, upper: node of each end, L. parallel: which of several
+    links between the two (from 1), L. rate_bps: L. nic_server: node, n. nic_number: from 1, n.
+    nic_address: IPv4, n; it goes on beyond 198.18.0.0/15 where the fabric is larger than a lab can
+    address. nic_links: n x p links, NONE where it has fewer. nic_home: n. home_leaves: homes x p
+    nodes, NONE where there are fewer.
+    """
+
+    spec: LabSpec
+    node_names: tuple[str, ...]
+    roles: tuple[Role, ...]
+    asn: npt.NDArray[np.int64]
+    zone: Ints
+    hash_seed: Words
+    lower: Ints
+    upper: Ints
+    parallel: Ints
+    rate_bps: Floats
+    nic_server: Ints
+    nic_number: Ints
+    nic_address: Words
+    nic_links: Ints
+    nic_home: Ints
+    home_leaves: Ints
+
+    @property
+    def nodes(self) -> int:
+        return len(self.node_names)
+
+    @property
+    def links(self) -> int:
+        return len(self.lower)
+
+    @property
+    def sends(self) -> int:
+        """Directed links: two per link."""
+        return 2 * len(self.lower)
+
+    @property
+    def nics(self) -> int:
+        return len(self.nic_server)
+
+    @cached_property
+    def tier(self) -> npt.NDArray[np.int8]:
+        """0 for servers to 3 at the top, N."""
+        return np.array([role.tier for role in self.roles], np.int8)
+
+    @cached_property
+    def sender(self) -> Ints:
+        """The node that each send leaves, 2L."""
+        return np.column_stack((self.lower, self.upper)).reshape(-1)
+
+    @cached_property
+    def receiver(self) -> Ints:
+        """The node that each send comes to, 2L."""
+        return np.column_stack((self.upper, self.lower)).reshape(-1)
+
+    @cached_property
+    def capacity_bps(self) -> Floats:
+        """The rate of each send, 2L."""
+        return np.repeat(self.rate_bps, 2)
+
+    @cached_property
+    def _number_of(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.node_names)}
+
+    def node_number(self, name: str) -> int:
+        """The number of a node. Raises KeyError if there is none of that name."""
+        return self._number_of[name]
+
+    def link_name(self, link: int) -> str:
+        """`rtsw1:ctsw2`: the lower node and its interface, as a `Fabric` names the link."""
+        return self.send_name(2 * link)
+
+    def send_name(self, send: int) -> str:
+        """`ctsw2:rtsw1`: the node that sends and its interface."""
+        link = send // 2
+        here, there = int(self.sender[send]), int(self.receiver[send])
+        interface = interface_name(self.node_names[there], int(self.parallel[link]))
+        return f"{self.node_names[here]}:{interface}"
