@@ -118,14 +118,9 @@ def schedule(
     rotated within each `group` (all ranks, if None), so that another member of a group carries what
     leaves it. Raises InputError where the numbers do not fit.
     """
-    _check(pattern, ranks, size_bytes, channels, piece_bytes)
-    if group is not None and (group < 1 or ranks % group):
-        raise InputError(
-            f"{ranks} ranks do not divide into groups of {group}",
-            hint="give a group size that divides the number of ranks",
-        )
-    if not 0 <= root < ranks:
-        raise InputError(f"there is no rank {root}", hint=f"the ranks are 0 to {ranks - 1}")
+    if piece_bytes < 1:
+        raise InputError(f"piece is {piece_bytes}", hint="give a piece of 1 or more")
+    check_collective(pattern, ranks, size_bytes, algorithm, channels, group, root)
     expected = count_sends(pattern, ranks, size_bytes, algorithm, channels, piece_bytes)
     if expected > MAX_SENDS:
         raise InputError(
@@ -137,11 +132,7 @@ def schedule(
     match pattern:
         case Pattern.ALLREDUCE if algorithm is Algorithm.TREE:
             _allreduce_trees(sends, orders, size_bytes, piece_bytes)
-        case Pattern.ALLREDUCE if algorithm is Algorithm.HIERARCHICAL:
-            if group is None:
-                raise InputError(
-                    "a hierarchical AllReduce needs groups", hint="give the ranks of a group"
-                )
+        case Pattern.ALLREDUCE if algorithm is Algorithm.HIERARCHICAL and group is not None:
             _allreduce_hierarchical(sends, orders, size_bytes, group)
         case Pattern.ALLREDUCE:
             _ring(sends, orders, size_bytes, lambda ring: ring[1:] + ring)
@@ -167,6 +158,32 @@ def schedule(
             for source, destination in point_to_point(pattern, ranks, seed):
                 _at_once(sends, source, destination, size_bytes, channels)
     return Schedule(pattern, ranks, size_bytes, tuple(sends))
+
+
+def check_collective(
+    pattern: Pattern,
+    ranks: int,
+    size_bytes: int,
+    algorithm: Algorithm,
+    channels: int,
+    group: int | None,
+    root: int,
+) -> None:
+    """Raise InputError where the numbers of a collective do not fit each other."""
+    if ranks < 2:
+        raise InputError(f"{pattern} of {ranks} ranks", hint="take two ranks or more")
+    for name, value in (("size", size_bytes), ("channels", channels)):
+        if value < 1:
+            raise InputError(f"{name} is {value}", hint=f"give a {name} of 1 or more")
+    if group is not None and (group < 1 or ranks % group):
+        raise InputError(
+            f"{ranks} ranks do not divide into groups of {group}",
+            hint="give a group size that divides the number of ranks",
+        )
+    if pattern is Pattern.ALLREDUCE and algorithm is Algorithm.HIERARCHICAL and group is None:
+        raise InputError("a hierarchical AllReduce needs groups", hint="give the ranks of a group")
+    if not 0 <= root < ranks:
+        raise InputError(f"there is no rank {root}", hint=f"the ranks are 0 to {ranks - 1}")
 
 
 def count_sends(
@@ -228,14 +245,6 @@ def uneven_sizes(ranks: int, size_bytes: int, seed: int) -> list[list[int]]:
         cuts = sorted(int(rng.random() * (size_bytes + 1)) for _ in range(ranks - 1))
         rows.append([high - low for low, high in zip([0, *cuts], [*cuts, size_bytes], strict=True)])
     return rows
-
-
-def _check(pattern: Pattern, ranks: int, size_bytes: int, channels: int, piece_bytes: int) -> None:
-    if ranks < 2:
-        raise InputError(f"{pattern} of {ranks} ranks", hint="take two ranks or more")
-    for name, value in (("size", size_bytes), ("channels", channels), ("piece", piece_bytes)):
-        if value < 1:
-            raise InputError(f"{name} is {value}", hint=f"give a {name} of 1 or more")
 
 
 def _check_matrix(rows: Sequence[Sequence[int]], ranks: int, size_bytes: int) -> None:

@@ -21,6 +21,7 @@ from traffic.lag import affinity
 from traffic.placement import NicRef, group_size, nic_of, place
 from traffic.program import MAX_ID
 from traffic.sport import source_port
+from traffic.transport import TransportSpec
 from traffic.wire import EXTENSION_BYTES, ICRC_BYTES, IP_OFFSET, PAYLOAD_OFFSET, Extension
 
 MOST_EXTENSION_BYTES = EXTENSION_BYTES[Extension.RETH] + EXTENSION_BYTES[Extension.IMM]
@@ -109,10 +110,7 @@ class JobPlan:
     @property
     def message_bytes(self) -> int:
         """The longest message: of the transport, or a receiver's buffer where that is shorter."""
-        transport = self.job.transport
-        if transport.admission is None:
-            return transport.message
-        return min(transport.message, transport.admission.buffer)
+        return message_bytes(self.job.transport)
 
     def endpoints(self, rank: int, peer: int, port: int = 0) -> Endpoints:
         """The addresses of what `rank` sends to `peer` by port `port` (from 0) of its NIC."""
@@ -145,7 +143,8 @@ def plan_jobs(fabric: Fabric, jobs: Sequence[JobSpec]) -> tuple[JobPlan, ...]:
 
 def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRef]) -> JobPlan:
     places = place(fabric, job.ranks, job.placement, job.seed)
-    _check_mtu(fabric, places, job)
+    for ref in places:
+        check_mtu(job.transport, nic_of(fabric, ref).links[0].mtu)
     schedule: Schedule | None = None
     streams: tuple[Stream, ...] = ()
     if job.size is None:
@@ -163,16 +162,22 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRe
     return JobPlan(fabric, job, places, schedule, streams, ends)
 
 
-def _check_mtu(fabric: Fabric, places: Iterable[NicRef], job: JobSpec) -> None:
-    needed = job.transport.mtu + PAYLOAD_OFFSET - IP_OFFSET + MOST_EXTENSION_BYTES + ICRC_BYTES
-    for ref in places:
-        link = nic_of(fabric, ref).links[0]
-        if link.mtu < needed:
-            raise InputError(
-                f"a path MTU of {job.transport.mtu} needs packets of {needed} bytes, and links "
-                f"carry {link.mtu}",
-                hint="lower transport.mtu, or raise links.mtu",
-            )
+def message_bytes(transport: TransportSpec) -> int:
+    """The longest message: of the transport, or a receiver's buffer where that is shorter."""
+    if transport.admission is None:
+        return transport.message
+    return min(transport.message, transport.admission.buffer)
+
+
+def check_mtu(transport: TransportSpec, link_mtu: int) -> None:
+    """Raise InputError where packets of a transport are too long for links of `link_mtu` bytes."""
+    needed = transport.mtu + PAYLOAD_OFFSET - IP_OFFSET + MOST_EXTENSION_BYTES + ICRC_BYTES
+    if link_mtu < needed:
+        raise InputError(
+            f"a path MTU of {transport.mtu} needs packets of {needed} bytes, and links carry "
+            f"{link_mtu}",
+            hint="lower transport.mtu, or raise links.mtu",
+        )
 
 
 def _queue_pairs(

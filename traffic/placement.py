@@ -62,11 +62,7 @@ def place(
     leaves = [leaf for zone in zones for leaf in zone]
     nics = [nic for leaf in leaves for nic in leaf]
     if ranks > len(nics):
-        raise InputError(
-            f"{ranks} ranks do not fit the {len(nics)} NICs of {fabric.name}",
-            hint="a rank needs a NIC of its own: take fewer ranks, or give the fabric more servers "
-            "or NICs",
-        )
+        raise no_room(ranks, len(nics), fabric.name)
     match how:
         case Placement.CONTIGUOUS:
             chosen = [
@@ -78,10 +74,7 @@ def place(
             chosen = nics
         case Placement.FRAGMENTED:
             if len(leaves) < 2:
-                raise InputError(
-                    f"{fabric.name} has servers on one leaf only",
-                    hint="a fragmented placement needs two; take contiguous",
-                )
+                raise one_leaf(fabric.name)
             chosen = _in_turn([_in_turn(zone) for zone in zones])
         case Placement.RANDOM:
             rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
@@ -125,8 +118,15 @@ def group_size(fabric: Fabric, places: Sequence[NicRef]) -> int:
     Those on one server where every server holds the same number of them, two or more; else those on
     one leaf. Raises InputError where leaves hold different numbers or the ranks of one are apart.
     """
-    leaves = [nic_of(fabric, place).links[0].b.node for place in places]
-    for homes, least in (([place.server for place in places], 2), (leaves, 1)):
+    return even_group(
+        [place.server for place in places],
+        [nic_of(fabric, place).links[0].b.node for place in places],
+    )
+
+
+def even_group(servers: Sequence[str | int], leaves: Sequence[str | int]) -> int:
+    """`group_size` of ranks on these servers and leaves. Raises InputError as it does."""
+    for homes, least in ((servers, 2), (leaves, 1)):
         runs = [len(list(run)) for _, run in groupby(homes)]
         if len(runs) == len(set(homes)) and len(set(runs)) == 1 and runs[0] >= least:
             return runs[0]
@@ -158,12 +158,23 @@ def _in_turn(groups: Sequence[Sequence[NicRef]]) -> list[NicRef]:
 
 
 def _listed(fabric: Fabric, ranks: int, names: Sequence[str]) -> tuple[NicRef, ...]:
+    places = references(ranks, names)
+    for place in places:
+        node = fabric.node_by_name.get(place.server)
+        if node is None or node.is_switch:
+            raise no_server(place.server, node is not None, [each.name for each in fabric.servers])
+        check_nic(place, len(fabric.nics(place.server)))
+    return places
+
+
+def references(ranks: int, names: Sequence[str]) -> tuple[NicRef, ...]:
+    """The NICs that a list names, each once. Raises InputError where it does not fit `ranks`."""
     if len(names) != ranks:
         raise InputError(
             f"the placement lists {len(names)} NICs for {ranks} ranks",
             hint="list one NIC per rank, as server or server:nic",
         )
-    places = tuple(_named(fabric, name) for name in names)
+    places = tuple(map(_reference, names))
     place, times = Counter(places).most_common(1)[0]
     if times > 1:
         raise InputError(
@@ -173,20 +184,41 @@ def _listed(fabric: Fabric, ranks: int, names: Sequence[str]) -> tuple[NicRef, .
     return places
 
 
-def _named(fabric: Fabric, name: str) -> NicRef:
+def _reference(name: str) -> NicRef:
     match = re.fullmatch(r"([^:]+)(?::([0-9]{1,3}))?", name)
     if match is None:
         raise InputError(
             f"expected server or server:nic such as srv1-1:2, got {shown(name)}",
             hint="NICs count from 1",
         )
-    server, nic = match[1], int(match[2] or 1)
-    node = fabric.node_by_name.get(server)
-    if node is None or node.is_switch:
-        examples = ", ".join(each.name for each in fabric.servers[:4]) or "none"
-        what = "is a switch" if node else "is not in the fabric"
-        raise InputError(f"{shown(server)} {what}", hint=f"its servers: {examples} ...")
-    count = len(fabric.nics(server))
-    if not 1 <= nic <= count:
-        raise InputError(f"{server} has no NIC {nic}", hint=f"its NICs are 1 to {count}")
-    return NicRef(server, nic)
+    return NicRef(match[1], int(match[2] or 1))
+
+
+def no_server(name: str, is_switch: bool, servers: Sequence[str]) -> InputError:
+    """What to raise for a name that is none of `servers`."""
+    what = "is a switch" if is_switch else "is not in the fabric"
+    examples = ", ".join(servers[:4]) or "none"
+    return InputError(f"{shown(name)} {what}", hint=f"its servers: {examples} ...")
+
+
+def check_nic(place: NicRef, nics: int) -> None:
+    """Raise InputError where a server with so many NICs lacks this one."""
+    if not 1 <= place.nic <= nics:
+        raise InputError(f"{place.server} has no NIC {place.nic}", hint=f"its NICs are 1 to {nics}")
+
+
+def no_room(ranks: int, nics: int, fabric: str) -> InputError:
+    """What to raise where there are too few NICs."""
+    return InputError(
+        f"{ranks} ranks do not fit the {nics} NICs of {fabric}",
+        hint="a rank needs a NIC of its own: take fewer ranks, or give the fabric more servers "
+        "or NICs",
+    )
+
+
+def one_leaf(fabric: str) -> InputError:
+    """What to raise where a fragmented placement has no two leaves."""
+    return InputError(
+        f"{fabric} has servers on one leaf only",
+        hint="a fragmented placement needs two; take contiguous",
+    )

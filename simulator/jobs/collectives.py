@@ -1,0 +1,305 @@
+"""What ranks send each other in a collective, where a schedule of single sends would not fit.
+
+In: a pattern, how many ranks and bytes, or a `JobSpec`. Out: all that one rank sends another as one
+send, in arrays, and a job as a `Workload`. The formulas are those of `traffic.collectives`, whose
+schedules have the same bytes between the same ranks.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from labs.errors import InputError
+from simulator.fabric.network import Ints
+from simulator.jobs.workload import Longs, Sends, Step, Workload
+from traffic.collectives import (
+    PIECE_BYTES,
+    Algorithm,
+    Pattern,
+    Schedule,
+    check_collective,
+    count_sends,
+    point_to_point,
+)
+from traffic.job import JobSpec, schedule_of
+
+MOST_PAIRS = 2**24
+"""Pairs of ranks that send to each other, at most: AlltoAll among 4,096, a gigabyte."""
+
+MOST_ORDERED = 2**15
+"""Sends of a job, over all iterations, that are simulated one by one; more are merged."""
+
+
+def sends_of(
+    pattern: Pattern,
+    ranks: int,
+    size_bytes: int,
+    *,
+    algorithm: Algorithm = Algorithm.RING,
+    channels: int = 1,
+    group: int | None = None,
+    root: int = 0,
+    seed: int = 0,
+) -> Sends:
+    """All that one rank sends another in one collective as one send, by source and destination.
+
+    The sums of `traffic.collectives.schedule` with the same arguments, byte for byte; `parts` are
+    how many of its sends each is, `rounds` its longest chain. What merging leaves out is when a
+    pair's sends may begin: rings keep every NIC busy throughout, but the first piece of a tree or
+    a chain has to get to its end before the last rank receives anything, one piece time per round.
+
+    Raises InputError where the numbers do not fit, or for more than MOST_PAIRS pairs.
+    """
+    check_collective(pattern, ranks, size_bytes, algorithm, channels, group, root)
+    match pattern:
+        case Pattern.ALLREDUCE if algorithm is Algorithm.TREE:
+            return _trees(_orders(ranks, group or ranks, channels), size_bytes)
+        case Pattern.ALLREDUCE if algorithm is Algorithm.HIERARCHICAL and group is not None:
+            return _hierarchical(ranks, channels, size_bytes, group)
+        case Pattern.ALLREDUCE | Pattern.REDUCESCATTER | Pattern.ALLGATHER:
+            return _ring(pattern, _orders(ranks, group or ranks, channels), size_bytes)
+        case Pattern.BROADCAST:
+            return _chain(_orders(ranks, group or ranks, channels), size_bytes, root)
+        case Pattern.ALLTOALL | Pattern.ALLTOALLV:
+            return _exchange(pattern, ranks, size_bytes, channels, seed)
+        case Pattern.GATHER:
+            source = np.arange(ranks)
+            sizes = np.where(source == root, 0, _split(np.array(size_bytes), ranks))
+            return _at_once(source, np.full(ranks, root), sizes, channels)
+        case Pattern.INCAST | Pattern.PAIRS | Pattern.PERMUTATION:
+            pairs = np.array(point_to_point(pattern, ranks, seed), np.int64)
+            return _at_once(pairs[:, 0], pairs[:, 1], np.full(len(pairs), size_bytes), channels)
+
+
+def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
+    """`iterations` of a job with a size, `job.compute` between them.
+
+    `group` is the group size where the job leaves it out (`simulator.jobs.placement.ring_group`).
+    Up to MOST_ORDERED sends the workload is `ordered`: each send of the schedule is a step that
+    waits for what it waits for in the lab, and a rank begins an iteration, after its pause, when
+    all its sends and receives of the one before are over. Beyond, an iteration is one step of
+    merged sends (`sends_of`) that all ranks begin together.
+
+    Raises InputError for a job of streams and where the group does not divide the ranks.
+    """
+    if job.size is None:
+        raise InputError(
+            "a job with a duration sends on and on, and nothing of it ends",
+            hint="give it a size: a simulation says how long that takes",
+        )
+    compute_s = job.compute / 1e9
+    sends = count_sends(job.pattern, job.ranks, job.size, job.algorithm, job.channels)
+    if sends * iterations <= MOST_ORDERED:
+        return _ordered(schedule_of(job, group), iterations, compute_s)
+    merged = sends_of(
+        job.pattern,
+        job.ranks,
+        job.size,
+        algorithm=job.algorithm,
+        channels=job.channels,
+        group=group if job.group is None else job.group,
+        root=job.root,
+        seed=job.seed,
+    )
+    steps = tuple(
+        Step(
+            f"iteration {number + 1}",
+            after=(number - 1,) if number else (),
+            compute_s=compute_s if number else 0.0,
+            sends=merged,
+            iteration=number,
+        )
+        for number in range(iterations)
+    )
+    return Workload(job.ranks, steps)
+
+
+def _ordered(schedule: Schedule, iterations: int, compute_s: float) -> Workload:
+    columns = np.array(
+        [(send.source, send.destination, send.size_bytes) for send in schedule.sends], np.int64
+    ).reshape(-1, 3)
+    source, destination = columns[:, :2].T.astype(np.int32)
+    single = [
+        Sends(source[each], destination[each], columns[each, 2])
+        for each in (slice(send.id, send.id + 1) for send in schedule.sends)
+    ]
+    own: dict[int, list[int]] = {send.source: [] for send in schedule.sends}
+    for send in schedule.sends:
+        own[send.source].append(send.id)
+        if send.destination in own:
+            own[send.destination].append(send.id)
+    steps: list[Step] = []
+    first = 0
+    for iteration in range(iterations):
+        pause: dict[int, tuple[int, ...]] = dict.fromkeys(own, ())
+        if iteration:
+            for rank, sends in own.items():
+                pause[rank] = (len(steps),)
+                name = f"iteration {iteration + 1}, pause of rank {rank}"
+                after = tuple(first + send for send in sends)
+                steps.append(Step(name, after, compute_s, iteration=iteration))
+        first = len(steps)
+        steps += [
+            Step(
+                f"iteration {iteration + 1}, send {send.id}",
+                (*pause[send.source], *(first + before for before in send.after)),
+                sends=single[send.id],
+                iteration=iteration,
+            )
+            for send in schedule.sends
+        ]
+    return Workload(schedule.ranks, tuple(steps), ordered=True)
+
+
+def _split(sizes: Longs, parts: int) -> Longs:
+    """Each size in parts that differ by a byte at most: sizes x parts."""
+    bounds = sizes[..., None] * np.arange(parts + 1) // parts
+    return np.diff(bounds)
+
+
+def _weighed(sizes: Longs) -> Longs:
+    """Bytes, and of how many sends: sizes x 2. A send of nothing is none."""
+    return np.stack((sizes, sizes > 0), axis=-1)
+
+
+def _chunks(ranks: int, channels: int, size_bytes: int) -> Longs:
+    """The chunk of each rank and channel: ranks x channels x 2."""
+    return _weighed(_split(_split(np.array(size_bytes), ranks), channels))
+
+
+def _orders(ranks: int, group: int, channels: int) -> Ints:
+    """The ranks in each channel's order, every group turned by the channel's number."""
+    start, member = np.divmod(np.arange(ranks), group)
+    turned = (member + np.arange(channels)[:, None]) % group
+    return (start * group + turned).astype(np.int32)
+
+
+def _ring(pattern: Pattern, orders: Ints, size_bytes: int) -> Sends:
+    """A chunk comes by every edge of its ring but that out of its owner while it is reduced, and
+    all but that into its owner while it is gathered."""
+    channels, ranks = orders.shape
+    chunks = _chunks(ranks, channels, size_bytes)
+    total = chunks.sum(axis=0)[:, None]
+    own = chunks[orders, np.arange(channels)[:, None]]
+    load = np.zeros_like(own)
+    if pattern is not Pattern.ALLGATHER:
+        load += total - own
+    if pattern is not Pattern.REDUCESCATTER:
+        load += total - np.roll(own, -1, axis=1)
+    rounds = (ranks - 1) * (2 if pattern is Pattern.ALLREDUCE else 1)
+    return _summed(ranks, orders, np.roll(orders, -1, axis=1), load, rounds)
+
+
+def _chain(orders: Ints, size_bytes: int, root: int) -> Sends:
+    """Every channel's part over each edge of its ring but that into the root."""
+    channels, ranks = orders.shape
+    part = _split(np.array(size_bytes), channels)
+    load = np.stack((part, -(-part // PIECE_BYTES)), axis=-1)[:, None]
+    following = np.roll(orders, -1, axis=1)
+    return _summed(ranks, orders, following, load * (following != root)[..., None], ranks - 1)
+
+
+def _trees(orders: Ints, size_bytes: int) -> Sends:
+    """Each half of a channel's part goes up and down every edge of its tree."""
+    channels, ranks = orders.shape
+    position = np.arange(1, ranks)
+    step = position & -position
+    above = np.where(position // step % 4 == 1, position + step, position - step)
+    parent = np.append(0, np.where(above < ranks, above, position - step))
+    depth, at = 0, parent
+    while at.any():
+        depth, at = depth + 1, parent[at]
+    halves = _split(_split(np.array(size_bytes), channels), 2)
+    load = np.stack((halves, -(-halves // PIECE_BYTES)), axis=-1)
+    others = orders[:, ::-1] if ranks % 2 == 0 else np.roll(orders, -1, axis=1)
+    both = np.stack((orders, others), axis=1)
+    child, towards = both[..., 1:], both[..., parent[1:]]
+    source, destination = np.stack((child, towards)), np.stack((towards, child))
+    return _summed(ranks, source, destination, load[:, :, None], 2 * (depth + 1))
+
+
+def _hierarchical(ranks: int, channels: int, size_bytes: int, group: int) -> Sends:
+    """In a group a chunk goes by every edge but that out of its collector, and back by every edge
+    but that into it; from group to group as in a ring, from collector to collector."""
+    groups = ranks // group
+    chunks = _chunks(ranks, channels, size_bytes).reshape(groups, group, channels, 2)
+    channel = np.arange(channels)[:, None]
+    member = (np.arange(group) - channel) % group
+    collected = chunks.sum(axis=0)[member, channel]
+    total = collected.sum(axis=1, keepdims=True)
+    within = (2 * total - collected - np.roll(collected, -1, axis=1)).sum(axis=0)
+    own = chunks[:, member, channel]
+    among = (2 * collected - own - np.roll(own, -1, axis=0)).sum(axis=1)
+    rank = np.arange(ranks).reshape(groups, group)
+    return _summed(
+        ranks,
+        np.stack((rank, rank)),
+        np.stack((np.roll(rank, -1, axis=1), np.roll(rank, -1, axis=0))),
+        np.stack((np.broadcast_to(within, among.shape), among)),
+        2 * (group - 1) + 2 * (groups - 1),
+    )
+
+
+def _exchange(pattern: Pattern, ranks: int, size_bytes: int, channels: int, seed: int) -> Sends:
+    pairs = ranks * (ranks - 1)
+    if pairs > MOST_PAIRS:
+        raise InputError(
+            f"{pattern} of {ranks:,} ranks is {pairs:,} pairs; at most {MOST_PAIRS:,} are "
+            "simulated",
+            hint="take fewer ranks, or several jobs of fewer ranks each",
+        )
+    if pattern is Pattern.ALLTOALL:
+        sizes = np.tile(_split(np.array(size_bytes), ranks), (ranks, 1))
+    else:
+        sizes = _uneven_sizes(ranks, size_bytes, seed)
+    np.fill_diagonal(sizes, 0)
+    source, destination = np.divmod(np.arange(ranks * ranks), ranks)
+    rounds = int(np.count_nonzero(sizes, axis=1).max())
+    return _at_once(source, destination, sizes.reshape(-1), channels, rounds)
+
+
+def _uneven_sizes(ranks: int, size_bytes: int, seed: int) -> Longs:
+    """The draws of `traffic.collectives.uneven_sizes`: both are the Mersenne Twister's 53 bits."""
+    _, state, _ = random.Random(seed).getstate()  # noqa: S311 - repeatable draws, not secrets
+    twister = np.random.MT19937()
+    twister.state = {
+        "bit_generator": "MT19937",
+        "state": {"key": np.array(state[:-1], np.uint32), "pos": state[-1]},
+    }
+    drawn = np.random.Generator(twister).random((ranks, ranks - 1))
+    cuts = np.sort((drawn * (size_bytes + 1)).astype(np.int64), axis=1)
+    return np.diff(cuts, axis=1, prepend=0, append=size_bytes)
+
+
+def _at_once(
+    source: Longs, destination: Longs, sizes: Longs, channels: int, rounds: int = 1
+) -> Sends:
+    """What is sent, once per pair, in as many parts as there are channels."""
+    sent = np.flatnonzero(sizes)
+    return Sends(
+        source[sent].astype(np.int32),
+        destination[sent].astype(np.int32),
+        sizes[sent],
+        rounds,
+        np.minimum(sizes[sent], channels),
+    )
+
+
+def _summed(ranks: int, source: Ints, destination: Ints, load: Longs, rounds: int) -> Sends:
+    """Bytes and parts (`load`, ... x 2) of the same pair together."""
+    load = np.broadcast_to(load, (*source.shape, 2)).reshape(-1, 2)
+    pair, place = np.unique(
+        source.reshape(-1).astype(np.int64) * ranks + destination.reshape(-1), return_inverse=True
+    )
+    total = np.zeros((len(pair), 2), np.int64)
+    np.add.at(total, place, load)
+    pair, total = pair[total[:, 1] > 0], total[total[:, 1] > 0]
+    return Sends(
+        (pair // ranks).astype(np.int32),
+        (pair % ranks).astype(np.int32),
+        total[:, 0].copy(),
+        rounds,
+        total[:, 1].copy(),
+    )
