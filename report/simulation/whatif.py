@@ -1,0 +1,72 @@
+"""What an event costs, as a table on a terminal.
+
+In: a `WhatIf`. Out: what `print_what_if` writes to a rich console.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from labs.cli.console import table
+from labs.spec.base import SECOND
+from labs.units import format_duration
+from simulator.events.spec import HOUR
+from simulator.events.whatif import JobCost, WhatIf
+
+
+def print_what_if(found: WhatIf, console: Console) -> None:
+    """The event, when routing reacts and why so, and each job's cost, the dearest first."""
+    lasts = "for good" if found.lasts_s is None else f"for {_time(found.lasts_s)}"
+    reacts = "at once"
+    if found.reaction_s != 0:
+        reacts = "never" if found.reaction_s is None else f"after {_time(found.reaction_s)}"
+    lines = (
+        f"lab {found.lab}: {found.event} ({found.links:,} link{'s' * (found.links != 1)}) {lasts}",
+        f"routing moves {reacts} ({found.reaction})",
+        f"queue pairs retry every {_time(found.ack_timeout_s)}, {found.retries} times",
+    )
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    shown = table(
+        f"What it costs each job{_over(found)}",
+        ("job", "GPUs", "iteration", "meanwhile", "stall", "restart", "slowed", "extra", "GPU-h"),
+    )
+    for job in sorted(found.jobs, key=lambda job: -job.gpu_hours):
+        shown.add_row(*_row(job))
+    if len(found.jobs) > 1:
+        shown.add_section()
+        shown.add_row("all", *[""] * 7, f"{found.gpu_hours:,.1f}")
+    console.print()
+    console.print(shown)
+
+
+def _over(found: WhatIf) -> str:
+    return f" in {_time(found.over_s)}" if found.lasts_s is None else ""
+
+
+def _row(job: JobCost) -> tuple[str, ...]:
+    meanwhile = "never ends"
+    if job.during_s is not None:
+        meanwhile = f"{_time(job.during_s)} ({job.during_s / job.before_s - 1:+.1%})"
+    return (
+        job.job,
+        f"{job.gpus:,}",
+        _time(job.before_s),
+        meanwhile,
+        _time(job.stall_s),
+        _time(job.restart_s + job.lost_work_s) if job.restarted else "no",
+        _time(job.slowed_s),
+        _time(job.extra_s),
+        f"{job.gpu_hours:,.1f}",
+    )
+
+
+def _time(seconds: float) -> str:
+    minutes = 60.0
+    if seconds * SECOND >= HOUR:
+        return f"{seconds / minutes / minutes:.3g} h"
+    return f"{seconds / minutes:.3g} min" if seconds >= 2 * minutes else _short(seconds)
+
+
+def _short(seconds: float) -> str:
+    return "0" if seconds == 0 else format_duration(seconds * SECOND)

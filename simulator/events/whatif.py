@@ -1,0 +1,164 @@
+"""What one failure or maintenance costs the jobs that are running: the same jobs with and without.
+
+In: an outage on a network, how long iterations take in a state of the network, how queue pairs and
+jobs get over a loss. Out: a frozen `WhatIf`, as JSON by `scripts.documents.to_json`. The arithmetic
+is of iterations, not of packets: an outage may last for hours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from labs.spec.base import SECOND
+from simulator.events.longrun import Conditions, IterationTimes
+from simulator.events.retransmission import Retransmission
+from simulator.events.spec import Kind, RestartSpec
+from simulator.events.timeline import Outage
+from simulator.fabric.network import Network
+
+SCHEMA_VERSION = 1
+FOR_GOOD_S = 3600.0
+"""What an outage that never ends is costed over."""
+
+LEAVES_OUT = (
+    "while routing moves, jobs that lost nothing are taken to run on as before",
+    "of a job that lost packets every queue pair waits for its timer, and the job for it",
+    "the queues and retransmissions that the moved flows cause elsewhere",
+    "other jobs that a scheduler would move, start or stop meanwhile",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobCost:
+    """What it costs one job, in seconds of its time. before_s, during_s: an iteration without the
+    outage and once routing has moved, None where it does not get on then. stall_s: nothing gets
+    through at the onset. restarted: its queue pairs gave up. lost_work_s: done in vain since the
+    last checkpoint, half an interval on average. slowed_s: by longer iterations while it lasts.
+    extra_s: all of these. gpu_hours: of all its GPUs."""
+
+    job: str
+    gpus: int
+    before_s: float
+    during_s: float | None
+    stall_s: float
+    restarted: bool
+    restart_s: float
+    lost_work_s: float
+    slowed_s: float
+    extra_s: float
+    gpu_hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """An event and what each job pays for it. links: how many it touches. lasts_s: None for good,
+    the costs then are of `over_s`. reaction_s: until routing has moved, None for never."""
+
+    schema_version: int
+    lab: str
+    event: str
+    links: int
+    lasts_s: float | None
+    over_s: float
+    reaction_s: float | None
+    reaction: str
+    ack_timeout_s: float
+    retries: int
+    jobs: tuple[JobCost, ...]
+    leaves_out: tuple[str, ...] = LEAVES_OUT
+
+    @property
+    def gpu_hours(self) -> float:
+        """All jobs'."""
+        return sum(job.gpu_hours for job in self.jobs)
+
+
+def what_if(
+    network: Network,
+    outage: Outage,
+    iteration_times: IterationTimes,
+    gpus: Mapping[str, int],
+    retransmission: Retransmission,
+    restart: RestartSpec,
+) -> WhatIf:
+    """What an outage costs each of the jobs `gpus` names, with their numbers of GPUs.
+
+    A job stalls where iterations never end before routing has moved, or never while the outage
+    lasts; until the first retry on a whole way. One whose queue pairs give up is restarted from its
+    last checkpoint on spare hosts, and is out of the outage's reach from then on. Raises InputError
+    where a job does not get on even without the outage.
+    """
+    conditions = Conditions(network, [outage], iteration_times)
+    before = conditions.undisturbed()
+    moves = math.isfinite(outage.routed_s)
+    onset = conditions.times(frozenset({(0, False)})) if outage.loses_packets else before
+    during = conditions.times(frozenset({(0, moves)}))
+    lasts_s = outage.ends_s - outage.begins_s
+    over_s = lasts_s if math.isfinite(lasts_s) else FOR_GOOD_S
+    return WhatIf(
+        schema_version=SCHEMA_VERSION,
+        lab=network.spec.name,
+        event=outage.what,
+        links=len(outage.links),
+        lasts_s=lasts_s if math.isfinite(lasts_s) else None,
+        over_s=over_s,
+        reaction_s=outage.reaction_s if math.isfinite(outage.reaction_s) else None,
+        reaction=outage.reaction,
+        ack_timeout_s=retransmission.ack_timeout_s,
+        retries=retransmission.retries,
+        jobs=tuple(
+            _cost(
+                job,
+                count,
+                (before[job], onset[job], during[job]),
+                outage,
+                over_s,
+                retransmission,
+                restart,
+            )
+            for job, count in gpus.items()
+        ),
+    )
+
+
+def _cost(
+    job: str,
+    gpus: int,
+    times_s: tuple[float, float, float],
+    outage: Outage,
+    over_s: float,
+    retransmission: Retransmission,
+    restart: RestartSpec,
+) -> JobCost:
+    before_s, onset_s, during_s = times_s
+    lasts_s = outage.ends_s - outage.begins_s
+    # Nothing happens before a drain has moved the routes.
+    felt_s = outage.reaction_s if outage.kind is Kind.DRAIN else 0.0
+    waits_s = 0.0
+    if not (math.isfinite(onset_s) and math.isfinite(during_s)):
+        whole_s = min(outage.reaction_s, lasts_s) if math.isfinite(during_s) else lasts_s
+        waits_s = float(retransmission.through_s(felt_s, whole_s)) - felt_s
+    restarted = not math.isfinite(waits_s)
+    stall_s = retransmission.gives_up_s if restarted else waits_s
+    slowed_s = restart_s = lost_work_s = 0.0
+    if restarted:
+        restart_s = restart.restart_takes / SECOND
+        lost_work_s = restart.checkpoint_every / SECOND / 2
+    elif math.isfinite(during_s):
+        slowed_s = max(0.0, over_s - felt_s - stall_s) * (1 - before_s / during_s)
+    extra_s = stall_s + restart_s + lost_work_s + slowed_s
+    return JobCost(
+        job=job,
+        gpus=gpus,
+        before_s=before_s,
+        during_s=during_s if math.isfinite(during_s) else None,
+        stall_s=stall_s,
+        restarted=restarted,
+        restart_s=restart_s,
+        lost_work_s=lost_work_s,
+        slowed_s=slowed_s,
+        extra_s=extra_s,
+        gpu_hours=extra_s * gpus / 3600,
+    )
