@@ -81,11 +81,12 @@ def crc_model(crc: Crc, cut: Cut = Cut.MODULO) -> ChoiceModel:
     return ChoiceModel(partial(crc_hashes, crc=crc), crc.bits, cut)
 
 
-def crc_hashes(flows: Flows, seed: int, *, crc: Crc) -> Words:
+def crc_hashes(flows: Flows, seed: int | Words, *, crc: Crc) -> Words:
     """The CRC of each flow's source and destination address, protocol and ports, as on the wire.
 
-    `seed` is what the register starts from (its lowest 16 bits for a CRC of 16). A CRC is linear:
-    for flows of one length two seeds give hashes that differ by the same XOR for every flow.
+    `seed`, one for all or each flow's own, is what the register starts from (its lowest 16 bits for
+    a CRC of 16). A CRC is linear: for flows of one length two seeds give hashes that differ by the
+    same XOR for every flow.
     """
     message = np.concatenate(
         [
@@ -100,8 +101,8 @@ def crc_hashes(flows: Flows, seed: int, *, crc: Crc) -> Words:
     return crc_of(message, seed, crc)
 
 
-def crc_of(messages: npt.NDArray[np.uint8], start: int, crc: Crc) -> Words:
-    """The CRC of each row of bytes, from a register that holds `start`.
+def crc_of(messages: npt.NDArray[np.uint8], start: int | Words, crc: Crc) -> Words:
+    """The CRC of each row of bytes, from a register that holds `start`, or each its own.
 
     Source: Williams, "A painless guide to CRC error detection algorithms" (1993), table-driven.
     """

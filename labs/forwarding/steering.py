@@ -99,13 +99,18 @@ def e_ecmp_hash(flow: Flow5, destination_qp: int, seed: int) -> int:
 
 
 def e_ecmp_hashes(
-    sources: Words, destinations: Words, source_ports: Words, destination_qps: Words, seed: int
+    sources: Words,
+    destinations: Words,
+    source_ports: Words,
+    destination_qps: Words,
+    seed: int | Words,
 ) -> npt.NDArray[np.uint32]:
-    """`e_ecmp_hash` for arrays of RoCE flows; addresses are 32-bit numbers."""
+    """`e_ecmp_hash` for arrays of RoCE flows, under one seed or the flow's own; addresses are
+    32-bit numbers."""
     addresses = sources << np.uint64(32) | destinations
     same = np.uint64(ROCE_PORT << 32 | UDP << 24)
     rest = source_ports << np.uint64(48) | same | destination_qps
-    mixed = _mixed(_mixed(np.uint64(_mixed(seed)) ^ addresses) ^ rest)
+    mixed = _mixed(_mixed(_mixed(np.asarray(seed, np.uint64).reshape(-1)) ^ addresses) ^ rest)
     return (mixed >> np.uint64(32)).astype(np.uint32)
 
 

@@ -27,8 +27,10 @@ def dotted(address: int) -> str:
 class AddressSpace:
     """Deals aligned blocks of 198.18.0.0/15 one after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = SPACE_SIZE) -> None:
+        """`size` is larger than 198.18.0.0/15 where addresses are never put on a wire."""
         self._next = SPACE_START
+        self._end = SPACE_START + size
 
     def take(self, size: int) -> int:
         """The first address of a fresh block of `size` addresses, a power of two, aligned to it.
@@ -36,7 +38,7 @@ class AddressSpace:
         Raises AddressSpaceFullError when the space does not hold it.
         """
         start = -(-self._next // size) * size
-        if start + size > SPACE_START + SPACE_SIZE:
+        if start + size > self._end:
             raise AddressSpaceFullError(
                 f"{SPACE_TEXT} has {SPACE_SIZE} addresses and this fabric needs more"
             )

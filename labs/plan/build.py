@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from labs.plan.addressing import (
     AddressSpace,
@@ -56,26 +57,58 @@ def layout_of(fabric: FabricSpec) -> Layout:
             return fat_tree.layout(fabric)
 
 
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A switch of the lowest tier, or two that share NICs of two ports, and the block of addresses
+    that it has.
+
+    nics: those below it, by their place in the layout. The i-th has the address start + i x step:
+    the first one of its link, or the one that its two ports share.
+    """
+
+    switches: tuple[str, ...]
+    nics: tuple[int, ...]
+    start: int
+    size: int
+
+    @property
+    def is_dual(self) -> bool:
+        return len(self.switches) == 2
+
+    @property
+    def step(self) -> int:
+        return 1 if self.is_dual else 2
+
+
+def homes_of(layout: Layout, space: AddressSpace) -> list[Home]:
+    """The homes of a layout, each with the next block of `space`, in build order.
+
+    Raises AddressSpaceFullError.
+    """
+    homes = []
+    for switches, nics in _nics_of_homes(layout).items():
+        # Of two addresses or more: a NIC's own prefix goes with its link, this one never.
+        needed = max(2, len(nics)) if len(switches) == 2 else 2 * len(nics) + 1
+        size = block_size(needed)
+        homes.append(Home(switches, tuple(nics), space.take(size), size))
+    return homes
+
+
 def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
     space = AddressSpace()
-    homes = _homes(layout)
     start_of: dict[int, int] = {}
-    """Of each NIC: the first address of its link, or the one that its two ports share."""
     loopback_of: dict[str, int] = {}
     prefixes_of: dict[str, list[Prefix]] = {}
-    for switches, nics in homes.items():
-        dual = len(switches) == 2
-        # Of two addresses or more: a NIC's own prefix goes with its link, this one never.
-        size = block_size(max(2, len(nics)) if dual else 2 * len(nics) + 1)
-        start = space.take(size)
+    for home in homes_of(layout, space):
+        switches = home.switches
         own = prefixes_of.setdefault(switches[0], [])
-        own.append(Prefix(prefix_text(start, size), switches))
-        for index, nic in enumerate(nics):
-            start_of[nic] = start + (index if dual else 2 * index)
-        if dual:
-            own += [Prefix(f"{dotted(start_of[nic])}/32", switches, per_port=True) for nic in nics]
+        own.append(Prefix(prefix_text(home.start, home.size), switches))
+        starts = [home.start + index * home.step for index in range(len(home.nics))]
+        start_of.update(zip(home.nics, starts, strict=True))
+        if home.is_dual:
+            own += [Prefix(f"{dotted(start)}/32", switches, per_port=True) for start in starts]
         else:
-            loopback_of[switches[0]] = start + 2 * len(nics)
+            loopback_of[switches[0]] = home.start + home.step * len(home.nics)
 
     nodes: list[Node] = []
     prefixes: list[Prefix] = []
@@ -87,7 +120,7 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
                 prefixes.append(Prefix(f"{dotted(loopback_of[site.name])}/32", (site.name,)))
             prefixes += prefixes_of.get(site.name, ())
             loopback = dotted(loopback_of[site.name])
-        seed = _hash_seed(spec.hashing.seed, site)
+        seed = hash_seed(spec.hashing.seed, site)
         nodes.append(Node(site.name, site.role, site.zone, site.asn, loopback, seed))
 
     links: list[Link] = []
@@ -104,7 +137,7 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
     return Fabric(spec, tuple(nodes), tuple(links), tuple(prefixes), numbered)
 
 
-def _homes(layout: Layout) -> dict[tuple[str, ...], list[int]]:
+def _nics_of_homes(layout: Layout) -> dict[tuple[str, ...], list[int]]:
     """The NICs, by their place in the layout, below each switch of the lowest tier; two switches
     that share NICs of two ports are one home."""
     shared = {name: each.switches for each in layout.attachments for name in each.switches}
@@ -151,7 +184,7 @@ def _link(
     )
 
 
-def _hash_seed(plan: SeedPlan | int, site: Site) -> int:
+def hash_seed(plan: SeedPlan | int, site: Site) -> int:
     """The switch's fib_multipath_hash_seed: a digest of what must differ, never 0 by plan."""
     if site.role is Role.SERVER:
         return 0

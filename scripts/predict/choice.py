@@ -45,7 +45,7 @@ class Model(StrEnum):
     CRC32 = "crc32"
 
 
-_CRCS = {Model.CRC16: Crc.CRC_16_IBM_3740, Model.CRC32: Crc.CRC_32_ISO_HDLC}
+CRCS = {Model.CRC16: Crc.CRC_16_IBM_3740, Model.CRC32: Crc.CRC_32_ISO_HDLC}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +70,7 @@ def chooser(
     addresses = _Addresses(wires.nic_address[matrix.source], wires.nic_address[matrix.destination])
     flows = columns_v4(addresses.source, addresses.destination, matrix.sport, ROCE_PORT)
     if model is not Model.KERNEL:
-        return _by_hash(wires, flows, crc_model(_CRCS[model]))
+        return _by_hash(wires, flows, crc_model(CRCS[model]))
     scheme = fabric.spec.scheme
     _check_predictable(scheme.kind, entries)
     hashing = fabric.spec.hashing

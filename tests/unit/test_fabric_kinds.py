@@ -256,7 +256,10 @@ def test_clos_is_the_kind_that_need_not_be_said() -> None:
     [
         ({"kind": "hpn", "planes": 2, "ports_per_nic": 1}, "two planes need NICs with two ports"),
         ({"kind": "fat-tree", "k": 5}, "an even number"),
-        ({"kind": "fat-tree", "k": 64, "servers_per_edge": 256}, "at most 262,144 links"),
+        (
+            {"kind": "rail", "units": 64, "rails": 16, "spines": 128, "links_per_pair": 32},
+            "at most 1,048,576 links",
+        ),
     ],
 )
 def test_what_can_not_be_built_is_refused(fabric: dict[str, object], message: str) -> None:
