@@ -1,0 +1,125 @@
+"""Which ranks of a model-parallel job work together, and their sends as arrays over all groups.
+
+In: how a job is divided. Out: groups of ranks as G x n arrays, and the sends of one group repeated
+over all of them, so that a collective of 128 rings is made as fast as one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from simulator.fabric.network import Ints
+from simulator.jobs.collectives import sends_of
+from simulator.jobs.workload import Longs, Sends
+from traffic.collectives import Pattern
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Ranks in the order [TP, CP, PP, DP], tensor parallel ranks next to each other.
+
+    As Dubey et al. 2024 (Llama 3), section 3.3.2. Expert parallel groups are `expert` neighbours in
+    the data parallel dimension (Megatron-LM's parallel_state).
+    """
+
+    tensor: int
+    context: int
+    pipeline: int
+    data: int
+    expert: int = 1
+
+    @cached_property
+    def grid(self) -> Ints:
+        """The rank at (data, pipeline stage, context, tensor)."""
+        shape = (self.data, self.pipeline, self.context, self.tensor)
+        return np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+
+    def stage(self, number: int) -> Ints:
+        """The ranks of a pipeline stage, by data, context and tensor."""
+        ranks: Ints = self.grid[:, number].reshape(-1)
+        return ranks
+
+    def data_groups(self, stages: slice) -> Ints:
+        """Those with the same parameters: data x context ranks, one group per stage and slice."""
+        return self._groups(self.grid[:, stages], (1, 3, 0, 2), self.data * self.context)
+
+    def context_groups(self, stages: slice) -> Ints:
+        """Those that divide a sequence."""
+        return self._groups(self.grid[:, stages], (1, 0, 3, 2), self.context)
+
+    def expert_groups(self, stages: slice) -> Ints:
+        """Those that divide a layer's experts."""
+        return self._groups(self._by_expert(stages), (2, 0, 3, 4, 1), self.expert)
+
+    def expert_data_groups(self, stages: slice) -> Ints:
+        """Those with the same experts."""
+        size = self.data // self.expert * self.context
+        return self._groups(self._by_expert(stages), (2, 1, 4, 0, 3), size)
+
+    def _by_expert(self, stages: slice) -> Ints:
+        ranks = self.grid[:, stages]
+        grid: Ints = ranks.reshape(self.data // self.expert, self.expert, *ranks.shape[1:])
+        return grid
+
+    @staticmethod
+    def _groups(ranks: Ints, axes: tuple[int, ...], size: int) -> Ints:
+        groups: Ints = ranks.transpose(axes).reshape(-1, size)
+        return groups
+
+
+def over_groups(sends: Sends, members: Ints) -> Sends:
+    """The sends of ranks 0 to n - 1 done by every row of `members`, G x n."""
+    return Sends(
+        members[:, sends.source].reshape(-1),
+        members[:, sends.destination].reshape(-1),
+        np.tile(sends.size_bytes, len(members)),
+        sends.rounds,
+        None if sends.parts is None else np.tile(sends.parts, len(members)),
+    )
+
+
+def in_groups(
+    pattern: Pattern, size_bytes: float, members: Ints, repeats: float = 1
+) -> Sends | None:
+    """A collective of `size_bytes` (as nccl-tests counts it) in every group, done `repeats` times
+    one after the other; None where there is nothing to send."""
+    group = members.shape[1]
+    size = round(size_bytes * repeats)
+    if group < 2 or size < group:
+        return None
+    one = over_groups(sends_of(pattern, group, size), members)
+    return replace(
+        one,
+        rounds=max(1, round(one.rounds * repeats)),
+        parts=np.maximum(1, np.rint(_parts(one) * repeats).astype(np.int64)),
+    )
+
+
+def between(source: Ints, destination: Ints, size_bytes: float, repeats: int = 1) -> Sends | None:
+    """`repeats` messages from each source to its destination; None where there are none."""
+    size = round(size_bytes) * repeats
+    if size < 1 or len(source) == 0:
+        return None
+    sizes, parts = (np.full(len(source), each, np.int64) for each in (size, repeats))
+    return Sends(source, destination, sizes, repeats, parts)
+
+
+def joined(*parts: Sends | None) -> Sends | None:
+    """Sends that start together, as one; None where all are."""
+    sends = [each for each in parts if each is not None]
+    if len(sends) < 2:
+        return sends[0] if sends else None
+    return Sends(
+        np.concatenate([each.source for each in sends]),
+        np.concatenate([each.destination for each in sends]),
+        np.concatenate([each.size_bytes for each in sends]),
+        max(each.rounds for each in sends),
+        np.concatenate([_parts(each) for each in sends]),
+    )
+
+
+def _parts(sends: Sends) -> Longs:
+    return np.ones(len(sends.source), np.int64) if sends.parts is None else sends.parts

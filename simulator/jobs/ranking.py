@@ -1,0 +1,105 @@
+"""Training of a ranking model (DLRM): embeddings exchanged among all ranks, dense layers reduced.
+
+In: the block `ranking` of a job. Out: a validated `RankingSpec`, and its `Workload`. Embedding
+tables are dealt whole to the ranks and everything else is replicated (Naumov et al. 2019 (DLRM);
+Mudigere et al. 2022).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from labs.spec.base import SpecModel
+from labs.spec.wording import RefusedError
+from labs.units import DurationNs
+from simulator.jobs.parallelism import in_groups
+from simulator.jobs.steps import Steps
+from simulator.jobs.workload import Sends, Workload
+from traffic.collectives import Pattern
+from traffic.transport import MAX_DURATION
+
+DENSE_BYTES = 4
+MAX_RANKS = 4096
+
+
+class RankingSpec(SpecModel):
+    """One iteration: embeddings to those whose samples want them, and their gradients back."""
+
+    ranks: Annotated[int, Field(ge=2, le=MAX_RANKS, description="GPUs, each on a NIC of its own")]
+    tables: Annotated[int, Field(ge=1, le=10**6, description="embedding tables, dealt in turn")]
+    dimension: Annotated[int, Field(ge=1, le=10**5, description="elements of an embedding")]
+    local_batch: Annotated[int, Field(ge=1, le=10**7, description="samples of a rank")]
+    bits: Annotated[Literal[16, 32], Field(description="of an element as it is sent")] = 32
+    dense_parameters: Annotated[
+        int, Field(ge=1, le=10**12, description="parameters of the dense layers, reduced in fp32")
+    ]
+    forward: Annotated[
+        DurationNs, Field(ge=0, le=MAX_DURATION, description="computation of the forward pass")
+    ] = 0
+    backward: Annotated[
+        DurationNs, Field(ge=0, le=MAX_DURATION, description="computation of the backward pass")
+    ] = 0
+
+    @model_validator(mode="after")
+    def _gradients_divide(self) -> Self:
+        if self.dense_parameters * DENSE_BYTES // 2 < self.ranks:
+            raise RefusedError(
+                f"{self.dense_parameters} dense parameters do not divide over {self.ranks} ranks",
+                "give more dense_parameters",
+                keys=("dense_parameters", "ranks"),
+            )
+        return self
+
+    @property
+    def row_bytes(self) -> int:
+        """One table's pooled embeddings for one rank's samples."""
+        return self.local_batch * self.dimension * self.bits // 8
+
+    @property
+    def embedding_bytes(self) -> int:
+        """What a rank receives for its samples, its own tables' part included: 4 B T d in fp32."""
+        return self.tables * self.row_bytes
+
+
+def ranking_workload(spec: RankingSpec, *, iterations: int = 1) -> Workload:
+    """Forward: the exchange beside the bottom layers, then the top layers. Backward: the top
+    layers, then gradients of embeddings beside the bottom layers; dense gradients as each half
+    ends.
+
+    Bottom and top layers are taken as half of each pass and of the dense parameters. Left out: the
+    exchange of the sparse indices, which is done ahead, for the next batch (Mudigere et al. 2022).
+    """
+    steps, everyone = Steps(), np.arange(spec.ranks, dtype=np.int32)[None]
+    forward_s, backward_s = spec.forward / 2e9, spec.backward / 2e9
+    half = in_groups(Pattern.ALLREDUCE, spec.dense_parameters * DENSE_BYTES / 2, everyone)
+    embeddings = embedding_sends(spec)
+    exchanged = steps.add("alltoallv forward", sends=embeddings)
+    bottom = steps.add("forward bottom", (), forward_s)
+    top = steps.add("forward top", (exchanged, bottom), forward_s)
+    top = steps.add("backward top", (top,), backward_s)
+    gradients = Sends(
+        embeddings.destination, embeddings.source, embeddings.size_bytes, embeddings.rounds
+    )
+    exchanged = steps.add("alltoallv backward", (top,), sends=gradients)
+    reduced = steps.add("allreduce top", (top,), sends=half)
+    bottom = steps.add("backward bottom", (top,), backward_s)
+    reduced = steps.add("allreduce bottom", (bottom, reduced), sends=half)
+    steps.add("optimizer", (exchanged, reduced))
+    return steps.workload(spec.ranks, iterations)
+
+
+def embedding_sends(spec: RankingSpec) -> Sends:
+    """The AlltoAllv of the forward pass: each rank sends every other its tables' rows.
+
+    Where tables do not divide by the ranks the first ranks hold one more, and are the slowest;
+    where there are fewer than ranks the others send nothing.
+    """
+    rank = np.arange(spec.ranks, dtype=np.int32)
+    tables = spec.tables // spec.ranks + (rank < spec.tables % spec.ranks)
+    source, destination = np.repeat(rank, spec.ranks), np.tile(rank, spec.ranks)
+    sent = (source != destination) & (tables[source] > 0)
+    size_bytes = tables[source[sent]].astype(np.int64) * spec.row_bytes
+    return Sends(source[sent], destination[sent], size_bytes, spec.ranks - 1)

@@ -1,0 +1,212 @@
+"""The jobs of a simulation as a person writes them, each of one of five kinds.
+
+In: a YAML file with a list `jobs`, or a lab's job file. Out: validated `SimulatedJob`s;
+what each sends is for the module of its kind to say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, Tag, model_validator
+
+from labs.errors import InputError
+from labs.spec.base import Name, SpecModel
+from labs.spec.catalog import find
+from labs.spec.load import validate
+from labs.spec.model import MAX_SEED
+from labs.spec.source import read_source
+from labs.spec.wording import RefusedError, listed
+from labs.units import DurationNs
+from simulator.jobs.inference import InferenceSpec
+from simulator.jobs.ranking import RankingSpec
+from simulator.jobs.training_spec import TrainingSpec
+from traffic.job import JobSpec
+from traffic.placement import Placement
+from traffic.transport import MAX_DURATION, TransportSpec
+
+CATALOG = Path(__file__).resolve().parent.parent / "catalog"
+KINDS = ("collective", "training", "ranking", "inference", "trace")
+IN_COLLECTIVE = ("placement", "seed", "transport")
+"""Keys that a collective has itself, so that a lab's job file is one word for word."""
+
+
+class TraceSpec(SpecModel):
+    """A recorded job."""
+
+    file: Annotated[
+        str,
+        Field(
+            min_length=1, description="the trace, or a folder of one per rank; from the job file"
+        ),
+    ]
+    ranks: Annotated[
+        int | None,
+        Field(ge=2, le=2**17, description="of one trace that all ranks have alike: how many"),
+    ] = None
+    groups: Annotated[
+        dict[str, Annotated[tuple[int, ...], Field(strict=False, min_length=1)]] | None,
+        Field(description="ranks of process groups that the trace names and does not list"),
+    ] = None
+    dimensions: Annotated[
+        tuple[Annotated[int, Field(ge=1)], ...],
+        Field(strict=False, description="sizes of the dimensions that collectives name"),
+    ] = ()
+
+
+class SimulatedJob(SpecModel):
+    """A job: where it runs, how its NICs send, and exactly one block that says what it does."""
+
+    name: Name
+    placement: Annotated[
+        Annotated[Placement, Field(strict=False)]
+        | Annotated[tuple[str, ...], Field(strict=False), Tag("list")],
+        Field(
+            description="contiguous: server by server; topology-aware: leaf by leaf, zone by zone; "
+            "fragmented: zones and their leaves in turn; random; or a list of server or "
+            "server:nic, one per rank"
+        ),
+    ] = Placement.CONTIGUOUS
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED, description="draws random placements")] = 1
+    transport: Annotated[TransportSpec, Field(description="how the NICs send")] = TransportSpec()
+    start: Annotated[DurationNs, Field(ge=0, le=MAX_DURATION, description="when it begins")] = 0
+    iterations: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=10_000,
+            description="repetitions; for a collective its own, where it says so",
+        ),
+    ] = 1
+    collective: Annotated[
+        JobSpec | None, Field(description="a collective, with the keys of a lab's job")
+    ] = None
+    training: Annotated[TrainingSpec | None, Field(description="of a large model")] = None
+    ranking: Annotated[RankingSpec | None, Field(description="training of a DLRM")] = None
+    inference: Annotated[InferenceSpec | None, Field(description="prefill and decode")] = None
+    trace: Annotated[TraceSpec | None, Field(description="a recorded job")] = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        said = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(said) != 1:
+            got = listed(said, "and") if said else "none"
+            raise RefusedError(
+                f"expected exactly one of {listed(KINDS)}, got {got}",
+                "the one block says what the job does; write another job for another",
+                keys=(*said[1:], "name"),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _said_once(self) -> Self:
+        if self.collective is None:
+            return self
+        if self.collective.size is None:
+            raise RefusedError(
+                "a collective with a duration sends on and on, and nothing of it ends",
+                "give it a size: a simulation says how long that takes",
+                keys=("collective",),
+            )
+        for key in IN_COLLECTIVE:
+            here, there = getattr(self, key), getattr(self.collective, key)
+            if here not in (there, type(self).model_fields[key].default):
+                raise RefusedError(
+                    f"{key} is said here and, otherwise, in collective",
+                    "a collective has this key itself: write it there",
+                    keys=(key,),
+                )
+            self._hold(key, there)
+        if "iterations" in self.collective.model_fields_set - self.model_fields_set:
+            self._hold("iterations", self.collective.iterations)
+        return self
+
+    def _hold(self, key: str, value: object) -> None:
+        # Frozen for everybody else; here the job is still being made.
+        object.__setattr__(self, key, value)
+
+    @model_validator(mode="after")
+    def _a_place_for_each_rank(self) -> Self:
+        ranks = self.ranks
+        if ranks is None or isinstance(self.placement, Placement):
+            return self
+        if len(self.placement) != ranks:
+            raise RefusedError(
+                f"the placement lists {len(self.placement)} NICs for {ranks} ranks",
+                "list one per rank",
+                keys=("placement",),
+            )
+        return self
+
+    @property
+    def kind(self) -> str:
+        """Which of the five kinds it is."""
+        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def ranks(self) -> int | None:
+        """How many ranks it has; None for traces, which say so themselves."""
+        said = self.collective or self.training or self.ranking or self.inference
+        return said.ranks if said is not None else None
+
+
+class JobsSpec(SpecModel):
+    """What stands in a file of jobs."""
+
+    jobs: Annotated[
+        tuple[SimulatedJob, ...],
+        Field(strict=False, min_length=1, description="jobs that share the network"),
+    ]
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        twice = [name for name, n in Counter(job.name for job in self.jobs).items() if n > 1]
+        if twice:
+            raise RefusedError(
+                f"several jobs are called {listed(twice, 'and')}",
+                "give each job a name of its own",
+                keys=("jobs",),
+            )
+        return self
+
+
+def find_jobs(name: Path) -> Path:
+    """The file of the jobs that a user calls `name`: one of the catalog, or a path. Raises
+    InputError as `labs.spec.catalog.find`."""
+    return find(str(name), CATALOG, "file of jobs")
+
+
+def collective_job(job: JobSpec) -> SimulatedJob:
+    """A lab's job on its own, named after its pattern.
+
+    Raises InputError for one with a duration.
+    """
+    if job.size is None:
+        raise InputError(
+            "a job with a duration sends on and on, and nothing of it ends",
+            hint="give it a size: a simulation says how long that takes",
+        )
+    return SimulatedJob(name=str(job.pattern), collective=job)
+
+
+def load_jobs(path: Path) -> tuple[SimulatedJob, ...]:
+    """The jobs that a YAML file lists; traces from its folder. Raises SpecError with every problem
+    of a stage.
+
+    A lab's job file, which has `pattern` at its top, is one job.
+    """
+    source = read_source(path)
+    if isinstance(source.data, dict) and "pattern" in source.data:
+        return (collective_job(validate(source, JobSpec)),)
+    return tuple(
+        job.model_copy(
+            update={
+                "trace": job.trace.model_copy(update={"file": str(path.parent / job.trace.file)})
+            }
+        )
+        if job.trace is not None
+        else job
+        for job in validate(source, JobsSpec).jobs
+    )

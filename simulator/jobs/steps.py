@@ -1,0 +1,74 @@
+"""Steps written one after the other, and the least time that they can take.
+
+In: steps as a job's model adds them. Out: a `Workload`; for any workload, its roofline over NICs of
+a given rate: what a completion time is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.jobs.workload import Sends, Step, Workload
+
+
+class Steps:
+    """A growing list of steps; each is known by the number that `add` gives."""
+
+    def __init__(self) -> None:
+        self._steps: list[Step] = []
+
+    def add(
+        self,
+        name: str,
+        after: Iterable[int | None] = (),
+        compute_s: float = 0.0,
+        sends: Sends | None = None,
+    ) -> int:
+        """A step after others (None: nothing to wait for)."""
+        waits = tuple(dict.fromkeys(each for each in after if each is not None))
+        self._steps.append(Step(name, waits, compute_s, sends))
+        return len(self._steps) - 1
+
+    def workload(self, ranks: int, iterations: int) -> Workload:
+        """All steps added, done `iterations` times, each after all of the one before."""
+        count = len(self._steps)
+        awaited = {earlier for step in self._steps for earlier in step.after}
+        last = [number for number in range(count) if number not in awaited]
+        steps: list[Step] = []
+        for iteration in range(iterations):
+            first = iteration * count
+            before = tuple(first - count + number for number in last) if iteration else ()
+            steps += [
+                replace(
+                    step,
+                    after=tuple(first + number for number in step.after) or before,
+                    iteration=iteration,
+                )
+                for step in self._steps
+            ]
+        return Workload(ranks, tuple(steps))
+
+
+def alone_s(sends: Sends | None, ranks: int, nic_bps: float) -> float:
+    """Seconds that sends take where NICs of `nic_bps` each way are all that limits them: that of
+    the rank that sends or receives most, in payload."""
+    if sends is None:
+        return 0.0
+    ends = (sends.source, sends.destination)
+    most = max(np.bincount(end, sends.size_bytes, minlength=ranks).max() for end in ends)
+    return float(most) * 8 / nic_bps
+
+
+def roofline_s(workload: Workload, nic_bps: float) -> float:
+    """The longest chain of steps, each with its compute time and alone on NICs of `nic_bps`.
+
+    No network does the workload faster: headers, latency and whatever shares a link only add to it.
+    """
+    ends: list[float] = []
+    for step in workload.steps:
+        start = max((ends[earlier] for earlier in step.after), default=0.0)
+        ends.append(start + step.compute_s + alone_s(step.sends, workload.ranks, nic_bps))
+    return max(ends, default=0.0)

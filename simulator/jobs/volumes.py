@@ -1,0 +1,116 @@
+"""How many bytes each kind of parallelism moves, by formula.
+
+In: a `TrainingSpec`, or single numbers. Out: sizes of collectives as nccl-tests counts them (an
+all-gather's is the gathered whole), per GPU and in bytes of payload.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.jobs.models import ModelShape
+from simulator.jobs.training_spec import Sharding, TrainingSpec
+
+BF16_BYTES = 2
+FP32_BYTES = 4
+
+
+def gradient_bytes(parameters: float, tensor: int, pipeline: int, element_bytes: int) -> float:
+    """Parameters or gradients that one data parallel group exchanges: those of its stage and slice.
+
+    P / (TP PP) elements: bf16 gradients where replicas are whole (Qian et al. 2024 (HPN), table 3);
+    with FSDP, parameters in bf16 and gradients in fp32 (Dubey et al. 2024 (Llama 3), section 3.3.2;
+    Rajbhandari et al. 2020 (ZeRO), section 7 for the two halves).
+    """
+    return element_bytes * parameters / (tensor * pipeline)
+
+
+def activation_bytes(model: ModelShape, micro_batch: int, sequence: int, context: int) -> float:
+    """The residual stream of a micro-batch, 2 b s h / CP: what one tensor parallel all-reduce sums.
+
+    A layer has two of them forward and two backward (Shoeybi et al. 2019 (Megatron-LM), section 3);
+    with sequence parallelism an all-gather and a reduce-scatter, as many bytes (Korthikanti et al.
+    2022, section 4.2.2).
+    """
+    return BF16_BYTES * micro_batch * sequence * model.hidden / context
+
+
+def pipeline_bytes(
+    model: ModelShape, micro_batch: int, sequence: int, context: int, tensor: int
+) -> float:
+    """What a GPU passes to the next stage per micro-batch, and back: 2 b s h / (CP TP).
+
+    Each tensor parallel rank sends its part, which the other side gathers over NVLink (Narayanan et
+    al. 2021, section 4.1); sequence parallelism holds no more than that part.
+    """
+    return activation_bytes(model, micro_batch, sequence, context) / tensor
+
+
+def context_bytes(model: ModelShape, micro_batch: int, sequence: int, tensor: int) -> float:
+    """Keys and values of a layer that context parallel ranks gather: 2 x 2 b s h_kv / TP.
+
+    Dubey et al. 2024 (Llama 3), section 3.3.2; their gradients are reduce-scattered on the way
+    back. Where there are fewer heads of keys and values than ranks, ranks hold copies.
+    """
+    kv_heads = model.kv_heads or model.heads
+    return 2 * BF16_BYTES * micro_batch * sequence * model.kv_hidden / min(tensor, kv_heads)
+
+
+def expert_bytes(
+    model: ModelShape, micro_batch: int, sequence: int, context: int, tensor: int
+) -> float:
+    """What a GPU sends to all experts of a layer, its own too: 2 k h for each of its b s / (CP TP)
+    tokens, k the experts that a token goes to.
+
+    Dispatch and combine, each forward and backward: four times per layer (Lepikhin et al. 2020
+    (GShard); Rajbhandari et al. 2022 (DeepSpeed-MoE)).
+    """
+    return model.top_k * pipeline_bytes(model, micro_batch, sequence, context, tensor)
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """Bytes per GPU; 0 for what the job does not do.
+
+    gather_bytes, reduce_bytes: parameters gathered and gradients reduced by a stage's data parallel
+    group, per iteration; expert_*: those of its experts. pipeline_bytes: per boundary, micro-batch
+    and direction. tensor_bytes: one all-reduce, 4 per layer and micro-batch. context_bytes: one
+    layer's keys and values, gathered and reduced once per micro-batch. expert_bytes: one
+    all-to-all, 4 per layer and micro-batch.
+    """
+
+    gather_bytes: float
+    reduce_bytes: float
+    expert_gather_bytes: float
+    expert_reduce_bytes: float
+    pipeline_bytes: float
+    tensor_bytes: float
+    context_bytes: float
+    expert_bytes: float
+
+
+def volumes(spec: TrainingSpec) -> Volumes:
+    """What a GPU of the job moves. Stages are taken as equal: each has 1/PP of all parameters."""
+    model, fsdp = spec.model, spec.sharding is Sharding.FSDP
+    cut = (spec.tensor, spec.pipeline)
+    step = (model, spec.micro_batch, spec.tokens)
+    experts = model.expert_parameters / spec.expert
+    gradient = FP32_BYTES if fsdp else BF16_BYTES
+    replicas = spec.data * spec.context
+    dense_shared, experts_shared = replicas > 1, replicas > spec.expert
+
+    def of(parameters: float, element_bytes: int, shared: bool) -> float:
+        return gradient_bytes(parameters, *cut, element_bytes) if shared else 0.0
+
+    return Volumes(
+        gather_bytes=of(model.dense_parameters, BF16_BYTES, fsdp and dense_shared),
+        reduce_bytes=of(model.dense_parameters, gradient, dense_shared),
+        expert_gather_bytes=of(experts, BF16_BYTES, fsdp and experts_shared),
+        expert_reduce_bytes=of(experts, gradient, experts_shared),
+        pipeline_bytes=pipeline_bytes(*step, spec.context, spec.tensor)
+        if spec.pipeline > 1
+        else 0.0,
+        tensor_bytes=activation_bytes(*step, spec.context) if spec.tensor > 1 else 0.0,
+        context_bytes=context_bytes(*step, spec.tensor) if spec.context > 1 else 0.0,
+        expert_bytes=expert_bytes(*step, spec.context, spec.tensor) if spec.expert > 1 else 0.0,
+    )
