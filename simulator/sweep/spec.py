@@ -1,0 +1,263 @@
+"""What a person writes to ask for a sweep: a lab, a job, and the keys that take several values.
+
+In: a YAML file. Out: a `Sweep`, whose axes span the grid of cells and whose parts (lab, job,
+options of the simulation) are still the plain data of their files, so that a cell can set any key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from labs.errors import InputError, Problem, SpecError
+from labs.spec.base import SECOND, SpecModel
+from labs.spec.catalog import find_lab
+from labs.spec.load import validate
+from labs.spec.source import Data, Source, read_source
+from labs.spec.wording import RefusedError, described, listed, shown
+from labs.units import DurationNs
+
+PARTS = ("lab", "job", "simulate")
+MAX_CELLS = 20_000
+MAX_REPEATS = 1_000
+
+_EXAMPLE = "such as lab.fabric.spines, lab.scheme or job.transport.qps"
+
+
+def _check_list(value: Any) -> Any:  # noqa: ANN401 - whatever a file holds
+    if not isinstance(value, list | tuple) or not value:
+        got = "an empty list" if value in ([], ()) else described(value)
+        raise RefusedError(f"expected a list of values, got {got}", "such as [4, 16, 32]")
+    return value
+
+
+def _check_values(value: Any) -> Any:  # noqa: ANN401 - whatever a file holds
+    """A list of values without doubles, or `{repeat: N}`. Raises RefusedError."""
+    if isinstance(value, Mapping):
+        repeat = value.get("repeat")
+        if set(value) != {"repeat"} or type(repeat) is not int or not 2 <= repeat <= MAX_REPEATS:
+            raise RefusedError(
+                f"expected {{repeat: N}} with N from 2 to {MAX_REPEATS:,}, or a list of values",
+                "{repeat: 10} stands for the seeds 1 to 10, whose spread is shown; a block of keys "
+                "that is a value stands in a list",
+            )
+        return value
+    for number, each in enumerate(_check_list(value)):
+        # 1 and true are equal to Python, and different to whoever wrote them.
+        if any(type(each) is type(other) and each == other for other in value[:number]):
+            raise RefusedError(f"{shown(each)} is given twice", "keep one of them")
+    return value
+
+
+_NONE: dict[str, Any] = {}
+
+Values = Annotated[Any, BeforeValidator(_check_values)]
+Zipped = Annotated[Any, BeforeValidator(_check_list)]
+
+
+class SimulateSpec(SpecModel):
+    """How cells are simulated."""
+
+    eps: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=0.5,
+            description="completions within this share of the longest remaining time are taken "
+            "together; 0: exactly; left out: as `rocelab simulate` chooses",
+        ),
+    ] = None
+    model: Annotated[
+        Literal["kernel", "crc16", "crc32"],
+        Field(description="how switches hash: as Linux, or by a CRC with modulo as ASICs"),
+    ] = "kernel"
+    hop_latency: Annotated[
+        DurationNs,
+        Field(ge=0, le=SECOND, description="what each link and switch adds to a send"),
+    ] = 1000
+
+
+class SweepSpec(SpecModel):
+    """A sweep: one simulation for each combination of values."""
+
+    lab: Annotated[str, Field(description="a lab of the catalog, or a file")]
+    job: Annotated[
+        dict[str, Any] | str, Field(description="the keys of a job, or the file that holds them")
+    ]
+    simulate: Annotated[dict[str, Any], Field(description="options of the simulation")] = _NONE
+    over: Annotated[
+        dict[str, Values],
+        Field(description=f"keys, {_EXAMPLE}, each with a list of values or {{repeat: N}}"),
+    ] = _NONE
+    zip: Annotated[
+        dict[str, Zipped],
+        Field(description="keys that change together: the first values of all, the second, ..."),
+    ] = _NONE
+
+    @model_validator(mode="after")
+    def _keys_of_a_part(self) -> Self:
+        for block, key in [("over", key) for key in self.over] + [("zip", key) for key in self.zip]:
+            part, _, rest = key.partition(".")
+            if part not in PARTS or not all(rest.split(".")):
+                close = difflib.get_close_matches(part, PARTS, n=1)
+                meant = f"did you mean {close[0]}.{rest or '...'}? " if close else ""
+                raise RefusedError(
+                    f"expected keys that start with {listed(f'{each}.' for each in PARTS)}, "
+                    f"got {shown(key)}",
+                    f"{meant}A key is written in full, {_EXAMPLE}",
+                    keys=(block,),
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _each_key_once(self) -> Self:
+        keys = [*self.over, *self.zip]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise RefusedError(f"{key} stands in over and in zip", keys=("zip",))
+            whole = next((each for each in keys if key.startswith(f"{each}.")), None)
+            if whole is not None:
+                raise RefusedError(
+                    f"{key} is part of {whole}, which is set as a whole",
+                    "write the blocks out as values of the outer key",
+                    keys=("over", "zip"),
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _zipped_alike(self) -> Self:
+        lengths = {key: len(values) for key, values in self.zip.items()}
+        if len(set(lengths.values())) > 1:
+            said = ", ".join(f"{key} has {count}" for key, count in lengths.items())
+            raise RefusedError(f"expected lists of one length, {said}", keys=("zip",))
+        return self
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> Self:
+        if not self.over and not self.zip:
+            raise RefusedError(
+                "no key takes several values",
+                f"give over a key, {_EXAMPLE}, with a list of values",
+            )
+        counts = {key: _count(values) for key, values in self.over.items()}
+        if self.zip:
+            counts["zip"] = len(next(iter(self.zip.values())))
+        cells = math.prod(counts.values())
+        if cells > MAX_CELLS:
+            raise RefusedError(
+                f"{' x '.join(map(str, counts.values()))} values are {cells:,} cells; at most "
+                f"{MAX_CELLS:,} are run",
+                "give fewer values or repeats, or put keys that change together in zip",
+                keys=("over",),
+            )
+        return self
+
+
+def _count(values: Mapping[str, int] | Sequence[Data]) -> int:
+    return values["repeat"] if isinstance(values, Mapping) else len(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Keys that are set together: settings[i] has one value for each of them. repeats: these are
+    seeds, and what differs between them is shown as a spread."""
+
+    keys: tuple[str, ...]
+    settings: tuple[tuple[Data, ...], ...]
+    repeats: bool = False
+
+    @property
+    def label(self) -> str:
+        """What the axis is called: its first key."""
+        return self.keys[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What cells have in common of a lab, a job or the options, as its file has it. `inside` is the
+    block of that file, for messages: empty where the whole file is meant."""
+
+    source: Source
+    inside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A sweep as written, its parts by name (of PARTS), and the axes of its grid."""
+
+    source: Source
+    parts: Mapping[str, Part]
+    axes: tuple[Axis, ...]
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """Every key that takes several values."""
+        return tuple(key for axis in self.axes for key in axis.keys)
+
+
+def read_sweep(path: Path) -> Sweep:
+    """The sweep that a YAML file describes. Raises SpecError with every problem of a stage.
+
+    Files that it names are found from where it is, and then from the current folder.
+    """
+    source = read_source(path)
+    spec = validate(source, SweepSpec)
+    parts = {"simulate": _block(source, "simulate")}
+    problems: list[Problem] = []
+    for name in ("lab", "job"):
+        try:
+            parts[name] = _part(source, name, path.parent)
+        except SpecError as error:
+            problems += error.problems
+        except InputError as error:
+            line = source.line((name,))
+            problems.append(Problem(source.file, line, name, error.message, error.hint))
+    if problems:
+        raise SpecError(problems)
+    return Sweep(source, parts, tuple(_axes(spec)))
+
+
+def _part(source: Source, name: str, folder: Path) -> Part:
+    said = source.data[name]
+    if not isinstance(said, str):
+        return _block(source, name)
+    beside = folder / said
+    is_path = "/" in said or said.endswith((".yaml", ".yml"))
+    if is_path and beside.is_file():
+        return _only_job(read_source(beside))
+    return _only_job(read_source(find_lab(said) if name == "lab" else Path(said)))
+
+
+def _only_job(source: Source) -> Part:
+    """The file itself, or of a file with a list of jobs the only one. Raises SpecError for more."""
+    jobs = source.data.get("jobs")
+    if not isinstance(jobs, list):
+        return Part(source)
+    if len(jobs) != 1 or not isinstance(jobs[0], dict):
+        problem = "a sweep runs one job, and this file does not list just one"
+        hint = "write the job that is meant into a file of its own"
+        raise SpecError([Problem(source.file, source.line(("jobs",)), "jobs", problem, hint)])
+    lines = {path[2:]: line for path, line in source.lines.items() if path[:2] == ("jobs", 0)}
+    return Part(Source(source.file, jobs[0], lines), "jobs[0]")
+
+
+def _block(source: Source, name: str) -> Part:
+    data = source.data.get(name, {})
+    assert isinstance(data, dict)
+    lines = {path[1:]: line for path, line in source.lines.items() if path[:1] == (name,)}
+    return Part(Source(source.file, data, lines), name)
+
+
+def _axes(spec: SweepSpec) -> Iterable[Axis]:
+    for key, values in spec.over.items():
+        repeats = isinstance(values, Mapping)
+        each = range(1, values["repeat"] + 1) if repeats else values
+        yield Axis((key,), tuple((value,) for value in each), repeats)
+    if spec.zip:
+        yield Axis(tuple(spec.zip), tuple(zip(*spec.zip.values(), strict=True)))

@@ -1,0 +1,62 @@
+"""Cells that stand in for simulations, where workers can import them; run as a script, a sweep of
+`counted` by two processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from simulator.sweep.crew import processes
+from simulator.sweep.run import run_sweep
+from simulator.sweep.spec import read_sweep
+
+FOLDER = "ROCELAB_TEST_SWEEP"
+"""The variable that names the folder with what cells did and wait for."""
+
+
+def closed_form(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Figures that follow from the inputs, each cell's its own."""
+    spines = inputs["lab"]["fabric"]["spines"]
+    qps = inputs["job"]["transport"]["qps"]
+    return {"iteration_time": 1e6 / spines + inputs["job"]["seed"], "busbw": qps * 2.5}
+
+
+def fails_with_two_spines(inputs: dict[str, Any]) -> dict[str, Any]:
+    if inputs["lab"]["fabric"]["spines"] == 2:
+        raise ValueError("two are too few")
+    return closed_form(inputs)
+
+
+def dies_with_two_spines(inputs: dict[str, Any]) -> dict[str, Any]:
+    if inputs["lab"]["fabric"]["spines"] == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return closed_form(inputs)
+
+
+def where(inputs: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.1)
+    return {"pid": os.getpid()}
+
+
+def counted(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Notes its end in a file; cells of more than four queue pairs wait for the file `go`."""
+    folder = Path(os.environ[FOLDER])
+    qps = inputs["job"]["transport"]["qps"]
+    with (folder / "begun").open("a") as file:
+        file.write(f"{qps}\n")
+    while qps > 4 and not (folder / "go").exists():
+        time.sleep(0.01)
+    with (folder / "ended").open("a") as file:
+        file.write(f"{qps}\n")
+    return {"busbw": qps}
+
+
+if __name__ == "__main__":
+    run_sweep(
+        read_sweep(Path(sys.argv[1])), Path(sys.argv[2]), partial(processes, 2), function=counted
+    )
