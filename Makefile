@@ -73,6 +73,19 @@ convergence-table: $(READY) ## how long FRR takes to converge, by fault, fabric 
 compare: $(READY) ## every load-balancing scheme on zone-1-1, 1 to 32 queue pairs, one report
 	@$(ROCELAB) compare zone-1-1 --qps 1,4,8,16,32 --size 4MB --iterations 2 --out results/compare
 
+.PHONY: simulate
+simulate: $(READY) ## 32,256 GPUs in a ring: what ECMP and E-ECMP cost it, in seconds
+	@.venv/bin/rocelab simulate meta-32k --pattern allreduce --ranks 32256 --size 16GB --qps 16 \
+		--scheme e-ecmp --placement topology-aware --out results/simulate
+
+.PHONY: agreement
+agreement: $(READY) ## the simulator beside the lab on every lab that fits this machine: docs/agreement.md
+	$(AS_ROOT) .venv/bin/python -m bench.agreement
+
+.PHONY: validation
+validation: $(READY) ## the simulator beside what Meta, Alibaba and others published: docs/validation.md
+	.venv/bin/python -m bench.validation
+
 .PHONY: test
 test: $(READY_TO_TEST) ## lint, types, unit tests, then tests with real fabrics as root
 	.venv/bin/ruff check
@@ -99,6 +112,11 @@ bench: $(READY) ## time and weigh two fabrics, beside Mininet
 .PHONY: bench-endpoints
 bench-endpoints: $(READY) ## packets per second of an agent, beside Scapy, UDP and C
 	$(AS_ROOT) .venv/bin/python -m bench.endpoints
+
+.PHONY: bench-simulator
+bench-simulator: $(READY) ## the simulator's engine up to 131,072 GPUs, and beside SimGrid
+	.venv/bin/python -m bench.simulator
+	.venv/bin/python -m bench.simgrid
 
 .PHONY: clean
 clean: ## remove .venv and caches; labs, results and Debian packages stay

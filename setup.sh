@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes this checkout ready to use: the Debian packages that are missing, and .venv.
 # Called by `make setup`, and with `test` by `make test`: then also what only the tests need, a
-# container engine and an SSH server, neither of which is started. Safe to run again. Exit 3: this
+# container engine, an SSH server (neither is started), Dask and checkers. Safe to run again. Exit 3: this
 # machine lacks something that can not be installed from here, which is then named.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -115,7 +115,8 @@ install_packages() {
 }
 
 make_environment() {
-    local python
+    local python extras=fast,sweep,chakra,pytest
+    [ "${1-}" != test ] || extras+=,cluster,dev
     if ! .venv/bin/python -c '' 2>/dev/null; then
         python=$(newest_python) ||
             unusable "no Python 3.11 or later with venv: install one (Debian 12 and Ubuntu 24.04 have it)"
@@ -123,7 +124,7 @@ make_environment() {
         "$python" -m venv --clear .venv
     fi
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-        --editable '.[dev]'
+        --editable ".[$extras]"
     # What pip would do on one CPU. Some packages have templates that are no Python.
     .venv/bin/python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
 }
@@ -134,4 +135,4 @@ if [ ${#missing[@]} -gt 0 ]; then
         unusable "this system has no apt; install what these Debian packages hold, then try again:" "  ${missing[*]}"
     install_packages "${missing[@]}"
 fi
-make_environment
+make_environment "$@"

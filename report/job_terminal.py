@@ -89,10 +89,11 @@ def _spread(headline: Headline) -> tuple[str, ...]:
     figure: Spread = headline.modelled
     values = (figure.median, figure.minimum, figure.maximum)
     cov = "" if figure.cov is None else f"{figure.cov:.1%}"
-    return (*(_value(value, headline.unit) for value in values), cov, str(figure.n))
+    return (*(value_text(value, headline.unit) for value in values), cov, str(figure.n))
 
 
-def _value(value: float, unit: str) -> str:
+def value_text(value: float, unit: str) -> str:
+    """A headline's figure with its unit."""
     match unit:
         case "ns":
             return format_duration(value)

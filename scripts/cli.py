@@ -15,6 +15,10 @@ from scripts.forensics.command import diagnose
 from scripts.health.command import health
 from scripts.job.command import traffic
 from scripts.predict.command import predict
+from simulator.command import simulate
+from simulator.events.command import whatif
+from simulator.sweep.command import sweep
+from simulator.traces.command import reference
 
 
 def build() -> typer.Typer:
@@ -26,6 +30,10 @@ def build() -> typer.Typer:
     app.command("diagnose", rich_help_panel="Measure")(diagnose)
     app.command("compare", rich_help_panel="Measure")(compare)
     app.command("predict", rich_help_panel="Plan")(predict)
+    app.command("simulate", rich_help_panel="Simulate")(simulate)
+    app.command("whatif", rich_help_panel="Simulate")(whatif)
+    app.command("sweep", rich_help_panel="Simulate")(sweep)
+    app.command("reference", rich_help_panel="Simulate")(reference)
     app.command("health", rich_help_panel="Look in")(health)
     app.command("evidence", rich_help_panel="Look in")(evidence)
     return app

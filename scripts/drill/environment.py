@@ -26,7 +26,7 @@ def read_environment() -> Environment:
         kernel=f"{platform.system()} {platform.release()}",
         frr_version=_frr_version(),
         python=platform.python_version(),
-        cpu_model=_cpu_model(),
+        cpu_model=cpu_model(),
         cpu_count=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         started=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -41,7 +41,8 @@ def _frr_version() -> str:
     return words[2] if words[1:2] == ["version"] and len(words) > 2 else "unknown"
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """What the processor calls itself."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":

@@ -26,7 +26,7 @@ def whatif(
         str,
         typer.Argument(
             metavar="EVENT",
-            help="'drain ctsw7 for 2h', 'lose 2 links of rack 40', 'fail link rtsw1:ctsw2 for 10s'.",
+            help="'drain ctsw7 for 2h', 'lose 2 links of rack 40', 'fail rtsw1:ctsw2 for 10s'.",
             show_default=False,
         ),
     ],

@@ -1,6 +1,6 @@
 """Flows as columns, and the paths they take.
 
-A flow is all that one end of a queue pair sends: what a switch's hash can tell apart. In: numbers of
+A flow is all that one end of a queue pair sends, which a switch can tell apart. In: numbers of
 NICs, ports and queue pairs. Out: frozen columns that `simulator.fabric` leads through a network.
 """
 

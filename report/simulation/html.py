@@ -1,0 +1,52 @@
+"""A simulation as one HTML page that stands alone: nothing in it comes from anywhere else.
+
+In: a `SimulationReport`. Out: HTML text, the same bytes for the same report.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from labs.units import format_duration, format_rate
+from report.html import inline
+from report.job_terminal import value_text
+from simulator.document import SimulationReport
+
+
+def render_html(report: SimulationReport) -> str:
+    """The page."""
+    # Here and not above: a program that only reads results does not wait for matplotlib.
+    from report.simulation import plots
+
+    environment = Environment(
+        loader=PackageLoader("templates", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    drawn = (
+        ("heat", plots.heat(report)),
+        ("timeline", plots.timeline(report)),
+        ("finishing", plots.finishing(report)),
+        ("rates", plots.rates(report)),
+        ("jobs", plots.jobs(report)),
+    )
+    return environment.get_template("simulation.html.j2").render(
+        report=report,
+        tiers={(tier.tier, tier.direction): tier for tier in report.tiers},
+        plots={name: inline(figure, name) for name, figure in drawn},
+        duration=format_duration,
+        rate=format_rate,
+        value=value_text,
+        lab_json=json.dumps(report.lab, indent=1),
+        job_json=[json.dumps(job.job, indent=1) for job in report.jobs],
+    )
+
+
+def write_report(report: SimulationReport, path: Path) -> None:
+    """Write the page to `path`. Raises OSError where that is not possible."""
+    path.write_text(render_html(report), encoding="utf-8")

@@ -1,0 +1,169 @@
+"""The plots of a simulation: loads of links by tier, when flows end, rates over time, jobs.
+
+In: a `SimulationReport`. Out: figures in the style of `report.plots`, each None where there is
+nothing to draw.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from report.plots import EVENT, GRID, MUTED, RECEIVED, figure_of, styled
+from simulator.document import SimulationReport, TierUse
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MS = 10**6
+MOST_ROWS = 160
+MOST_COLUMNS = 256
+
+
+@styled
+def heat(report: SimulationReport) -> Figure | None:
+    """What every link between switches carried, over the mean of its tier and direction: a panel
+    for each, a row per lower switch, a column per link of it. Of more rows than fit, neighbours are
+    joined and the busiest is shown."""
+    uses = [use for use in report.uses if use.balance.total]
+    if not uses:
+        return None
+    figure = figure_of(11, 0.8 + 2.4 * ((len(uses) + 1) // 2))
+    grid = figure.subplots((len(uses) + 1) // 2, min(2, len(uses)), squeeze=False)
+    for axis in grid.flat[len(uses) :]:
+        axis.set_visible(False)
+    shown = [_over_mean(use) for use in uses]
+    most = max(2.0, max(float(each.max()) for each in shown))
+    for axis, use, values in zip(grid.flat, uses, shown, strict=False):
+        image = axis.imshow(
+            values, cmap="cividis", vmin=0, vmax=most, aspect="auto", interpolation="nearest"
+        )
+        axis.set_title(f"{use.tier} {use.direction.value}: MMR {use.balance.mmr:.2f}")
+        axis.set_xlabel(f"{use.width:,} links of a switch")
+        _name_rows(axis, use, len(values))
+    bar = figure.colorbar(image, ax=list(grid.flat), fraction=0.025)
+    bar.set_label("bytes over the mean of the tier")
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _over_mean(use: TierUse) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    loads = np.array(use.bytes, np.float64).reshape(-1, use.width)
+    loads /= loads.mean()
+    return _joined(_joined(loads, MOST_ROWS).T, MOST_COLUMNS).T
+
+
+def _joined(
+    rows: np.ndarray[tuple[int, int], np.dtype[np.float64]], most: int
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    if len(rows) <= most:
+        return rows
+    starts = np.linspace(0, len(rows), most, endpoint=False).astype(int)
+    joined: np.ndarray[tuple[int, int], np.dtype[np.float64]] = np.maximum.reduceat(rows, starts)
+    return joined
+
+
+def _name_rows(axis: Axes, use: TierUse, rows: int) -> None:
+    """The names of the first and the last switch, of all where there is room."""
+    axis.tick_params(length=0)
+    axis.set_xticks([])
+    if len(use.nodes) <= 16:
+        axis.set_yticks(range(rows), use.nodes, fontsize=6.5)
+    else:
+        axis.set_yticks([0, rows - 1], [use.nodes[0], use.nodes[-1]], fontsize=6.5)
+
+
+@styled
+def finishing(report: SimulationReport) -> Figure | None:
+    """The share of transfers that were over by each time."""
+    if len(report.finish_ns) < 2:
+        return None
+    figure = figure_of(5.4, 2.8)
+    axis = figure.subplots()
+    times = np.array(report.finish_ns) / MS
+    axis.plot(times, np.linspace(0, 1, len(times)), color=RECEIVED, linewidth=1.4)
+    for job in report.jobs:
+        ideal = job.roofline_ns * len(job.iterations_ns) / MS
+        axis.axvline(ideal, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
+    axis.set_xlim(left=0)
+    axis.set_ylim(0, 1.02)
+    axis.set_xlabel("ms; dotted: the lower bound of a job")
+    axis.set_ylabel("transfers that are over")
+    axis.grid(color=GRID, linewidth=0.6)
+    return figure
+
+
+@styled
+def rates(report: SimulationReport) -> Figure | None:
+    """The sum of all rates over time, with what failed and came back."""
+    if len(report.rate.time_ns) < 2:
+        return None
+    figure = figure_of(5.4, 2.8)
+    axis = figure.subplots()
+    times = np.array(report.rate.time_ns) / MS
+    axis.step(times, np.array(report.rate.rate_bps) / 10**12, where="post", color=RECEIVED)
+    for event in report.events:
+        for at in (event.start_ns, event.end_ns):
+            if at is not None and at / MS <= times[-1]:
+                axis.axvline(at / MS, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
+    axis.set_xlim(left=0)
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("ms")
+    axis.set_ylabel("all transfers, Tb/s")
+    axis.grid(color=GRID, linewidth=0.6)
+    return figure
+
+
+@styled
+def jobs(report: SimulationReport) -> Figure | None:
+    """JCT ratios: the distribution over jobs and their iterations. None for a single one."""
+    ratios = sorted(
+        time / job.roofline_ns
+        for job in report.jobs
+        for time in job.iterations_ns
+        if time is not None and job.roofline_ns
+    )
+    if len(ratios) < 2:
+        return None
+    figure = figure_of(5.4, 2.8)
+    axis = figure.subplots()
+    axis.plot(ratios, np.linspace(0, 1, len(ratios)), color=RECEIVED, marker="o", markersize=3)
+    axis.set_xlim(left=min(1.0, ratios[0]))
+    axis.set_ylim(0, 1.02)
+    axis.set_xlabel("JCT ratio: time over its lower bound")
+    axis.set_ylabel("iterations of jobs")
+    axis.grid(color=GRID, linewidth=0.6)
+    return figure
+
+
+@styled
+def timeline(report: SimulationReport) -> Figure | None:
+    """When the steps of each job's last iteration sent, a row per step. None where there are only
+    steps of a collective's schedule, or too many of them."""
+    rows = [
+        (f"{job.name}: {step.name}" if len(report.jobs) > 1 else step.name, step)
+        for job in report.jobs
+        for step in job.steps
+        if step.start_ns is not None and step.end_ns is not None
+    ]
+    if not 2 <= len(rows) <= MOST_ROWS:
+        return None
+    figure = figure_of(11, 0.9 + 0.16 * len(rows))
+    axis = figure.subplots()
+    first = min(step.start_ns or 0.0 for _, step in rows)
+    last = max(step.end_ns or 0.0 for _, step in rows)
+    # A step shorter than a pixel is given one.
+    least = (last - first) / 800
+    for row, (_, step) in enumerate(rows):
+        assert step.start_ns is not None
+        assert step.end_ns is not None
+        length = max(step.end_ns - step.start_ns, least)
+        axis.barh(row, length / MS, left=step.start_ns / MS, color=RECEIVED, height=0.7)
+    axis.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=6.5)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.tick_params(axis="y", length=0)
+    axis.set_xlabel("ms")
+    axis.grid(axis="x", color=GRID, linewidth=0.6)
+    return figure

@@ -1,0 +1,131 @@
+"""A simulation's report as tables on a terminal.
+
+In: a `SimulationReport`. Out: what `print_report` writes to a rich console.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from labs.cli.console import table
+from labs.units import format_duration
+from report.job_terminal import value_text
+from simulator.document import JobOutcome, SimulationReport, TierUse
+
+SHOWN_JOBS = 40
+
+
+def print_report(report: SimulationReport, console: Console) -> None:
+    """Jobs, balance of links, the worst of them, what happened, and how it was worked out."""
+    for shown in (_jobs(report), _links(report), _worst(report), _events(report)):
+        if shown.row_count:
+            console.print(shown)
+            console.print()
+    console.print(_method(report), highlight=False, soft_wrap=True)
+
+
+def _jobs(report: SimulationReport) -> Table:
+    names = list(dict.fromkeys(each.name for job in report.jobs for each in job.headlines))
+    titles = {each.name: each.title for job in report.jobs for each in job.headlines}
+    shown = table(
+        "Jobs, on the modelled network (medians of iterations)",
+        ("job", "ranks", "sent", *(titles[name] for name in names), "lower bound"),
+    )
+    for job in report.jobs[:SHOWN_JOBS]:
+        shown.add_row(
+            job.name,
+            f"{job.ranks:,}",
+            f"{job.payload_bytes / 10**9:,.1f} GB",
+            *(_headline(job, name) for name in names),
+            format_duration(job.roofline_ns),
+        )
+    if len(report.jobs) > SHOWN_JOBS:
+        shown.caption = f"and {len(report.jobs) - SHOWN_JOBS} more"
+    return shown
+
+
+def _headline(job: JobOutcome, name: str) -> str:
+    for each in job.headlines:
+        if each.name == name:
+            return value_text(each.modelled.median, each.unit)
+    return "never ends" if None in job.iterations_ns else "-"
+
+
+def _links(report: SimulationReport) -> Table:
+    shown = table(
+        "Links between switches, beside uniform random hashing of as many flows",
+        (
+            "tier",
+            "links",
+            "unused",
+            "MMR of flows",
+            "random",
+            "MMR of bytes",
+            "JFI",
+            "mean use",
+            "busiest",
+        ),
+    )
+    by_key = {(tier.tier, tier.direction): tier for tier in report.tiers}
+    for use in report.uses:
+        if not use.balance.total:
+            continue
+        found = by_key.get((use.tier, use.direction))
+        flows = None if found is None else found.all_links.mmr
+        random = None if found is None or found.random is None else found.random.mmr
+        shown.add_row(*_use(use, flows, random))
+    return shown
+
+
+def _use(use: TierUse, flows: float | None, random: float | None) -> tuple[str, ...]:
+    whole = use.balance
+    return (
+        f"{use.tier} {use.direction}",
+        f"{whole.links:,}",
+        f"{whole.unused:,}",
+        _number(flows),
+        _number(random),
+        _number(whole.mmr),
+        _number(whole.jfi),
+        f"{use.utilisation_mean:.0%}",
+        f"{use.utilisation_max:.0%}",
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _worst(report: SimulationReport) -> Table:
+    shown = table(
+        "Most loaded links between switches", ("link", "sent by", "flows", "of mean"), left=2
+    )
+    for link in report.worst:
+        shown.add_row(link.link, link.sender, f"{link.flows:,.4g}", f"{link.of_mean:.2f}")
+    return shown
+
+
+def _events(report: SimulationReport) -> Table:
+    shown = table("What happened", ("", "at", "routed around", "back"))
+    for event in report.events:
+        shown.add_row(
+            event.what,
+            format_duration(event.start_ns),
+            "-" if event.routed_ns is None else format_duration(event.routed_ns),
+            "-" if event.end_ns is None else format_duration(event.end_ns),
+        )
+    return shown
+
+
+def _method(report: SimulationReport) -> str:
+    method, cost = report.method, report.cost
+    exact = "exact" if method.eps == 0 else f"completions batched within {method.eps:.2%}"
+    took = sum(cost.seconds.values())
+    return (
+        f"{report.lab['name']}, scheme {report.lab['scheme']['kind']}, choice by {method.model}: "
+        f"{method.flows:,} flows, {method.transfers:,} transfers, {method.solves:,} solves "
+        f"({method.backend}, {exact}{', each proven max-min fair' if method.proven else ''}) in "
+        f"{took:.1f} s and {cost.peak_memory_bytes / 2**20:,.0f} MiB. "
+        "A fluid: queues, marks, pauses and drops are not in it (docs/simulate.md)."
+    )

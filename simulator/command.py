@@ -1,0 +1,237 @@
+"""`rocelab simulate`: jobs on a fabric of any size, as fluids, without a packet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labs.cli.arguments import JsonOption, LabArgument
+from labs.cli.console import err, out, progress_bars, write
+from scripts.predict.command import MODELS
+from scripts.predict.joboptions import given, takes_job_options
+
+if TYPE_CHECKING:
+    from labs.runtime.base import ProgressSink
+    from labs.spec.model import LabSpec
+    from simulator.document import SimulationReport
+    from simulator.jobs.spec import SimulatedJob
+    from simulator.simulate import Simulation
+
+SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray", "resilient", "te")
+_WHAT_IF, _INPUT, _ENGINE = "What if", "Input and output", "Engine"
+
+
+def _complete_model(incomplete: str) -> list[str]:
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
+def _complete_scheme(incomplete: str) -> list[str]:
+    return [name for name in SCHEMES if name.startswith(incomplete)]
+
+
+JobFileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--job",
+        metavar="FILE",
+        help="Jobs as YAML, or one that ships: llama3-16k, gpt3-175b-hpn, ranking-128, inference.",
+        show_default=False,
+        rich_help_panel=_INPUT,
+    ),
+]
+SchemeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scheme",
+        metavar="SCHEME",
+        help=f"As if this scheme ran: {', '.join(SCHEMES)}.",
+        show_default=False,
+        rich_help_panel=_WHAT_IF,
+        autocompletion=_complete_scheme,
+    ),
+]
+HashingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--hashing",
+        metavar="SEED",
+        help="As if switches hashed so: per-node, per-tier, shared, or a seed.",
+        show_default=False,
+        rich_help_panel=_WHAT_IF,
+    ),
+]
+EpsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--eps",
+        metavar="SHARE",
+        help="Take completions within this share of the longest remaining time together; 0 is "
+        "exact. Where not said: 0 up to 50,000 transfers, 0.01 beyond.",
+        show_default=False,
+        rich_help_panel=_ENGINE,
+        min=0.0,
+        max=0.5,
+    ),
+]
+
+
+@takes_job_options(but=("duration", "starts", "warmup"))
+def simulate(
+    lab: LabArgument,
+    job_file: JobFileOption = None,
+    scheme: SchemeOption = None,
+    hashing: HashingOption = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            help="kernel; or crc16 or crc32 with modulo, as switch ASICs choose.",
+            rich_help_panel=_WHAT_IF,
+            autocompletion=_complete_model,
+        ),
+    ] = "kernel",
+    events: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--event",
+            metavar="TEXT",
+            help="What happens meanwhile: 'fail link rtsw1:ctsw2 at 5ms for 2ms', 'drain ctsw1'. "
+            "May be given several times.",
+            show_default=False,
+            rich_help_panel=_WHAT_IF,
+        ),
+    ] = None,
+    hop_latency: Annotated[
+        str,
+        typer.Option(
+            "--hop-latency",
+            metavar="TIME",
+            help="What each link and switch on the way adds to a send.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = "1us",
+    eps: EpsOption = None,
+    prove: Annotated[
+        bool,
+        typer.Option(
+            "--prove",
+            help="Prove every solve: no link above its rate, each transfer the largest on a full "
+            "link.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Where result.json and report.html go.",
+            show_default=False,
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    chakra: Annotated[
+        Path | None,
+        typer.Option(
+            "--chakra",
+            metavar="DIR",
+            help="Write what the job sends as Chakra execution traces, one for each rank.",
+            show_default=False,
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    json: JsonOption = False,
+    **job: str | bool | None,
+) -> None:
+    """Say what jobs would take on a fabric, up to a hundred thousand GPUs, in seconds.
+
+    A fluid model: rates are max-min fair, packets and queues are not simulated. Needs no root.
+
+    rocelab simulate meta-32k --pattern allreduce --ranks 32256 --size 1GB --qps 16 --scheme e-ecmp
+
+    rocelab simulate llama3-24k --job llama3-16k --out results/llama3
+    """
+    from scripts.documents import to_json
+    from simulator.simulate import Options, Simulation
+
+    spec = asked_spec(lab, scheme, hashing)
+    jobs = asked_jobs(job_file, given(job))
+    options = Options.read(
+        eps=eps, model=model, hop_latency=hop_latency, events=events or (), prove=prove
+    )
+    with progress_bars() as progress:
+        simulation = Simulation(spec, jobs, options, progress)
+        if chakra is not None:
+            _export(simulation, chakra, progress)
+        report = simulation.report()
+    if folder is not None:
+        _write(report, folder)
+    if json:
+        write([to_json(report)])
+    else:
+        from report.simulation.terminal import print_report
+
+        print_report(report, out())
+    for text in report.warnings:
+        err().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+    if any(None in each.iterations_ns for each in report.jobs):
+        raise typer.Exit(1)
+
+
+def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
+    """The spec of a lab, under another scheme or hashing where asked. Raises SpecError."""
+    from labs.spec.catalog import find_lab
+    from labs.spec.load import load_spec
+    from scripts.predict.whatif import read_asked
+
+    asked = read_asked(scheme, hashing)
+    changed = {"scheme": asked.scheme, "hashing": asked.hashing}
+    update = {key: value for key, value in changed.items() if value is not None}
+    return load_spec(find_lab(lab)).model_copy(update=update)
+
+
+def asked_jobs(job_file: str | None, options: dict[str, str]) -> tuple[SimulatedJob, ...]:
+    """The jobs of a file, or the collective that options describe. Raises SpecError."""
+    from labs.errors import InputError
+    from scripts.job.options import job_from_options
+    from simulator.jobs.spec import collective_job, find_jobs, load_jobs
+
+    if job_file is None:
+        spec = job_from_options(options)
+        # A lab repeats to measure; here an iteration is like the other unless more are asked for.
+        iterations = spec.iterations if "iterations" in options else 1
+        return (collective_job(spec).model_copy(update={"iterations": iterations}),)
+    if options:
+        raise InputError(
+            f"--job with {', '.join(f'--{name}' for name in options)}",
+            hint="write it into the file, or leave --job out",
+        )
+    return load_jobs(find_jobs(Path(job_file)))
+
+
+def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> None:
+    from labs.errors import InputError
+    from simulator.traces.export import write_trace
+
+    if len(simulation.jobs) > 1:
+        raise InputError(
+            f"--chakra with {len(simulation.jobs)} jobs", hint="a trace is of one: give it alone"
+        )
+    write_trace(simulation.workloads[0], folder, progress=progress)
+
+
+def _write(report: SimulationReport, folder: Path) -> None:
+    from labs.errors import InputError
+    from report.simulation.html import write_report
+    from scripts.documents import to_json
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "result.json").write_text(to_json(report), encoding="utf-8")
+        write_report(report, folder / "report.html")
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror}", hint="give a folder to write to") from error
+    err().print(f"written: {folder}/result.json, report.html", markup=False, soft_wrap=True)

@@ -1,0 +1,177 @@
+"""The document of a simulation: what was simulated, how, what came of it and what it leaves out.
+
+In: figures that `simulator.figures` derived. Out: a frozen `SimulationReport`, as JSON that reads
+back into the same object. Keys that a job's document has too (`headlines`, `tiers`, `lab`,
+`environment`) mean the same here; docs/simulate.md describes the others. All times are those of the
+modelled network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from scripts.balance import Balance, Direction, TierBalance
+from scripts.documents import Format
+from scripts.drill.result import Environment
+from scripts.job.document import Headline
+
+SCHEMA_VERSION = 1
+
+LEAVES_OUT = (
+    "queues: rates are max-min fair at every instant, as if congestion control were perfect; what "
+    "ECN marks, DCQCN's ramps, PFC pauses, drops and retransmissions cost is not in them",
+    "packets: a flow is a fluid; its headers are counted, the order of packets is not",
+    "hosts: no PCIe, GPU or launch delays, and no time between a receive and the send that needs "
+    "it other than the latency given",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How it was worked out. eps: completions within this share of the longest remaining time were
+    taken together, 0 for none. proven: every solve proved itself max-min fair. leaves_out: in
+    words, what a fluid leaves out."""
+
+    eps: float
+    backend: str
+    proven: bool
+    model: str
+    flows: int
+    transfers: int
+    tasks: int
+    solves: int
+    latency_ns: float
+    leaves_out: tuple[str, ...] = LEAVES_OUT
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the simulation took of this machine."""
+
+    seconds: dict[str, float]
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """When a step of the last iteration began to send and was over, None where it never was."""
+
+    name: str
+    start_ns: float | None
+    end_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """One job. ordered: sends went in the schedule's own order, one step each; otherwise all that
+    one rank sends another in a step went at once. cut_leaves, cut_zones: of the hops of a ring over
+    its ranks, those that lead to another leaf and to another zone. iterations_ns: None where the
+    job never came to its end. roofline_ns: the least an iteration can take, its busiest NIC or its
+    longest chain at the NICs' rate."""
+
+    name: str
+    job: dict[str, Any]
+    ranks: int
+    nics: tuple[str, ...]
+    ordered: bool
+    cut_leaves: int
+    cut_zones: int
+    payload_bytes: int
+    headlines: tuple[Headline, ...]
+    iterations_ns: tuple[float | None, ...]
+    roofline_ns: float
+    end_ns: float | None
+    steps: tuple[StepTimes, ...]
+
+    def headline(self, name: str) -> Headline:
+        """The headline of that name. Raises KeyError where there is none."""
+        for each in self.headlines:
+            if each.name == name:
+                return each
+        raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class TierUse:
+    """A tier of links between switches in one direction, link by link in the fabric's order.
+
+    nodes: the lower node of each group of parallel links, width: links of each group, the first
+    group's first; bytes: what each link carried on the wire; flows: how many took it, in parts
+    where switches divide flows; utilisation: bytes over what its rate carries until the last job's
+    end, all links'.
+    """
+
+    tier: str
+    direction: Direction
+    nodes: tuple[str, ...]
+    width: int
+    rate_bps: float
+    bytes: tuple[int, ...]
+    flows: tuple[float, ...]
+    balance: Balance
+    utilisation_mean: float
+    utilisation_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class BusyLink:
+    """One of the links between switches that carried most for their rate."""
+
+    link: str
+    sender: str
+    bytes: int
+    flows: float
+    of_mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class RateOverTime:
+    """The sum of all transfers' rates on the wire from each time on."""
+
+    time_ns: tuple[float, ...]
+    rate_bps: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedEvent:
+    """Something that failed, was drained or came back, and when routing had reacted."""
+
+    what: str
+    start_ns: float
+    routed_ns: float | None
+    end_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationReport:
+    """Everything a simulation found out. `lab` is the spec in full, as JSON values. tiers are the
+    balance of flows per link beside random hashing, as a prediction's; uses what links carried.
+    finish_ns: when a hundredth, two hundredths, ... all of the transfers were over."""
+
+    schema_version: int
+    lab: dict[str, Any]
+    environment: Environment
+    method: Method
+    cost: Cost
+    warnings: tuple[str, ...]
+    jobs: tuple[JobOutcome, ...]
+    tiers: tuple[TierBalance, ...]
+    uses: tuple[TierUse, ...]
+    worst: tuple[BusyLink, ...]
+    finish_ns: tuple[float, ...]
+    rate: RateOverTime
+    events: tuple[SimulatedEvent, ...] = ()
+
+
+_FORMAT = Format(
+    SimulationReport,
+    SCHEMA_VERSION,
+    "a simulation's document",
+    "give the result.json that `rocelab simulate --out` wrote",
+)
+
+
+def from_json(text: str) -> SimulationReport:
+    """The report that `scripts.documents.to_json` wrote. Raises InputError on anything else."""
+    return _FORMAT.read(text)

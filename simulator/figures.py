@@ -1,0 +1,321 @@
+"""What a simulation comes to in figures: times and bandwidths of jobs, loads and balance of links.
+
+In: a `Simulation` and its outcome. Out: a `SimulationReport`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from labs.plan.fabric import Role
+from scripts.balance import Direction, LinkLoad, TierBalance, balance, tier_balances
+from scripts.drill.environment import cpu_model
+from scripts.drill.result import Environment
+from scripts.job.document import Headline
+from scripts.predict.choice import Model
+from scripts.statistics import spread
+from simulator.document import (
+    SCHEMA_VERSION,
+    BusyLink,
+    Cost,
+    JobOutcome,
+    Method,
+    RateOverTime,
+    SimulatedEvent,
+    SimulationReport,
+    StepTimes,
+    TierUse,
+)
+from simulator.engine.backend import Backend
+from simulator.engine.program import Outcome
+from simulator.events.timeline import Outage
+from simulator.fabric.flows import Paths
+from simulator.fabric.network import NONE, Floats, Network
+from simulator.fabric.paths import flows_per_send
+from simulator.jobs.placement import ring_cut
+from simulator.jobs.steps import roofline_s
+from traffic.performance import Row, jct_ratio
+
+if TYPE_CHECKING:
+    from simulator.jobs.spec import SimulatedJob
+    from simulator.simulate import Simulation
+
+Longs = npt.NDArray[np.intp]
+
+WORST = 10
+PARTS = 100
+"""Points of the curve of finished transfers."""
+
+NAMED_RANKS = 4096
+"""Ranks whose NICs a document names; of more it would be all there is to read."""
+
+SHOWN_STEPS = 200
+NS = 1e9
+
+
+def figures(
+    simulation: Simulation, outcome: Outcome, backend: Backend, peak_memory_bytes: int
+) -> SimulationReport:
+    """Everything worth reading of an outcome."""
+    network, compiled = simulation.network, simulation.compiled
+    uses, worst = _uses(network, simulation.whole_paths, outcome)
+    finished = outcome.finish_s[np.isfinite(outcome.finish_s)]
+    stuck = len(outcome.finish_s) - len(finished)
+    warnings = []
+    if stuck:
+        warnings.append(
+            f"{stuck:,} of {len(outcome.finish_s):,} transfers never end: no path is left to them, "
+            "or their queue pairs gave up"
+        )
+    return SimulationReport(
+        schema_version=SCHEMA_VERSION,
+        lab=simulation.spec.model_dump(mode="json"),
+        environment=_environment(),
+        method=Method(
+            eps=simulation.eps,
+            backend=str(backend),
+            proven=simulation.options.prove,
+            model=_model(simulation),
+            flows=len(simulation.flows),
+            transfers=compiled.program.transfers,
+            tasks=compiled.program.tasks,
+            solves=outcome.solves,
+            latency_ns=simulation.options.hop_latency_ns,
+        ),
+        cost=Cost(dict(simulation.seconds), peak_memory_bytes),
+        warnings=tuple(warnings),
+        jobs=tuple(
+            _job(simulation, outcome, number, job) for number, job in enumerate(simulation.jobs)
+        ),
+        tiers=_tiers(network, simulation.whole_paths),
+        uses=uses,
+        worst=worst,
+        finish_ns=_quantiles(finished),
+        rate=RateOverTime(
+            tuple((outcome.rate_times_s * NS).tolist()), tuple(outcome.rate_bps.tolist())
+        ),
+        events=tuple(_event(outage) for outage in simulation.outages()),
+    )
+
+
+def _model(simulation: Simulation) -> str:
+    if simulation.options.model is not Model.KERNEL:
+        return f"{simulation.options.model} with modulo"
+    return "Linux's hash and next-hop groups"
+
+
+def _environment() -> Environment:
+    return Environment(
+        tool_version=version("rocelab"),
+        kernel=f"{platform.system()} {platform.release()}",
+        frr_version="not used",
+        python=platform.python_version(),
+        cpu_model=cpu_model(),
+        cpu_count=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        started=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+
+
+def _job(simulation: Simulation, outcome: Outcome, number: int, job: SimulatedJob) -> JobOutcome:
+    network, workload = simulation.network, simulation.workloads[number]
+    places, compiled = simulation.places[number], simulation.compiled
+    (tasks,) = np.nonzero(compiled.job == number)
+    own = slice(*compiled.program.first_transfer[[tasks[0], tasks[-1] + 1]])
+    seconds = simulation.iteration_seconds(outcome)[number]
+    roofline_ns = _roofline_s(simulation, number, own) * NS
+    end_s = float(outcome.end_s[tasks].max())
+    cut = ring_cut(network, places)
+    shown = places if len(places) <= NAMED_RANKS else places[:0]
+    return JobOutcome(
+        name=job.name,
+        job=job.model_dump(mode="json", exclude_none=True),
+        ranks=workload.ranks,
+        nics=tuple(
+            f"{network.node_names[server]}:{nic}"
+            for server, nic in zip(
+                network.nic_server[shown].tolist(), network.nic_number[shown].tolist(), strict=True
+            )
+        ),
+        ordered=workload.ordered,
+        cut_leaves=cut.leaves,
+        cut_zones=cut.zones,
+        payload_bytes=int(compiled.payload_bytes[own].sum()),
+        headlines=_headlines(job, seconds, roofline_ns, _latency_s(simulation, tasks) * NS),
+        iterations_ns=tuple(None if np.isinf(each) else each * NS for each in seconds),
+        roofline_ns=roofline_ns,
+        end_ns=_ns(end_s),
+        steps=_steps(simulation, outcome, number),
+    )
+
+
+def _latency_s(simulation: Simulation, tasks: Longs) -> float:
+    """What rounds add to an iteration that is one step; 0 where steps wait for each other."""
+    latency_s = simulation.program.latency_s[tasks]
+    return float(latency_s[-1]) if np.count_nonzero(latency_s) == len(tasks) == 1 else 0.0
+
+
+def _roofline_s(simulation: Simulation, number: int, own: slice) -> float:
+    """The least an iteration can take: its busiest NIC, headers and all, or its longest chain of
+    steps, each alone on the network."""
+    network, compiled = simulation.network, simulation.compiled
+    workload, places = simulation.workloads[number], simulation.places[number]
+    links = network.nic_links[places]
+    nic_bps = float(np.where(links == NONE, 0.0, network.rate_bps[links]).sum(axis=1).min())
+    flow, bits = compiled.program.flow[own], compiled.program.size_bits[own]
+    ends = (compiled.flows.source[flow], compiled.flows.destination[flow])
+    busiest = max(float(np.bincount(end, bits, 1).max(initial=0.0)) for end in ends)
+    iterations = 1 + max(step.iteration for step in workload.steps)
+    return max(busiest / nic_bps, roofline_s(workload, nic_bps)) / iterations
+
+
+def _headlines(
+    job: SimulatedJob, seconds: Sequence[float], roofline_ns: float, latency_ns: float
+) -> tuple[Headline, ...]:
+    """Those of a lab's job, as far as a fluid has them; none where an iteration never ends."""
+    if any(np.isinf(seconds)) or not roofline_ns:
+        return ()
+    times_ns = [each * NS for each in seconds]
+    rows: list[tuple[str, str, str, list[float]]] = [
+        ("iteration_time", "time of an iteration", "ns", times_ns)
+    ]
+    if job.collective is not None and job.collective.size is not None:
+        spec = job.collective
+        found = [Row(spec.pattern, spec.ranks, job.collective.size, each) for each in times_ns]
+        rows += [
+            ("algbw", "algbw", "GB/s", [row.algbw_gbs for row in found]),
+            ("busbw", "busbw", "GB/s", [row.busbw_gbs for row in found]),
+        ]
+    ratios = [jct_ratio(each, roofline_ns) for each in times_ns]
+    rows.append(("jct_ratio", "time over its lower bound (JCT ratio)", "", ratios))
+    if latency_ns:
+        rows.append(("latency", "of it latency", "ns", [latency_ns]))
+    return tuple(
+        Headline(name, title, unit, "iterations", spread(values), None)
+        for name, title, unit, values in rows
+    )
+
+
+def _steps(simulation: Simulation, outcome: Outcome, number: int) -> tuple[StepTimes, ...]:
+    """Of the last iteration; none for a schedule's single sends."""
+    workload = simulation.workloads[number]
+    if workload.ordered:
+        return ()
+    (tasks,) = np.nonzero(simulation.compiled.job == number)
+    last = max(step.iteration for step in workload.steps)
+    return tuple(
+        StepTimes(step.name, _ns(float(outcome.start_s[task])), _ns(float(outcome.end_s[task])))
+        for step, task in zip(workload.steps, tasks.tolist(), strict=True)
+        if step.iteration == last and step.sends is not None
+    )[:SHOWN_STEPS]
+
+
+def _tier_groups(
+    network: Network,
+) -> list[tuple[Role, Role, Longs]]:
+    """The links between each two roles of switches, those of a lower node together."""
+    roles = np.array([list(Role).index(role) for role in network.roles], np.int64)
+    switch = network.tier[network.lower] > 0
+    pair = roles[network.lower] * len(Role) + roles[network.upper]
+    found = []
+    for key in dict.fromkeys(pair[switch].tolist()):
+        (links,) = np.nonzero(switch & (pair == key))
+        lower, upper = divmod(key, len(Role))
+        order = np.argsort(network.lower[links], kind="stable")
+        found.append((list(Role)[lower], list(Role)[upper], links[order]))
+    return found
+
+
+def _tiers(network: Network, paths: Paths) -> tuple[TierBalance, ...]:
+    """The balance of flows beside random hashing, as predictions have it; none where switches
+    divide flows, which leaves hashing no part."""
+    if paths.share is not None:
+        return ()
+    flows = flows_per_send(network, paths)
+    loads: list[LinkLoad] = []
+    crossing: dict[tuple[str, Direction, str], int] = {}
+    for lower, upper, links in _tier_groups(network):
+        tier = f"{lower.value}-{upper.value}"
+        for direction, way in ((Direction.UP, 0), (Direction.DOWN, 1)):
+            counts = flows[2 * links + way].astype(np.int64).tolist()
+            nodes = [network.node_names[node] for node in network.lower[links].tolist()]
+            for node, count in zip(nodes, counts, strict=True):
+                key = (tier, direction, node)
+                crossing[key] = crossing.get(key, 0) + count
+                loads.append(LinkLoad("", tier, direction, node, count))
+    return tier_balances(loads, crossing)
+
+
+def _uses(
+    network: Network, paths: Paths, outcome: Outcome
+) -> tuple[tuple[TierUse, ...], tuple[BusyLink, ...]]:
+    flows = flows_per_send(network, paths)
+    ended = outcome.end_s[np.isfinite(outcome.end_s)]
+    last_s = float(ended.max(initial=0.0))
+    uses: list[TierUse] = []
+    busy: list[tuple[float, int, Floats]] = []
+    for lower, upper, links in _tier_groups(network):
+        for direction, way in ((Direction.UP, 0), (Direction.DOWN, 1)):
+            sends = 2 * links + way
+            bits = outcome.sent_bits[sends]
+            nodes = network.lower[links]
+            heads = np.flatnonzero(np.diff(nodes, prepend=-1))
+            use = bits / (network.capacity_bps[sends] * last_s) if last_s else np.zeros(len(bits))
+            whole = balance(bits.tolist())
+            uses.append(
+                TierUse(
+                    tier=f"{lower.value}-{upper.value}",
+                    direction=direction,
+                    nodes=tuple(network.node_names[node] for node in nodes[heads].tolist()),
+                    width=len(links) // len(heads),
+                    rate_bps=float(network.capacity_bps[sends[0]]),
+                    bytes=tuple(np.rint(bits / 8).astype(np.int64).tolist()),
+                    flows=tuple(flows[sends].tolist()),
+                    balance=whole,
+                    utilisation_mean=float(use.mean()),
+                    utilisation_max=float(use.max()),
+                )
+            )
+            if whole.total:
+                busy += [(float(bits[i] / bits.mean()), int(sends[i]), bits) for i in _top(bits)]
+    busy.sort(key=lambda each: (-each[0], each[1]))
+    return tuple(uses), tuple(
+        BusyLink(
+            link=network.link_name(send // 2),
+            sender=network.node_names[int(network.sender[send])],
+            bytes=round(outcome.sent_bits[send] / 8),
+            flows=float(flows[send]),
+            of_mean=ratio,
+        )
+        for ratio, send, _ in busy[:WORST]
+    )
+
+
+def _top(values: Floats) -> list[int]:
+    found: list[int] = np.argsort(-values, kind="stable")[:WORST].tolist()
+    return found
+
+
+def _quantiles(values: Floats) -> tuple[float, ...]:
+    if not len(values):
+        return ()
+    found: list[float] = (np.quantile(values, np.linspace(0, 1, PARTS + 1)) * NS).tolist()
+    return tuple(found)
+
+
+def _event(outage: Outage) -> SimulatedEvent:
+    return SimulatedEvent(
+        outage.what, outage.begins_s * NS, _ns(outage.routed_s), _ns(outage.ends_s)
+    )
+
+
+def _ns(seconds: float) -> float | None:
+    return seconds * NS if np.isfinite(seconds) else None

@@ -1,0 +1,362 @@
+"""Jobs on a fabric, simulated: from a spec and jobs to a report, and the parts in between.
+
+    spec = load_spec(find_lab("meta-32k"))
+    report = simulate(spec, load_jobs(Path("jobs.yaml")))
+    report.jobs[0].headline("busbw").modelled.median
+
+In: a `LabSpec` and the jobs that share its fabric. Out: a `SimulationReport`; or a `Simulation`,
+which says what paths flows take and what iterations take in any state of the network.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from labs.errors import InputError
+from labs.runtime.base import ProgressSink, no_progress
+from labs.spec.model import LabSpec
+from labs.spec.schemes import TeScheme
+from labs.spec.wording import RefusedError
+from labs.units import DURATION
+from scripts.predict.choice import Model
+from simulator.document import SimulationReport
+from simulator.engine.backend import best_backend
+from simulator.engine.program import Outcome, Program
+from simulator.engine.run import run
+from simulator.events.changes import changes_of
+from simulator.events.retransmission import Retransmission
+from simulator.events.sentence import parse_event
+from simulator.events.spec import EventSpec, TimelineSpec
+from simulator.events.timeline import Bools, Outage, outage_of, resolve
+from simulator.events.whatif import WhatIf, what_if
+from simulator.fabric.build import network_of
+from simulator.fabric.flows import Flows, Paths
+from simulator.fabric.network import NONE, Floats, Ints, Network
+from simulator.fabric.paths import paths_of
+from simulator.fabric.routes import Routes
+from simulator.fabric.te import fall_back, place_te
+from simulator.figures import figures
+from simulator.jobs.collectives import workload_of
+from simulator.jobs.compile import Compiled, PlacedJob, compile_jobs
+from simulator.jobs.inference import inference_workload
+from simulator.jobs.placement import place_ranks, ring_group
+from simulator.jobs.ranking import ranking_workload
+from simulator.jobs.spec import SimulatedJob, TraceSpec
+from simulator.jobs.training import training_workload
+from simulator.jobs.workload import Workload
+from simulator.size import check_fits
+from traffic.collectives import Algorithm
+from traffic.nic import WIRE_OVERHEAD_BYTES
+from traffic.performance import FRAME_OVERHEAD_BYTES
+
+EXACT_TRANSFERS = 50_000
+"""Up to so many every completion is an event of its own unless said otherwise."""
+
+LARGE_EPS = 0.01
+HOP_LATENCY_NS = 1000
+"""What ASTRA-sim's published inputs give a network dimension; a deep-buffer chassis takes more."""
+
+PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to simulate. eps: None is 0 up to EXACT_TRANSFERS and LARGE_EPS beyond. hop_latency_ns:
+    of each send on a path. timeline: what fails meanwhile."""
+
+    eps: float | None = None
+    model: Model = Model.KERNEL
+    hop_latency_ns: float = HOP_LATENCY_NS
+    timeline: TimelineSpec = field(default_factory=TimelineSpec)
+    prove: bool = False
+
+    @classmethod
+    def read(
+        cls,
+        *,
+        eps: float | None,
+        model: str,
+        hop_latency: str,
+        events: Sequence[str],
+        prove: bool,
+    ) -> Options:
+        """Options as typed. Raises InputError for what can not be read."""
+        if model not in tuple(Model):
+            raise InputError(f"there is no model {model}", hint=f"take {', '.join(Model)}")
+        try:
+            latency_ns = DURATION.parse(hop_latency)
+        except RefusedError as error:
+            raise InputError(f"--hop-latency: {error.message}", hint=error.hint) from None
+        timeline = TimelineSpec(events=tuple(parse_event(line) for line in events))
+        return cls(eps, Model(model), latency_ns, timeline, prove)
+
+
+class Simulation:
+    """Jobs placed on a network, ready to run in any state of it."""
+
+    def __init__(
+        self,
+        spec: LabSpec,
+        jobs: Sequence[SimulatedJob],
+        options: Options | None = None,
+        progress: ProgressSink = no_progress,
+    ) -> None:
+        """Raises InputError where the jobs do not fit the fabric, MachineError where the
+        simulation does not fit this machine."""
+        self.spec, self.jobs, self.options = spec, tuple(jobs), options or Options()
+        self.seconds: dict[str, float] = {}
+        self._progress = progress
+        with self._timed("fabric"):
+            self.network: Network = network_of(spec)
+        check_fits(self.network, spec.scheme, self.jobs)
+        with self._timed("jobs"):
+            traced = {
+                job.name: _traced(job.trace, progress) for job in jobs if job.trace is not None
+            }
+            self.places = self._placed(traced)
+            self.workloads = tuple(
+                traced.get(job.name) or _workload(self.network, job, places)
+                for job, places in zip(self.jobs, self.places, strict=True)
+            )
+            self.compiled = self._compiled()
+            self.flows, flow = self._told_apart()
+        with self._timed("paths"):
+            self.whole_paths = self._paths(self.flows, None)
+            self.program = self._timed_program(flow)
+
+    @property
+    def eps(self) -> float:
+        """What completions are batched within."""
+        if self.options.eps is not None:
+            return self.options.eps
+        return 0.0 if self.program.transfers <= EXACT_TRANSFERS else LARGE_EPS
+
+    def outages(self) -> tuple[Outage, ...]:
+        """What the timeline means here. Raises SpecError."""
+        return resolve(self.network, self.options.timeline)
+
+    def run(self) -> Outcome:
+        """All jobs to their ends, through the timeline."""
+        outages = self.outages()
+        changes = changes_of(
+            self.network,
+            outages,
+            self.flows,
+            self.whole_paths,
+            self._rerouted,
+            self.retransmission,
+        )
+        with self._timed("run"):
+            return run(
+                self.program,
+                self.whole_paths,
+                self.network.capacity_bps,
+                eps=self.eps,
+                changes=changes,
+                prove=self.options.prove,
+                progress=self._progress,
+            )
+
+    def report(self) -> SimulationReport:
+        """Run, and say what came of it."""
+        outcome = self.run()
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return figures(self, outcome, best_backend(), peak_bytes)
+
+    def iteration_times(self, link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
+        """Seconds of the last iteration of each job while these links, L, are routed over and sends
+        carry so much, 2L; inf where it does not get on."""
+        paths = self._paths(self.flows, link_up)
+        outcome = run(self.program, paths, capacity_bps, eps=self.eps, prove=self.options.prove)
+        return {
+            job.name: times[-1]
+            for job, times in zip(self.jobs, self.iteration_seconds(outcome), strict=True)
+        }
+
+    def iteration_seconds(self, outcome: Outcome) -> list[list[float]]:
+        """Of each job: what its iterations took, inf for those that never ended.
+
+        From the end of the one before, or the job's start, without a collective's own pause, as the
+        lab takes it.
+        """
+        found = []
+        for number, (job, workload) in enumerate(zip(self.jobs, self.workloads, strict=True)):
+            (tasks,) = np.nonzero(self.compiled.job == number)
+            iteration = np.array([step.iteration for step in workload.steps])
+            ends = np.zeros(1 + int(iteration.max(initial=-1)))
+            np.maximum.at(ends, iteration, outcome.end_s[tasks])
+            pause_s = 0.0 if job.collective is None else job.collective.compute / 1e9
+            pauses_s = np.where(np.arange(len(ends)) > 0, pause_s, 0.0)
+            with np.errstate(invalid="ignore"):
+                times = np.diff(ends, prepend=job.start / 1e9) - pauses_s
+            found.append(np.where(np.isfinite(ends), times, np.inf).tolist())
+        return found
+
+    @property
+    def retransmission(self) -> Retransmission:
+        """How long queue pairs wait after a loss: the timeline's, else the first job's."""
+        return Retransmission.of(self.options.timeline.retransmission, self.jobs[0].transport)
+
+    def _placed(self, traced: Mapping[str, Workload]) -> tuple[Ints, ...]:
+        taken = np.zeros(self.network.nics, np.bool_)
+        found = []
+        for job in self.jobs:
+            ranks = traced[job.name].ranks if job.ranks is None else job.ranks
+            places = place_ranks(self.network, ranks, job.placement, job.seed, taken)
+            taken[places] = True
+            found.append(places)
+        return tuple(found)
+
+    def _compiled(self) -> Compiled:
+        placed = [
+            PlacedJob(workload, places, job.transport, job.seed)
+            for workload, places, job in zip(self.workloads, self.places, self.jobs, strict=True)
+        ]
+        return compile_jobs(self.network, placed, overhead_bytes=PACKET_OVERHEAD_BYTES)
+
+    def _told_apart(self) -> tuple[Flows, Ints]:
+        """The flows, and that of each transfer: where switches divide all alike, queue pairs
+        between the same two ports are one flow."""
+        flows, flow = self.compiled.flows, self.compiled.program.flow
+        if self.spec.scheme.kind != "spray" or self.options.model is not Model.KERNEL:
+            return flows, flow
+        ends = np.column_stack((flows.source, flows.destination, flows.port))
+        _, first, merged = np.unique(ends, axis=0, return_index=True, return_inverse=True)
+        columns = (getattr(flows, column.name)[first] for column in fields(Flows))
+        return Flows(*columns), merged.reshape(-1).astype(np.int32)[flow]
+
+    def _timed_program(self, flow: Ints) -> Program:
+        """The program with the latency of each task's longest path, and jobs at their starts."""
+        program = replace(self.compiled.program, flow=flow)
+        sends = np.diff(self.whole_paths.start)
+        if self.whole_paths.share is not None:
+            # A flow's parts leave side by side: a path has a send per tier up and down.
+            sends = np.minimum(sends, 2 * int(self.network.tier.max()))
+        hops = _most(sends[program.flow], program.first_transfer)
+        latency_s: Floats = self.compiled.rounds * hops * self.options.hop_latency_ns / 1e9
+        first = np.diff(program.after_start) == 0
+        starts = np.array([job.start / 1e9 for job in self.jobs])
+        delay_s = program.delay_s + np.where(first, starts[self.compiled.job], 0.0)
+        return replace(program, latency_s=latency_s, delay_s=delay_s)
+
+    def _rerouted(self, flows: Flows, link_up: Bools) -> Paths:
+        """Paths as soon as BGP has moved; entries of a controller stay where they can."""
+        if not isinstance(self.spec.scheme, TeScheme):
+            return self._paths(flows, link_up)
+        routes = Routes(self.network, link_up)
+        return fall_back(self.whole_paths, routes, self._hashed(flows, routes))
+
+    def _paths(self, flows: Flows, link_up: Bools | None) -> Paths:
+        routes = Routes(self.network, link_up)
+        hashed = self._hashed(flows, routes)
+        scheme = self.spec.scheme
+        if not isinstance(scheme, TeScheme) or self.options.model is not Model.KERNEL:
+            return hashed
+        rate_bps = _demands(self.network, flows)
+        return place_te(self.network, routes, flows, rate_bps, scheme.engine, fallback=hashed)
+
+    def _hashed(self, flows: Flows, routes: Routes) -> Paths:
+        return paths_of(
+            self.network, routes, flows, scheme=self.spec.scheme, model=self.options.model
+        )
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begun
+
+
+def simulate(
+    spec: LabSpec,
+    jobs: Sequence[SimulatedJob],
+    options: Options | None = None,
+    progress: ProgressSink = no_progress,
+) -> SimulationReport:
+    """Jobs that share a fabric, from the first one's start to the last one's end.
+
+    Raises InputError where something does not fit the fabric or its scheme can not be simulated,
+    SpecError for events that name what is not there, MachineError where this machine has too little
+    memory. A job that can not end is no error: its iterations are None.
+    """
+    return Simulation(spec, jobs, options, progress).report()
+
+
+def event_cost(
+    spec: LabSpec,
+    jobs: Sequence[SimulatedJob],
+    event: EventSpec,
+    options: Options | None = None,
+    progress: ProgressSink = no_progress,
+) -> WhatIf:
+    """What an event costs each of the jobs that run on a fabric: `simulator.events.whatif`.
+
+    Raises as `simulate`, and InputError where a job does not get on even without the event.
+    """
+    simulation = Simulation(spec, jobs, options, progress)
+    timeline = simulation.options.timeline
+    return what_if(
+        simulation.network,
+        outage_of(simulation.network, event, timeline.reaction),
+        simulation.iteration_times,
+        {
+            job.name: workload.ranks
+            for job, workload in zip(simulation.jobs, simulation.workloads, strict=True)
+        },
+        simulation.retransmission,
+        timeline.restart,
+    )
+
+
+def _workload(network: Network, job: SimulatedJob, places: Ints) -> Workload:
+    """What a job does, for ranks on these NICs; a trace says that without them."""
+    if job.collective is not None:
+        needs_group = (
+            job.collective.group is None and job.collective.algorithm is Algorithm.HIERARCHICAL
+        )
+        group = ring_group(network, places) if needs_group else None
+        return workload_of(job.collective, group, job.iterations)
+    if job.training is not None:
+        return training_workload(job.training, iterations=job.iterations)
+    if job.ranking is not None:
+        return ranking_workload(job.ranking, iterations=job.iterations)
+    assert job.inference is not None
+    return inference_workload(job.inference, iterations=job.iterations)
+
+
+def _traced(trace: TraceSpec, progress: ProgressSink) -> Workload:
+    # Here and not above: most simulations are of no trace.
+    from simulator.traces.replay import read_workload
+
+    return read_workload(
+        Path(trace.file),
+        trace.ranks,
+        groups=trace.groups,
+        dimensions=trace.dimensions,
+        progress=progress,
+    )
+
+
+def _demands(network: Network, flows: Flows) -> Floats:
+    """What a controller plans for each flow: its NIC port's rate, shared by all on the port."""
+    links = network.nic_links[flows.source, flows.port]
+    assert (links != NONE).all()
+    sharing = np.bincount(links, minlength=network.links)
+    found: Floats = network.rate_bps[links] / sharing[links]
+    return found
+
+
+def _most(values: Ints, first: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Ints:
+    """The largest of each task's values, 0 for one without any."""
+    found = np.zeros(len(first) - 1, np.int64)
+    some = np.diff(first) > 0
+    if some.any():
+        found[some] = np.maximum.reduceat(values, first[:-1][some])
+    return found.astype(np.int32)

@@ -1,0 +1,264 @@
+"""A simulation from a lab's name to a report, in Python and on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from labs.errors import MachineError, RocelabError
+from labs.plan.build import build_fabric
+from labs.spec.catalog import find_lab
+from labs.spec.load import load_spec
+from labs.spec.model import LabSpec
+from report.simulation.html import render_html
+from scripts.balance import Direction
+from scripts.cli import build
+from scripts.documents import to_json
+from scripts.predict.matrix import rows_of_jobs
+from scripts.predict.predictor import Setting, predict_document
+from simulator import size
+from simulator.document import SimulationReport, from_json
+from simulator.jobs.spec import SimulatedJob, collective_job
+from simulator.simulate import Options, simulate
+from traffic.job import JobSpec
+from traffic.jobplan import plan_jobs
+
+EXACT = Options(eps=0.0, hop_latency_ns=0.0)
+
+
+def spec_of(name: str, **update: object) -> LabSpec:
+    return load_spec(find_lab(name)).model_copy(update=update)
+
+
+def collective(**keys: object) -> SimulatedJob:
+    return collective_job(JobSpec.model_validate(keys))
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    try:
+        result = CliRunner().invoke(build(), list(arguments), obj=type("S", (), {})())
+    except RocelabError as error:
+        return error.exit_code, "", str(error)
+    if isinstance(result.exception, RocelabError):
+        return result.exception.exit_code, result.stdout, str(result.exception)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_ring_alone_on_its_leaf_takes_what_its_nics_need() -> None:
+    report = simulate(
+        spec_of("zone-1-1"),
+        [collective(pattern="allreduce", ranks=4, size="64MB", transport={"qps": 4})],
+        EXACT,
+    )
+    (job,) = report.jobs
+    assert job.headline("jct_ratio").modelled.median == pytest.approx(1, rel=1e-3)
+    assert job.headline("busbw").modelled.median == pytest.approx(50 * 4096 / 4178, rel=5e-3)
+    assert all(use.balance.total == 0 for use in report.uses)
+
+
+def test_two_flows_on_one_uplink_take_twice_as_long() -> None:
+    spec = spec_of("zone-1-1")
+    job = collective(
+        pattern="pairs",
+        ranks=4,
+        size="64MB",
+        placement=["srv1-1:1", "srv2-1:1", "srv1-1:2", "srv2-1:2"],
+    )
+    fabric = build_fabric(spec)
+    found = predict_document(fabric, rows_of_jobs(plan_jobs(fabric, [job.collective])), Setting())
+    most = max(link.flows for link in found.links)
+    report = simulate(spec, [job], EXACT)
+    assert report.jobs[0].headline("jct_ratio").modelled.median == pytest.approx(most)
+
+
+@pytest.mark.parametrize("lab", ["zones-small", "hpn-small", "rail-small", "fat-tree-4"])
+@pytest.mark.parametrize("scheme", ["ecmp", "e-ecmp"])
+def test_flows_per_link_are_those_of_a_prediction(lab: str, scheme: str) -> None:
+    spec = LabSpec.model_validate(spec_of(lab).model_dump(mode="json") | {"scheme": scheme})
+    transport = {"qps": 2, "strategy": "split"}
+    job = collective(
+        pattern="alltoall", ranks=6, size="6MB", placement="random", transport=transport
+    )
+    fabric = build_fabric(spec)
+    found = predict_document(fabric, rows_of_jobs(plan_jobs(fabric, [job.collective])), Setting())
+    report = simulate(spec, [job], EXACT)
+    predicted = {
+        (tier, way): sorted(
+            link.flows for link in found.links if (link.tier, link.direction) == (tier, way)
+        )
+        for tier, way in {(link.tier, link.direction) for link in found.links}
+    }
+    for use in report.uses:
+        assert sorted(use.flows) == predicted[use.tier, use.direction]
+    by_key = {(tier.tier, tier.direction): tier for tier in report.tiers}
+    for tier in found.tiers:
+        ours = by_key[tier.tier, tier.direction]
+        assert ours.all_links == tier.flows.all_links
+        assert ours.worst_group == tier.flows.worst_group
+
+
+def test_jobs_beside_each_other_never_share_a_nic_and_each_has_its_figures() -> None:
+    jobs = [
+        collective(pattern="allreduce", ranks=4, size="8MB").model_copy(update={"name": name})
+        for name in ("one", "two")
+    ]
+    report = simulate(spec_of("zone-1-1"), jobs, EXACT)
+    assert [job.name for job in report.jobs] == ["one", "two"]
+    assert not set(report.jobs[0].nics) & set(report.jobs[1].nics)
+    assert all(job.headlines for job in report.jobs)
+
+
+def test_a_job_that_starts_later_ends_later_and_takes_as_long() -> None:
+    job = collective(pattern="allreduce", ranks=4, size="8MB")
+    spec = spec_of("zone-1-1")
+    now = simulate(spec, [job], EXACT).jobs[0]
+    later = simulate(spec, [job.model_copy(update={"start": 5_000_000})], EXACT).jobs[0]
+    assert now.end_ns is not None
+    assert later.end_ns == pytest.approx(now.end_ns + 5e6)
+    assert later.iterations_ns == pytest.approx(now.iterations_ns)
+
+
+def test_a_blackhole_on_the_way_holds_a_job_up_for_its_length_and_a_timeout() -> None:
+    job = collective(pattern="allreduce", ranks=16, size="1GB", transport={"qps": 4})
+    spec = spec_of("zone-1-1")
+    quiet = simulate(spec, [job], EXACT).jobs[0]
+    options = Options.read(
+        eps=0.0,
+        model="kernel",
+        hop_latency="1us",
+        events=["fail link rtsw3:ctsw4 at 5ms for 20s"],
+        prove=True,
+    )
+    report = simulate(spec, [job], options)
+    assert quiet.end_ns is not None
+    assert report.jobs[0].end_ns is not None
+    assert report.jobs[0].end_ns > quiet.end_ns + 1e9
+    (event,) = report.events
+    assert event.start_ns == 5e6
+    assert event.routed_ns is not None
+
+
+def test_a_document_reads_back() -> None:
+    report = simulate(
+        spec_of("zone-1-1"), [collective(pattern="alltoall", ranks=8, size="8MB")], EXACT
+    )
+    assert from_json(to_json(report)) == report
+
+
+def test_the_page_stands_alone_and_shows_links_and_times() -> None:
+    report = simulate(
+        spec_of("zone-1-1"),
+        [collective(pattern="allreduce", ranks=16, size="64MB", transport={"qps": 4})],
+        EXACT,
+    )
+    page = render_html(report)
+    assert page == render_html(report)
+    assert "rtsw-ctsw up" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "<script" not in page
+    assert page.count("<svg") >= 2
+
+
+def test_a_simulation_too_large_for_memory_is_refused_before_it_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(size, "_available_bytes", lambda: 300 * 2**20)
+    with pytest.raises(MachineError, match=r"need about .* of memory, and .* are free"):
+        simulate(
+            spec_of("llama3-24k"),
+            [collective(pattern="allreduce", ranks=24576, size="1GB", transport={"qps": 64})],
+        )
+
+
+def test_the_command_prints_jobs_links_and_how_it_was_worked_out(tmp_path: Path) -> None:
+    code, text, _ = run(
+        *"simulate zone-1-1 --pattern allreduce --ranks 16 --size 64MB --qps 4 --prove".split(),
+        "--out",
+        str(tmp_path / "out"),
+    )
+    assert code == 0
+    assert "rtsw-ctsw up" in text
+    assert "each proven max-min fair" in text
+    assert (tmp_path / "out" / "report.html").exists()
+    assert from_json((tmp_path / "out" / "result.json").read_text()).method.proven
+
+
+def test_the_command_prints_json_that_reads_back() -> None:
+    code, text, _ = run(
+        *"simulate zone-1-1 --pattern allreduce --ranks 8 --size 1MB --iterations 3 --json".split()
+    )
+    assert code == 0
+    report = from_json(text)
+    assert len(report.jobs[0].iterations_ns) == 3
+
+
+def test_a_file_of_jobs_that_ships_is_known_by_its_name() -> None:
+    code, text, _ = run("simulate", "zone-256x32", "--job", "ranking-128", "--json")
+    assert code == 0
+    report = json.loads(text)
+    assert report["jobs"][0]["ranks"] == 128
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["simulate", "zone-1-1"], "no job is described"),
+        (["simulate", "zone-1-1", "--job", "nowhere.yaml"], "nowhere.yaml"),
+        (
+            ["simulate", "zone-1-1", "--pattern", "allreduce", "--ranks", "99", "--size", "1MB"],
+            "99 ranks do not fit the 16 NICs",
+        ),
+        (
+            ["simulate", "zone-1-1", "--job", "ranking-128", "--ranks", "2"],
+            "--job with --ranks",
+        ),
+        (
+            "simulate zone-1-1 --pattern allreduce --ranks 4 --size 1MB --model crc8".split(),
+            "there is no model crc8",
+        ),
+        (
+            [
+                *"simulate zone-1-1 --pattern allreduce --ranks 4 --size 1MB --event".split(),
+                "drain ctsw9",
+            ],
+            "ctsw9",
+        ),
+    ],
+)
+def test_bad_input_is_a_message_and_exit_code_2(arguments: list[str], said: str) -> None:
+    code, _, message = run(*arguments)
+    assert code == 2
+    assert said in message
+
+
+def test_whatif_says_what_a_drained_spine_costs() -> None:
+    code, text, _ = run(
+        "whatif",
+        "zone-1-1",
+        "drain ctsw1 for 2h",
+        *"--pattern allreduce --ranks 16 --size 1GB --qps 16 --scheme e-ecmp --json".split(),
+        "--placement",
+        "fragmented",
+    )
+    assert code == 0
+    found = json.loads(text)
+    (job,) = found["jobs"]
+    assert found["lasts_s"] == 7200
+    assert job["during_s"] > job["before_s"] * 1.1
+    assert job["stall_s"] == 0
+    assert job["extra_s"] == pytest.approx(job["slowed_s"])
+
+
+def test_uses_hold_what_links_carried() -> None:
+    report: SimulationReport = simulate(
+        spec_of("zones-small"),
+        [collective(pattern="alltoall", ranks=6, size="6MB", placement="fragmented")],
+        EXACT,
+    )
+    up = {use.tier: sum(use.bytes) for use in report.uses if use.direction is Direction.UP}
+    down = {use.tier: sum(use.bytes) for use in report.uses if use.direction is Direction.DOWN}
+    assert up == pytest.approx(down)
+    assert up["rtsw-ctsw"] > up["ctsw-atsw"] > 0
