@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Makes this checkout ready to use: the Debian packages that are missing, and .venv.
 # Called by `make setup`, and with `test` by `make test`: then also what only the tests need, a
-# container engine, an SSH server (neither is started), Dask and checkers. Safe to run again. Exit 3: this
-# machine lacks something that can not be installed from here, which is then named.
+# container engine and an SSH server, neither of which is started, Dask and checkers. Safe to run
+# again. Exit 3: this machine lacks something that can not be installed from here, which is then
+# named.
 set -euo pipefail
 cd "$(dirname "$0")"
 # On Debian a user's own PATH does not hold the folders of ip, tcpdump and ethtool.
@@ -125,8 +126,9 @@ make_environment() {
     fi
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
         --editable ".[$extras]"
-    # What pip would do on one CPU. Some packages have templates that are no Python.
-    .venv/bin/python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
+    # Tests load all of it; otherwise what is used is compiled when it is. Some packages have
+    # templates that are no Python.
+    [ "${1-}" != test ] || .venv/bin/python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
 }
 
 mapfile -t missing < <(missing_packages "$@")

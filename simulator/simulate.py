@@ -41,7 +41,6 @@ from simulator.fabric.flows import Flows, Paths
 from simulator.fabric.network import NONE, Floats, Ints, Network
 from simulator.fabric.paths import paths_of
 from simulator.fabric.routes import Routes
-from simulator.fabric.te import fall_back, place_te
 from simulator.figures import figures
 from simulator.jobs.collectives import workload_of
 from simulator.jobs.compile import Compiled, PlacedJob, compile_jobs
@@ -250,6 +249,9 @@ class Simulation:
         """Paths as soon as BGP has moved; entries of a controller stay where they can."""
         if not isinstance(self.spec.scheme, TeScheme):
             return self._paths(flows, link_up)
+        # Here and not above: its solver and its compiled code take a second to load.
+        from simulator.fabric.te import fall_back
+
         routes = Routes(self.network, link_up)
         return fall_back(self.whole_paths, routes, self._hashed(flows, routes))
 
@@ -259,6 +261,8 @@ class Simulation:
         scheme = self.spec.scheme
         if not isinstance(scheme, TeScheme) or self.options.model is not Model.KERNEL:
             return hashed
+        from simulator.fabric.te import place_te
+
         rate_bps = _demands(self.network, flows)
         return place_te(self.network, routes, flows, rate_bps, scheme.engine, fallback=hashed)
 
