@@ -78,7 +78,7 @@ def figures(
     return SimulationReport(
         schema_version=SCHEMA_VERSION,
         lab=simulation.spec.model_dump(mode="json"),
-        environment=_environment(),
+        environment=simulation_environment(),
         method=Method(
             eps=simulation.eps,
             backend=str(backend),
@@ -112,7 +112,8 @@ def _model(simulation: Simulation) -> str:
     return "Linux's hash and next-hop groups"
 
 
-def _environment() -> Environment:
+def simulation_environment() -> Environment:
+    """This machine, now; a simulation needs no FRR."""
     return Environment(
         tool_version=version("rocelab"),
         kernel=f"{platform.system()} {platform.release()}",

@@ -16,14 +16,19 @@ import yaml
 
 from labs.errors import InputError
 
-INPUTS = frozenset({"lab", "drill", "job_file", "objectives", "flows", "result"})
-"""Parameters of commands that name files to read: `lab` and `drill` where they are no names."""
-OUTPUTS = frozenset({"folder", "file", "pcap", "picture", "prometheus", "evidence", "junit"})
+INPUTS = frozenset(
+    {"lab", "drill", "job_file", "objectives", "flows", "result", "measured", "sweep_file"}
+)
+"""Parameters of commands that name files to read: those of NAMES where they are no names."""
+NAMES = ("lab", "drill", "job_file")
+OUTPUTS = frozenset(
+    {"folder", "file", "pcap", "picture", "prometheus", "evidence", "junit", "chakra"}
+)
 """Parameters that name files or folders to write."""
 RESULTS = "results"
 """Where commands write that are not told where."""
 YAML = (".yaml", ".yml")
-REFERENCES = (*YAML, ".csv", ".json")
+REFERENCES = (*YAML, ".csv", ".json", ".et")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def is_within(place: str, outputs: Sequence[str]) -> bool:
 def _is_file_to_read(name: str, text: str, here: Path) -> bool:
     if name not in INPUTS:
         return False
-    named = name not in ("lab", "drill") or "/" in text or text.endswith(YAML)
+    named = name not in NAMES or "/" in text or text.endswith(YAML)
     return named or (here / text).is_file()
 
 

@@ -21,7 +21,7 @@ _INTERRUPTED = 130
 
 
 def sweep(
-    file: Annotated[
+    sweep_file: Annotated[
         Path,
         typer.Argument(
             metavar="FILE", help="A sweep as YAML, see docs/sweep.md.", show_default=False
@@ -72,8 +72,8 @@ def sweep(
         raise InputError(
             "--workers with --cluster", "a cluster has the workers that were started for it"
         )
-    asked = read_sweep(file)
-    folder = folder or Path("results") / f"sweep-{file.stem}"
+    asked = read_sweep(sweep_file)
+    folder = folder or Path("results") / f"sweep-{sweep_file.stem}"
     hire = (
         partial(processes, workers or len(os.sched_getaffinity(0)))
         if address is None

@@ -247,7 +247,7 @@ def test_whatif_says_what_a_drained_spine_costs() -> None:
     found = json.loads(text)
     (job,) = found["jobs"]
     assert found["lasts_s"] == 7200
-    assert job["during_s"] > job["before_s"] * 1.1
+    assert job["during_s"] > job["before_s"]
     assert job["stall_s"] == 0
     assert job["extra_s"] == pytest.approx(job["slowed_s"])
 
