@@ -115,6 +115,10 @@ install_packages() {
     fi
 }
 
+install() {
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile "$@"
+}
+
 make_environment() {
     local python extras=fast,sweep,chakra,pytest
     [ "${1-}" != test ] || extras+=,cluster,dev
@@ -124,8 +128,11 @@ make_environment() {
         echo "setup: making .venv with $("$python" --version)"
         "$python" -m venv --clear .venv
     fi
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-        --editable ".[$extras]"
+    # The simulator's engine takes a CPU half a minute to compile: while the other one installs.
+    install numba pydantic pyyaml
+    .venv/bin/python -c 'import simulator.engine.incremental' &
+    install --editable ".[$extras]"
+    wait $! || echo "setup: the simulator's engine will be compiled when it is first used"
     # Tests load all of it; otherwise what is used is compiled when it is. Some packages have
     # templates that are no Python.
     [ "${1-}" != test ] || .venv/bin/python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
