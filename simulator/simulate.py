@@ -239,7 +239,8 @@ class Simulation:
             # A flow's parts leave side by side: a path has a send per tier up and down.
             sends = np.minimum(sends, 2 * int(self.network.tier.max()))
         hops = _most(sends[program.flow], program.first_transfer)
-        latency_s: Floats = self.compiled.rounds * hops * self.options.hop_latency_ns / 1e9
+        rounds = self.compiled.rounds.astype(np.float64)
+        latency_s = rounds * hops * (self.options.hop_latency_ns / 1e9)
         first = np.diff(program.after_start) == 0
         starts = np.array([job.start / 1e9 for job in self.jobs])
         delay_s = program.delay_s + np.where(first, starts[self.compiled.job], 0.0)

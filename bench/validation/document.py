@@ -1,0 +1,56 @@
+"""What the validation ran and found, as data: every value of every repeat.
+
+In: cells as the cases measure them. Out: frozen dataclasses that `scripts.documents` writes and
+reads; the page and the plots are made of nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from scripts.documents import Format
+from scripts.drill.result import Environment
+from scripts.statistics import Spread, spread
+
+SCHEMA_VERSION = 1
+
+Values = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """command: what makes it again. seeds: repeats of whatever is drawn. took_s: on this machine.
+    values: of each cell, by its key, one per repeat or per job."""
+
+    schema_version: int
+    command: str
+    environment: Environment
+    seeds: int
+    took_s: float
+    values: Mapping[str, Values]
+
+    def __getitem__(self, key: str) -> Values:
+        """The values of a cell. Raises KeyError where there is none of that key."""
+        return self.values[key]
+
+    @cached_property
+    def _spreads(self) -> dict[str, Spread]:
+        return {key: spread(values) for key, values in self.values.items()}
+
+    def spread(self, key: str) -> Spread:
+        """The spread of a cell. Raises KeyError where there is none of that key."""
+        return self._spreads[key]
+
+    def median(self, key: str) -> float:
+        """The median of a cell. Raises KeyError where there is none of that key."""
+        return self.spread(key).median
+
+
+FORMAT = Format(
+    Validation,
+    SCHEMA_VERSION,
+    "a validation",
+    "make it again with `make validation`",
+)

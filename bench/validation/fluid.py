@@ -1,0 +1,67 @@
+"""Case 9: how far our fluid is from a plain one, by size of transfer.
+
+In: sizes. Out: mean completion of a permutation's transfers, with headers and with the latency of
+their paths, over that of a fluid of payload alone on the same paths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bench.validation.run import Found, Task
+from bench.validation.zone import Scheme, zone
+from labs.spec.schemes import EEcmpScheme, SprayScheme
+from simulator.engine.run import run
+from simulator.fabric.paths import paths_of
+from simulator.fabric.routes import Routes
+from simulator.jobs.collectives import sends_of
+from simulator.jobs.compile import PlacedJob, compile_jobs
+from simulator.jobs.workload import Step, Workload
+from simulator.simulate import HOP_LATENCY_NS, PACKET_OVERHEAD_BYTES
+from traffic.collectives import Pattern
+from traffic.transport import TransportSpec
+
+RACKS, UPLINKS = 16, 16
+SIZES = {"64 KB": 2**16, "1 MB": 2**20, "16 MB": 2**24, "256 MB": 2**28}
+SCHEMES: dict[str, Scheme | SprayScheme] = {
+    "spray": SprayScheme(kind="spray"),
+    "e-ecmp": EEcmpScheme(kind="e-ecmp"),
+}
+
+
+def tasks(seeds: int) -> list[Task]:
+    return [
+        Task(permutation, (scheme, size, seed))
+        for scheme in SCHEMES
+        for size in SIZES
+        for seed in range(seeds)
+    ]
+
+
+def permutation(scheme: str, size: str, seed: int) -> Found:
+    """Every NIC sends to one other. Over the plain fluid: headers alone, then latency too."""
+    network = zone(RACKS, UPLINKS)
+    ranks = network.nics
+    sends = sends_of(Pattern.PERMUTATION, ranks, SIZES[size], seed=seed)
+    job = PlacedJob(
+        Workload(ranks, (Step("permutation", sends=sends),)),
+        np.arange(ranks, dtype=np.int32),
+        TransportSpec(),
+        seed,
+    )
+    ours = compile_jobs(network, [job], overhead_bytes=PACKET_OVERHEAD_BYTES)
+    paths = paths_of(network, Routes(network), ours.flows, scheme=SCHEMES[scheme])
+    finish_s = run(ours.program, paths, network.capacity_bps).finish_s
+    hops = np.where(
+        network.nic_home[ours.flows.source] == network.nic_home[ours.flows.destination], 2, 4
+    )
+    plain = replace(ours.program, size_bits=8 * ours.payload_bytes.astype(np.float64))
+    plain_s = run(plain, paths, network.capacity_bps).finish_s
+    latency_s = hops * HOP_LATENCY_NS / 1e9
+    key = f"fluid/{scheme}/{size}"
+    return {
+        f"{key}/headers": [float(finish_s.mean() / plain_s.mean() - 1)],
+        f"{key}/all": [float((finish_s + latency_s).mean() / plain_s.mean() - 1)],
+    }

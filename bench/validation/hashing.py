@@ -1,0 +1,99 @@
+"""Case 1: how unevenly hashing spreads flows over parallel uplinks.
+
+In: numbers of flows and links. Out: max-mean ratios of the uplinks of one rack, by hash model,
+along the paths that `simulator.fabric` leads flows on; beside them what uniform random hashing
+would give.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.validation.run import Found, Task
+from bench.validation.zone import E_ECMP, ECMP, Scheme
+from labs.spec.catalog import find_lab
+from labs.spec.load import load_spec
+from scripts.balance import balance, random_balance
+from scripts.predict.choice import Model
+from simulator.fabric.build import network_of
+from simulator.fabric.flows import Flows, Paths
+from simulator.fabric.network import Network
+from simulator.fabric.paths import flows_per_send, paths_of
+from simulator.fabric.routes import Routes
+from traffic.sport import FIRST_PORT, PORTS
+
+LAB = "uplinks-16"
+FLOWS = (16, 64, 256, 512, 1000)
+LINKS = (16, 18, 32)
+DRAWS = 100
+PAIRS_QPS = 16
+"""Queue pairs of each of the NIC pairs of the case with few of them."""
+
+
+def tasks(seeds: int) -> list[Task]:
+    """As many draws for each model, whatever `seeds`: they cost little."""
+    found = [Task(expected, (flows, links)) for flows in FLOWS for links in LINKS]
+    found += [Task(drawn, (model, flows)) for model in Model for flows in FLOWS]
+    found += [Task(few_pairs, (seeds,))]
+    return found
+
+
+def expected(flows: int, links: int) -> Found:
+    """What uniform hashing gives on average, and in one of a hundred cases at least."""
+    random = random_balance(flows, links)
+    key = f"mmr/uniform/{links}/{flows}"
+    return {key: [random.mmr], f"{key}/p99": [random.mmr_p99]}
+
+
+def drawn(model: Model, flows: int) -> Found:
+    """Flows between random NICs of two racks, of random source ports."""
+    network = network_of(load_spec(find_lab(LAB)))
+    draw = np.random.default_rng((flows, len(model)))
+    half = network.nics // 2
+    values = []
+    for _ in range(DRAWS):
+        some = Flows(
+            source=draw.integers(half, size=flows, dtype=np.int32),
+            destination=half + draw.integers(half, size=flows, dtype=np.int32),
+            port=np.zeros(flows, np.int32),
+            sport=FIRST_PORT + draw.integers(PORTS, size=flows, dtype=np.int32),
+            dest_qp=draw.integers(2**24, size=flows, dtype=np.int32),
+        )
+        values.append(_mmr(network, some, ECMP, model))
+    return {f"mmr/{model}/{flows}": values}
+
+
+def few_pairs(seeds: int) -> Found:
+    """Every NIC of one rack to every one of the other, several queue pairs each, all of one source
+    port: what a hash of the five-tuple, and one of the queue pair too, tell apart."""
+    network = network_of(load_spec(find_lab(LAB)))
+    half = network.nics // 2
+    source, destination, pair = (
+        each.reshape(-1).astype(np.int32)
+        for each in np.meshgrid(*map(np.arange, (half, half, PAIRS_QPS)), indexing="ij")
+    )
+    found: dict[str, list[float]] = {}
+    for seed in range(seeds):
+        draw = np.random.default_rng(seed)
+        port = FIRST_PORT + int(draw.integers(PORTS))
+        first_qp = int(draw.integers(2**23))
+        some = Flows(
+            source=source,
+            destination=half + destination,
+            port=np.zeros_like(source),
+            sport=np.full_like(source, port),
+            dest_qp=(first_qp + PAIRS_QPS * (half * source + destination) + pair).astype(np.int32),
+        )
+        for scheme in (ECMP, E_ECMP):
+            key = f"mmr/few/{scheme.kind}"
+            found.setdefault(key, []).append(_mmr(network, some, scheme, Model.KERNEL))
+    return found
+
+
+def _mmr(network: Network, flows: Flows, scheme: Scheme, model: Model) -> float:
+    paths: Paths = paths_of(network, Routes(network), flows, scheme=scheme, model=model)
+    leaf = network.node_number("rtsw1")
+    up = 2 * np.flatnonzero(network.lower == leaf)
+    ratio = balance(flows_per_send(network, paths)[up].tolist()).mmr
+    assert ratio is not None
+    return ratio

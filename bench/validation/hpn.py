@@ -1,0 +1,183 @@
+"""Case 7: what HPN's two planes and two ToRs per NIC are worth.
+
+In: seeds, which draw hash seeds and source ports. Out: AllReduce across segments with one plane and
+with two; how unequally the two ports of a NIC receive; and what a NIC's failed link does to a job.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from bench.validation.run import Found, Task
+from bench.validation.zone import ECMP, GPUS, Group, Traffic, placed, transport
+from labs.spec.model import LabSpec
+from simulator.events.retransmission import Retransmission
+from simulator.events.spec import EventSpec, RetransmissionSpec, TimelineSpec
+from simulator.fabric.build import network_of
+from simulator.fabric.network import Floats, Network
+from simulator.jobs.spec import SimulatedJob
+from simulator.simulate import Options, Simulation
+from traffic.collectives import Pattern
+
+SEGMENTS = 2
+SERVERS = 16
+"""Of a segment: enough for 256 GPUs over two segments, whose other servers would be idle."""
+
+AGGS, CORES = 60, 8
+JOB_GPUS = (32, 64, 128, 256)
+QPS = (2, 4, 8, 16, 32, 64)
+OUTAGES_S = (10, 30, 60, 120, 180)
+FAIL_AT_S = 1
+PATIENCE = {"nominal": 1, "four times": 4}
+"""Hardware may take up to four times its nominal timeout (InfiniBand Architecture Specification
+9.7.6.1.3)."""
+
+LLAMA_7B = {
+    "layers": 32,
+    "hidden": 4096,
+    "heads": 32,
+    "ffn": 11008,
+    "vocab": 32000,
+    "sequence": 2048,
+}
+OVERLAPS = ("100%", "50%", "0%")
+
+
+def tasks(seeds: int) -> list[Task]:
+    found = [
+        Task(dual_plane, (gpus, shared, seed))
+        for gpus in JOB_GPUS
+        for shared in (True, False)
+        for seed in range(seeds)
+    ]
+    found += [Task(single_tor, (patience,)) for patience in PATIENCE]
+    found += [Task(dual_tor, (overlap,)) for overlap in OVERLAPS]
+    return found
+
+
+@cache
+def pod(planes: int, ports: int, hash_seed: int | str = "per-node") -> LabSpec:
+    """Two segments of eight rails; a NIC has 400G in all."""
+    document: dict[str, Any] = {
+        "name": f"hpn-{planes}-planes-{ports}-tors",
+        "fabric": {
+            "kind": "hpn",
+            "segments": SEGMENTS,
+            "servers_per_segment": SERVERS,
+            "rails": GPUS,
+            "ports_per_nic": ports,
+            "planes": planes,
+            "aggs": AGGS,
+            # Where a NIC has lost a port, only cores lead from one plane to the other.
+            "cores": CORES if planes == 2 else 0,
+        },
+        "links": {"server_rate": "200G" if ports == 2 else "400G"},
+        "hashing": {"seed": hash_seed},
+    }
+    return LabSpec.model_validate(document)
+
+
+def across(gpus: int) -> tuple[int, ...]:
+    """Servers of the two segments in turn, so that every hop of a ring crosses."""
+    pairs = range(gpus // GPUS // SEGMENTS)
+    return tuple(SERVERS * segment + server for server in pairs for segment in range(SEGMENTS))
+
+
+def dual_plane(gpus: int, shared: bool, seed: int) -> Found:
+    """The gain in AllReduce bandwidth of two planes, and the busier port's part of what a NIC gets
+    with one, for each number of queue pairs. shared: all switches hash alike."""
+    hash_seed = 1 + seed if shared else "per-node"
+    networks = {planes: network_of(pod(planes, 2, hash_seed)) for planes in (1, 2)}
+    group = Group(across(gpus), Pattern.ALLREDUCE)
+    hashes = "shared" if shared else "per-node"
+    found: dict[str, list[float]] = {}
+    for qps in QPS:
+        times = {}
+        for planes, network in networks.items():
+            traffic = Traffic.of(network, placed([group], transport(qps), seed))
+            paths = traffic.led(ECMP)
+            outcome = traffic.run(paths)
+            times[planes] = float(outcome.end_s.max())
+            if planes == 1:
+                parts = _busier_ports(network, outcome.sent_bits)
+                found[f"ports/{hashes}/{gpus}/{qps}"] = [float(np.median(parts))]
+        found[f"planes/{hashes}/{gpus}/{qps}"] = [times[1] / times[2] - 1]
+    return found
+
+
+def _busier_ports(network: Network, sent_bits: Floats) -> Floats:
+    """Of each NIC that received, the part that came by the busier port."""
+    received = sent_bits[2 * network.nic_links + 1]
+    total = received.sum(axis=1)
+    some = total > 0
+    parts: Floats = received[some].max(axis=1) / total[some]
+    return parts
+
+
+def single_tor(patience: str) -> Found:
+    """A NIC's only link fails and comes back: 1 where the job of 256 GPUs ends, 0 where it never
+    does, by how long the link was away; and how long the queue pairs hold out."""
+    network = network_of(pod(1, 1))
+    nominal = RetransmissionSpec()
+    spec = nominal.model_copy(update={"ack_timeout": nominal.ack_timeout * PATIENCE[patience]})
+    found = {f"single-tor/{patience}/patience": [Retransmission.of(spec).gives_up_s]}
+    for outage_s in OUTAGES_S:
+        failed = f"link {network.link_name(int(network.nic_links[0, 0]))}"
+        event = {"at": f"{FAIL_AT_S}s", "fail": failed, "lasts": f"{outage_s}s"}
+        events = (EventSpec.model_validate(event),)
+        timeline = TimelineSpec(events=events, retransmission=spec)
+        simulation = Simulation(pod(1, 1), [_training("100%")], Options(timeline=timeline))
+        ended = bool(np.isfinite(simulation.run().end_s).all())
+        found[f"single-tor/{patience}/{outage_s}"] = [float(ended)]
+    return found
+
+
+def dual_tor(overlap: str) -> Found:
+    """How much slower the same job's iterations are without one of a NIC's two links; and an
+    AllReduce of its gradients alone."""
+    simulation = Simulation(pod(2, 2), [_training(overlap)])
+    network = simulation.network
+    up = np.ones(network.links, np.bool_)
+    whole = simulation.iteration_times(up, network.capacity_bps)["llama-7b"]
+    up[network.nic_links[0, 0]] = False
+    capacity_bps = np.where(np.repeat(up, 2), network.capacity_bps, 0.0)
+    broken = simulation.iteration_times(up, capacity_bps)["llama-7b"]
+    group = Group(across(JOB_GPUS[-1]), Pattern.ALLREDUCE)
+    traffic = Traffic.of(network, placed([group], transport(16), 1))
+    alone = traffic.over_roofline(traffic.led(ECMP)) / traffic.over_roofline(traffic.led(ECMP, up))
+    return {
+        f"dual-tor/{overlap}": [1 - whole / broken],
+        f"dual-tor/{overlap}/allreduce": (1 - alone).tolist(),
+    }
+
+
+def _training(overlap: str) -> SimulatedJob:
+    """LLaMa-7B on 256 GPUs, tensor parallel in each server, replicas across segments in turn."""
+    document = {
+        "name": "llama-7b",
+        "placement": [
+            f"{_server(server)}:{nic}"
+            for server in across(JOB_GPUS[-1])
+            for nic in range(1, GPUS + 1)
+        ],
+        "transport": {"qps": 16, "strategy": "split"},
+        "iterations": 4,
+        "training": {
+            "model": LLAMA_7B,
+            "tensor": GPUS,
+            "data": JOB_GPUS[-1] // GPUS,
+            "micro_batches": 4,
+            "micro_batch": 4,
+            "gpu_flops": "200T",
+            "overlap": overlap,
+        },
+    }
+    return SimulatedJob.model_validate(document)
+
+
+def _server(number: int) -> str:
+    network = network_of(pod(1, 1))
+    return network.node_names[int(network.nic_server[number * GPUS])]

@@ -1,0 +1,75 @@
+"""The validation as a page: ours beside what is published, case by case.
+
+In: a `Validation`. Out: Markdown. Every number of ours comes from the document.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from bench.validation import hosts_text, zones_rows, zones_text
+from bench.validation.document import Validation
+
+DATA = "validation.json"
+
+KIND = """\
+Each row is a published figure and ours beside it. Ours is a flow-level simulation: rates are
+max-min fair at every moment, paths are those of real hash functions. Published figures are of
+production, of test clusters and of other simulators.
+
+What kind of comparison it is:
+
+- Settings that are not published (placements, queue pairs, uplink ratio, hosts) are ours, named in
+  the row, and where they decide the answer the table below a section says how it depends on them.
+  Where several are likely, rows of several stand side by side: that one of them agrees says that
+  the figure is in reach, not that the setting was this. Nothing was tuned to a figure.
+- **Second-hand** figures are of papers that we know from write-ups, not from the paper: Gangidi et
+  al., "RDMA over Ethernet for Distributed AI Training at Meta Scale", SIGCOMM 2024. First-hand are
+  Qian et al., "Alibaba HPN", SIGCOMM 2024, and Dubey et al., "The Llama 3 Herd of Models", 2024.
+- *Compared* follows from the numbers: *agrees* is our median within the published range (a tenth
+  either way of a single figure; a quarter where the figure is an extreme, or read off a plot).
+
+What it does not show: that absolute times are right. Queues, congestion control on its way to a
+fair rate, losses and hosts are not in a fluid; agreement on a ratio says that hashing, placement
+and capacity explain it. Where ours is higher, hosts and queues usually take part of the time that
+links take here."""
+
+SETTING = """\
+Zones: racks of two servers of 8 GPUs, 16 NICs under a leaf, 64 racks unless said otherwise. A ring
+goes from NIC i of a server to NIC i of the next. Jobs have 16 to 256 GPUs, the logarithm of their
+number uniform; up to 32 GPUs half of them do an AlltoAll. *First fit after churn*: what runs after
+300 jobs have come and gone, each on the first servers free. *Scattered*: servers by lot. All begin
+at once and send a quarter of a gigabyte per NIC; roofline is the busiest NIC's time."""
+
+
+def page(found: Validation) -> str:
+    """The whole page."""
+    machine = found.environment
+    rows = zones_rows.ROWS + hosts_text.ROWS
+    words = Counter(row.compared(found) for row in rows)
+    words.pop("-", None)
+    lines = [
+        "# Beside what is published",
+        "",
+        f"`{found.command}` makes this page, [its data]({DATA}) and the plots: {found.seeds} "
+        f"seeds, {found.took_s:.0f} s on {machine.cpu_count} CPUs ({machine.cpu_model}), rocelab "
+        f"{machine.tool_version}, {machine.started}.",
+        "",
+        KIND,
+        "",
+        SETTING,
+        "",
+        "Of "
+        + f"{sum(words.values())} comparisons: "
+        + ", ".join(f"{word} {count}" for word, count in words.most_common())
+        + ".",
+        "",
+        *zones_text.hashing(found),
+        *zones_text.queue_pairs(found),
+        *zones_text.engineering(found),
+        *zones_text.history(found),
+        *hosts_text.hpn(found),
+        *hosts_text.volumes(found),
+        *hosts_text.fluid(found),
+    ]
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,38 @@
+"""The cells of the validation, measured side by side.
+
+In: tasks, each a function and its arguments. Out: the values that they found, by key, in the order
+of the tasks, however many processes there were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.validation.document import Values
+from labs.runtime.base import Progress, ProgressSink, no_progress
+from simulator.sweep.crew import processes
+
+Found = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of work that says which values belong to which cells."""
+
+    function: Callable[..., Found]
+    arguments: tuple[object, ...] = ()
+
+
+def measure(
+    tasks: Sequence[Task], workers: int, progress: ProgressSink = no_progress
+) -> dict[str, Values]:
+    """The values of all tasks; those of one key one after the other."""
+    found: dict[str, list[float]] = {}
+    with processes(workers) as crew:
+        waiting = [crew.executor.submit(task.function, *task.arguments) for task in tasks]
+        for number, each in enumerate(waiting, 1):
+            for key, values in each.result().items():
+                found.setdefault(key, []).extend(map(float, values))
+            progress(Progress("validating", number, len(tasks)))
+    return {key: tuple(values) for key, values in found.items()}
