@@ -1,46 +1,24 @@
 """numba's compiler with types: a decorator for the compiled functions of this package.
 
-Importing this imports numba. Compiled code is kept in NUMBA_CACHE_DIR, else beside the source, else
-in the user's cache folder; where none of them can be written, every process compiles anew.
+Importing this imports numba. Compiled code is kept (`simulator.compiling`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import numba
 import numpy as np
 
+from simulator.compiling import cache_folder, compiled_in
 from simulator.engine.program import Program
 from simulator.engine.state import fair_state, run_state
 from simulator.fabric.flows import Paths
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-
-
-def _cache_folder() -> Path | None:
-    """A folder that can be written, of its own for this state of the sources: numba alone does not
-    see that a function which another file's function calls has changed."""
-    folder = Path(__file__).parent
-    digest = hashlib.sha256()
-    for source in sorted(folder.glob("*.py")):
-        digest.update(source.read_bytes())
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    for parent in [Path(given)] if given else [folder / "__pycache__", user / "rocelab"]:
-        made = parent / f"engine-{digest.hexdigest()[:16]}"
-        try:
-            made.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(made, os.W_OK):
-            return made
-    return None
 
 
 def _types() -> dict[str, Any]:
@@ -66,7 +44,7 @@ def _types() -> dict[str, Any]:
     }
 
 
-_FOLDER = _cache_folder()
+_FOLDER = cache_folder(list(Path(__file__).parent.glob("*.py")))
 _TYPES = _types()
 
 
@@ -74,11 +52,4 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     """`function` as machine code for the types that it is annotated with, made or read from the
     cache at once."""
     *arguments, result = (_TYPES[str(name)] for name in function.__annotations__.values())
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(_FOLDER or "")
-    try:
-        make = numba.njit(result(*arguments), cache=_FOLDER is not None, error_model="numpy")
-        made = make(function)
-    finally:
-        numba.config.CACHE_DIR = before
-    return cast(Callable[Arguments, Result], made)
+    return compiled_in(_FOLDER, function, result(*arguments))

@@ -19,6 +19,7 @@ from labs.errors import InputError, SpecError
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec, read_model
 from labs.spec.model import LabSpec
+from report.simulation.whatif import print_what_if
 from scripts.documents import to_json
 from simulator.engine.backend import Backend
 from simulator.engine.program import Change, Program
@@ -40,7 +41,6 @@ from simulator.events.spec import (
     TimelineSpec,
 )
 from simulator.events.targets import parse_target
-from report.simulation.whatif import print_what_if
 from simulator.events.timeline import Bools, Outage, outage_of, resolve
 from simulator.events.whatif import WhatIf, what_if
 from simulator.fabric.build import network_of
