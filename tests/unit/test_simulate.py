@@ -175,7 +175,19 @@ def test_a_simulation_too_large_for_memory_is_refused_before_it_starts(
 
 def test_the_command_prints_jobs_links_and_how_it_was_worked_out(tmp_path: Path) -> None:
     code, text, _ = run(
-        *"simulate zone-1-1 --pattern allreduce --ranks 16 --size 64MB --qps 4 --prove".split(),
+        *[
+            "simulate",
+            "zone-1-1",
+            "--pattern",
+            "allreduce",
+            "--ranks",
+            "16",
+            "--size",
+            "64MB",
+            "--qps",
+            "4",
+            "--prove",
+        ],
         "--out",
         str(tmp_path / "out"),
     )
@@ -188,7 +200,19 @@ def test_the_command_prints_jobs_links_and_how_it_was_worked_out(tmp_path: Path)
 
 def test_the_command_prints_json_that_reads_back() -> None:
     code, text, _ = run(
-        *"simulate zone-1-1 --pattern allreduce --ranks 8 --size 1MB --iterations 3 --json".split()
+        *[
+            "simulate",
+            "zone-1-1",
+            "--pattern",
+            "allreduce",
+            "--ranks",
+            "8",
+            "--size",
+            "1MB",
+            "--iterations",
+            "3",
+            "--json",
+        ]
     )
     assert code == 0
     report = from_json(text)
@@ -216,12 +240,33 @@ def test_a_file_of_jobs_that_ships_is_known_by_its_name() -> None:
             "--job with --ranks",
         ),
         (
-            "simulate zone-1-1 --pattern allreduce --ranks 4 --size 1MB --model crc8".split(),
+            [
+                "simulate",
+                "zone-1-1",
+                "--pattern",
+                "allreduce",
+                "--ranks",
+                "4",
+                "--size",
+                "1MB",
+                "--model",
+                "crc8",
+            ],
             "there is no model crc8",
         ),
         (
             [
-                *"simulate zone-1-1 --pattern allreduce --ranks 4 --size 1MB --event".split(),
+                *[
+                    "simulate",
+                    "zone-1-1",
+                    "--pattern",
+                    "allreduce",
+                    "--ranks",
+                    "4",
+                    "--size",
+                    "1MB",
+                    "--event",
+                ],
                 "drain ctsw9",
             ],
             "ctsw9",
@@ -239,7 +284,19 @@ def test_whatif_says_what_a_drained_spine_costs() -> None:
         "whatif",
         "zone-1-1",
         "drain ctsw1 for 2h",
-        *"--pattern allreduce --ranks 16 --size 1GB --qps 16 --scheme e-ecmp --json".split(),
+        *[
+            "--pattern",
+            "allreduce",
+            "--ranks",
+            "16",
+            "--size",
+            "1GB",
+            "--qps",
+            "16",
+            "--scheme",
+            "e-ecmp",
+            "--json",
+        ],
         "--placement",
         "fragmented",
     )
