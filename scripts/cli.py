@@ -16,7 +16,7 @@ from scripts.health.command import health
 from scripts.job.command import traffic
 from scripts.predict.command import predict
 from simulator.command import simulate
-from simulator.events.command import whatif
+from simulator.events.command import longrun, whatif
 from simulator.sweep.command import sweep
 from simulator.traces.command import reference
 
@@ -32,6 +32,7 @@ def build() -> typer.Typer:
     app.command("predict", rich_help_panel="Plan")(predict)
     app.command("simulate", rich_help_panel="Simulate")(simulate)
     app.command("whatif", rich_help_panel="Simulate")(whatif)
+    app.command("longrun", rich_help_panel="Simulate")(longrun)
     app.command("sweep", rich_help_panel="Simulate")(sweep)
     app.command("reference", rich_help_panel="Simulate")(reference)
     app.command("health", rich_help_panel="Look in")(health)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from labs.errors import InputError
-from labs.runtime.base import ProgressSink, no_progress
+from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.spec.model import LabSpec
 from labs.spec.schemes import TeScheme
 from labs.spec.wording import RefusedError
@@ -31,9 +31,12 @@ from simulator.engine.backend import best_backend
 from simulator.engine.program import Outcome, Program
 from simulator.engine.run import run
 from simulator.events.changes import changes_of
+from simulator.events.longrun import run_through
+from simulator.events.outlook import Outlook, outlook
+from simulator.events.rates import PRESETS, timeline_of
 from simulator.events.retransmission import Retransmission
 from simulator.events.sentence import parse_event
-from simulator.events.spec import EventSpec, TimelineSpec
+from simulator.events.spec import EventSpec, RatesSpec, TimelineSpec
 from simulator.events.timeline import Bools, Outage, outage_of, resolve
 from simulator.events.whatif import WhatIf, what_if
 from simulator.fabric.build import network_of
@@ -318,6 +321,50 @@ def event_cost(
         simulation.retransmission,
         timeline.restart,
     )
+
+
+def long_run(
+    spec: LabSpec,
+    jobs: Sequence[SimulatedJob],
+    failures: TimelineSpec | RatesSpec,
+    work_s: float,
+    options: Options | None = None,
+    progress: ProgressSink = no_progress,
+) -> Outlook:
+    """Jobs through a timeline, or through failures drawn at rates, by iterations: each does as many
+    as take `work_s` with no failure (`simulator.events.longrun`).
+
+    Failures are drawn for twice that time. Raises as `event_cost`.
+    """
+    simulation = Simulation(spec, jobs, options, progress)
+    network = simulation.network
+    if isinstance(failures, RatesSpec):
+        source = PRESETS[failures.preset].source
+        timeline = timeline_of(network, failures, 2 * work_s)
+    else:
+        source, timeline = "a timeline", failures
+    outages = resolve(network, timeline)
+    known: dict[tuple[bytes, bytes], Mapping[str, float]] = {}
+
+    def times(link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
+        key = link_up.tobytes(), capacity_bps.tobytes()
+        if key not in known:
+            known[key] = simulation.iteration_times(link_up, capacity_bps)
+            progress(Progress("states", len(known), 2 * len(outages) + 1))
+        return known[key]
+
+    healthy = times(np.ones(network.links, np.bool_), network.capacity_bps)
+    iterations = {
+        name: max(1, round(work_s / seconds)) if np.isfinite(seconds) else 1
+        for name, seconds in healthy.items()
+    }
+    retransmission = Retransmission.of(timeline.retransmission, simulation.jobs[0].transport)
+    tolls = run_through(network, outages, times, iterations, retransmission, timeline.restart)
+    gpus = {
+        job.name: workload.ranks
+        for job, workload in zip(simulation.jobs, simulation.workloads, strict=True)
+    }
+    return outlook(spec.name, source, outages, tolls, gpus, iterations)
 
 
 def _workload(network: Network, job: SimulatedJob, places: Ints) -> Workload:

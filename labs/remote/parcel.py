@@ -17,7 +17,17 @@ import yaml
 from labs.errors import InputError
 
 INPUTS = frozenset(
-    {"lab", "drill", "job_file", "objectives", "flows", "result", "measured", "sweep_file"}
+    {
+        "lab",
+        "drill",
+        "job_file",
+        "objectives",
+        "flows",
+        "result",
+        "measured",
+        "sweep_file",
+        "timeline",
+    }
 )
 """Parameters of commands that name files to read: those of NAMES where they are no names."""
 NAMES = ("lab", "drill", "job_file")

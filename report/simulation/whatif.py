@@ -1,6 +1,6 @@
-"""What an event costs, as a table on a terminal.
+"""What an event costs, or a month of them, as a table on a terminal.
 
-In: a `WhatIf`. Out: what `print_what_if` writes to a rich console.
+In: a `WhatIf` or an `Outlook`. Out: what is written to a rich console.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from rich.console import Console
 from labs.cli.console import table
 from labs.spec.base import SECOND
 from labs.units import format_duration
-from simulator.events.spec import HOUR
+from simulator.events.outlook import Outlook
 from simulator.events.whatif import JobCost, WhatIf
 
 
@@ -40,6 +40,49 @@ def print_what_if(found: WhatIf, console: Console) -> None:
     console.print(shown)
 
 
+def print_outlook(found: Outlook, console: Console) -> None:
+    """What failed, and what each job's way to its end was like."""
+    count = len(found.events)
+    console.print(
+        f"lab {found.lab}: {count:,} failure{'s' * (count != 1)}, from {found.source}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    shown = table(
+        "Jobs",
+        (
+            "job",
+            "GPUs",
+            "iterations",
+            "took",
+            "with no failure",
+            "stalled",
+            "slowed",
+            "restarts",
+            "restarting",
+            "work lost",
+            "effective",
+        ),
+    )
+    for job in found.jobs:
+        shown.add_row(
+            job.job,
+            f"{job.gpus:,}",
+            f"{job.iterations:,}",
+            "never ends" if job.jct_s is None else _time(job.jct_s),
+            _time(job.healthy_s),
+            _time(job.stalled_s),
+            _time(job.slowed_s),
+            str(job.restarts),
+            _time(job.restarting_s),
+            _time(job.lost_work_s),
+            f"{job.effective:.2%}",
+        )
+    console.print()
+    console.print(shown)
+
+
 def _over(found: WhatIf) -> str:
     return f" in {_time(found.over_s)}" if found.lasts_s is None else ""
 
@@ -63,8 +106,13 @@ def _row(job: JobCost) -> tuple[str, ...]:
 
 def _time(seconds: float) -> str:
     minutes = 60.0
-    if seconds * SECOND >= HOUR:
-        return f"{seconds / minutes / minutes:.3g} h"
+    hours = seconds / minutes / minutes
+    if hours >= 48:
+        return f"{hours / 24:,.1f} d"
+    if hours >= 1:
+        return f"{hours:.3g} h"
+    if seconds < 0:
+        return f"-{_time(-seconds)}"
     return f"{seconds / minutes:.3g} min" if seconds >= 2 * minutes else _short(seconds)
 
 

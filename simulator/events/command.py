@@ -1,8 +1,9 @@
-"""`rocelab whatif`: what a failure or maintenance would cost the jobs that run on a fabric."""
+"""`rocelab whatif` and `rocelab longrun`: what one failure costs jobs, and what a month of them."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +18,11 @@ from simulator.command import (
     asked_jobs,
     asked_spec,
 )
+
+if TYPE_CHECKING:
+    from simulator.events.spec import RatesSpec, TimelineSpec
+
+_WHEN = "What fails"
 
 
 @takes_job_options(but=("duration", "starts", "warmup", "iterations"))
@@ -59,3 +65,115 @@ def whatif(
         write([to_json(found)])
     else:
         print_what_if(found, out())
+
+
+@takes_job_options(but=("duration", "starts", "warmup", "iterations"))
+def longrun(
+    lab: LabArgument,
+    job_file: JobFileOption = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            "--timeline",
+            metavar="FILE",
+            help="Events as YAML, see docs/whatif.md.",
+            show_default=False,
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    rates: Annotated[
+        str | None,
+        typer.Option(
+            "--rates",
+            metavar="PRESET",
+            help="Instead: failures drawn at published rates, hpn or llama3.",
+            show_default=False,
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    repair: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="With --rates: how long one lasts.", rich_help_panel=_WHEN
+        ),
+    ] = "1h",
+    draw: Annotated[
+        int,
+        typer.Option(
+            "--draw", metavar="N", help="With --rates: the seed.", rich_help_panel=_WHEN, min=0
+        ),
+    ] = 1,
+    work: Annotated[
+        str,
+        typer.Option(
+            "--work",
+            metavar="TIME",
+            help="How much each job has to do: as many iterations as take so long with no failure.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = "1d",
+    scheme: SchemeOption = None,
+    hashing: HashingOption = None,
+    eps: EpsOption = None,
+    json: JsonOption = False,
+    **job: str | bool | None,
+) -> None:
+    """Say what failures over days or months cost jobs: completion time, stalls, restarts.
+
+    By iterations: each takes what it takes in the state of the network that it is in. Needs no
+    root.
+
+    rocelab longrun zone-1-1125 --rates llama3 --work 30d --pattern allreduce --ranks 16 --size 1GB
+    """
+    from report.simulation.whatif import print_outlook
+    from scripts.documents import to_json
+    from simulator.simulate import Options, long_run
+
+    spec = asked_spec(lab, scheme, hashing)
+    jobs = asked_jobs(job_file, given(job))
+    failures = _failures(timeline, rates, repair, draw)
+    with progress_bars() as progress:
+        found = long_run(spec, jobs, failures, _span_s("--work", work), Options(eps=eps), progress)
+    if json:
+        write([to_json(found)])
+    else:
+        print_outlook(found, out())
+    if any(each.jct_s is None for each in found.jobs):
+        raise typer.Exit(1)
+
+
+def _failures(
+    timeline: Path | None, rates: str | None, repair: str, draw: int
+) -> TimelineSpec | RatesSpec:
+    from labs.errors import InputError
+    from labs.spec.load import read_model
+    from simulator.events.rates import PRESETS
+    from simulator.events.spec import RatesSpec, TimelineSpec
+
+    if (timeline is None) == (rates is None):
+        raise InputError(
+            "expected --timeline or --rates, one of the two",
+            hint="--rates llama3, or a file of events",
+        )
+    if timeline is not None:
+        return read_model(timeline, TimelineSpec)
+    if rates not in PRESETS:
+        raise InputError(f"there are no rates {rates}", hint=f"take {' or '.join(PRESETS)}")
+    _span_s("--repair", repair)
+    return RatesSpec.model_validate({"preset": rates, "repair": repair, "seed": draw})
+
+
+def _span_s(option: str, text: str) -> float:
+    """The seconds of a time as typed."""
+    from labs.errors import InputError
+    from labs.spec.base import SECOND
+    from labs.spec.wording import RefusedError
+    from simulator.events.spec import SPAN
+
+    try:
+        span_ns = SPAN.parse(text)
+    except RefusedError as error:
+        raise InputError(f"{option}: {error.message}", hint=error.hint) from None
+    if span_ns <= 0:
+        raise InputError(f"{option} is {text}", hint="give a time above 0")
+    return span_ns / SECOND

@@ -23,7 +23,7 @@ BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3
 COMMANDS = (
     *("plan", "render", "graph", "schema", "doctor", "up", "down", "list", "status"),
     *("exec", "shell", "vtysh", "path", "scheme", "te", "capture", "traffic", "predict"),
-    *("simulate", "whatif", "sweep", "reference"),
+    *("simulate", "whatif", "longrun", "sweep", "reference"),
     *("compare", "diagnose", "health", "evidence", "cli", "runs", "attach"),
 )
 GROUPS = {

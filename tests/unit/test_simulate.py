@@ -319,3 +319,38 @@ def test_uses_hold_what_links_carried() -> None:
     down = {use.tier: sum(use.bytes) for use in report.uses if use.direction is Direction.DOWN}
     assert up == pytest.approx(down)
     assert up["rtsw-ctsw"] > up["ctsw-atsw"] > 0
+
+
+def test_a_long_run_goes_through_a_timeline_and_its_parts_add_up(tmp_path: Path) -> None:
+    events = tmp_path / "events.yaml"
+    events.write_text(
+        "events:\n"
+        "  - {at: 2h, blackhole: link rtsw1:ctsw1, lasts: 10h}\n"
+        "  - {at: 20h, drain: switch ctsw2, lasts: 2h}\n"
+    )
+    arguments = [
+        *["longrun", "zone-1-1", "--timeline", str(events), "--work", "1d"],
+        *["--pattern", "allreduce", "--ranks", "16", "--size", "1GB", "--qps", "4"],
+        *["--placement", "fragmented", "--scheme", "e-ecmp"],
+    ]
+    code, text, _ = run(*arguments, "--json")
+    assert code == 0
+    (job,) = json.loads(text)["jobs"]
+    parts = ("stalled_s", "slowed_s", "restarting_s", "lost_work_s")
+    assert job["jct_s"] == pytest.approx(job["healthy_s"] + sum(job[part] for part in parts))
+    assert job["stalled_s"] > 0
+    code, text, _ = run(*arguments)
+    assert code == 0
+    assert "2 failures, from a timeline" in text
+
+
+def test_a_long_run_wants_a_timeline_or_rates() -> None:
+    job = ["--pattern", "allreduce", "--ranks", "16", "--size", "1GB"]
+    for more, said in (
+        ([], "expected --timeline or --rates"),
+        (["--rates", "nobody"], "there are no rates nobody"),
+        (["--rates", "hpn", "--work", "soon"], "--work"),
+    ):
+        code, _, message = run("longrun", "zone-1-1", *job, *more)
+        assert code == 2
+        assert said in message

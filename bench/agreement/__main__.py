@@ -1,0 +1,118 @@
+"""`python -m bench.agreement`: the catalog's labs and the simulator, side by side.
+
+Runs each lab's jobs and keeps them below `--results`; a run that ended early is continued by the
+same command. Once every lab is there the page goes to docs/; until then it is beside the labs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.status import Status
+
+from bench.agreement.document import SCHEMA_VERSION, Agreement, LabResult
+from bench.agreement.plan import NOT_RUN, cells_of, chosen_labs
+from bench.agreement.render import DOCUMENT, PAGE, page
+from bench.agreement.run import measure_lab
+from bench.agreement.store import Store
+from labs.errors import InputError, RocelabError
+from labs.runtime.record import recorded_labs
+from scripts.documents import to_json
+
+COMMAND = "python -m bench.agreement"
+DOCS = Path(__file__).parents[2] / "docs"
+RESULTS = Path("results/agreement")
+OVERHEAD_S = 2.0
+"""What a run takes beyond its sending, on two CPUs."""
+
+
+def main(
+    labs: Annotated[str, typer.Option(help="only labs whose name fits this glob")] = "*",
+    again: Annotated[bool, typer.Option(help="also labs that are there already")] = False,
+    plan: Annotated[bool, typer.Option(help="only list what is run and the time it takes")] = False,
+    results: Annotated[Path, typer.Option(help="folder of compared labs")] = RESULTS,
+) -> None:
+    """Compare the labs that are missing, and write the table of all that are there."""
+    console = Console(stderr=True, soft_wrap=True)
+    store = Store(results)
+    try:
+        chosen = chosen_labs(labs)
+        todo = [name for name in chosen if again or not store.is_finished(name)]
+        if plan:
+            _list(todo)
+            return
+        if todo and os.geteuid() != 0:
+            raise InputError("labs need root", hint=f"sudo {COMMAND}, or run this as root")
+        running = sorted(set(todo) & set(recorded_labs()))
+        if running:
+            raise InputError(
+                f"labs are up that are to be run: {', '.join(running)}",
+                hint="take them down with `rocelab down LAB`",
+            )
+        for number, name in enumerate(todo, 1):
+            head = f"[{number}/{len(todo)}] {name}"
+            with console.status(f"{head}: simulating") as status:
+                cells = cells_of(name)
+                result = measure_lab(name, cells, partial(_show, status, head))
+            store.write(result)
+            console.print(f"{head}: {_told(result)}", markup=False)
+        _write(console, store)
+    except RocelabError as error:
+        console.print(str(error), style="red", markup=False)
+        sys.exit(error.exit_code)
+
+
+def _show(status: Status, head: str, what: str) -> None:
+    status.update(f"{head}: {what}")
+
+
+def _list(todo: list[str]) -> None:
+    total_s = 0.0
+    for name in todo:
+        started = time.monotonic()
+        cells = cells_of(name)
+        simulated_s = time.monotonic() - started
+        for cell in cells:
+            size = cell.job.size or 0
+            print(
+                f"{name:18} {cell.shape.name:18} {cell.spec.scheme.kind:13} "
+                f"{cell.job.ranks:3} ranks {size / 1e6:6.1f} MB {cell.lab_s:5.1f} s"
+            )
+        total_s += simulated_s + sum(cell.lab_s + OVERHEAD_S for cell in cells)
+    print(f"{len(todo)} labs, about {total_s / 60:.0f} minutes")
+
+
+def _told(result: LabResult) -> str:
+    """A lab in a line."""
+    carried = [cell for cell in result.cells if cell.loads is not None]
+    within = sum(cell.agrees for cell in carried)
+    equal = sum(cell.loads is not None and cell.loads.agree for cell in carried)
+    failed = "" if result.failed is None else f", FAILED: {result.failed.splitlines()[0]}"
+    return (
+        f"{len(carried)} of {len(result.cells)} jobs carried, loads equal in {equal}, busbw within "
+        f"5 % in {within}, {result.took_s:.0f} s{failed}"
+    )
+
+
+def _write(console: Console, store: Store) -> None:
+    """The page and the data: to docs/ where every lab was run."""
+    every = chosen_labs()
+    kept = [result for name in every if (result := store.read(name)) is not None]
+    missing = [name for name in every if not store.is_finished(name)]
+    folder = store.folder / "page" if missing else DOCS
+    folder.mkdir(parents=True, exist_ok=True)
+    found = Agreement(SCHEMA_VERSION, COMMAND, tuple(kept), NOT_RUN)
+    (folder / DOCUMENT).write_text(to_json(found), encoding="utf-8")
+    (folder / PAGE).write_text(page(found, missing), encoding="utf-8")
+    console.print(f"{len(kept)} of {len(every)} labs: {folder / PAGE}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,209 @@
+"""What is compared: the catalog's labs that this machine carries, and the jobs that run on each.
+
+In: the catalog. Out: of each lab the `Cell`s to run, slowed down so far that the machine carries
+them with room to spare, and of messages so long that a run lasts seconds. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from bench.agreement.simulated import Simulated, simulate_job
+from labs.errors import InputError
+from labs.lab import plan
+from labs.plan.fabric import Fabric
+from labs.spec.catalog import catalog_names, find_lab
+from labs.spec.load import load_spec
+from labs.spec.model import LabSpec
+from labs.spec.schemes import EEcmpScheme, PathPinningScheme, SchemeSpec
+from scripts.job.load import estimate
+from traffic.job import JobSpec
+from traffic.jobplan import plan_jobs
+
+CPUS = 2
+CPU_SHARE = 0.25
+"""Of two CPUs, what a job may need: half of what is carried without a loss of time, since ranks
+that wait for each other add up what each of them loses."""
+
+ITERATIONS, WARMUP = 2, 1
+ITERATION_S = 0.8
+"""About how long an iteration takes in the lab's clock."""
+
+LEAST_PART, MOST_PART = 2**17, 2**20
+"""Bytes of a ring's chunk, or that one rank sends another in an AlltoAll. 32 packets at least: the
+time for which agents gather arrivals is then a few hundredths of a step."""
+
+CONTENDED = 1.05
+"""With so much more to carry than the busiest NIC, a link between switches holds a job up."""
+
+MOST_RANKS = 16
+"""With more NICs two CPUs would carry so little of each that a run takes minutes."""
+
+NOT_RUN = {
+    "fat-tree-48": "for plan and render only: 2,880 switches",
+    "hpn-pod": "for plan and render only: 368 switches with 17,280 routes each",
+    "llama3-24k": "for plan and render only: 1,692 switches",
+    "meta-32k": "for plan and render only: 2,178 switches",
+    "rail-superpod": "1,024 NICs: two CPUs would carry some ten packets/s of each",
+    "zone-252x18": "252 NICs under 270 switches: 13 GB, and minutes to converge",
+    "zone-256x32": "for plan and render only: 288 switches with 8,192 BGP sessions",
+    "zones-28-24k": "for plan and render only: 1,733 switches",
+}
+"""Labs of the catalog that are left out, and why."""
+
+SCHEMES: Sequence[SchemeSpec] = (
+    EEcmpScheme(kind="e-ecmp"),
+    PathPinningScheme(kind="path-pinning"),
+)
+"""Schemes whose paths follow from tables and flows alone, run on one lab; ecmp is on all."""
+
+SCHEMED = "zone-1-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A job on any lab: all its NICs take part, or MOST_RANKS of them."""
+
+    name: str
+    title: str
+    pattern: str
+    placement: str
+    qps: int
+    dcqcn: str = "off"
+
+    def job(self, ranks: int, part_bytes: int) -> JobSpec:
+        """The job of so many ranks, with chunks of so many bytes."""
+        return JobSpec.model_validate(
+            {
+                "pattern": self.pattern,
+                "ranks": ranks,
+                "size": f"{ranks * part_bytes}B",
+                "iterations": ITERATIONS,
+                "warmup_iterations": WARMUP,
+                "placement": self.placement,
+                "transport": {
+                    "qps": self.qps,
+                    "strategy": "split" if self.qps > 1 else "round-robin",
+                    "dcqcn": self.dcqcn,
+                },
+            }
+        )
+
+
+SHAPES = (
+    Shape("ring", "AllReduce, ring, leaf by leaf", "allreduce", "topology-aware", 1),
+    Shape("ring-across", "AllReduce, ring, leaf to leaf", "allreduce", "fragmented", 4),
+    Shape("alltoall", "AlltoAll", "alltoall", "contiguous", 1),
+    Shape("alltoall-4", "AlltoAll", "alltoall", "contiguous", 4),
+)
+INCAST = Shape("incast", "incast", "incast", "contiguous", 4)
+"""On labs of one leaf, where no ring leads from leaf to leaf."""
+
+WITH_DCQCN = Shape("alltoall-4-dcqcn", "AlltoAll", "alltoall", "contiguous", 4, "sigcomm15")
+"""Once more where links between switches are what holds the AlltoAll up."""
+
+ACROSS, ON_SCHEMES = SHAPES[1], SHAPES[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A job on a lab under a scheme, and what the simulator says of it."""
+
+    lab: str
+    shape: Shape
+    spec: LabSpec
+    job: JobSpec
+    simulated: Simulated
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether links between switches hold it up, by the simulator."""
+        return self.simulated.bottleneck > CONTENDED
+
+    @property
+    def lab_s(self) -> float:
+        """About how long it sends in the lab's clock."""
+        mean_ns = sum(self.simulated.iteration_ns) / ITERATIONS
+        return (ITERATIONS + WARMUP) * mean_ns * self.spec.dilation / 1e9
+
+
+def chosen_labs(pattern: str = "*") -> tuple[str, ...]:
+    """The labs that are run and whose name fits `pattern`, as a shell's glob.
+
+    Raises InputError where there is none.
+    """
+    labs = [name for name in catalog_names() if name not in NOT_RUN]
+    found = tuple(name for name in labs if fnmatchcase(name, pattern))
+    if not found:
+        raise InputError(f"no lab fits {pattern}", hint=f"labs are {', '.join(labs)}")
+    return found
+
+
+def lab_spec(name: str) -> LabSpec:
+    """A lab of the catalog, slowed down until jobs take CPU_SHARE of two CPUs."""
+    spec = load_spec(find_lab(name))
+    fabric = plan(spec)
+    most = max(
+        estimate(plan_jobs(fabric, [shape.job(_ranks(fabric), MOST_PART)]), CPUS).cpu_share
+        for shape in _shapes(fabric)
+    )
+    if most <= CPU_SHARE:
+        return spec
+    return spec.model_copy(update={"dilation": _rounded(spec.dilation * most / CPU_SHARE)})
+
+
+def cells_of(name: str) -> tuple[Cell, ...]:
+    """What is run on a lab, in order; every cell of one scheme together."""
+    spec = lab_spec(name)
+    cells = [_cell(name, spec, shape) for shape in _shapes(plan(spec))]
+    if next(cell for cell in cells if cell.shape is ON_SCHEMES).is_contended:
+        cells.append(_cell(name, spec, WITH_DCQCN))
+    if name == SCHEMED:
+        for scheme in SCHEMES:
+            schemed = spec.model_copy(update={"scheme": scheme})
+            cells.append(_cell(name, schemed, ON_SCHEMES))
+    return tuple(cells)
+
+
+def _cell(name: str, spec: LabSpec, shape: Shape) -> Cell:
+    """With the longest messages, in powers of two, that keep an iteration to ITERATION_S."""
+    ranks = _ranks(plan(spec))
+    part = MOST_PART
+    while True:
+        cell = Cell(
+            name,
+            shape,
+            spec,
+            job := shape.job(ranks, part),
+            simulate_job(spec, job),
+        )
+        if part == LEAST_PART or cell.lab_s <= ITERATION_S * (ITERATIONS + WARMUP):
+            return cell
+        part //= 2
+
+
+def _shapes(fabric: Fabric) -> tuple[Shape, ...]:
+    leaves = {
+        link.far(server.name).node
+        for server in fabric.servers
+        for nic in fabric.nics(server.name)
+        for link in nic.links
+    }
+    return (
+        (*(shape for shape in SHAPES if shape is not ACROSS), INCAST)
+        if len(leaves) == 1
+        else SHAPES
+    )
+
+
+def _ranks(fabric: Fabric) -> int:
+    return min(MOST_RANKS, sum(len(fabric.nics(server.name)) for server in fabric.servers))
+
+
+def _rounded(value: float) -> float:
+    """The next number of two digits that is not below."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / step) * step

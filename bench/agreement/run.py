@@ -1,0 +1,195 @@
+"""Runs the jobs of one lab: up, every job on it and in the simulator, down.
+
+In: cells of a lab. Out: a `LabResult`, also where something failed on the way. Only runs that the
+machine carried count; others are made again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from bench.agreement.document import (
+    SCHEMA_VERSION,
+    CellResult,
+    Evidence,
+    LabResult,
+    Loads,
+)
+from bench.agreement.plan import Cell
+from bench.agreement.simulated import simulate_packets
+from labs.errors import RocelabError
+from labs.lab import Lab, plan
+from labs.spec.catalog import find_lab
+from labs.spec.load import load_spec
+from scripts.drill.attempts import RETRIES, measure_valid
+from scripts.drill.environment import read_environment
+from scripts.drill.timeline import opened_namespaces
+from scripts.job.document import JobReport
+from scripts.job.run import run_job
+from scripts.predict.matrix import matrix_of, rows_of_jobs
+from scripts.predict.predictor import Setting, predict_landing
+from scripts.predict.wires import Wires
+from scripts.taps import LinkPackets, Taps
+from traffic.filters import data_filter
+from traffic.jobparts import MODERATION_LIMITS_NS, MODERATION_US
+from traffic.jobplan import plan_jobs
+
+DRAWS = 5
+"""Of a simulation packet by packet: how long an AlltoAll takes depends on who got ahead."""
+
+SHOWN = 4
+"""Links that differ and are named."""
+
+Sink = Callable[[str], None]
+"""Told what runs now."""
+
+
+def measure_lab(name: str, cells: Sequence[Cell], watch: Sink) -> LabResult:
+    """Bring a lab up, run its cells, take it down.
+
+    Whatever fails is in the result, with what was measured before it. Raises MachineError where FRR
+    is not installed.
+    """
+    spec = cells[0].spec
+    lab = Lab(plan(spec))
+    fabric = lab.fabric
+    started = time.monotonic()
+    result = LabResult(
+        schema_version=SCHEMA_VERSION,
+        name=name,
+        lab=spec.model_dump(mode="json", exclude_none=True),
+        environment=read_environment(),
+        load_average=os.getloadavg(),
+        nics=sum(len(fabric.nics(server.name)) for server in fabric.servers),
+        own_dilation=load_spec(find_lab(name)).dilation,
+        dilation=spec.dilation,
+        cells=(),
+        took_s=0.0,
+        failed=None,
+    )
+    scheme = spec.scheme
+    try:
+        watch("up")
+        lab.up()
+        try:
+            for cell in cells:
+                watch(cell.shape.name)
+                if cell.spec.scheme != scheme:
+                    scheme = cell.spec.scheme
+                    with lab.locked():
+                        lab.steering.set_scheme(scheme)
+                result = replace(result, cells=(*result.cells, measure_cell(lab, cell)))
+        finally:
+            lab.down()
+    except RocelabError as error:
+        # What is measured by now is kept, and the other labs are still to come.
+        result = replace(result, failed=error.message)
+    result = replace(result, took_s=time.monotonic() - started)
+    watch("packet by packet")
+    return with_packets(result, cells)
+
+
+def with_packets(result: LabResult, cells: Sequence[Cell]) -> LabResult:
+    """The same with what carried jobs take packet by packet, in the simulator."""
+    late_ns = min(MODERATION_LIMITS_NS[1], MODERATION_US * 1000 * result.dilation) / result.dilation
+    done = tuple(
+        found
+        if not found.is_carried
+        else replace(
+            found,
+            packet_ns=tuple(
+                fmean(simulate_packets(cell.spec, cell.job, late_ns, seed)) for seed in range(DRAWS)
+            ),
+        )
+        for found, cell in zip(result.cells, cells, strict=False)
+    )
+    return replace(result, cells=done)
+
+
+def measure_cell(lab: Lab, cell: Cell) -> CellResult:
+    """A job on a lab that is up, and what was simulated. Raises as `run_job` does."""
+    runs = measure_valid(1, RETRIES, lambda _: _run(lab, cell), lambda run: _is_valid(run[0]))
+    report, packets = runs[-1]
+    valid, simulated = _is_valid(report), cell.simulated
+    return CellResult(
+        name=cell.shape.name,
+        title=cell.shape.title,
+        scheme=cell.spec.scheme.kind,
+        job=cell.job.model_dump(mode="json", exclude_none=True),
+        attempts=len(runs),
+        problems=(*report.problems, *report.errors),
+        loads=loads_of(cell, packets, _predicted_flows(lab, cell)) if valid else None,
+        evidence=_evidence(report) if valid else None,
+        lab_ns=tuple(each.modelled_ns for each in report.iterations) if valid else (),
+        simulated_ns=simulated.iteration_ns,
+        bottleneck=simulated.bottleneck,
+        least_ns=simulated.least_ns,
+        packet_ns=(),
+    )
+
+
+def _is_valid(report: JobReport) -> bool:
+    return not report.problems and not report.errors
+
+
+def _run(lab: Lab, cell: Cell) -> tuple[JobReport, LinkPackets]:
+    """A run, and the data packets that came in over each link."""
+    fabric = lab.fabric
+    with (
+        opened_namespaces(lab, fabric.nodes) as netns_of,
+        Taps(fabric, netns_of, fabric.links, data_filter()) as taps,
+    ):
+        report = run_job(lab, cell.job)
+        return report, taps.read()
+
+
+def _predicted_flows(lab: Lab, cell: Cell) -> Mapping[tuple[str, str], int]:
+    """Flows per link from the tables of the lab's kernels, as `rocelab predict` has them."""
+    fabric = plan(cell.spec)
+    wires = Wires(fabric)
+    matrix = matrix_of(wires, rows_of_jobs(plan_jobs(fabric, [cell.job])))
+    flows = predict_landing(wires, matrix, Setting(lab.fib_of)).flows
+    return {
+        (wires.link(send).name, fabric.nodes[int(wires.sender[send])].name): count
+        for send, count in enumerate(flows.tolist())
+    }
+
+
+def loads_of(cell: Cell, packets: LinkPackets, flows: Mapping[tuple[str, str], int]) -> Loads:
+    """What was counted beside what was simulated, link by link. Raises KeyError where a link of the
+    one is none of the other's."""
+    simulated = cell.simulated
+    differing = [
+        f"{link} from {sender}: {packets[link, sender]:,} packets of {flows[link, sender]} flows, "
+        f"simulated {expected:,} of {simulated.flows[link, sender]}"
+        for (link, sender), expected in simulated.packets.items()
+        if (packets[link, sender], flows[link, sender]) != (expected, simulated.flows[link, sender])
+    ]
+    return Loads(
+        links=len(packets),
+        equal=sum(packets[at] == expected for at, expected in simulated.packets.items()),
+        flows_equal=sum(flows[at] == expected for at, expected in simulated.flows.items()),
+        packets=sum(packets.values()),
+        simulated=sum(simulated.packets.values()),
+        differing=tuple(differing[:SHOWN]),
+    )
+
+
+def _evidence(report: JobReport) -> Evidence:
+    transport, trips = report.transport, report.round_trips
+    return Evidence(
+        data_packets=transport.data_packets,
+        retransmitted=transport.retransmitted,
+        dropped=sum(queue.dropped_packets for queue in report.queues),
+        marked=sum(queue.marked for queue in report.queues),
+        cnps=transport.cnps_received,
+        timeouts=transport.timeouts,
+        rtt_p50_ns=None if trips is None else trips.p50.modelled_ns,
+        rtt_p99_ns=None if trips is None else trips.p99.modelled_ns,
+        lost_share=report.fidelity.lost_share,
+        late_p99_ns=report.fidelity.late_p99_ns / report.clock.dilation,
+    )

@@ -1,0 +1,115 @@
+"""The simulator's side of a comparison: what a lab's job puts on every link, and how long it takes.
+
+In: a lab's spec and the `JobSpec` that the lab runs. Out: data packets and flows per link and
+sender, and the time of each measured iteration. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bench.agreement.packets import PacketRun
+from labs.spec.model import LabSpec
+from scripts.taps import LinkPackets
+from simulator.fabric.network import Floats, Network
+from simulator.fabric.paths import flows_per_send
+from simulator.jobs.compile import PlacedJob, compile_jobs
+from simulator.jobs.spec import collective_job
+from simulator.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
+from traffic.job import JobSpec
+from traffic.nic import SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """packets, flows: of data, by (link, sender), every iteration and the warm-up; iteration_ns:
+    of each measured iteration. bottleneck: how long the busiest link between switches needs for
+    what it carries, over what the busiest link of a NIC needs; least_ns: how long the busiest link
+    of all needs for an iteration's."""
+
+    packets: LinkPackets
+    flows: Mapping[tuple[str, str], int]
+    iteration_ns: tuple[float, ...]
+    bottleneck: float
+    least_ns: float
+
+
+def simulate_job(spec: LabSpec, job: JobSpec) -> Simulated:
+    """A lab's job in the simulator, exactly (eps 0) and without latency.
+
+    Its warm-up is an iteration like the others, so that round-robin deals the same messages to the
+    same queue pairs.
+
+    Raises InputError for jobs that the simulator does not take.
+    """
+    simulation = _simulation(spec, job)
+    outcome = simulation.run()
+    (seconds,) = simulation.iteration_seconds(outcome)
+    network, paths = simulation.network, simulation.whole_paths
+    carried = np.bincount(
+        paths.sends,
+        np.repeat(_packets(simulation), np.diff(paths.start)),
+        minlength=network.sends,
+    )
+    used_s = outcome.sent_bits / network.capacity_bps
+    of_server = np.repeat(network.tier[network.lower] == 0, 2)
+    return Simulated(
+        packets=_by_link(network, np.rint(carried).astype(np.int64).tolist()),
+        flows=_by_link(network, flows_per_send(network, paths).astype(np.int64).tolist()),
+        iteration_ns=tuple(each * SECOND_NS for each in seconds[job.warmup_iterations :]),
+        bottleneck=float(used_s[~of_server].max() / used_s[of_server].max()),
+        least_ns=float(used_s.max()) * SECOND_NS / (job.iterations + job.warmup_iterations),
+    )
+
+
+def simulate_packets(spec: LabSpec, job: JobSpec, late_ns: float, seed: int) -> tuple[float, ...]:
+    """The time of each measured iteration, ns, packet by packet over first-in-first-out queues.
+
+    Endpoints act up to `late_ns` late, drawn from `seed`. Raises as `simulate_job` does.
+    """
+    simulation = _simulation(spec, job)
+    program = simulation.program
+    sizes = _longer(simulation) - program.size_bits
+    end_s = PacketRun(simulation, np.rint(sizes / 8), late_ns / SECOND_NS, seed).run()
+    (seconds,) = simulation.iteration_seconds(replace(simulation.run(), end_s=end_s))
+    return tuple(each * SECOND_NS for each in seconds[job.warmup_iterations :])
+
+
+def _simulation(spec: LabSpec, job: JobSpec) -> Simulation:
+    whole = job.model_copy(
+        update={"iterations": job.iterations + job.warmup_iterations, "warmup_iterations": 0}
+    )
+    # A lab's idle port lets a packet through at once, out of its token bucket.
+    options = Options(eps=0.0, hop_latency_ns=0.0)
+    return Simulation(spec, [collective_job(whole)], options)
+
+
+def _packets(simulation: Simulation) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Data packets of each flow."""
+    program = simulation.compiled.program
+    packets = (_longer(simulation) - program.size_bits) / 8
+    of_flow = np.bincount(program.flow, packets, minlength=len(simulation.compiled.flows))
+    return np.rint(of_flow).astype(np.int64)
+
+
+def _longer(simulation: Simulation) -> Floats:
+    """Bits of each transfer if headers were a byte longer: a byte more for each of its packets."""
+    placed = [
+        PlacedJob(workload, places, job.transport, job.seed)
+        for workload, places, job in zip(
+            simulation.workloads, simulation.places, simulation.jobs, strict=True
+        )
+    ]
+    overhead_bytes = PACKET_OVERHEAD_BYTES + 1
+    compiled = compile_jobs(simulation.network, placed, overhead_bytes=overhead_bytes)
+    return compiled.program.size_bits
+
+
+def _by_link(network: Network, values: Sequence[int]) -> dict[tuple[str, str], int]:
+    return {
+        (network.link_name(send // 2), network.node_names[int(network.sender[send])]): value
+        for send, value in enumerate(values)
+    }

@@ -1,0 +1,138 @@
+"""The flows that `bench.simgrid` gives to both engines: who sends, over which sends, how much.
+
+In: a `Case`. Out: a `Problem`, and the file by which the two processes that are measured get it.
+Paths are those that `rocelab simulate` would take. Sizes are drawn, evenly and with a fixed seed,
+so that ends differ: a ring of equal messages in a fabric without contention ends in one moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from labs.spec.catalog import find_lab
+from labs.spec.load import load_spec
+from labs.spec.model import LabSpec
+from simulator.fabric.build import network_of
+from simulator.fabric.flows import Paths
+from simulator.fabric.network import Floats, Ints
+from simulator.fabric.paths import paths_of
+from simulator.fabric.routes import Routes
+from simulator.jobs.placement import place_ranks
+from simulator.jobs.queue_pairs import queue_pairs
+from simulator.jobs.workload import Longs
+from traffic.placement import Placement
+from traffic.transport import TransportSpec
+
+LEAST_S, MOST_S = 2, 4
+"""What a flow would take at the rate of the fastest link, alone: rates are read long before."""
+_SEED = 7
+
+
+class Traffic(StrEnum):
+    """RING: each rank sends to the next. ALLTOALL: each to every other."""
+
+    RING = "ring"
+    ALLTOALL = "AlltoAll"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Traffic of `ranks` on NICs drawn at random. cut: the fabric's keys that are changed.
+    to_the_end: run until every flow has ended, too."""
+
+    lab: str
+    traffic: Traffic
+    ranks: int
+    qps: int
+    cut: tuple[tuple[str, int], ...] = ()
+    to_the_end: bool = True
+
+    @property
+    def family(self) -> str:
+        """What cases have in common whose times make one growth curve."""
+        cut = "".join(f", {key} {value}" for key, value in self.cut)
+        return f"{self.traffic}, {self.lab}{cut}"
+
+
+CUT = (("zones", 2), ("racks", 8), ("atsws", 1))
+CASES: tuple[Case, ...] = (
+    *(Case("llama3-24k", Traffic.RING, ranks, 16) for ranks in (4, 16, 64, 256, 1024)),
+    *(Case("llama3-24k", Traffic.RING, ranks, 16, to_the_end=False) for ranks in (4096, 24_576)),
+    *(Case("llama3-24k", Traffic.RING, 256, qps, CUT) for qps in (1, 4, 16, 32)),
+    *(Case("zones-1-28", Traffic.ALLTOALL, 28, qps) for qps in (1, 2, 4, 8)),
+    Case("zone-1-1125", Traffic.ALLTOALL, 32, 1),
+    Case("hpn-small", Traffic.ALLTOALL, 8, 8),
+    Case("rail-small", Traffic.ALLTOALL, 16, 4),
+    Case("fat-tree-4", Traffic.ALLTOALL, 16, 4),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """size_bytes: of each flow. capacity: bytes/s of each send; both whole numbers."""
+
+    paths: Paths
+    size_bytes: Longs
+    capacity: Longs
+
+    @property
+    def size_bits(self) -> Floats:
+        return 8 * self.size_bytes.astype(np.float64)
+
+    @property
+    def capacity_bps(self) -> Floats:
+        return 8 * self.capacity.astype(np.float64)
+
+
+def problem_of(case: Case) -> Problem:
+    """The flows of a case on its fabric."""
+    network = network_of(spec_of(case))
+    places = place_ranks(network, case.ranks, Placement.RANDOM, _SEED)
+    pairs = pairs_of(case.traffic, case.ranks)
+    flows = queue_pairs(network, places, pairs, TransportSpec(qps=case.qps), _SEED).flows
+    capacity = np.round(network.capacity_bps / 8).astype(np.int64)
+    fastest = int(capacity.max())
+    drawn = np.random.default_rng(_SEED).integers(LEAST_S * fastest, MOST_S * fastest, len(flows))
+    return Problem(paths_of(network, Routes(network), flows), drawn, capacity)
+
+
+def spec_of(case: Case) -> LabSpec:
+    """The catalog's lab, cut as the case says."""
+    spec = load_spec(find_lab(case.lab))
+    fabric = spec.fabric.model_copy(update=dict(case.cut))
+    return spec.model_copy(update={"fabric": fabric})
+
+
+def pairs_of(traffic: Traffic, ranks: int) -> Longs:
+    """source * ranks + destination of all that send, ascending."""
+    every = np.arange(ranks, dtype=np.int64)
+    if traffic is Traffic.RING:
+        return np.sort(every * ranks + (every + 1) % ranks)
+    source, destination = np.divmod(np.arange(ranks**2, dtype=np.int64), ranks)
+    pairs: Longs = (source * ranks + destination)[source != destination]
+    return pairs
+
+
+def write_problem(problem: Problem, path: Path) -> None:
+    """As 64-bit integers, for a reader without numpy: the numbers of flows, of sends and of entries
+    in all paths, then each path's start and the end, the entries, sizes and capacities."""
+    paths = problem.paths
+    counts = (len(paths), len(problem.capacity), len(paths.sends))
+    with path.open("wb") as file:
+        for part in (counts, paths.start, paths.sends, problem.size_bytes, problem.capacity):
+            np.asarray(part, np.int64).tofile(file)
+
+
+def read_problem(path: Path) -> Problem:
+    """What `write_problem` has written."""
+    words = np.fromfile(path, np.int64)
+    flows, sends, entries = (int(count) for count in words[:3])
+    ends = np.cumsum((3, flows + 1, entries, flows, sends))
+    start, entry, size, capacity = (words[a:b] for a, b in pairwise(ends))
+    on_sends: Ints = entry.astype(np.int32)
+    return Problem(Paths(start, on_sends), size, capacity)

@@ -1,0 +1,84 @@
+"""What failures over days or months cost jobs, as a document.
+
+In: tolls of jobs that ran through a timeline. Out: a frozen `Outlook`, as JSON by
+`scripts.documents.to_json`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from simulator.events.longrun import JobToll
+from simulator.events.timeline import Outage
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutlook:
+    """A job, in seconds. jct_s: None where it never gets on again. healthy_s: with no failure, with
+    checkpoints. slowed_s: by longer iterations while something was out, below 0
+    where flows happened to lie better on what was left. effective: healthy_s over
+    jct_s, 0 where that is None."""
+
+    job: str
+    gpus: int
+    iterations: int
+    jct_s: float | None
+    healthy_s: float
+    stalled_s: float
+    slowed_s: float
+    restarts: int
+    restarting_s: float
+    lost_work_s: float
+    effective: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Jobs through a timeline. source: where its events are from. events: in the order in which
+    they begin, as sentences."""
+
+    schema_version: int
+    lab: str
+    source: str
+    events: tuple[str, ...]
+    jobs: tuple[JobOutlook, ...]
+
+
+def outlook(
+    lab: str,
+    source: str,
+    outages: Sequence[Outage],
+    tolls: Sequence[JobToll],
+    gpus: Mapping[str, int],
+    iterations: Mapping[str, int],
+) -> Outlook:
+    """The document of tolls."""
+    return Outlook(
+        SCHEMA_VERSION,
+        lab,
+        source,
+        tuple(outage.what for outage in outages),
+        tuple(_job(toll, gpus[toll.job], iterations[toll.job]) for toll in tolls),
+    )
+
+
+def _job(toll: JobToll, gpus: int, iterations: int) -> JobOutlook:
+    ends = math.isfinite(toll.jct_s)
+    named_s = toll.stalled_s + toll.restarting_s + toll.lost_work_s
+    return JobOutlook(
+        job=toll.job,
+        gpus=gpus,
+        iterations=iterations,
+        jct_s=toll.jct_s if ends else None,
+        healthy_s=toll.healthy_s,
+        stalled_s=toll.stalled_s,
+        slowed_s=toll.jct_s - toll.healthy_s - named_s if ends else 0.0,
+        restarts=toll.restarts,
+        restarting_s=toll.restarting_s,
+        lost_work_s=toll.lost_work_s,
+        effective=toll.healthy_s / toll.jct_s if ends and toll.jct_s else 0.0,
+    )

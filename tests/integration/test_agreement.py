@@ -1,0 +1,37 @@
+"""On a small lab the simulator's link loads are the kernels' counts, its bandwidth the lab's."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.agreement.document import CellResult
+from bench.agreement.plan import SHAPES, Cell
+from bench.agreement.run import measure_cell
+from bench.agreement.simulated import simulate_job
+from labs.lab import Lab
+from tests.integration.conftest import MakeLab
+
+pytestmark = pytest.mark.few_at_once
+
+LAB = "fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 8000\n"
+RING, ACROSS, ALLTOALL, _ = SHAPES
+
+
+def measured(lab: Lab, shape: int) -> CellResult:
+    spec = lab.fabric.spec
+    job = SHAPES[shape].job(4, 2**17)
+    simulated = simulate_job(spec, job)
+    return measure_cell(lab, Cell(lab.name, SHAPES[shape], spec, job, simulated))
+
+
+def test_simulated_loads_and_bandwidth_are_the_labs(make_lab: MakeLab) -> None:
+    lab = make_lab("t-agree-clos", LAB)
+    lab.up()
+    ring, alltoall = measured(lab, 0), measured(lab, 2)
+    for found in (ring, alltoall):
+        assert found.problems == ()
+        assert found.loads is not None
+        assert found.loads.agree, found.loads.differing
+        assert found.loads.packets > 1000
+    assert ring.bottleneck <= 1
+    assert ring.agrees, (ring.lab_gbs, ring.simulated_gbs)
