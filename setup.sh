@@ -120,7 +120,7 @@ install() {
 }
 
 make_environment() {
-    local python extras=fast,sweep,chakra,pytest
+    local python large extras=fast,sweep,chakra,pytest
     [ "${1-}" != test ] || extras+=,cluster,dev
     if ! .venv/bin/python -c '' 2>/dev/null; then
         python=$(newest_python) ||
@@ -133,9 +133,10 @@ make_environment() {
     .venv/bin/python -c 'import simulator.engine.incremental' &
     install --editable ".[$extras]"
     wait $! || echo "setup: the simulator's engine will be compiled when it is first used"
-    # Tests load all of it; otherwise what is used is compiled when it is. Some packages have
-    # templates that are no Python.
-    [ "${1-}" != test ] || .venv/bin/python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
+    # Tests start hundreds of processes, as root too, which is not to write here. Of the large
+    # packages little is loaded, and some have templates that are no Python.
+    large='/(tests?|dask|distributed|hypothesis|llvmlite|matplotlib|mypy|numba|pyarrow|scipy)/'
+    [ "${1-}" != test ] || .venv/bin/python -m compileall -qq -j 0 -x "$large" .venv/lib || true
 }
 
 mapfile -t missing < <(missing_packages "$@")

@@ -25,9 +25,9 @@ from labs.remote.errors import DiskFullError, UnfitError
 from labs.remote.there import bootstrap
 from labs.runtime.base import Progress, ProgressSink
 
-PACKAGES = ("labs", "traffic", "scripts", "report", "templates")
+PACKAGES = ("labs", "traffic", "scripts", "simulator", "report", "templates")
 MODULES = ("rocelab_pytest.py",)
-KINDS = (".py", ".yaml", ".c", ".j2")
+KINDS = (".py", ".yaml", ".json", ".c", ".j2")
 NO_PYTHON_EXIT = 97
 SMALLEST_ROOM_BYTES = 1 << 20
 _FIND_PYTHON = """\

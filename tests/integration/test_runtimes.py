@@ -160,7 +160,9 @@ def test_a_drill_runs_on_it(kind: RuntimeKind, tmp_path: Path) -> None:
     result = run_drill(find_drill("link-flap"), retries=0, out=tmp_path, housing=housing_of(kind))
     assert isinstance(result, DrillResult)
     for repeat in result.repeats:
-        assert [record.event.change for record in repeat.events][:2] == ["begin", "end"]
+        changes = [record.event.change for record in repeat.events]
+        assert changes[0] == "begin"
+        assert "end" in changes
     assert result.passed or not result.valid_repeats
 
 

@@ -12,7 +12,6 @@ import pytest
 from bench.validation import fluid, hashing, history, hosts_text, scaling, volumes, zones_rows
 from bench.validation.__main__ import CASES, COMMAND, SEEDS
 from bench.validation.document import FORMAT, Validation
-from bench.validation.engineering import utilisation
 from bench.validation.plot import plots
 from bench.validation.render import DATA, page
 from bench.validation.rows import Row, Source, ratio
@@ -96,10 +95,8 @@ def test_cheap_cells_of_the_page_are_found_again(found: Validation) -> None:
         **hashing.expected(1000, 16),
         **volumes.moved(),
         **history.pinned(0),
-        **history.phase_of("2e", "churn", 0),
         **fluid.permutation("e-ecmp", "1 MB", 0),
         **scaling.alltoall("1:1", 0),
-        **utilisation("80%", 0),
     }
     for key, values in again.items():
         assert found[key][: len(values)] == pytest.approx(values, rel=1e-9), key
