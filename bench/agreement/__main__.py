@@ -17,7 +17,8 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from bench.agreement.document import SCHEMA_VERSION, Agreement, LabResult
+from bench.agreement.anew import simulated_anew
+from bench.agreement.document import AGREEMENT, SCHEMA_VERSION, Agreement, LabResult
 from bench.agreement.plan import NOT_RUN, cells_of, chosen_labs
 from bench.agreement.render import DOCUMENT, PAGE, page
 from bench.agreement.run import measure_lab
@@ -36,6 +37,9 @@ OVERHEAD_S = 2.0
 def main(
     labs: Annotated[str, typer.Option(help="only labs whose name fits this glob")] = "*",
     again: Annotated[bool, typer.Option(help="also labs that are there already")] = False,
+    simulate: Annotated[
+        bool, typer.Option(help="only simulate again what docs/ has of labs, and write the table")
+    ] = False,
     plan: Annotated[bool, typer.Option(help="only list what is run and the time it takes")] = False,
     results: Annotated[Path, typer.Option(help="folder of compared labs")] = RESULTS,
 ) -> None:
@@ -43,6 +47,10 @@ def main(
     console = Console(stderr=True, soft_wrap=True)
     store = Store(results)
     try:
+        if simulate:
+            found = AGREEMENT.read((DOCS / DOCUMENT).read_text(encoding="utf-8"))
+            _write_page(console, simulated_anew(found), [], DOCS)
+            return
         chosen = chosen_labs(labs)
         todo = [name for name in chosen if again or not store.is_finished(name)]
         if plan:
@@ -107,11 +115,15 @@ def _write(console: Console, store: Store) -> None:
     kept = [result for name in every if (result := store.read(name)) is not None]
     missing = [name for name in every if not store.is_finished(name)]
     folder = store.folder / "page" if missing else DOCS
-    folder.mkdir(parents=True, exist_ok=True)
     found = Agreement(SCHEMA_VERSION, COMMAND, tuple(kept), NOT_RUN)
+    _write_page(console, found, missing, folder)
+
+
+def _write_page(console: Console, found: Agreement, missing: list[str], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / DOCUMENT).write_text(to_json(found), encoding="utf-8")
     (folder / PAGE).write_text(page(found, missing), encoding="utf-8")
-    console.print(f"{len(kept)} of {len(every)} labs: {folder / PAGE}")
+    console.print(f"{len(found.labs)} labs, {len(missing)} missing: {folder / PAGE}")
 
 
 if __name__ == "__main__":

@@ -39,8 +39,11 @@ def _ready(run: Run, task: int, depth: int) -> int:
         return depth + 1
     place = run.counts[at.STARTS]
     run.counts[at.STARTS] += 1
-    while place > 0 and run.task[at.START_KEY, (place - 1) // 4] > start:
+    while place > 0:
         parent = (place - 1) // 4
+        before = run.task[at.START_KEY, parent]
+        if before < start or (before == start and run.of_task[at.START_TASK, parent] < task):
+            break
         run.task[at.START_KEY, place], run.of_task[at.START_TASK, place] = (
             run.task[at.START_KEY, parent],
             run.of_task[at.START_TASK, parent],
@@ -80,7 +83,6 @@ def _finish(fair: Fair, run: Run, dirty: int) -> int:
             fair.flow[at.BITS, flow] += (
                 run.transfer[at.TARGET, transfer] - run.transfer[at.COUNTED, transfer]
             )
-            fair.of_flow[at.TRANSFERS, flow] -= 1
             run.counts[at.DONE] += 1
             task = run.of_transfer[at.TASK, transfer]
             run.of_task[at.OPEN_TRANSFERS, task] -= 1
@@ -94,6 +96,7 @@ def _finish(fair: Fair, run: Run, dirty: int) -> int:
     if kept >= 0:
         expect_anew(fair, run, flow)
     else:
+        fair.of_flow[at.TRANSFERS, flow] = 0
         last = run.counts[at.ACTIVE] - 1
         run.counts[at.ACTIVE] = last
         fair.of_flow[at.PLACE, flow] = -1
@@ -124,19 +127,19 @@ def _begin(fair: Fair, run: Run, dirty: int) -> int:
         run.of_task[at.FIRST_TRANSFER, task], run.of_task[at.FIRST_TRANSFER, task + 1]
     ):
         flow = run.of_transfer[at.FLOW, transfer]
+        behind = 0.0
         if fair.of_flow[at.FIRST, flow] < 0:
             fair.flow[at.SERVED, flow], fair.flow[at.UPDATED, flow] = 0.0, run.clock[at.NOW]
+            fair.of_flow[at.TRANSFERS, flow] = 1
         else:
             serve(fair, run, flow)
-        run.transfer[at.TARGET, transfer] = (
-            fair.flow[at.SERVED, flow] + run.transfer[at.SIZE, transfer]
-        )
-        run.transfer[at.COUNTED, transfer] = fair.flow[at.SERVED, flow]
+            _, behind = targets(fair, run, flow)
+        run.transfer[at.TARGET, transfer] = behind + run.transfer[at.SIZE, transfer]
+        run.transfer[at.COUNTED, transfer] = behind
         run.of_transfer[at.FOLLOWING, transfer], fair.of_flow[at.FIRST, flow] = (
             fair.of_flow[at.FIRST, flow],
             transfer,
         )
-        fair.of_flow[at.TRANSFERS, flow] += 1
         dirty = _touch(fair, dirty, flow)
     return dirty
 

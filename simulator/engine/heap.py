@@ -13,17 +13,24 @@ from simulator.fabric.network import Floats, Ints
 
 
 @compiled
+def comes_first(keys: Floats, items: Ints, one: int, other: int) -> bool:
+    """Whether the item at one place has the lesser key, or, of equal ones, the lesser number."""
+    return bool(keys[one] < keys[other] or (keys[one] == keys[other] and items[one] < items[other]))
+
+
+@compiled
 def sink(keys: Floats, items: Ints, place: int, size: int) -> None:
-    """Move the item at `place` of a heap down to where it belongs."""
+    """Move the item at `place` of a heap down to where it belongs; of equal keys the lesser number
+    is on top."""
     key, item = keys[place], items[place]
     while True:
         least = 4 * place + 1
         if least >= size:
             break
         for child in range(least + 1, min(least + 4, size)):
-            if keys[child] < keys[least]:
+            if comes_first(keys, items, child, least):
                 least = child
-        if keys[least] >= key:
+        if keys[least] > key or (keys[least] == key and items[least] > item):
             break
         keys[place], items[place] = keys[least], items[least]
         place = least

@@ -92,8 +92,10 @@ class Incremental:
         flows[at.UPDATED] = run.clock[at.NOW]
         begun = self._under_way()
         flow = run.of_transfer[at.FLOW, begun]
-        bits = flows[at.SERVED, flow] - run.transfer[at.COUNTED, begun]
-        run.transfer[at.COUNTED, begun] = flows[at.SERVED, flow]
+        # A transfer behind another has got nothing yet.
+        got = np.maximum(flows[at.SERVED, flow], run.transfer[at.COUNTED, begun])
+        bits = got - run.transfer[at.COUNTED, begun]
+        run.transfer[at.COUNTED, begun] = got
         bits = flows[at.BITS] + np.bincount(flow, bits, len(paths))
         flows[at.BITS] = 0.0
         bits = np.repeat(bits, np.diff(paths.start))
@@ -102,7 +104,7 @@ class Incremental:
         self._sent += np.bincount(paths.sends, bits, len(self._sent))
 
     def rates(self) -> tuple[Ints, Floats]:
-        flow = self._run.of_transfer[at.FLOW, self._under_way()]
+        flow = np.unique(self._run.of_transfer[at.FLOW, self._under_way()])
         return flow, self._fair.flow[at.RATE, flow]
 
     def outcome(self) -> Outcome:

@@ -26,7 +26,8 @@ class Program:
     lower numbers. delay_s: from the moment when those are over until its transfers begin, T.
     latency_s: from its last byte sent until the task is over, T. The transfers of task t are
     first_transfer[t] up to first_transfer[t + 1]; flow: whose path each takes, X; size_bits: what
-    each puts on the wire, X, > 0.
+    each puts on the wire, X, > 0. A flow is a queue pair: its transfers go one after the other, in
+    the order in which they begin, and it counts as one when links are shared.
     """
 
     after_start: Offsets

@@ -22,7 +22,8 @@ SAME = 1e-12
 
 
 class Stepping:
-    """A program under way. `_number`: the transfers that are; `_left`, `_rate`: of each of them."""
+    """A program under way. `_number`: the transfers that are; `_left`, `_rate`: of each of them, what
+    is left of it and of those before it on its flow, and the flow's rate."""
 
     def __init__(self, program: Program, paths: Paths, capacity_bps: Floats, eps: float) -> None:
         checked(paths, capacity_bps)
@@ -79,11 +80,12 @@ class Stepping:
 
     def _solve(self) -> None:
         flow = self._program.flow[self._number]
-        transfers = np.bincount(flow, minlength=len(self.paths)).astype(np.int32)
-        self._rate = rates_in_rounds(self.paths, self.capacity_bps, transfers)[flow]
+        busy = (np.bincount(flow, minlength=len(self.paths)) > 0).astype(np.int32)
+        rates = rates_in_rounds(self.paths, self.capacity_bps, busy)
+        self._rate = rates[flow]
         self._solved = True
         self._solves += 1
-        self._points.append((self._now, float(self._rate.sum())))
+        self._points.append((self._now, float(rates.sum())))
         if len(self._points) > POINTS_KEPT:
             self._points = self._points[::2]
 
@@ -129,17 +131,30 @@ class Stepping:
                     self._queue(later)
         if self._starts and self._starts[0][0] <= time * (1 + SAME):
             time = max(time, self._starts[0][0])
-        done = order[:taken]
-        np.add.at(self._carried, self._program.flow[self._number[done]], self._left[done])
-        self._keep(np.setdiff1d(np.arange(len(ends)), done))
         self._pass(time)
+        self._keep(np.setdiff1d(np.arange(len(ends)), order[:taken]))
         while self._starts and self._starts[0][0] <= time * (1 + SAME):
             start, task = heapq.heappop(self._starts)
             self._start[task] = start
             begin, end = self._program.first_transfer[task : task + 2]
-            self._number = np.r_[self._number, np.arange(begin, end)]
-            self._left = np.r_[self._left, self._program.size_bits[begin:end]]
+            self._queue_up(np.arange(begin, end))
         self._solved = False
+
+    def _queue_up(self, begun: npt.NDArray[np.int64]) -> None:
+        """Transfers begin, each behind those of its flow."""
+        behind = self._behind()
+        left = self._program.size_bits[begun].copy()
+        for place, flow in enumerate(self._program.flow[begun]):
+            left[place] += behind[flow]
+            behind[flow] = left[place]
+        self._number = np.r_[self._number, begun]
+        self._left = np.r_[self._left, left]
+
+    def _behind(self) -> Floats:
+        """What is left of all transfers of each flow."""
+        left = np.zeros(len(self.paths))
+        np.maximum.at(left, self._program.flow[self._number], self._left)
+        return left
 
     def _keep(self, kept: npt.NDArray[np.intp]) -> None:
         self._number, self._left = self._number[kept], self._left[kept]
@@ -147,9 +162,10 @@ class Stepping:
 
     def _pass(self, time: float) -> None:
         """Let transfers go on at their rates up to a moment."""
-        bits = np.minimum(self._rate * max(time - self._now, 0.0), self._left)
-        np.add.at(self._carried, self._program.flow[self._number], bits)
-        self._left = self._left - bits
+        bits = self._rate * max(time - self._now, 0.0)
+        before = self._behind()
+        self._left = np.maximum(self._left - bits, 0.0)
+        self._carried += before - self._behind()
         self._now = max(self._now, time)
 
     def change(self, change: Change) -> None:
@@ -172,7 +188,8 @@ class Stepping:
         self._carried[:] = 0
 
     def rates(self) -> tuple[Ints, Floats]:
-        return self._program.flow[self._number], self._rate
+        flow, place = np.unique(self._program.flow[self._number], return_index=True)
+        return flow, self._rate[place]
 
     def outcome(self) -> Outcome:
         self._settle_sent()

@@ -74,6 +74,23 @@ def test_two_flows_on_one_uplink_take_twice_as_long() -> None:
     assert report.jobs[0].headline("jct_ratio").modelled.median == pytest.approx(most)
 
 
+def test_a_ring_over_many_leaves_takes_what_its_busiest_link_needs() -> None:
+    job = collective(
+        pattern="allreduce",
+        ranks=16,
+        size="2MB",
+        placement="fragmented",
+        transport={"qps": 4, "strategy": "split"},
+    )
+    report = simulate(spec_of("zone-1-1125"), [job], EXACT)
+    busiest = max(
+        max(use.bytes) / use.rate_bps for use in report.uses if use.direction is Direction.UP
+    )
+    (took_ns,) = report.jobs[0].iterations_ns
+    assert took_ns == pytest.approx(busiest * 8e9, rel=0.02)
+    assert took_ns > report.jobs[0].roofline_ns * 1.2
+
+
 @pytest.mark.parametrize("lab", ["zones-small", "hpn-small", "rail-small", "fat-tree-4"])
 @pytest.mark.parametrize("scheme", ["ecmp", "e-ecmp"])
 def test_flows_per_link_are_those_of_a_prediction(lab: str, scheme: str) -> None:
