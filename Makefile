@@ -90,8 +90,7 @@ validation: $(READY) ## the simulator beside what Meta, Alibaba and others publi
 test: $(READY_TO_TEST) ## lint, types, unit tests, then tests with real fabrics as root
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
-	.venv/bin/mypy
-	.venv/bin/python -m pytest -n auto tests/unit
+	.venv/bin/mypy & types=$$!; .venv/bin/python -m pytest -n auto tests/unit && wait $$types
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n 5 --dist loadfile -m side_by_side tests/integration
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n 3 --dist loadfile -m "few_at_once and not side_by_side" tests/integration
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -m "not side_by_side and not few_at_once" tests/integration

@@ -1,8 +1,8 @@
 """The arrays that the compiled core works on, made from a program and its paths.
 
-A flow is what is solved for; its transfers go one after the other, so that in a program TRANSFERS is
-1 as long as it has any, and is more only where rates alone are asked for. Columns of one kind are
-rows of one table, as each array that a compiled function takes costs time to compile. All are
+A flow is what is solved for; its transfers go one after the other, so that in a program TRANSFERS
+is 1 as long as it has any, and is more only where rates alone are asked for. Columns of one kind
+are rows of one table, as each array that a compiled function takes costs time to compile. All are
 changed in place, so that the core can stop at a change and go on after it.
 """
 

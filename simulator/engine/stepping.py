@@ -22,8 +22,8 @@ SAME = 1e-12
 
 
 class Stepping:
-    """A program under way. `_number`: the transfers that are; `_left`, `_rate`: of each of them, what
-    is left of it and of those before it on its flow, and the flow's rate."""
+    """A program under way. `_number`: the transfers that are; `_left`, `_rate`: of each of them,
+    what is left of it and of those before it on its flow, and the flow's rate."""
 
     def __init__(self, program: Program, paths: Paths, capacity_bps: Floats, eps: float) -> None:
         checked(paths, capacity_bps)

@@ -157,13 +157,23 @@ def test_a_daemon_is_killed_and_started_again(lab: Lab) -> None:
 
 
 def test_a_drill_runs_on_it(kind: RuntimeKind, tmp_path: Path) -> None:
-    result = run_drill(find_drill("link-flap"), retries=0, out=tmp_path, housing=housing_of(kind))
+    drill = tmp_path / "link-flap.yaml"
+    drill.write_text(_light(find_drill("link-flap").read_text()))
+    result = run_drill(drill, retries=0, out=tmp_path, housing=housing_of(kind))
     assert isinstance(result, DrillResult)
     for repeat in result.repeats:
         changes = [record.event.change for record in repeat.events]
         assert changes[0] == "begin"
         assert "end" in changes
     assert result.passed or not result.valid_repeats
+
+
+def _light(drill: str) -> str:
+    """The same drill with a quarter of the packets, and without what hashing is compared by."""
+    light = drill.replace("rate_pps: 1000", "rate_pps: 250")
+    light = light.replace("compare_hashing: [per-node, shared]", "")
+    assert len(light) < len(drill) - len("compare_hashing")
+    return light
 
 
 def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_path: Path) -> None:
