@@ -169,8 +169,8 @@ def test_a_drill_runs_on_it(kind: RuntimeKind, tmp_path: Path) -> None:
 
 
 def _light(drill: str) -> str:
-    """The same drill with a quarter of the packets, and without what hashing is compared by."""
-    light = drill.replace("rate_pps: 1000", "rate_pps: 250")
+    """The same drill with half of the packets, and without what hashing is compared by."""
+    light = drill.replace("rate_pps: 1000", "rate_pps: 500")
     light = light.replace("compare_hashing: [per-node, shared]", "")
     assert len(light) < len(drill) - len("compare_hashing")
     return light
