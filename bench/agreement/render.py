@@ -67,8 +67,8 @@ def page(found: Agreement, missing: Sequence[str] = ()) -> str:
     """The page; `missing` are labs that have not been run yet."""
     lines = ["# Lab and simulator, side by side", ""]
     lines += [
-        f"`{found.command}` (as root) makes this page and [its data]({DOCUMENT}); with `--simulate`",
-        "it lays what the labs did then beside the simulator as it is now, as was done here last.",
+        f"`{found.command}` (as root) makes this page and [its data]({DOCUMENT}); with",
+        "`--simulate` it lays what the labs did then beside the simulator as it is now: done here.",
         "",
     ]
     if not found.labs:
