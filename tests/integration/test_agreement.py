@@ -9,7 +9,6 @@ from bench.agreement.simulated import simulate_job
 from labs.lab import Lab
 from tests.integration.conftest import MakeLab
 
-
 LAB = "fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 8000\n"
 RING, ACROSS, ALLTOALL, _ = SHAPES
 
