@@ -19,9 +19,9 @@ from traffic.collectives import Pattern, count_sends
 BASE_BYTES = 250 * 2**20
 """An interpreter with numpy, numba and this package."""
 
-FLOW_BYTES = 320
+FLOW_BYTES = 400
 """A flow, its path of six sends, its transfer and what is made on the way to them: 131,072 GPUs
-with 16 queue pairs each took 300 (`python -m bench.simulator`)."""
+with 16 queue pairs each took about 380 (`python -m bench.simulator`)."""
 
 ENTRY_BYTES = 40
 """A send that carries part of a flow."""

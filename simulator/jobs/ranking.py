@@ -58,11 +58,6 @@ class RankingSpec(SpecModel):
         """One table's pooled embeddings for one rank's samples."""
         return self.local_batch * self.dimension * self.bits // 8
 
-    @property
-    def embedding_bytes(self) -> int:
-        """What a rank receives for its samples, its own tables' part included: 4 B T d in fp32."""
-        return self.tables * self.row_bytes
-
 
 def ranking_workload(spec: RankingSpec, *, iterations: int = 1) -> Workload:
     """Forward: the exchange beside the bottom layers, then the top layers. Backward: the top
