@@ -6,7 +6,12 @@ SHELL := /bin/bash
 LAB ?= zone-small
 NODE ?=
 DRILL ?= link-flap
+NOW := $(shell date -u +%Y%m%dT%H%M%SZ)
 VM_KERNEL ?= linux-image-amd64
+SYSTEMS ?= debian-12 debian-13
+RUN ?= drill test readme sudo
+FRR ?=
+MACHINES ?= $(HOME)/.cache/rocelab/machines
 
 READY := .venv/.ready
 READY_TO_TEST := .venv/.ready-to-test
@@ -59,24 +64,24 @@ drill: $(READY) ## run DRILL=link-flap: lab up, traffic, faults, lab down, what 
 	@$(ROCELAB) drill run "$(DRILL)"
 
 .PHONY: drills
-drills: $(READY) ## run every drill that ships, one after the other; reports go to results/drills
+drills: $(READY) ## run every drill that ships, one after the other; reports go to results/drills-TIME
 	@failed=; for file in scripts/catalog/*.yaml; do name=$$(basename "$$file" .yaml); \
-		$(ROCELAB) drill run "$$name" --out "results/drills/$$name" \
-			--junit "results/drills/$$name/junit.xml" || failed="$$failed $$name"; \
+		$(ROCELAB) drill run "$$name" --out "results/drills-$(NOW)/$$name" \
+			--junit "results/drills-$(NOW)/$$name/junit.xml" || failed="$$failed $$name"; \
 	done; if [ -n "$$failed" ]; then echo "drills that failed:$$failed" >&2; exit 1; fi
 
 .PHONY: convergence-table
-convergence-table: $(READY) ## how long FRR takes to converge, by fault, fabric and fan-out; over an hour, resumable
-	$(AS_ROOT) .venv/bin/python -m bench.convergence
+convergence-table: $(READY) ## how long FRR takes to converge, by fault, fabric and fan-out; over an hour, resumable; FRR=PREFIX beside this FRR
+	$(AS_ROOT) .venv/bin/python -m bench.convergence $(if $(FRR),--frr "$(FRR)")
 
 .PHONY: compare
 compare: $(READY) ## every load-balancing scheme on zone-1-1, 1 to 32 queue pairs, one report
-	@$(ROCELAB) compare zone-1-1 --qps 1,4,8,16,32 --size 4MB --iterations 2 --out results/compare
+	@$(ROCELAB) compare zone-1-1 --qps 1,4,8,16,32 --size 4MB --iterations 2
 
 .PHONY: simulate
 simulate: $(READY) ## 32,256 GPUs in a ring: what ECMP and E-ECMP cost it, in seconds
 	@.venv/bin/rocelab simulate meta-32k --pattern allreduce --ranks 32256 --size 16GB --qps 16 \
-		--scheme e-ecmp --placement topology-aware --out results/simulate
+		--scheme e-ecmp --placement topology-aware --out "results/simulate-$(NOW)"
 
 .PHONY: agreement
 agreement: $(READY) ## the simulator beside the lab on every lab that fits this machine: docs/agreement.md
@@ -90,18 +95,19 @@ validation: $(READY) ## the simulator beside what Meta, Alibaba and others publi
 test: $(READY_TO_TEST) ## lint, types, unit tests, then tests with real fabrics as root
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
-	.venv/bin/mypy & types=$$!; .venv/bin/python -m pytest -n auto tests/unit && wait $$types
-	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n 5 --dist loadfile -m side_by_side tests/integration
-	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -n 3 --dist loadfile -m "few_at_once and not side_by_side" tests/integration
-	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -m "not side_by_side and not few_at_once" tests/integration
-	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider --rocelab-require examples
+	@tests/suite.sh $(AS_ROOT)
 
 .PHONY: soak
 soak: $(READY) ## a hundred killed drills, then a thousand flaps: nothing left, nothing grows
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -o junit_family=xunit1 --junitxml=results/soak.xml tests/soak
 
+.PHONY: test-machines
+test-machines: $(READY) ## both commands of README, and all others, on fresh machines: SYSTEMS="debian-12" RUN="drill test"
+	@$(AS_ROOT) .venv/bin/python -m tests.machines.run --cache "$(MACHINES)" --systems "$(SYSTEMS)" --run "$(RUN)"
+
 .PHONY: test-vm
-test-vm: $(READY) ## run the queue tests on VM_KERNEL=linux-image-amd64 in QEMU, where sch_red is
+test-vm: $(READY) ## `make drill` on SYSTEMS as virtual machines, the queue tests on VM_KERNEL=linux-image-amd64
+	@$(AS_ROOT) .venv/bin/python -m tests.machines.run --cache "$(MACHINES)" --systems "$(SYSTEMS)" --run vm
 	.venv/bin/python -m tests.vm.run --package "$(VM_KERNEL)"
 
 .PHONY: bench
@@ -119,5 +125,6 @@ bench-simulator: $(READY) ## the simulator's engine up to 131,072 GPUs, and besi
 
 .PHONY: clean
 clean: ## remove .venv and caches; labs, results and Debian packages stay
+	$(SUDO) rm -rf "$(MACHINES)"/debian-*
 	rm -rf .venv build rocelab.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

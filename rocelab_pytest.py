@@ -7,6 +7,8 @@ rocelab, so whatever is heavy is imported where a test needs it.
 
 from __future__ import annotations
 
+import signal
+import threading
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -56,6 +58,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rocelab-evidence",
         metavar="DIR",
         help=f"where evidence of failed tests goes (default: {EVIDENCE} below the root folder)",
+    )
+    group.addoption(
+        "--rocelab-frr",
+        metavar="PREFIX",
+        help="the FRR that switches run: a folder that it is in (default: this machine's)",
     )
     parser.addini(
         "rocelab_require", "fail where this machine can not run labs", type="bool", default=False
@@ -129,16 +136,34 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         from scripts.testkit.bench import Bench
 
         _tell_left_behind(request.config)
-        bench = Bench(file)
+        bench = Bench(file, _given_frr(request.config))
     benches = request.config.stash[_BENCHES]
     benches.append(bench)
+    with _ended_as_by_ctrl_c():
+        try:
+            with _told(request.config):
+                bench.up()
+            yield bench.lab
+        finally:
+            bench.down()
+            benches.remove(bench)
+
+
+@contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM and SIGHUP, with which CI ends a job, end pytest as Ctrl-C does: fixtures end first.
+    Whoever has other handlers keeps them."""
+    taken = []
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, signal.default_int_handler)
+                taken.append(number)
     try:
-        with _told(request.config):
-            bench.up()
-        yield bench.lab
+        yield
     finally:
-        bench.down()
-        benches.remove(bench)
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _given_lab(config: pytest.Config) -> Path:
@@ -150,6 +175,12 @@ def _given_lab(config: pytest.Config) -> Path:
         pytest.fail(NO_LAB, pytrace=False)
     files, _ = chosen_labs(given, {}, config.invocation_params.dir)
     return files[0]
+
+
+def _given_frr(config: pytest.Config) -> Path | None:
+    """The folder of the FRR of the command line; a relative path starts where pytest was called."""
+    given = config.getoption("--rocelab-frr")
+    return config.invocation_params.dir / given if given else None
 
 
 @pytest.fixture
@@ -258,7 +289,7 @@ def _evidence_base(config: pytest.Config) -> Path:
 def _need_machine(config: pytest.Config) -> None:
     from scripts.testkit.machine import why_not
 
-    reason = why_not()
+    reason = why_not(own_frr=_given_frr(config) is None)
     if reason is not None:
         _give_up(config, reason)
 

@@ -47,7 +47,7 @@ has_sshd() {
 }
 
 has_engine() {
-    command -v dockerd >/dev/null
+    { command -v dockerd && command -v docker; } >/dev/null
 }
 
 missing_packages() {
@@ -56,14 +56,16 @@ missing_packages() {
     { command -v ip && command -v tc; } >/dev/null || echo iproute2
     command -v ethtool >/dev/null || echo ethtool
     command -v tcpdump >/dev/null || echo tcpdump
+    command -v ping >/dev/null || echo iputils-ping
     command -v tshark >/dev/null || echo tshark
     command -v clang >/dev/null || echo clang
     [ -e /usr/include/bpf/bpf_helpers.h ] || echo libbpf-dev
+    command -v mmdebstrap >/dev/null || echo mmdebstrap
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || echo debian-archive-keyring
     newest_python >/dev/null || echo python3-venv
     [ "${1-}" = test ] || return 0
     has_sshd || echo openssh-server
     has_engine || echo docker.io
-    command -v mmdebstrap >/dev/null || echo mmdebstrap
 }
 
 apt() {
@@ -102,6 +104,10 @@ disable_services() {
 install_packages() {
     echo "setup: installing $*"
     apt update
+    # Since Debian 13 the client is a package of its own, which docker.io only recommends.
+    if [[ " $* " = *" docker.io "* ]] && apt-cache show docker-cli >/dev/null 2>&1; then
+        set -- "$@" docker-cli
+    fi
     local services=()
     has_frr || services+=(frr.service)
     [[ " $* " != *" openssh-server "* ]] || services+=(ssh.service ssh.socket)
@@ -115,7 +121,7 @@ install_packages() {
     fi
 }
 
-install() {
+pip_install() {
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile "$@"
 }
 
@@ -127,11 +133,13 @@ make_environment() {
             unusable "no Python 3.11 or later with venv: install one (Debian 12 and Ubuntu 24.04 have it)"
         echo "setup: making .venv with $("$python" --version)"
         "$python" -m venv --clear .venv
+    else
+        echo "setup: bringing .venv up to date"
     fi
     # The simulator's engine takes a CPU half a minute to compile: while the other one installs.
-    install numba pydantic pyyaml
+    pip_install numba pydantic pyyaml
     .venv/bin/python -c 'import simulator.engine.incremental' &
-    install --editable ".[$extras]"
+    pip_install --editable ".[$extras]"
     wait $! || echo "setup: the simulator's engine will be compiled when it is first used"
     # Tests start hundreds of processes, as root too, which is not to write here. Of the large
     # packages little is loaded, and some have templates that are no Python.

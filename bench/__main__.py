@@ -23,6 +23,7 @@ from rich.table import Table
 
 from bench import runtimes
 from bench.fabrics import Up, measure_mininet, measure_rocelab, spread
+from labs.interruption import ending
 from scripts.drill.environment import read_environment
 
 SMALL, ZONE = "bench-16x4", "zone-252x18"
@@ -116,4 +117,5 @@ def table(lab: str, by_tool: dict[str, list[Up]]) -> Table:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with ending():
+        typer.run(main)

@@ -36,6 +36,7 @@ from bench.throughput import (
     measure_sender,
     steering,
 )
+from labs.interruption import ending
 from labs.lab import Lab, plan
 from labs.spec.model import LabSpec
 from scripts.drill.environment import read_environment
@@ -145,4 +146,5 @@ def _measure_pacing(lab: Lab) -> Pacing:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with ending():
+        typer.run(main)

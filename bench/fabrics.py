@@ -10,18 +10,20 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from labs.lab import Lab
 from labs.render import frr
-from labs.runtime import daemons, kernel
+from labs.runtime import daemons, kernel, mounts, namespaces
 from labs.runtime.base import no_progress
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.housing import RuntimeKind, housing_of
+from labs.runtime.installation import Installation, find_installation
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -96,15 +98,25 @@ def measure_mininet(lab_name: str, *, with_daemons: bool) -> Up:
     """
     lab = Lab.planned(lab_name)
     fabric = lab.fabric
-    with tempfile.TemporaryDirectory(prefix="rocelab-bench-") as scratch:
+    installation = find_installation()
+    # Of /run, daemons see the folder of their own switch and nothing else.
+    with (
+        tempfile.TemporaryDirectory(prefix="rocelab-bench-", dir=mounts.RUN) as scratch,
+        _views(Path(scratch)) as views,
+    ):
         Path(scratch).chmod(0o755)
         folders = {
             node.name: daemons.FrrFiles(Path(scratch, node.name)) for node in fabric.switches
         }
         for node in fabric.switches:
             files = folders[node.name]
-            configuration = frr.frr_configuration(fabric, node, files.folder, interfaces=False)
-            daemons.write_configuration(files, configuration, daemons.frr_owner())
+            configuration = dict(
+                frr.frr_configuration(fabric, node, files.daemon_folder, interfaces=False)
+            )
+            if installation.has_mgmtd:
+                configuration["mgmtd"] = frr.mgmtd_configuration(node, files.daemon_folder)
+            daemons.write_configuration(installation, files, configuration, ("vtysh",))
+            daemons.keep_view(installation, files, views / node.name)
         before = _Before.now()
         script = str(Path(__file__).with_name("mininet_fabric.py"))
         with subprocess.Popen(
@@ -113,24 +125,20 @@ def measure_mininet(lab_name: str, *, with_daemons: bool) -> Up:
             assert process.stdin is not None
             assert process.stdout is not None
             pipes = (process.stdin, process.stdout)
-            wired = _ask(pipes, json.dumps(_document(lab, folders)))
+            wired = _ask(pipes, json.dumps(_document(lab, installation, folders, views)))
             stages = {"wiring": wired["seconds"]}
             pss = 0
             if with_daemons:
                 try:
                     stages |= _start_and_wait(lab, wired["pids"], pipes)
                 except BaseException:
-                    _kill_daemons(lab, folders)
+                    _kill_daemons(lab, folders, wired["pids"])
                     raise
-                pids = [
-                    daemons.running_pid(name, files)
-                    for files in folders.values()
-                    for name in frr.daemons(fabric)
-                ]
-                pss = sum(_pss_bytes(pid) for pid in pids if pid is not None)
+                pids = _running(lab, folders, wired["pids"])
+                pss = sum(_pss_bytes(pid) for pid in pids)
             after = _Before.now()
             started = time.monotonic()
-            _kill_daemons(lab, folders)
+            _kill_daemons(lab, folders, wired["pids"])
             _ask(pipes, "stop")
             down_s = time.monotonic() - started
     return Up(
@@ -142,6 +150,18 @@ def measure_mininet(lab_name: str, *, with_daemons: bool) -> Up:
         machine_lost_bytes=before.available_bytes - after.available_bytes,
         machine_cpu_s=after.busy_s - before.busy_s,
     )
+
+
+@contextmanager
+def _views(scratch: Path) -> Iterator[Path]:
+    """A folder for what daemons see as their file systems."""
+    views = scratch / "mounts"
+    views.mkdir()
+    namespaces.mount_tmpfs(views)
+    try:
+        yield views
+    finally:
+        namespaces.detach_mount(views)
 
 
 def _start_and_wait(
@@ -161,18 +181,25 @@ def _start_and_wait(
             os.close(descriptor)
 
 
-def _kill_daemons(lab: Lab, folders: Mapping[str, daemons.FrrFiles]) -> None:
+def _running(
+    lab: Lab, folders: Mapping[str, daemons.FrrFiles], shells: Mapping[str, int]
+) -> list[int]:
+    """The daemons that run; `shells` is a process of each node."""
+    found = (
+        daemons.running_pid(daemon, files, Path(f"/proc/{shells[node]}/ns/net"))
+        for node, files in folders.items()
+        for daemon in daemons.DAEMONS
+    )
+    return [pid for pid in found if pid is not None]
+
+
+def _kill_daemons(
+    lab: Lab, folders: Mapping[str, daemons.FrrFiles], shells: Mapping[str, int]
+) -> None:
     """End the daemons started here: Mininet ends a node's shell and not what that started."""
-    pids = [
-        pid
-        for files in folders.values()
-        for daemon in frr.daemons(lab.fabric)
-        if (pid := daemons.running_pid(daemon, files)) is not None
-    ]
-    left = daemons.crash_folders_of(pids)
+    pids = _running(lab, folders, shells)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    daemons.remove_crash_folders(left)
 
 
 def _ask(pipes: tuple[IO[str], IO[str]], line: str) -> dict[str, Any]:
@@ -182,7 +209,12 @@ def _ask(pipes: tuple[IO[str], IO[str]], line: str) -> dict[str, Any]:
     return answer
 
 
-def _document(lab: Lab, folders: Mapping[str, daemons.FrrFiles]) -> dict[str, Any]:
+def _document(
+    lab: Lab,
+    installation: Installation,
+    folders: Mapping[str, daemons.FrrFiles],
+    views: Path,
+) -> dict[str, Any]:
     fabric = lab.fabric
     return {
         "nodes": [
@@ -203,11 +235,11 @@ def _document(lab: Lab, folders: Mapping[str, daemons.FrrFiles]) -> dict[str, An
         "daemons": [
             {
                 "node": name,
-                "command": " ".join(daemons.start_arguments(program, daemon, files)),
+                "command": f"nsenter --mount={views / name} "
+                + " ".join(daemons.start_arguments(installation.program(daemon), daemon, files)),
             }
             for name, files in folders.items()
-            for daemon in frr.daemons(fabric)
-            for program in (str(daemons.frr_folder() / daemon),)
+            for daemon in installation.daemons(frr.daemons(fabric))
         ],
     }
 

@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from labs.interruption import ending
 from labs.lab import Lab, plan
 from labs.runtime.base import Progress
 from labs.runtime.record import LabFiles
@@ -59,11 +60,13 @@ PLACEMENTS = ("contiguous", "topology-aware", "fragmented", "random")
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A job with one thing wrong. expected: a server or the ways of which one must be named."""
+    """A job with one thing wrong. expected: a server or the ways of which one must be named.
+    problems: why it was not what was to be tried."""
 
     injected: Cause
     expected: tuple[str, ...]
     report: JobReport
+    problems: tuple[str, ...] = ()
 
 
 def lab_of(scheme: str, name: str = "bench-forensics") -> Lab:
@@ -96,13 +99,17 @@ def host_pause(lab: Lab, rng: random.Random, placement: str | None = None) -> Tr
     length_s = rng.uniform(*PAUSE_S)
     job = _job(rng, iterations=4, placement=placement or rng.choice(PLACEMENTS))
     fault = HostPause(server)
-    under_way = threading.Event()
+    under_way, is_over = threading.Event(), threading.Event()
+    problems = []
 
     def pause() -> None:
         under_way.wait()
         try:
             fault.inject(lab)
             time.sleep(length_s)
+            # A job does not end while one of its agents stands still.
+            if is_over.is_set():
+                problems.append(f"the job was over before {server} was paused")
         finally:
             fault.restore(lab)
 
@@ -115,9 +122,10 @@ def host_pause(lab: Lab, rng: random.Random, placement: str | None = None) -> Tr
     try:
         report = run_job(lab, job, progress=look)
     finally:
+        is_over.set()
         under_way.set()
         pausing.join()
-    return Trial(Cause.HOST_PAUSE, (server,), report)
+    return Trial(Cause.HOST_PAUSE, (server,), report, tuple(problems))
 
 
 def grey_link(lab: Lab, rng: random.Random) -> Trial:
@@ -225,6 +233,8 @@ def names(verdict: Verdict, trial: Trial) -> bool:
 
 def outcome(trial: Trial, found: Diagnosis) -> str:
     """What was said, in a word or two."""
+    if trial.problems:
+        return "not tried"
     if names(found.verdict, trial):
         return found.verdict.cause.value
     if found.verdict.cause is Cause.NONE and any(names(each, trial) for each in found.others):
@@ -299,4 +309,5 @@ def _markdown(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with ending():
+        typer.run(main)

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from bench.fabrics import Up, measure_rocelab, spread
 from labs.errors import MachineError
+from labs.interruption import ending
 from labs.runtime.housing import RuntimeKind, housing_of
 from scripts.drill.environment import read_environment
 
@@ -100,4 +101,5 @@ def _write(measured: Mapping[RuntimeKind, Sequence[Up]], lacking: dict[RuntimeKi
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with ending():
+        typer.run(main)

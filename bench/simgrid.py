@@ -26,6 +26,7 @@ from rich.console import Console
 from bench.simgrid_cases import CASES, Case, problem_of, write_problem
 from bench.simgrid_results import Compared, Side, Times, markdown
 from labs.errors import MachineError
+from labs.interruption import ending
 from scripts.drill.environment import cpu_model
 from simulator.engine.backend import best_backend
 from simulator.fabric.network import Floats
@@ -168,8 +169,9 @@ def _version(package: str) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(main)
-    except MachineError as error:
-        Console(stderr=True).print(error)
-        sys.exit(3)
+    with ending():
+        try:
+            typer.run(main)
+        except MachineError as error:
+            Console(stderr=True).print(error)
+            sys.exit(3)

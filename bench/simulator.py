@@ -25,6 +25,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from labs.interruption import ending
 from labs.runtime.base import no_progress
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
@@ -226,4 +227,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with ending():
+        typer.run(main)

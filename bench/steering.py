@@ -17,6 +17,7 @@ from rich.table import Table
 
 from bench.senders import Sender
 from bench.throughput import measure_sender
+from labs.interruption import ending
 from labs.lab import Lab, plan
 from labs.spec.model import LabSpec
 from labs.spec.schemes import SchemeSpec
@@ -65,4 +66,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with ending():
+        typer.run(main)

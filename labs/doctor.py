@@ -22,8 +22,15 @@ from pathlib import Path
 from labs import probes
 from labs.errors import MachineError
 from labs.probes import Outcome
-from labs.runtime import daemons
+from labs.runtime import rights
+from labs.runtime.installation import (
+    TESTED_RELEASES,
+    find_installation,
+    frr_folder,
+    untested,
+)
 from labs.runtime.queues import bpf, marker
+from labs.runtime.rights import CAPABILITIES, effective_capabilities
 
 PROGRAM_TIMEOUT_S = 10.0
 SETUP = "`make setup` installs it (Debian package {package})"
@@ -65,32 +72,6 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
-class Capability:
-    """A bit of CapEff (include/uapi/linux/capability.h) and what a lab does with it."""
-
-    name: str
-    bit: int
-    needed: bool
-    purpose: str
-    remedy: str = "run as root: sudo rocelab ...; in a container: --cap-add"
-
-
-CAPABILITIES = (
-    Capability("CAP_NET_ADMIN", 12, True, "links, addresses, routes and kernel settings of nodes"),
-    Capability("CAP_SYS_ADMIN", 21, True, "network namespaces and the mounts that keep them"),
-    Capability("CAP_NET_RAW", 13, True, "RoCEv2 packets as raw frames"),
-    Capability("CAP_SETUID", 7, True, "FRR daemons, which start as root and go on as user frr"),
-    Capability(
-        "CAP_SYS_RESOURCE",
-        24,
-        False,
-        "more open files than the hard limit, and `docker run --privileged`; labs run without",
-        "run on the machine itself or with --cap-add SYS_RESOURCE",
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
 class KernelFeature:
     """How a probe of `labs.probes` is shown."""
 
@@ -121,8 +102,8 @@ KERNEL_FEATURES = (
         "hash seed",
         "multipath hash seed",
         False,
-        "each switch hashes differently and paths can be predicted; without it only labs with "
-        "`hashing: 0` run, where all switches choose alike (polarized)",
+        "each switch hashes differently and paths can be predicted; without it every lab runs as "
+        "with `hashing: 0`: all switches choose alike (polarized)",
         "Linux 6.11 or later. Debian 12: linux-image-6.12-amd64 (bookworm-security); Ubuntu 24.04: "
         "linux-generic-hwe-24.04",
     ),
@@ -154,6 +135,7 @@ def diagnose() -> Diagnosis:
     return Diagnosis(
         (
             *capability_checks(effective_capabilities(Path("/proc/self/status").read_text())),
+            *place_checks(),
             *kernel_checks(probes.probe_kernel()),
             frr_check(),
             bfdd_check(),
@@ -161,6 +143,7 @@ def diagnose() -> Diagnosis:
                 program_check(("vtysh", "--help"), "frr", "the command line of a switch"),
                 program_check(("ip", "-V"), "iproute2", "looking into a node by hand"),
                 program_check(("tcpdump", "--version"), "tcpdump", "packet captures"),
+                program_check(("ping", "-V"), "iputils-ping", "pinging from node to node"),
             ),
             bpf_compiler_check(),
             queues_check(),
@@ -170,12 +153,6 @@ def diagnose() -> Diagnosis:
             *size_checks(),
         )
     )
-
-
-def effective_capabilities(status: str) -> int:
-    """The CapEff bits in the text of /proc/PID/status."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return int(found[1], 16) if found else 0
 
 
 def capability_checks(effective: int) -> list[Check]:
@@ -191,6 +168,29 @@ def capability_checks(effective: int) -> list[Check]:
         )
         for capability in CAPABILITIES
     ]
+
+
+def place_checks() -> list[Check]:
+    """A check for each place outside of labs' own folders that a lab writes to."""
+    places = (
+        (rights.RUN, "/run", "what is on record of labs"),
+        (rights.SETTINGS, "/proc/sys", "kernel settings of nodes"),
+    )
+    checks = []
+    for path, name, purpose in places:
+        ok = rights.is_writable(path)
+        checks.append(
+            Check(
+                name=f"writable {name}",
+                ok=ok,
+                needed=True,
+                found="writable" if ok else "read-only, or not ours",
+                purpose=purpose,
+                remedy="as root; in a container: --tmpfs /run, and --security-opt "
+                "systempaths=unconfined for /proc/sys",
+            )
+        )
+    return checks
 
 
 def kernel_checks(outcomes: dict[str, Outcome]) -> list[Check]:
@@ -211,7 +211,7 @@ def kernel_checks(outcomes: dict[str, Outcome]) -> list[Check]:
                 purpose=feature.purpose,
                 remedy=feature.remedy
                 if outcome and not outcome.denied
-                else "run `rocelab doctor` as root: sudo rocelab doctor",
+                else "run it as root: sudo .venv/bin/rocelab doctor",
             )
         )
     return checks
@@ -221,13 +221,13 @@ def frr_check() -> Check:
     """zebra and bgpd start, and the user they run as exists."""
     ok, found = False, ""
     try:
-        folder = daemons.frr_folder()
-        daemons.frr_owner()
-        versions = [
-            program_version((str(folder / name), "--version")) for name in ("zebra", "bgpd")
-        ]
+        frr = find_installation()
+        programs = ("zebra", "bgpd", *(("mgmtd",) if frr.has_mgmtd else ()))
+        versions = [program_version((frr.program(name), "--version")) for name in programs]
         ok = None not in versions
-        found = f"{versions[1]}, in {folder}" if ok else f"daemons in {folder} do not start"
+        found = f"{versions[1]}, in {frr.folder}" if ok else f"daemons in {frr.folder} do not start"
+        if ok and untested(frr.version):
+            found += f"; untested: rocelab is tested with {' and '.join(TESTED_RELEASES)}"
     except MachineError as error:
         found = error.message
     return Check(
@@ -244,7 +244,7 @@ def bfdd_check() -> Check:
     """bfdd starts."""
     version = None
     with contextlib.suppress(MachineError):
-        version = program_version((str(daemons.frr_folder() / "bfdd"), "--version"))
+        version = program_version((str(frr_folder() / "bfdd"), "--version"))
     return Check(
         name="FRR bfdd",
         ok=version is not None,
@@ -313,7 +313,7 @@ def docker_check() -> Check:
         if engine
         else (client and f"client {client}, no engine answers") or "missing",
         purpose="nodes as containers; labs of namespaces run without",
-        remedy="Debian package docker.io, then systemctl start docker",
+        remedy="Debian packages docker.io and (since 13) docker-cli, then systemctl start docker",
     )
 
 

@@ -18,22 +18,26 @@ from pathlib import Path
 
 from labs.errors import InputError
 from labs.forwarding.fib import Fib, FibOf, read_fib
+from labs.interruption import shielded
 from labs.plan.addressing import AddressSpaceFullError
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.runtime import kernel
 from labs.runtime.base import ProgressSink, no_progress
 from labs.runtime.housing import Housing, RuntimeKind, housing_of
+from labs.runtime.installation import Installation, find_installation
 from labs.runtime.link import VethLink
 from labs.runtime.node import NamespaceNode
-from labs.runtime.record import State, locked, read_record, recorded_labs
+from labs.runtime.record import DamagedRecordError, State, locked, read_record, recorded_labs
 from labs.runtime.runtime import LabRuntime
 from labs.runtime.steering import Steering
 from labs.runtime.teardown import take_down
 from labs.runtime.wire.control import Wire
+from labs.spec.base import is_name
 from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
+from labs.spec.load import load_spec, read_name
 from labs.spec.model import LabSpec
+from labs.spec.wording import name_hint
 
 
 def plan(spec: LabSpec) -> Fabric:
@@ -47,6 +51,43 @@ def plan(spec: LabSpec) -> Fabric:
         ) from None
 
 
+def as_it_runs(spec: LabSpec) -> LabSpec:
+    """The spec that runs on this machine: one hash seed for all where its kernel can not seed."""
+    if spec.hashing.seed == 0 or kernel.seeds_supported():
+        return spec
+    return spec.model_copy(update={"hashing": spec.hashing.model_copy(update={"seed": 0})})
+
+
+def name_of(text: str | Path) -> str:
+    """The name of the lab that a user calls `text`: one that has a record here, whether it runs or
+    was left behind, or else the name in its file, valid otherwise or not, or in the catalog's.
+
+    Text that could be a name and is no file is taken for the name of a lab that is not up. Raises
+    SpecError for a file without a name, InputError for text that names nothing.
+    """
+    name = str(text)
+    if name in recorded_labs():
+        return name
+    try:
+        path = find_lab(name)
+    except InputError:
+        if not is_name(name):
+            raise
+        return name
+    return read_name(path)
+
+
+def _not_up(text: str, name: str) -> InputError:
+    """What to raise for a lab that is not up. Raises SpecError where its file is wrong besides."""
+    try:
+        path = find_lab(text)
+    except InputError:
+        hint = name_hint(name, recorded_labs()) or "none is: bring one up with `rocelab up LAB`"
+        return InputError(f"lab {name} is not up", hint)
+    load_spec(path)
+    return InputError(f"lab {name} is not up", f"bring it up with `rocelab up {text}`")
+
+
 class Lab:
     """A fabric and the runtime that realises it."""
 
@@ -57,33 +98,61 @@ class Lab:
         self.notes: tuple[str, ...] = ()
 
     @classmethod
-    def planned(cls, text: str | Path, housing: Housing | None = None) -> Lab:
-        """The lab of a catalog name or a spec file, running or not.
+    def planned(
+        cls, text: str | Path, housing: Housing | None = None, *, dilation: float | None = None
+    ) -> Lab:
+        """The lab of a catalog name or a spec file, running or not; with another dilation than its
+        own where one is given.
 
         Raises InputError, and SpecError with every problem of the file.
         """
-        return cls(plan(load_spec(find_lab(str(text)))), housing)
+        spec = load_spec(find_lab(str(text)))
+        if dilation is not None:
+            spec = spec.model_copy(update={"dilation": dilation})
+        return cls(plan(spec), housing)
 
     @classmethod
     def running(cls, text: str | Path) -> Lab:
         """A lab that is up, by its name or by its spec's file or catalog name.
 
         What runs is what its record says, whatever the file says by now. Raises InputError when
-        it is not up.
+        it is not up, and SpecError for a file that has no name of a lab.
         """
-        name = str(text)
+        name = name_of(text)
         record = read_record(name)
-        if record is None and name not in recorded_labs():
-            name = cls.planned(text).name
-            record = read_record(name)
         if record is None or record.state is not State.RUNNING:
-            raise InputError(f"lab {name} is not up", hint=f"bring it up with `rocelab up {name}`")
-        housing = housing_of(RuntimeKind(record.runtime))
-        return cls(plan(LabSpec.model_validate(record.spec)), housing)
+            raise _not_up(str(text), name)
+        try:
+            housing = housing_of(RuntimeKind(record.runtime))
+            spec = LabSpec.model_validate(record.spec)
+        except ValueError as error:
+            first = str(error).splitlines()[0]
+            raise DamagedRecordError(name, f"this version does not know it: {first}") from None
+        return cls(plan(spec), housing)
 
     @property
     def name(self) -> str:
         return self.fabric.name
+
+    @property
+    def installation(self) -> Installation:
+        """The FRR that its switches run. Raises FileNotFoundError while it is not up."""
+        return self.runtime.installation
+
+    def check_frr(self, prefix: Path | None) -> None:
+        """Raises InputError where the lab is up with another FRR than the one in that folder,
+        if one is named, and as `find_installation` does."""
+        if prefix is not None and find_installation(prefix) != self.installation:
+            raise InputError(
+                f"lab {self.name} is up with FRR {self.installation.version} of "
+                f"{self.installation.place}, not with the one in {prefix}",
+                hint=f"take it down with `rocelab down {self.name}`, or leave --frr out",
+            )
+
+    @property
+    def daemons(self) -> tuple[str, ...]:
+        """The daemons that every switch runs, in the order they start. Raises as `installation`."""
+        return self.runtime.daemons
 
     @property
     def is_running(self) -> bool:
@@ -104,22 +173,33 @@ class Lab:
         namespaces share, as with `hashing: 0`; where it can not mark as asked, ports have simpler
         queues or none. `notes` says so. Raises as `labs.runtime.base.Runtime.up` does.
         """
-        if self.fabric.spec.hashing.seed != 0 and not kernel.seeds_supported():
-            self._run_unseeded()
+        spec = as_it_runs(self.fabric.spec)
+        if spec != self.fabric.spec:
+            self._run_unseeded(spec)
         self.runtime.up(progress)
         self.notes += self.runtime.notes
         return dict(self.runtime.stage_seconds)
 
-    def _run_unseeded(self) -> None:
-        spec = self.fabric.spec
-        hashing = spec.hashing.model_copy(update={"seed": 0})
-        self.fabric = plan(spec.model_copy(update={"hashing": hashing}))
+    def _run_unseeded(self, spec: LabSpec) -> None:
+        self.fabric = plan(spec)
         self.runtime = LabRuntime(self.fabric, self.runtime.housing)
         self.notes = (
             f"this kernel ({os.uname().release}) has no fib_multipath_hash_seed (Linux 6.11 has): "
             "all switches share one secret hash, so tiers polarize fully and paths can not be "
             "predicted",
         )
+
+    @contextmanager
+    def brought_up(self, progress: ProgressSink = no_progress) -> Iterator[None]:
+        """Up within the context, and down after it however that ends. Raises as `up` does."""
+        with shielded(f"lab {self.name} is taken down") as shield:
+            try:
+                with shield.lifted():
+                    self.up(progress)
+                    yield
+            finally:
+                if self.runtime.was_brought_up:
+                    self.down(progress)
 
     def down(self, progress: ProgressSink = no_progress) -> None:
         """Take the lab down. Idempotent."""
@@ -128,18 +208,16 @@ class Lab:
     def node(self, name: str) -> NamespaceNode:
         """Raises InputError when the lab has no such node."""
         if name not in self.fabric.node_by_name:
-            some = ", ".join(node.name for node in self.fabric.nodes[:6])
             raise InputError(
-                f"lab {self.name} has no node {name}", hint=f"its nodes are {some} ..."
+                f"lab {self.name} has no node {name}", name_hint(name, self.fabric.node_by_name)
             )
         return self.runtime.node(name)
 
     def link(self, name: str) -> VethLink:
         """Raises InputError when the lab has no such link."""
         if name not in self.fabric.link_by_name:
-            some = ", ".join(link.name for link in self.fabric.sessions[:4])
             raise InputError(
-                f"lab {self.name} has no link {name}", hint=f"its links are {some} ..."
+                f"lab {self.name} has no link {name}", name_hint(name, self.fabric.link_by_name)
             )
         return self.runtime.link(name)
 

@@ -37,11 +37,11 @@ from mininet.node import Node  # noqa: E402
 class LabNode(Node):  # type: ignore[misc]
     """A shell in the namespace of a node that is up, with FRR's `vtysh` at hand in a switch."""
 
-    def __init__(self, name: str, netns: Path, vty: Path | None) -> None:
+    def __init__(self, name: str, netns: Path, programs: Path | None) -> None:
         self.netns = netns
         super().__init__(name, inNamespace=False)
-        if vty is not None:
-            self.cmd(f"alias vtysh='vtysh --vty_socket {vty}'")
+        if programs is not None:
+            self.cmd(f"export PATH={programs}:$PATH")
 
     def _popen(self, cmd: list[str], **params: object) -> subprocess.Popen[bytes]:
         entered = ["nsenter", f"--net={self.netns}", "--", *cmd]
@@ -93,8 +93,8 @@ class LabNet(Mininet):  # type: ignore[misc]
         fabric = self.lab.fabric
         for planned in fabric.nodes:
             handle = self.lab.node(planned.name)
-            vty = handle.frr.folder if planned.is_switch else None
-            node = LabNode(planned.name, handle.netns, vty)
+            programs = handle.frr.programs if planned.is_switch else None
+            node = LabNode(planned.name, handle.netns, programs)
             (self.switches if planned.is_switch else self.hosts).append(node)
             self.nameToNode[planned.name] = node
         for link in fabric.links:

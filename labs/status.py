@@ -10,17 +10,18 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from labs.lab import Lab
-from labs.plan.fabric import Fabric, Node, Role
+from labs.plan.fabric import Node, Role
 from labs.plan.routes import expected_routes, expected_width
-from labs.render import frr
-from labs.runtime.daemons import vty_json
+from labs.runtime.daemons import UnreadableAnswerError
 from labs.runtime.node import NamespaceNode
-from labs.runtime.record import LabFiles, State, read_record, recorded_labs
+from labs.runtime.peers import bgp_peers
+from labs.runtime.record import DamagedRecordError, LabFiles, State, read_record, recorded_labs
 
 _USELESS = frozenset({"dead", "linkdown"})
 _KIB = 1024
@@ -31,7 +32,8 @@ class NodeStatus:
     """One node. Servers have no daemons, sessions or routes to wait for.
 
     `daemons` has a process id per daemon that should run, None where it does not. A route is
-    complete when the kernel holds it with every next hop of the plan, each with carrier.
+    complete when the kernel holds it with every next hop of the plan, each with carrier. `problem`
+    says what of a daemon's answer can not be read.
     """
 
     name: str
@@ -42,6 +44,7 @@ class NodeStatus:
     routes_complete: int
     routes_expected: int
     pss_bytes: int
+    problem: str | None = None
 
     @property
     def converged(self) -> bool:
@@ -100,6 +103,7 @@ class LabStatus:
                         "expected": node.routes_expected,
                     },
                     "pss_bytes": node.pss_bytes,
+                    "problem": node.problem,
                 }
                 for node in self.nodes
             ],
@@ -131,7 +135,7 @@ def read_status(lab: Lab) -> LabStatus:
     def read(node: Node) -> NodeStatus:
         if not node.is_switch:
             return NodeStatus(node.name, node.role, {}, 0, 0, 0, 0, 0)
-        return _read_switch(fabric, lab.node(node.name), node, expected[node.name])
+        return _read_switch(lab, node, expected[node.name])
 
     with ThreadPoolExecutor(max_workers=4 * (os.cpu_count() or 1)) as pool:
         nodes = tuple(pool.map(read, fabric.nodes))
@@ -151,25 +155,26 @@ def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:
     return tuple(sorted(found, key=lambda fault: fault.number))
 
 
-def _read_switch(
-    fabric: Fabric, handle: NamespaceNode, node: Node, expected: Mapping[str, int]
-) -> NodeStatus:
+def _read_switch(lab: Lab, node: Node, expected: Mapping[str, int]) -> NodeStatus:
+    fabric, handle = lab.fabric, lab.node(node.name)
     # A process that was killed and not yet reaped still has its id and its name, but no memory.
     pids = handle.daemons()
     memory = {name: _pss_bytes(pid) for name, pid in pids.items()}
     alive = {name: pid for name, pid in pids.items() if memory[name]}
     widths = live_widths(_routes(handle))
+    established, problem = _established(handle) if "bgpd" in alive else (0, None)
     return NodeStatus(
         name=node.name,
         role=node.role,
-        daemons={name: alive.get(name) for name in frr.daemons(fabric)},
-        sessions_established=_established(handle) if "bgpd" in alive else 0,
+        daemons={name: alive.get(name) for name in lab.daemons},
+        sessions_established=established,
         sessions_expected=sum(
             fabric.node(link.a.node).is_switch for link in fabric.links_of[node.name]
         ),
         routes_complete=sum(widths.get(prefix, 0) >= width for prefix, width in expected.items()),
         routes_expected=len(expected),
         pss_bytes=sum(memory.values()),
+        problem=problem,
     )
 
 
@@ -201,12 +206,15 @@ def _with_length(prefix: str) -> str:
     return prefix if "/" in prefix else f"{prefix}/32"
 
 
-def _established(handle: NamespaceNode) -> int:
+def _established(handle: NamespaceNode) -> tuple[int, str | None]:
+    """Sessions that are up, and what is wrong with bgpd's answer where something is."""
     try:
-        summary = vty_json(handle.frr, "bgpd", "show bgp ipv4 unicast summary json")
-    except (OSError, json.JSONDecodeError):
-        return 0
-    return sum(peer["state"] == "Established" for peer in summary.get("peers", {}).values())
+        peers = bgp_peers(handle.frr)
+    except UnreadableAnswerError as error:
+        return 0, str(error)
+    except OSError:
+        return 0, None
+    return sum(peer.established for peer in peers.values()), None
 
 
 def _pss_bytes(pid: int) -> int:
@@ -224,11 +232,13 @@ class Presence(StrEnum):
     RUNNING = "running"
     STARTING = "starting"
     LEFT_BEHIND = "left behind"
+    DAMAGED = "damaged"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLab:
-    """A lab that has a record, or the remains of one. The last four are None without a record."""
+    """A lab that has a record, or the remains of one. Without a record that can be used the last
+    four are None; `problem` says why it can not be."""
 
     name: str
     state: Presence
@@ -236,6 +246,7 @@ class KnownLab:
     started_unix_s: float | None
     version: str | None
     runtime: str | None
+    problem: str | None = None
 
 
 def known_labs() -> tuple[KnownLab, ...]:
@@ -244,14 +255,19 @@ def known_labs() -> tuple[KnownLab, ...]:
 
 
 def _known(name: str) -> KnownLab:
-    record = read_record(name)
     files = LabFiles(name)
+    try:
+        record = read_record(name)
+    except DamagedRecordError as error:
+        return KnownLab(name, Presence.DAMAGED, None, None, None, None, error.message)
     if record is None:
         return KnownLab(name, Presence.LEFT_BEHIND, None, None, None, None)
     found = Presence.LEFT_BEHIND
-    namespaces = files.netns.iterdir() if os.path.ismount(files.netns) else ()
-    # A management network has a namespace, and is no node.
-    nodes = sum(files.node(each.name).exists() for each in namespaces)
+    nodes = 0
+    with suppress(FileNotFoundError):  # where another command takes it down
+        namespaces = files.netns.iterdir() if os.path.ismount(files.netns) else ()
+        # A management network has a namespace, and is no node.
+        nodes = sum(files.node(each.name).exists() for each in namespaces)
     if record.state is State.STARTING and _is_locked(files.lock):
         found = Presence.STARTING
     elif record.state is State.RUNNING and nodes:

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from labs.cli.console import table
 from labs.units import format_duration
 from report.phases.view import job_text
-from report.tables import plain_table
 from scripts.drill.show import DrillView, ExpectationRow, FaultRow, Span
 
 MAX_PICTURE = 64
@@ -102,11 +102,11 @@ def picture(
 
     With `plain` it is drawn in ASCII. What is shorter than a column still fills one.
     """
-    table = plain_table("", ["fault", "of", scale(span_ns, width)], left=3)
-    table.columns[-1].no_wrap = True
+    shown = table("", ["fault", "of", scale(span_ns, width)], left=3, names=2)
+    shown.columns[-1].no_wrap = True
     for row in rows:
-        table.add_row(row.kind, row.subject, bar(row.spans, span_ns, width, plain))
-    return table
+        shown.add_row(row.kind, row.subject, bar(row.spans, span_ns, width, plain))
+    return shown
 
 
 def bar(spans: Sequence[Span], span_ns: int, width: int, plain: bool = False) -> str:
@@ -134,7 +134,7 @@ def scale(span_ns: int, width: int) -> str:
 
 
 def _expectation_table(rows: Sequence[ExpectationRow]) -> Table:
-    table = plain_table("", ["expected", "", "meaning"], left=3)
+    shown = table("", ["expected", "", "meaning"], left=3)
     for row in rows:
-        table.add_row(row.title, row.expectation, row.meaning)
-    return table
+        shown.add_row(row.title, row.expectation, row.meaning)
+    return shown

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from labs.files import replace_file
 from labs.units import format_duration
+from report.repeats import repeat_table
 from report.view import (
     LIMITS,
     event_title,
@@ -56,14 +58,23 @@ def render_html(result: DrillResult) -> str:
     )
     rows = kpi_rows(result)
     chosen = representative(result)
+    repeats = repeat_table(result)
     return environment.get_template("report.html.j2").render(
         result=result,
         kpis=rows,
         cards=[row for name in CARDS for row in rows if row.name == name],
         verdicts=[
-            (KPIS[one.kpi].title, one.expectation, format_kpi(one.kpi, one.observed), one.passed)
+            (
+                KPIS[one.kpi].title,
+                one.expectation,
+                format_kpi(one.kpi, one.observed),
+                one.passed,
+                repeats.verdict(one),
+            )
             for one in result.verdicts
         ],
+        missed={one.kpi: repeats.verdict(one) for one in result.verdicts if not one.passed},
+        repeats=repeats,
         number=chosen[0] if chosen else None,
         detail=_detail(chosen[1]) if chosen else None,
         limits=LIMITS,
@@ -76,7 +87,7 @@ def render_html(result: DrillResult) -> str:
 
 def write_report(result: DrillResult, path: Path) -> None:
     """Write the page to `path`. Raises OSError where that is not possible."""
-    path.write_text(render_html(result), encoding="utf-8")
+    replace_file(path, render_html(result))
 
 
 def _detail(repeat: Repeat) -> dict[str, object]:

@@ -99,6 +99,8 @@ def value_text(value: float, unit: str) -> str:
             return format_duration(value)
         case "bit/s":
             return format_rate(value)
+        case "tokens/s":
+            return f"{value:,.0f} {unit}"
         case _:
             return f"{value:.2f} {unit}".rstrip()
 

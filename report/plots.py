@@ -306,7 +306,7 @@ def _close_ups(repeat: Repeat, least: int = 0) -> list[tuple[int, int]]:
         ]
         if outages:
             last = max(end if outage.end_ns is None else outage.end_ns for outage in outages)
-            resolution = int(repeat.overall.resolution_ns)
+            resolution = int(max(flow.measurement.resolution_ns for flow in repeat.flows))
             width = max(last - record.event.t_ns, 5 * resolution, least)
             low = record.event.t_ns - width // 4
             windows.append((low, min(end, record.event.t_ns + width * 5 // 4)))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from labs.cli.console import table
 from labs.units import format_duration
 from report.plots import GRID, INK, MS, figure_of, styled
-from report.tables import plain_table
 from scripts.stages.frrlog import Cause
 from scripts.stages.model import Resolution, Stages, SwitchStages
 
@@ -99,12 +99,11 @@ def resolution_text(resolution: Resolution) -> str:
 def stages_table(stages: Stages) -> Table:
     """The stages of every switch after the event, in ms."""
     columns = ["switch", "by", *COLUMNS, "route", "changes"]
-    table = plain_table(f"Where the time went after {stages.event}, in ms", columns, left=2)
+    shown = table(f"Where the time went after {stages.event}, in ms", columns, left=2)
     for row in stage_rows(stages):
-        table.add_row(row.node, row.cause, *row.times, row.prefix, row.changes)
-    table.caption = resolution_text(stages.resolution)
-    table.caption_justify = "left"
-    return table
+        shown.add_row(row.node, row.cause, *row.times, row.prefix, row.changes)
+    shown.caption = resolution_text(stages.resolution)
+    return shown
 
 
 @styled

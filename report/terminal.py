@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.table import Table
 
+from labs.cli.console import table
+from report.repeats import RepeatTable, printed, repeat_table
 from report.stages import stages_table
-from report.tables import plain_table
 from report.view import (
     KpiRow,
     fib_rows,
@@ -30,23 +31,23 @@ from scripts.drill.result import DrillResult, Repeat
 
 def print_result(result: DrillResult, console: Console) -> None:
     """Everything a person wants at a glance; the figures of one repeat where a table needs one."""
-    valid = len(result.valid_repeats)
+    repeats = repeat_table(result)
     console.print(f"{result.title}  lab {result.lab['name']}", style="bold", highlight=False)
-    for number, repeat in enumerate(result.repeats, 1):
-        for problem in repeat.problems:
-            console.print(f"repeat {number} is invalid: {problem}", style="red", highlight=False)
+    for line in repeats.lines:
+        console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
     chosen = representative(result)
     if chosen is None:
         console.print("no valid repeat: nothing was measured", style="red", highlight=False)
     else:
         number, repeat = chosen
-        _print(console, _kpi_table(kpi_rows(result), valid))
+        _print(console, _kpi_table(kpi_rows(result), repeats))
         if len(result.repeats) > 1:
+            _print(console, printed(repeats))
             console.print(
                 f"\nBelow: repeat {number}, nearest the median of full convergence.",
                 highlight=False,
             )
-        for table in (
+        for shown in (
             _flow_table(repeat),
             *(stages_table(stages) for stages in repeat.stages if stages.switches),
             _fib_table(repeat),
@@ -54,26 +55,26 @@ def print_result(result: DrillResult, console: Console) -> None:
             *_balance_tables(repeat),
             _polarization_table(repeat),
         ):
-            _print(console, table)
-    _print(console, _verdict_table(result))
+            _print(console, shown)
+    _print(console, _verdict_table(result, repeats))
     verdict = "passed" if result.passed else "failed"
     console.print(f"{result.name}: {verdict}", style="bold green" if result.passed else "bold red")
 
 
-def _print(console: Console, table: Table | None) -> None:
-    if table is not None and table.row_count:
+def _print(console: Console, shown: Table | None) -> None:
+    if shown is not None and shown.row_count:
         console.print()
-        console.print(table)
+        console.print(shown)
 
 
-def _kpi_table(rows: Iterable[KpiRow], repeats: int) -> Table:
-    many = repeats > 1
+def _kpi_table(rows: Iterable[KpiRow], repeats: RepeatTable) -> Table:
+    many = repeats.valid > 1
     columns = ["", "median", "min to max", "CoV", "n"] if many else ["", "value"]
-    table = plain_table(f"Overall, {repeats} valid repeat{'s' if many else ''}", columns)
+    shown = table(f"Overall, {repeats.summary}", columns)
     for row in rows:
         cells = [row.title, row.value]
-        table.add_row(*cells, row.range, row.cov, str(row.n)) if many else table.add_row(*cells)
-    return table
+        shown.add_row(*cells, row.range, row.cov, row.counted) if many else shown.add_row(*cells)
+    return shown
 
 
 def _flow_table(repeat: Repeat) -> Table:
@@ -87,9 +88,9 @@ def _flow_table(repeat: Repeat) -> Table:
         "no connectivity",
         "rate-derived",
     ]
-    table = plain_table("Flows that lost packets to an event", columns, left=3)
+    shown = table("Flows that lost packets to an event", columns, left=3)
     for row in flow_rows(repeat):
-        table.add_row(
+        shown.add_row(
             row.flow,
             row.path,
             row.event,
@@ -99,45 +100,46 @@ def _flow_table(repeat: Repeat) -> Table:
             row.connectivity,
             row.rate_derived,
         )
-    table.caption = f"{len(untouched(repeat))} of {len(repeat.flows)} flows were not affected"
-    table.caption_justify = "left"
-    return table
+    shown.caption = f"{len(untouched(repeat))} of {len(repeat.flows)} flows were not affected"
+    return shown
 
 
 def _fib_table(repeat: Repeat) -> Table:
-    table = plain_table(
+    shown = table(
         "FIB changes by switch, time after the event",
         ["event", "switch", "next hops", "changes", "first", "last"],
         left=3,
+        names=2,
     )
     for row in fib_rows(repeat):
-        table.add_row(row.event, row.node, row.widths, str(row.changes), row.first, row.last)
-    return table
+        shown.add_row(row.event, row.node, row.widths, str(row.changes), row.first, row.last)
+    return shown
 
 
 def _health_table(repeat: Repeat) -> Table | None:
     if repeat.health is None:
         return None
-    table = plain_table(
+    shown = table(
         f"SLIs in {repeat.health.samples} samples", ["", "objective", "worst", "where", "breaches"]
     )
     for row in health_rows(repeat.health):
-        table.add_row(row.title, row.objective, row.worst, row.where, row.breaches)
-    return table
+        shown.add_row(row.title, row.objective, row.worst, row.where, row.breaches)
+    return shown
 
 
 def _balance_tables(repeat: Repeat) -> list[Table]:
     rows = tier_rows(repeat.hashing)
     if not rows:
         return []
-    table = plain_table(
+    shown = table(
         "Load of links by tier, undisturbed traffic under each seed plan",
         ["tier", "seeds", "worst group (MMR)", "MMR", "JFI", "CoV", "unused", "random MMR"],
         left=3,
+        names=2,
     )
     for row in rows:
         for cell in row.cells:
-            table.add_row(
+            shown.add_row(
                 f"{row.tier} {row.direction}",
                 cell.hashing,
                 cell.worst,
@@ -147,30 +149,30 @@ def _balance_tables(repeat: Repeat) -> list[Table]:
                 cell.unused,
                 row.expected,
             )
-    return [table]
+    return [shown]
 
 
 def _polarization_table(repeat: Repeat) -> Table | None:
     if not repeat.hashing:
         return None
     columns = ["choices", "seeds", "flows", "links used", "information", "by chance"]
-    table = plain_table("Polarization: does a choice repeat the one before it?", columns, left=2)
+    shown = table("Polarization: does a choice repeat the one before it?", columns, left=2, names=2)
     for row in polarization_rows(repeat.hashing):
-        table.add_row(
+        shown.add_row(
             row.stages, row.hashing, str(row.flows), row.used, row.information, row.by_chance
         )
-    if not table.row_count:
-        table.add_row("not applicable: no flow has two choices in a row here", "", "", "", "", "")
-    return table
+    if not shown.row_count:
+        shown.add_row("not applicable: no flow has two choices in a row here", "", "", "", "", "")
+    return shown
 
 
-def _verdict_table(result: DrillResult) -> Table:
-    table = plain_table("Expectations, every valid repeat", ["", "expected", "worst", ""], left=2)
+def _verdict_table(result: DrillResult, repeats: RepeatTable) -> Table:
+    shown = table("Expectations, every valid repeat", ["", "expected", "worst", ""], left=2)
     for verdict in result.verdicts:
-        table.add_row(
+        shown.add_row(
             KPIS[verdict.kpi].title,
             verdict.expectation,
             format_kpi(verdict.kpi, verdict.observed),
-            "[green]met[/]" if verdict.passed else "[bold red]not met[/]",
+            f"[{'green' if verdict.passed else 'bold red'}]{repeats.verdict(verdict)}[/]",
         )
-    return table
+    return shown

@@ -41,7 +41,8 @@ LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class KpiRow:
-    """A KPI over the valid repeats: median and, from two repeats on, its spread."""
+    """A KPI over the valid repeats: median and, from two repeats on, its spread. `n` of them, of
+    which there are `valid`, measured it."""
 
     name: str
     title: str
@@ -50,6 +51,12 @@ class KpiRow:
     range: str
     cov: str
     n: int
+    valid: int
+
+    @property
+    def counted(self) -> str:
+        """`3`, and `2 of 3` where a valid repeat did not measure it."""
+        return str(self.n) if self.n == self.valid else f"{self.n} of {self.valid}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +136,7 @@ def representative(result: DrillResult) -> tuple[int, Repeat] | None:
 def kpi_rows(result: DrillResult) -> list[KpiRow]:
     """Every KPI, in the order in which they are defined."""
     figures = [kpis(repeat) for repeat in result.valid_repeats]
+    resolution_ns = max((each.overall.resolution_ns for each in result.valid_repeats), default=0)
     rows = []
     for kpi in KPIS.values():
         spread = result.spread.get(kpi.name)
@@ -140,12 +148,14 @@ def kpi_rows(result: DrillResult) -> list[KpiRow]:
             value = "yes" if true == n else f"in {true} of {n}"
         elif spread is not None:
             n = spread.n
-            value = format_kpi(kpi.name, spread.median)
+            value = format_kpi(kpi.name, spread.median, resolution_ns)
             if n > 1:
-                low, high = (format_kpi(kpi.name, x) for x in (spread.minimum, spread.maximum))
+                low, high = (
+                    format_kpi(kpi.name, x, resolution_ns) for x in (spread.minimum, spread.maximum)
+                )
                 extremes = f"{low} to {high}"
                 cov = "" if spread.cov is None else f"{spread.cov:.0%}"
-        rows.append(KpiRow(kpi.name, kpi.title, kpi.meaning, value, extremes, cov, n))
+        rows.append(KpiRow(kpi.name, kpi.title, kpi.meaning, value, extremes, cov, n, len(figures)))
     return rows
 
 
@@ -160,6 +170,7 @@ def flow_rows(repeat: Repeat) -> list[FlowRow]:
     for record in repeat.flows:
         for event, convergence in zip(repeat.events, record.measurement.events, strict=True):
             if convergence.affected:
+                known_ns = convergence.resolution_ns + event.event.took_ns
                 rows.append(
                     (
                         convergence.lost,
@@ -168,10 +179,10 @@ def flow_rows(repeat: Repeat) -> list[FlowRow]:
                             path=f"{record.flow.source} → {record.flow.destination}",
                             event=event_title(event.event),
                             lost=f"{convergence.lost + convergence.lost_after_recovery:,}",
-                            convergence=_time(convergence.convergence_ns),
-                            loss_derived=_time(convergence.loss_derived_ns),
-                            connectivity=_time(convergence.loss_of_connectivity_ns),
-                            rate_derived=_time(convergence.rate_derived_ns),
+                            convergence=_time(convergence.convergence_ns, known_ns),
+                            loss_derived=_time(convergence.loss_derived_ns, known_ns),
+                            connectivity=_time(convergence.loss_of_connectivity_ns, known_ns),
+                            rate_derived=_time(convergence.rate_derived_ns or None),
                             reordered=f"{record.measurement.reordered:,}",
                         ),
                     )
@@ -281,8 +292,10 @@ def _width(width: int | None) -> str:
     return "none" if width is None else str(width)
 
 
-def _time(ns: float | None) -> str:
-    return "not measured" if ns is None else format_duration(ns)
+def _time(ns: float | None, resolution_ns: int = 0) -> str:
+    if ns is None:
+        return "not measured"
+    return format_duration(ns) if ns > resolution_ns else f"< {format_duration(resolution_ns)}"
 
 
 def _ratio(value: float | None) -> str:

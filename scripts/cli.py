@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import typer
+from labs.interruption import ending
 
-from labs.cli.app import build_app, run
-from scripts.compare.command import compare
-from scripts.drill import command as drill
-from scripts.evidence.command import evidence
-from scripts.faults import command as fault
-from scripts.forensics.command import diagnose
-from scripts.health.command import health
-from scripts.job.command import traffic
-from scripts.predict.command import predict
-from simulator.command import simulate
-from simulator.events.command import longrun, whatif
-from simulator.sweep.command import sweep
-from simulator.traces.command import reference
+if TYPE_CHECKING:
+    import typer
 
 
 def build() -> typer.Typer:
     """The whole command line."""
+    from labs.cli.app import build_app
+    from scripts.compare.command import compare
+    from scripts.drill import command as drill
+    from scripts.evidence.command import evidence
+    from scripts.faults import command as fault
+    from scripts.forensics.command import diagnose
+    from scripts.health.command import health
+    from scripts.job.command import traffic
+    from scripts.predict.command import predict
+    from simulator.command import simulate
+    from simulator.events.command import longrun, whatif
+    from simulator.sweep.command import sweep
+    from simulator.traces.command import reference
+
     app = build_app()
     app.add_typer(drill.app, name="drill", rich_help_panel="Measure")
     app.add_typer(fault.app, name="fault", rich_help_panel="Break")
@@ -42,4 +46,8 @@ def build() -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line, sys.argv by default. Always ends with SystemExit."""
-    run(build(), arguments)
+    # Loading the commands takes most of a second, in which a signal is one like later.
+    with ending():
+        from labs.cli.app import run
+
+        run(build(), arguments)

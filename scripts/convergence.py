@@ -6,21 +6,24 @@ times of RFC 6412 per flow, per event and overall.
 
 All instants are nanoseconds of one clock. An outage is placed by the send times of its packets, so
 that the delay of the path and the scheduling of the receiver do not enter it; only the rate-derived
-method looks at receive times. No time here is finer than the flow's packet interval, which every
-result carries as its resolution.
+method looks at receive times. No time here is finer than the packets around the outage, and the
+event's instant, tell: every result carries that as its resolution.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 NS_PER_S = 10**9
+RATE_TOLERANCE = 0.01
+"""The share of the packets of an interval whose lack is no lower throughput: as much as a sender
+may be off its rate (`traffic.result.RATE_ERROR_LIMIT`)."""
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -50,10 +53,12 @@ class FlowSamples:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time in which losses are held to be the doing of one event: [start_ns, end_ns)."""
+    """The time in which losses are held to be the doing of one event: [start_ns, end_ns). It
+    happened at `start_ns`, or up to `uncertain_ns` later."""
 
     start_ns: int
     end_ns: int
+    uncertain_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +81,23 @@ class Outage:
     It starts when the first of them was sent and ends when the next packet that arrived was sent;
     `end_ns` is None where none arrived after it. `event` is the index of the window it is held
     against, None where it fell outside all of them.
+
+    start_gap_ns, end_gap_ns: how far before its start the packet before was sent, and how far
+        before its end the last that was lost: connectivity went, and came back, at some instant in
+        between. 0 where there is no such packet.
     """
 
     start_ns: int
     end_ns: int | None
     lost: int
     event: int | None = None
+    start_gap_ns: int = 0
+    end_gap_ns: int = 0
+
+    @property
+    def resolution_ns(self) -> int:
+        """How far its length may be off, whichever way."""
+        return max(self.start_gap_ns, self.end_gap_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +116,10 @@ class FlowConvergence:
     rate_derived_ns: Rate-Derived Method (3.5.1), see `rate_derived_convergence`.
     lost: Convergence Packet Loss, until recovery; `lost_after_recovery` are those after it, still
         inside the event's window.
+    resolution_ns: how far its times may be off, by what the sender sent around the outages: a
+        packet interval for each of them, or more where the sender was late there.
+    stray: one packet was lost, and not as the event came: that is no outage that could be told from
+        an accident, and has no times.
     """
 
     affected: bool
@@ -110,6 +130,8 @@ class FlowConvergence:
     loss_derived_ns: float | None
     loss_of_connectivity_ns: int | None
     rate_derived_ns: int | None
+    resolution_ns: int = 0
+    stray: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +158,8 @@ class FlowMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class EventConvergence:
-    """What one event did to all flows together. Times are None where no flow was affected, and
-    where one of the affected flows did not recover.
+    """What one event did to all flows together. Times are of the affected flows whose loss was not
+    `stray`: None where there is none, and where one of them did not recover.
 
     first_route_convergence_ns: First Route Convergence Time (RFC 6412 section 3.6.2), from the
         event to the recovery of the first affected flow.
@@ -145,8 +167,12 @@ class EventConvergence:
     loss_derived_ns: Loss-Derived Convergence Time (3.6.4): packets lost by the affected flows
         divided by the rate offered to them, an average over them. Flows that never crossed what
         failed are left out: the method assumes that all of the offered load did.
-    rate_derived_ns: Rate-Derived Method (3.5.1), of the last affected flow.
+    rate_derived_ns: Rate-Derived Method (3.5.1), of the last affected flow whose throughput it saw
+        fall; None where it saw none.
     loss_of_connectivity_ns: longest Route Loss of Connectivity Period (3.6.5) of any flow.
+    resolution_ns: how far these may be off: the affected flows', and how uncertain the event's
+        instant is.
+    stray_flows: affected flows whose loss was `stray`.
     """
 
     affected_flows: int
@@ -158,6 +184,8 @@ class EventConvergence:
     loss_derived_ns: float | None
     rate_derived_ns: int | None
     loss_of_connectivity_ns: int | None
+    resolution_ns: int = 0
+    stray_flows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +193,8 @@ class Overall:
     """One run in figures: sums over flows, and for each time that of the worst event.
 
     `restored` is true when every affected flow recovered and no flow ended in an outage.
-    `affected_flows` counts flows affected by any event.
+    `affected_flows` counts flows affected by any event. resolution_ns: the largest of the events',
+    and at least the packet interval.
     """
 
     flows: int
@@ -229,11 +258,14 @@ def find_outages(sent_ns: IntArray, delivered: BoolArray) -> tuple[Outage, ...]:
     """The runs of lost packets, in order. Both arrays are in sending order, of one length."""
     edges = np.diff(np.concatenate(([False], ~delivered, [False])).astype(np.int8))
     starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    gaps_ns = np.diff(sent_ns)
     return tuple(
         Outage(
             start_ns=int(sent_ns[start]),
             end_ns=int(sent_ns[end]) if end < len(sent_ns) else None,
             lost=int(end - start),
+            start_gap_ns=int(gaps_ns[start - 1]) if start else 0,
+            end_gap_ns=int(gaps_ns[end - 1]) if end < len(sent_ns) else 0,
         )
         for start, end in zip(starts, ends, strict=True)
     )
@@ -252,18 +284,18 @@ def rate_derived_convergence(
     """Convergence time by the Rate-Derived Method (RFC 6412 section 3.5.1), in ns.
 
     Throughput is sampled over whole intervals of `method.sampling_interval_ns` from the event on.
-    It is below the offered load in an interval where more than one packet fewer arrived than was
-    sent (one may be on its way at each border). The result runs from the event to the first border
-    after which throughput stays at the offered load for `method.sustained_ns`: 0 where it never
-    fell, None where it did not return for that long. It is no finer than the sampling interval, and
-    blind to a single lost packet.
+    It is below the offered load in an interval where fewer packets arrived than were sent by more
+    than RATE_TOLERANCE of these, and by more than one (one may be on its way at each border). The
+    result runs from the event to the first border after which throughput stays at the offered load
+    for `method.sustained_ns`: 0 where it never fell, None where it did not return for that long. It
+    is no finer than the sampling interval, and blind to a single lost packet.
     """
     interval = method.sampling_interval_ns
     end = min(window.end_ns, int(sent_ns[-1]) + 1) if len(sent_ns) else window.start_ns
     bins = max(0, (end - window.start_ns) // interval)
     offered = binned(sent_ns, window.start_ns, interval, bins)
     arrived = binned(arrived_ns, window.start_ns, interval, bins)
-    below = np.flatnonzero(arrived < offered - 1)
+    below = np.flatnonzero(offered - arrived > np.maximum(1, RATE_TOLERANCE * offered))
     if not len(below):
         return 0
     needed = math.ceil(method.sustained_ns / interval)
@@ -336,7 +368,7 @@ def _attributed(outage: Outage, windows: Sequence[Window], resolution_ns: float)
         if window.start_ns - resolution_ns < outage.start_ns < window.end_ns and (
             outage.end_ns is None or outage.end_ns > window.start_ns
         ):
-            return Outage(outage.start_ns, outage.end_ns, outage.lost, index)
+            return replace(outage, event=index)
     return outage
 
 
@@ -361,8 +393,20 @@ def _flow_convergence(
             break
     lost = sum(outage.lost for outage in until_recovery)
     connectivity_ns = [o.end_ns - o.start_ns for o in until_recovery if o.end_ns is not None]
+    # As the event came: the next packet, or the one on its way, is lost.
+    first = until_recovery[0]
+    stray = (
+        lost == 1
+        and len(outages) == 1
+        and first.end_ns is not None
+        and first.start_ns - window.start_ns > window.uncertain_ns + 2 * first.resolution_ns
+    )
     sustained = recovered_at is not None
     restored = sustained or (cut_short and outages[-1].end_ns is not None)
+    if stray:
+        return FlowConvergence(
+            True, restored, lost, 0, None, None, None, None, first.resolution_ns, stray=True
+        )
     return FlowConvergence(
         affected=True,
         restored=restored,
@@ -372,28 +416,34 @@ def _flow_convergence(
         loss_derived_ns=lost * NS_PER_S / offered_pps if sustained else None,
         loss_of_connectivity_ns=sum(connectivity_ns) if restored else None,
         rate_derived_ns=rate_derived_ns,
+        resolution_ns=sum(outage.resolution_ns for outage in until_recovery),
     )
 
 
-def aggregate_event(flows: Sequence[FlowMeasurement], event: int) -> EventConvergence:
-    """One event over all flows; `event` is its index."""
+def aggregate_event(
+    flows: Sequence[FlowMeasurement], event: int, uncertain_ns: int = 0
+) -> EventConvergence:
+    """One event over all flows; `event` is its index, `uncertain_ns` how uncertain its instant."""
     affected = [flow for flow in flows if flow.events[event].affected]
-    ours = [flow.events[event] for flow in affected]
-    lost = sum(convergence.lost for convergence in ours)
-    restored = all(convergence.restored for convergence in ours)
+    every = [flow.events[event] for flow in affected]
+    cut_off = [flow for flow in affected if not flow.events[event].stray]
+    ours = [flow.events[event] for flow in cut_off]
     recoveries = [one.convergence_ns for one in ours if one.convergence_ns is not None]
-    offered_pps = sum(flow.offered_pps for flow in affected)
+    offered_pps = sum(flow.offered_pps for flow in cut_off)
+    lost = sum(one.lost for one in ours)
     sustained = len(recoveries) == len(ours)
     return EventConvergence(
         affected_flows=len(affected),
-        restored=restored,
-        lost=lost,
-        lost_after_recovery=sum(convergence.lost_after_recovery for convergence in ours),
+        restored=all(one.restored for one in every),
+        lost=sum(one.lost for one in every),
+        lost_after_recovery=sum(one.lost_after_recovery for one in every),
         first_route_convergence_ns=min(recoveries, default=None),
         full_convergence_ns=_largest([one.convergence_ns for one in ours]),
-        loss_derived_ns=lost * NS_PER_S / offered_pps if affected and sustained else None,
-        rate_derived_ns=_largest([one.rate_derived_ns for one in ours]),
+        loss_derived_ns=lost * NS_PER_S / offered_pps if ours and sustained else None,
+        rate_derived_ns=_largest([one.rate_derived_ns for one in ours if one.rate_derived_ns != 0]),
         loss_of_connectivity_ns=_largest([one.loss_of_connectivity_ns for one in ours]),
+        resolution_ns=max((one.resolution_ns for one in ours), default=0) + uncertain_ns,
+        stray_flows=len(affected) - len(cut_off),
     )
 
 
@@ -401,7 +451,13 @@ def aggregate(flows: Sequence[FlowMeasurement], events: Sequence[EventConvergenc
     """One run over all flows and events. Raises ValueError without flows."""
     if not flows:
         raise ValueError("nothing to aggregate: no flows")
-    felt = [event for event in events if event.affected_flows]
+    felt = [event for event in events if event.affected_flows > event.stray_flows]
+    rates = [
+        one.rate_derived_ns
+        for flow in flows
+        for one in flow.events
+        if one.affected and not one.stray
+    ]
     firsts = [event.first_route_convergence_ns for event in felt]
     loss_derived = [event.loss_derived_ns for event in felt]
     known_loss_derived = [value for value in loss_derived if value is not None]
@@ -420,9 +476,13 @@ def aggregate(flows: Sequence[FlowMeasurement], events: Sequence[EventConvergenc
         first_route_convergence_ns=_largest(firsts),
         full_convergence_ns=_largest([event.full_convergence_ns for event in felt]),
         loss_derived_ns=max(known_loss_derived, default=None) if whole else None,
-        rate_derived_ns=_largest([event.rate_derived_ns for event in felt]),
+        rate_derived_ns=_largest([each for each in rates if each != 0]),
         loss_of_connectivity_ns=_largest([event.loss_of_connectivity_ns for event in felt]),
-        resolution_ns=max(flow.resolution_ns for flow in flows),
+        resolution_ns=max(
+            *(flow.resolution_ns for flow in flows),
+            *(float(one.resolution_ns) for one in felt),
+            0.0,
+        ),
     )
 
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from labs.errors import InputError
+from labs.spec.wording import dotted, printable, shown
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Result = TypeVar("Result")
+Result = TypeVar("Result", bound="DataclassInstance")
 
 # Only between two lines of the indented text, so never inside a JSON string.
 _NUMBERS = re.compile(r"\[\n\s+-?\d[-\d.e+,\s]*\]")
@@ -29,6 +30,17 @@ def to_json(result: DataclassInstance) -> str:
     one line. Raises ValueError on a number that JSON has not, such as NaN."""
     text = json.dumps(asdict(result), indent=1, sort_keys=True, allow_nan=False)
     return _NUMBERS.sub(lambda match: re.sub(r"\s+", "", match[0]), text) + "\n"
+
+
+TELLING = {
+    "drill": "the result of a drill",
+    "round_trips": "a job's document",
+    "cells": "a comparison",
+    "typical": "a diagnosis",
+    "uses": "a simulation",
+    "prefixes": "a plan",
+}
+"""What a document is that has a key which those of other kinds have not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +60,41 @@ class Format(Generic[Result]):
         return self.validated(self.parsed(text))
 
     def parsed(self, text: str) -> dict[str, Any]:
-        """The keys of the document, none where it is no JSON object. Raises InputError where the
-        text is not JSON."""
+        """The keys of the document. Raises InputError where the text is no JSON object."""
         try:
-            document = json.loads(text)
+            document = json.loads(text, parse_constant=_refuse_constant)
         except ValueError as error:
-            raise InputError(f"not {self.name}: {error}", hint=self.hint) from error
-        return document if isinstance(document, dict) else {}
+            raise InputError(f"not {self.name}: not JSON: {error}", hint=self.hint) from error
+        except RecursionError:
+            raise InputError(f"not {self.name}: nested too deep", hint=self.hint) from None
+        if not isinstance(document, dict):
+            raise InputError(f"not {self.name}: no JSON object with keys", hint=self.hint)
+        return document
 
     def validated(self, document: dict[str, Any]) -> Result:
         """The result of these keys. Raises InputError on another version or what does not fit."""
+        own = {field.name for field in fields(self.result)}
+        other = next((TELLING[key] for key in TELLING if key in document and key not in own), None)
+        if other is not None:
+            raise InputError(f"this is {other}, not {self.name}", hint=self.hint)
+        if "schema_version" not in document:
+            raise InputError(f"not {self.name}: it has no schema_version", hint=self.hint)
         version = document.get("schema_version")
         if version != self.version:
             raise InputError(
-                f"{self.name} of schema version {version!r}; this tool reads {self.version}",
+                f"{self.name} of schema version {shown(version)}; this tool reads {self.version}",
                 hint=self.hint,
             )
         try:
             return TypeAdapter(self.result).validate_python(document)
         except ValidationError as error:
-            raise InputError(f"not {self.name}: {error}", hint=self.hint) from error
+            first, *others = error.errors(include_url=False, include_input=False)
+            more = f", and {len(others)} more" if others else ""
+            where = dotted(first["loc"]) or "the document"
+            message = f"not {self.name}: {where}: {printable(first['msg'])}{more}"
+            raise InputError(message, hint=self.hint) from error
+
+
+def _refuse_constant(name: str) -> float:
+    """Python writes and reads NaN and infinities, which RFC 8259, section 6, does not have."""
+    raise ValueError(f"{name} is not a number")

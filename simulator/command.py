@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption, LabArgument
+from labs.cli.arguments import ForceOption, JsonOption, LabArgument
 from labs.cli.console import err, out, progress_bars, write
+from labs.files import replace_file
 from scripts.predict.command import MODELS
 from scripts.predict.joboptions import given, takes_job_options
 
@@ -133,6 +135,16 @@ def simulate(
             rich_help_panel=_INPUT,
         ),
     ] = None,
+    flows: Annotated[
+        Path | None,
+        typer.Option(
+            "--flows",
+            metavar="FILE",
+            help="Write when each queue pair's transfers began and were over: .csv or .parquet.",
+            show_default=False,
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
     chakra: Annotated[
         Path | None,
         typer.Option(
@@ -143,6 +155,7 @@ def simulate(
             rich_help_panel=_INPUT,
         ),
     ] = None,
+    force: ForceOption = False,
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
@@ -154,21 +167,29 @@ def simulate(
 
     rocelab simulate llama3-24k --job llama3-16k --out results/llama3
     """
+    from labs.outputs import results_folder
     from scripts.documents import to_json
+    from simulator.flowtable import check_flow_file, write_flows
     from simulator.simulate import Options, Simulation
 
+    if flows is not None:
+        check_flow_file(flows)
     spec = asked_spec(lab, scheme, hashing)
-    jobs = asked_jobs(job_file, given(job))
+    jobs = asked_jobs(job_file, given(job), "rocelab simulate")
     options = Options.read(
         eps=eps, model=model, hop_latency=hop_latency, events=events or (), prove=prove
     )
-    with progress_bars() as progress:
-        simulation = Simulation(spec, jobs, options, progress)
-        if chakra is not None:
-            _export(simulation, chakra, progress)
-        report = simulation.report()
-    if folder is not None:
-        _write(report, folder)
+    with nullcontext() if folder is None else results_folder(folder, overwrite=force):
+        with progress_bars() as progress:
+            simulation = Simulation(spec, jobs, options, progress)
+            if chakra is not None:
+                _export(simulation, chakra, progress)
+            outcome = simulation.run()
+            report = simulation.report(outcome)
+            if flows is not None:
+                write_flows(simulation, outcome, flows)
+        if folder is not None:
+            _write(report, folder)
     if json:
         write([to_json(report)])
     else:
@@ -193,14 +214,16 @@ def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
     return load_spec(find_lab(lab)).model_copy(update=update)
 
 
-def asked_jobs(job_file: str | None, options: dict[str, str]) -> tuple[SimulatedJob, ...]:
-    """The jobs of a file, or the collective that options describe. Raises SpecError."""
+def asked_jobs(
+    job_file: str | None, options: dict[str, str], command: str
+) -> tuple[SimulatedJob, ...]:
+    """The jobs of a file, or the collective that a command's options describe. Raises SpecError."""
     from labs.errors import InputError
     from scripts.job.options import job_from_options
     from simulator.jobs.spec import collective_job, find_jobs, load_jobs
 
     if job_file is None:
-        spec = job_from_options(options)
+        spec = job_from_options(options, command)
         # A lab repeats to measure; here an iteration is like the other unless more are asked for.
         iterations = spec.iterations if "iterations" in options else 1
         return (collective_job(spec).model_copy(update={"iterations": iterations}),)
@@ -224,14 +247,10 @@ def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> Non
 
 
 def _write(report: SimulationReport, folder: Path) -> None:
-    from labs.errors import InputError
+    from labs.outputs import REPORT, RESULT
     from report.simulation.html import write_report
     from scripts.documents import to_json
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "result.json").write_text(to_json(report), encoding="utf-8")
-        write_report(report, folder / "report.html")
-    except OSError as error:
-        raise InputError(f"{folder}: {error.strerror}", hint="give a folder to write to") from error
+    replace_file(folder / RESULT, to_json(report))
+    write_report(report, folder / REPORT)
     err().print(f"written: {folder}/result.json, report.html", markup=False, soft_wrap=True)

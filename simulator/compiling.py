@@ -1,17 +1,24 @@
 """Where compiled functions are kept, so that only the first process that needs them compiles.
 
 In: the sources that a set of functions is made of. Out: a decorator of numba's that keeps what it
-compiles in NUMBA_CACHE_DIR, else beside the sources, else in the user's cache folder; where none of
-them can be written, every process compiles anew. numba is imported on use.
+compiles in NUMBA_CACHE_DIR, else beside the sources, else in the user's cache folder
+(XDG_CACHE_HOME, ~/.cache); where none of them is the user's own, every process compiles anew. What
+is kept is loaded as code: nobody loads what another user may have written. numba is imported on
+use.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar, cast
+
+from labs.files import make_folders
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -19,7 +26,7 @@ Result = TypeVar("Result")
 
 def cache_folder(sources: Sequence[Path]) -> Path | None:
     """A folder for this state of the sources, which are in one folder: numba alone does not see
-    that a function which another file's function calls has changed. None where none can be written.
+    that a function which another file's function calls has changed. None where none is ours alone.
     """
     digest = hashlib.sha256()
     for source in sorted(sources):
@@ -30,25 +37,48 @@ def cache_folder(sources: Sequence[Path]) -> Path | None:
     for parent in [Path(given)] if given else [here / "__pycache__", user / "rocelab"]:
         made = parent / f"numba-{digest.hexdigest()[:16]}"
         try:
-            made.mkdir(parents=True, exist_ok=True)
+            make_folders(made)
+            if _is_ours_alone(made):
+                return made
         except OSError:
             continue
-        if os.access(made, os.W_OK):
-            return made
     return None
+
+
+def _is_ours_alone(folder: Path) -> bool:
+    """Whether it is a folder of this process's user, in which nobody else may write."""
+    found = folder.lstat()
+    others = stat.S_IWGRP | stat.S_IWOTH
+    is_ours = found.st_uid == os.geteuid() and not found.st_mode & others
+    return stat.S_ISDIR(found.st_mode) and is_ours
 
 
 def compiled_in(
     folder: Path | None, function: Callable[Arguments, Result], signature: object = None
 ) -> Callable[Arguments, Result]:
     """`function` as machine code, kept in `folder`; made or read at once where the types of its
-    arguments are given as numba's `signature`, else on the first call."""
+    arguments are given as numba's `signature`, else on the first call. Processes that want the
+    same at once wait for the one that makes it."""
     import numba
 
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder or "")
     try:
         make = numba.njit(signature, cache=folder is not None, error_model="numpy")
-        return cast(Callable[Arguments, Result], make(function))
+        with _in_turn(folder):
+            return cast(Callable[Arguments, Result], make(function))
     finally:
         numba.config.CACHE_DIR = before
+
+
+@contextmanager
+def _in_turn(folder: Path | None) -> Iterator[None]:
+    if folder is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

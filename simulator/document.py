@@ -98,8 +98,8 @@ class TierUse:
 
     nodes: the lower node of each group of parallel links, width: links of each group, the first
     group's first; bytes: what each link carried on the wire; flows: how many took it, in parts
-    where switches divide flows; utilisation: bytes over what its rate carries until the last job's
-    end, all links'.
+    where switches divide flows; balance, utilisation_mean: of the links that some switch offers to
+    a flow of the jobs; utilisation: bytes over what its rate carries until the last job's end.
     """
 
     tier: str

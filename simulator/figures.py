@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -35,17 +36,19 @@ from simulator.document import (
     TierUse,
 )
 from simulator.engine.backend import Backend
-from simulator.engine.program import Outcome
+from simulator.engine.program import Outcome, Program
 from simulator.events.timeline import Outage
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import NONE, Floats, Network
+from simulator.fabric.network import Floats, Network
 from simulator.fabric.paths import flows_per_send
+from simulator.fabric.routes import Mask
 from simulator.jobs.placement import ring_cut
 from simulator.jobs.steps import roofline_s
 from traffic.performance import Row, jct_ratio
 
 if TYPE_CHECKING:
     from simulator.jobs.spec import SimulatedJob
+    from simulator.jobs.training_spec import TrainingSpec
     from simulator.simulate import Simulation
 
 Longs = npt.NDArray[np.intp]
@@ -66,10 +69,12 @@ def figures(
 ) -> SimulationReport:
     """Everything worth reading of an outcome."""
     network, compiled = simulation.network, simulation.compiled
-    uses, worst = _uses(network, simulation.whole_paths, outcome)
-    finished = outcome.finish_s[np.isfinite(outcome.finish_s)]
+    usable = simulation.usable_sends()
+    uses, worst = _uses(network, simulation.whole_paths, outcome, usable)
+    over_s = transfers_over_s(compiled.program, outcome)
+    finished = over_s[np.isfinite(over_s)]
     stuck = len(outcome.finish_s) - len(finished)
-    warnings = []
+    warnings = [text for workload in simulation.workloads for text in workload.warnings]
     if stuck:
         warnings.append(
             f"{stuck:,} of {len(outcome.finish_s):,} transfers never end: no path is left to them, "
@@ -95,7 +100,7 @@ def figures(
         jobs=tuple(
             _job(simulation, outcome, number, job) for number, job in enumerate(simulation.jobs)
         ),
-        tiers=_tiers(network, simulation.whole_paths),
+        tiers=_tiers(network, simulation.whole_paths, usable),
         uses=uses,
         worst=worst,
         finish_ns=_quantiles(finished),
@@ -150,7 +155,9 @@ def _job(simulation: Simulation, outcome: Outcome, number: int, job: SimulatedJo
         cut_leaves=cut.leaves,
         cut_zones=cut.zones,
         payload_bytes=int(compiled.payload_bytes[own].sum()),
-        headlines=_headlines(job, seconds, roofline_ns, _latency_s(simulation, tasks) * NS),
+        headlines=_headlines(
+            job, seconds, roofline_ns, _latency_s(simulation, outcome, tasks) * NS
+        ),
         iterations_ns=tuple(None if np.isinf(each) else each * NS for each in seconds),
         roofline_ns=roofline_ns,
         end_ns=_ns(end_s),
@@ -158,23 +165,38 @@ def _job(simulation: Simulation, outcome: Outcome, number: int, job: SimulatedJo
     )
 
 
-def _latency_s(simulation: Simulation, tasks: Longs) -> float:
+def transfers_over_s(program: Program, outcome: Outcome) -> Floats:
+    """When each transfer was over, X: its last byte sent, and the latency of its task behind it."""
+    task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    last_s = np.full(program.tasks, -np.inf)
+    np.maximum.at(last_s, task, outcome.finish_s)
+    with np.errstate(invalid="ignore"):
+        latency_s = outcome.end_s - last_s
+    return outcome.finish_s + np.where(np.isfinite(latency_s), latency_s, 0.0)[task]
+
+
+def _latency_s(simulation: Simulation, outcome: Outcome, tasks: Longs) -> float:
     """What rounds add to an iteration that is one step; 0 where steps wait for each other."""
-    latency_s = simulation.program.latency_s[tasks]
-    return float(latency_s[-1]) if np.count_nonzero(latency_s) == len(tasks) == 1 else 0.0
+    if len(tasks) > 1:
+        return 0.0
+    own = slice(*simulation.program.first_transfer[[tasks[0], tasks[0] + 1]])
+    return float(outcome.end_s[tasks[0]] - outcome.finish_s[own].max())
 
 
 def _roofline_s(simulation: Simulation, number: int, own: slice) -> float:
     """The least an iteration can take: its busiest NIC, headers and all, or its longest chain of
     steps, each alone on the network."""
-    network, compiled = simulation.network, simulation.compiled
-    workload, places = simulation.workloads[number], simulation.places[number]
-    links = network.nic_links[places]
-    nic_bps = float(np.where(links == NONE, 0.0, network.rate_bps[links]).sum(axis=1).min())
+    compiled, workload = simulation.compiled, simulation.workloads[number]
+    nic_bps = simulation.nic_bps(number)
     flow, bits = compiled.program.flow[own], compiled.program.size_bits[own]
     ends = (compiled.flows.source[flow], compiled.flows.destination[flow])
     busiest = max(float(np.bincount(end, bits, 1).max(initial=0.0)) for end in ends)
     iterations = 1 + max(step.iteration for step in workload.steps)
+    if simulation.jobs[number].collective is not None:
+        # Its pauses are in no iteration's time (`Simulation.iteration_seconds`).
+        workload = replace(
+            workload, steps=tuple(replace(step, compute_s=0.0) for step in workload.steps)
+        )
     return max(busiest / nic_bps, roofline_s(workload, nic_bps)) / iterations
 
 
@@ -195,6 +217,8 @@ def _headlines(
             ("algbw", "algbw", "GB/s", [row.algbw_gbs for row in found]),
             ("busbw", "busbw", "GB/s", [row.busbw_gbs for row in found]),
         ]
+    if job.training is not None:
+        rows += _training_rows(job.training, seconds)
     ratios = [jct_ratio(each, roofline_ns) for each in times_ns]
     rows.append(("jct_ratio", "time over its lower bound (JCT ratio)", "", ratios))
     if latency_ns:
@@ -203,6 +227,19 @@ def _headlines(
         Headline(name, title, unit, "iterations", spread(values), None)
         for name, title, unit, values in rows
     )
+
+
+def _training_rows(
+    spec: TrainingSpec, seconds: Sequence[float]
+) -> list[tuple[str, str, str, list[float]]]:
+    """Model operations per GPU and second, their share of the peak (MFU: Chowdhery et al. 2022
+    (PaLM), appendix B), and tokens per second of all GPUs."""
+    flops = [spec.flops_per_iteration / each / spec.ranks for each in seconds]
+    rows = [("gpu_tflops", "per GPU", "TFLOP/s", [each / 1e12 for each in flops])]
+    if spec.gpu_peak is not None:
+        rows.append(("mfu", "MFU", "%", [100 * each / spec.gpu_peak for each in flops]))
+    tokens = [spec.tokens_per_iteration / each for each in seconds]
+    return [*rows, ("tokens", "tokens", "tokens/s", tokens)]
 
 
 def _steps(simulation: Simulation, outcome: Outcome, number: int) -> tuple[StepTimes, ...]:
@@ -235,9 +272,9 @@ def _tier_groups(
     return found
 
 
-def _tiers(network: Network, paths: Paths) -> tuple[TierBalance, ...]:
-    """The balance of flows beside random hashing, as predictions have it; none where switches
-    divide flows, which leaves hashing no part."""
+def _tiers(network: Network, paths: Paths, usable: Mask) -> tuple[TierBalance, ...]:
+    """The balance of flows over the links that they could take, beside random hashing, as
+    predictions have it; none where switches divide flows, which leaves hashing no part."""
     if paths.share is not None:
         return ()
     flows = flows_per_send(network, paths)
@@ -246,8 +283,9 @@ def _tiers(network: Network, paths: Paths) -> tuple[TierBalance, ...]:
     for lower, upper, links in _tier_groups(network):
         tier = f"{lower.value}-{upper.value}"
         for direction, way in ((Direction.UP, 0), (Direction.DOWN, 1)):
-            counts = flows[2 * links + way].astype(np.int64).tolist()
-            nodes = [network.node_names[node] for node in network.lower[links].tolist()]
+            taken = links[_of_jobs(usable[2 * links + way])]
+            counts = flows[2 * taken + way].astype(np.int64).tolist()
+            nodes = [network.node_names[node] for node in network.lower[taken].tolist()]
             for node, count in zip(nodes, counts, strict=True):
                 key = (tier, direction, node)
                 crossing[key] = crossing.get(key, 0) + count
@@ -256,7 +294,7 @@ def _tiers(network: Network, paths: Paths) -> tuple[TierBalance, ...]:
 
 
 def _uses(
-    network: Network, paths: Paths, outcome: Outcome
+    network: Network, paths: Paths, outcome: Outcome, usable: Mask
 ) -> tuple[tuple[TierUse, ...], tuple[BusyLink, ...]]:
     flows = flows_per_send(network, paths)
     ended = outcome.end_s[np.isfinite(outcome.end_s)]
@@ -270,7 +308,8 @@ def _uses(
             nodes = network.lower[links]
             heads = np.flatnonzero(np.diff(nodes, prepend=-1))
             use = bits / (network.capacity_bps[sends] * last_s) if last_s else np.zeros(len(bits))
-            whole = balance(bits.tolist())
+            taken = _of_jobs(usable[sends] | (bits > 0))
+            whole = balance(bits[taken].tolist())
             uses.append(
                 TierUse(
                     tier=f"{lower.value}-{upper.value}",
@@ -281,12 +320,13 @@ def _uses(
                     bytes=tuple(np.rint(bits / 8).astype(np.int64).tolist()),
                     flows=tuple(flows[sends].tolist()),
                     balance=whole,
-                    utilisation_mean=float(use.mean()),
+                    utilisation_mean=float(use[taken].mean()),
                     utilisation_max=float(use.max()),
                 )
             )
             if whole.total:
-                busy += [(float(bits[i] / bits.mean()), int(sends[i]), bits) for i in _top(bits)]
+                mean = float(bits[taken].mean())
+                busy += [(float(bits[i] / mean), int(sends[i]), bits) for i in _top(bits)]
     busy.sort(key=lambda each: (-each[0], each[1]))
     return tuple(uses), tuple(
         BusyLink(
@@ -298,6 +338,11 @@ def _uses(
         )
         for ratio, send, _ in busy[:WORST]
     )
+
+
+def _of_jobs(usable: Mask) -> Mask:
+    """The links of a tier that its figures are of: all where no job can use any."""
+    return usable if usable.any() else np.ones_like(usable)
 
 
 def _top(values: Floats) -> list[int]:

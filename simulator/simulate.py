@@ -22,7 +22,7 @@ import numpy as np
 from labs.errors import InputError
 from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.spec.model import LabSpec
-from labs.spec.schemes import TeScheme
+from labs.spec.schemes import SprayScheme, TeScheme
 from labs.spec.wording import RefusedError
 from labs.units import DURATION
 from scripts.predict.choice import Model
@@ -31,18 +31,19 @@ from simulator.engine.backend import best_backend
 from simulator.engine.program import Outcome, Program
 from simulator.engine.run import run
 from simulator.events.changes import changes_of
-from simulator.events.longrun import run_through
+from simulator.events.expectation import expected_cost
+from simulator.events.longrun import Break, run_through
 from simulator.events.outlook import Outlook, outlook
-from simulator.events.rates import PRESETS, timeline_of
+from simulator.events.rates import PRESETS, draw_breaks, drawn_in_words, timeline_of
 from simulator.events.retransmission import Retransmission
 from simulator.events.sentence import parse_event
-from simulator.events.spec import EventSpec, RatesSpec, TimelineSpec
+from simulator.events.spec import EventSpec, RatesSpec, RestartSpec, TimelineSpec
 from simulator.events.timeline import Bools, Outage, outage_of, resolve
 from simulator.events.whatif import WhatIf, what_if
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths
 from simulator.fabric.network import NONE, Floats, Ints, Network
-from simulator.fabric.paths import paths_of
+from simulator.fabric.paths import links_on_path, paths_of
 from simulator.fabric.routes import Routes
 from simulator.figures import figures
 from simulator.jobs.collectives import workload_of
@@ -62,6 +63,12 @@ EXACT_TRANSFERS = 50_000
 """Up to so many every completion is an event of its own unless said otherwise."""
 
 LARGE_EPS = 0.01
+LEAST_EFFECTIVE = 0.1
+"""A job that gets on for less of its time meets no failure of the network any more at the end."""
+
+USABLE_PIECE = 4096
+EVERY_WAY = SprayScheme(kind="spray")
+
 HOP_LATENCY_NS = 1000
 """What ASTRA-sim's published inputs give a network dimension; a deep-buffer chassis takes more."""
 
@@ -128,10 +135,10 @@ class Simulation:
                 for job, places in zip(self.jobs, self.places, strict=True)
             )
             self.compiled = self._compiled()
-            self.flows, flow = self._told_apart()
+            self.flows = self.compiled.flows
         with self._timed("paths"):
             self.whole_paths = self._paths(self.flows, None)
-            self.program = self._timed_program(flow)
+            self.program = self._timed_program()
 
     @property
     def eps(self) -> float:
@@ -153,7 +160,8 @@ class Simulation:
             self.flows,
             self.whole_paths,
             self._rerouted,
-            self.retransmission,
+            [self.retransmissions[job.name] for job in self.jobs],
+            np.repeat(np.arange(len(self.jobs), dtype=np.int32), np.diff(self.compiled.first_flow)),
         )
         with self._timed("run"):
             return run(
@@ -166,9 +174,9 @@ class Simulation:
                 progress=self._progress,
             )
 
-    def report(self) -> SimulationReport:
-        """Run, and say what came of it."""
-        outcome = self.run()
+    def report(self, outcome: Outcome | None = None) -> SimulationReport:
+        """Run, unless the outcome of that is given, and say what came of it."""
+        outcome = outcome or self.run()
         peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return figures(self, outcome, best_backend(), peak_bytes)
 
@@ -202,9 +210,15 @@ class Simulation:
         return found
 
     @property
-    def retransmission(self) -> Retransmission:
-        """How long queue pairs wait after a loss: the timeline's, else the first job's."""
-        return Retransmission.of(self.options.timeline.retransmission, self.jobs[0].transport)
+    def retransmissions(self) -> Mapping[str, Retransmission]:
+        """How long each job's queue pairs wait after a loss: as the timeline says, else the job."""
+        return self.retransmissions_in(self.options.timeline)
+
+    def retransmissions_in(self, timeline: TimelineSpec) -> Mapping[str, Retransmission]:
+        """Those of another timeline."""
+        return {
+            job.name: Retransmission.of(timeline.retransmission, job.transport) for job in self.jobs
+        }
 
     def _placed(self, traced: Mapping[str, Workload]) -> tuple[Ints, ...]:
         taken = np.zeros(self.network.nics, np.bool_)
@@ -223,31 +237,44 @@ class Simulation:
         ]
         return compile_jobs(self.network, placed, overhead_bytes=PACKET_OVERHEAD_BYTES)
 
-    def _told_apart(self) -> tuple[Flows, Ints]:
-        """The flows, and that of each transfer: where switches divide all alike, queue pairs
-        between the same two ports are one flow."""
-        flows, flow = self.compiled.flows, self.compiled.program.flow
-        if self.spec.scheme.kind != "spray" or self.options.model is not Model.KERNEL:
-            return flows, flow
-        ends = np.column_stack((flows.source, flows.destination, flows.port))
-        _, first, merged = np.unique(ends, axis=0, return_index=True, return_inverse=True)
-        columns = (getattr(flows, column.name)[first] for column in fields(Flows))
-        return Flows(*columns), merged.reshape(-1).astype(np.int32)[flow]
-
-    def _timed_program(self, flow: Ints) -> Program:
-        """The program with the latency of each task's longest path, and jobs at their starts."""
-        program = replace(self.compiled.program, flow=flow)
-        sends = np.diff(self.whole_paths.start)
-        if self.whole_paths.share is not None:
-            # A flow's parts leave side by side: a path has a send per tier up and down.
-            sends = np.minimum(sends, 2 * int(self.network.tier.max()))
-        hops = _most(sends[program.flow], program.first_transfer)
-        rounds = self.compiled.rounds.astype(np.float64)
-        latency_s = rounds * hops * (self.options.hop_latency_ns / 1e9)
+    def _timed_program(self) -> Program:
+        """The program with the latency of each task's longest chain, and jobs at their starts."""
+        program = self.compiled.program
+        flow_s = links_on_path(self.whole_paths) * (self.options.hop_latency_ns / 1e9)
+        program = self.compiled.chains.timed(program, flow_s)
+        job_bps = np.array([self.nic_bps(number) for number in range(len(self.jobs))])
+        latency_s = program.latency_s + self._fill_bits() / job_bps[self.compiled.job]
         first = np.diff(program.after_start) == 0
         starts = np.array([job.start / 1e9 for job in self.jobs])
         delay_s = program.delay_s + np.where(first, starts[self.compiled.job], 0.0)
         return replace(program, latency_s=latency_s, delay_s=delay_s)
+
+    def _fill_bits(self) -> Floats:
+        """What fills each task's pipeline of pieces, T."""
+        steps = [step for workload in self.workloads for step in workload.steps]
+        return np.array([8.0 * step.sends.fill_bytes if step.sends else 0.0 for step in steps])
+
+    def usable_sends(self) -> Bools:
+        """The sends that switches can choose for some flow, whatever they hash, 2L."""
+        flows, hops = self.flows, links_on_path(self.whole_paths)
+        ends = []
+        for nics in (flows.source, flows.destination):
+            columns = (self.network.nic_home[nics], flows.port, hops)
+            ends.append(np.unique(np.column_stack(columns), axis=0, return_index=True)[1])
+        some = np.unique(np.concatenate(ends))
+        found = np.zeros(self.network.sends, np.bool_)
+        routes = Routes(self.network)
+        for begin in range(0, len(some), USABLE_PIECE):
+            piece = some[begin : begin + USABLE_PIECE]
+            part = Flows(*(getattr(flows, column.name)[piece] for column in fields(Flows)))
+            found[paths_of(self.network, routes, part, scheme=EVERY_WAY).sends] = True
+        return found
+
+    def nic_bps(self, number: int) -> float:
+        """The rate of the slowest of a job's NICs, all its ports together."""
+        links = self.network.nic_links[self.places[number]]
+        rates = np.where(links == NONE, 0.0, self.network.rate_bps[links])
+        return float(rates.sum(axis=1).min())
 
     def _rerouted(self, flows: Flows, link_up: Bools) -> Paths:
         """Paths as soon as BGP has moved; entries of a controller stay where they can."""
@@ -318,7 +345,7 @@ def event_cost(
             job.name: workload.ranks
             for job, workload in zip(simulation.jobs, simulation.workloads, strict=True)
         },
-        simulation.retransmission,
+        simulation.retransmissions,
         timeline.restart,
     )
 
@@ -330,19 +357,36 @@ def long_run(
     work_s: float,
     options: Options | None = None,
     progress: ProgressSink = no_progress,
+    restart: RestartSpec | None = None,
 ) -> Outlook:
     """Jobs through a timeline, or through failures drawn at rates, by iterations: each does as many
     as take `work_s` with no failure (`simulator.events.longrun`).
 
-    Failures are drawn for twice that time. Raises as `event_cost`.
+    At rates jobs break by themselves too, and failures of the network are drawn for half as long
+    again as that should take. `restart` stands in place of the timeline's or the preset's. Raises
+    as `event_cost`.
     """
     simulation = Simulation(spec, jobs, options, progress)
     network = simulation.network
+    gpus = {
+        job.name: workload.ranks
+        for job, workload in zip(simulation.jobs, simulation.workloads, strict=True)
+    }
+    breaks_per_s = dict.fromkeys(gpus, 0.0)
+    breaks: dict[str, Iterator[Break]] = {}
     if isinstance(failures, RatesSpec):
-        source = PRESETS[failures.preset].source
-        timeline = timeline_of(network, failures, 2 * work_s)
+        rates = PRESETS[failures.preset]
+        source, policy = rates.source, restart or rates.restart
+        breaks_per_s = {name: rates.own_breaks_per_s(count) for name, count in gpus.items()}
+        slowest = min(expected_cost(each, policy).effective for each in breaks_per_s.values())
+        timeline = timeline_of(network, failures, 1.5 * work_s / max(slowest, LEAST_EFFECTIVE))
+        breaks = {
+            name: draw_breaks(rates, count, failures.seed, number)
+            for number, (name, count) in enumerate(gpus.items())
+        }
     else:
         source, timeline = "a timeline", failures
+    timeline = timeline.model_copy(update={"restart": restart or timeline.restart})
     outages = resolve(network, timeline)
     known: dict[tuple[bytes, bytes], Mapping[str, float]] = {}
 
@@ -358,13 +402,27 @@ def long_run(
         name: max(1, round(work_s / seconds)) if np.isfinite(seconds) else 1
         for name, seconds in healthy.items()
     }
-    retransmission = Retransmission.of(timeline.retransmission, simulation.jobs[0].transport)
-    tolls = run_through(network, outages, times, iterations, retransmission, timeline.restart)
-    gpus = {
-        job.name: workload.ranks
-        for job, workload in zip(simulation.jobs, simulation.workloads, strict=True)
-    }
-    return outlook(spec.name, source, outages, tolls, gpus, iterations)
+    tolls = run_through(
+        network,
+        outages,
+        times,
+        iterations,
+        simulation.retransmissions_in(timeline),
+        timeline.restart,
+        breaks,
+    )
+    drawn = drawn_in_words(failures.preset, outages) if isinstance(failures, RatesSpec) else ""
+    return outlook(
+        spec.name,
+        source,
+        drawn,
+        timeline.restart,
+        outages,
+        tolls,
+        gpus,
+        iterations,
+        breaks_per_s,
+    )
 
 
 def _workload(network: Network, job: SimulatedJob, places: Ints) -> Workload:
@@ -403,12 +461,3 @@ def _demands(network: Network, flows: Flows) -> Floats:
     sharing = np.bincount(links, minlength=network.links)
     found: Floats = network.rate_bps[links] / sharing[links]
     return found
-
-
-def _most(values: Ints, first: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Ints:
-    """The largest of each task's values, 0 for one without any."""
-    found = np.zeros(len(first) - 1, np.int64)
-    some = np.diff(first) > 0
-    if some.any():
-        found[some] = np.maximum.reduceat(values, first[:-1][some])
-    return found.astype(np.int32)

@@ -12,9 +12,9 @@ from labs.errors import MachineError
 from labs.spec.schemes import SchemeSpec
 from labs.units import SIZE
 from simulator.fabric.network import NONE, Network
-from simulator.jobs.collectives import MOST_ORDERED
+from simulator.jobs.collectives import EXCHANGES, MOST_EXCHANGED, MOST_ORDERED
 from simulator.jobs.spec import SimulatedJob
-from traffic.collectives import Pattern, count_sends
+from traffic.collectives import count_sends
 
 BASE_BYTES = 250 * 2**20
 """An interpreter with numpy, numba and this package."""
@@ -27,22 +27,17 @@ ENTRY_BYTES = 40
 """A send that carries part of a flow."""
 
 LINK_BYTES = 200
-SENDS_BYTES = 400
-"""A send of a schedule in its own order."""
-
-_ALL_TO_ALL = (Pattern.ALLTOALL, Pattern.ALLTOALLV)
+SENDS_BYTES = 1000
+"""A send of a schedule in its own order, beside its flow: an AlltoAll of 512 ranks took 1,370 bytes
+a send in all."""
 
 
 def check_fits(network: Network, scheme: SchemeSpec, jobs: Sequence[SimulatedJob]) -> None:
     """Raises MachineError where the jobs' flows need more memory than is free."""
     flows = sum(_flows(job) for job in jobs)
     needed = BASE_BYTES + LINK_BYTES * network.links + flows * FLOW_BYTES
-    if scheme.kind == "flowlet":
+    if scheme.kind in ("flowlet", "spray"):
         needed += flows * _most_entries(network, scheme.kind) * ENTRY_BYTES
-    if scheme.kind == "spray":
-        # Queue pairs of the same two ports are one flow.
-        pairs = sum(_flows(job) // job.transport.qps for job in jobs)
-        needed += pairs * _most_entries(network, scheme.kind) * ENTRY_BYTES
     needed += SENDS_BYTES * sum(_ordered(job) for job in jobs)
     free = _available_bytes()
     if needed > free:
@@ -58,7 +53,7 @@ def _flows(job: SimulatedJob) -> int:
     """Queue pairs by both directions, at most."""
     if job.collective is not None:
         ranks = job.collective.ranks
-        peers = ranks - 1 if job.collective.pattern in _ALL_TO_ALL else 2 * job.collective.channels
+        peers = ranks - 1 if job.collective.pattern in EXCHANGES else 2 * job.collective.channels
         return ranks * min(peers, ranks - 1) * job.transport.qps
     # Training and inference talk to a few neighbours in each dimension, ranking to all.
     ranks = job.ranks or 0
@@ -70,8 +65,10 @@ def _ordered(job: SimulatedJob) -> int:
     spec = job.collective
     if spec is None or spec.size is None:
         return 0
-    sends = count_sends(spec.pattern, spec.ranks, spec.size, spec.algorithm, spec.channels)
-    return min(sends * job.iterations, MOST_ORDERED)
+    sends = job.iterations * count_sends(
+        spec.pattern, spec.ranks, spec.size, spec.algorithm, spec.channels
+    )
+    return min(sends, MOST_EXCHANGED if spec.pattern in EXCHANGES else MOST_ORDERED)
 
 
 def _most_entries(network: Network, kind: str) -> int:

@@ -11,16 +11,15 @@ import os
 import selectors
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-import traffic
 from labs.errors import MachineError
+from labs.interpreter import module_command, module_environment
+from labs.interruption import undone
 from traffic.channel import Channel, ChannelClosedError, Message, join
 
 REPLY_TIMEOUT_S = 60.0
@@ -47,11 +46,11 @@ class Agent:
         with theirs:
             # Without `site`: an agent needs this package and the standard library only.
             self._process = subprocess.Popen(
-                [sys.executable, "-S", "-m", "traffic.agent", str(os.getpid())],
+                module_command("traffic.agent", str(os.getpid()), site=False),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
-                env={**os.environ, "PYTHONPATH": str(Path(traffic.__path__[0]).parent)},
+                env=module_environment(),
                 process_group=0,
             )
 
@@ -132,6 +131,7 @@ class AgentGroup:
         trace: TracebackType | None,
     ) -> None:
         self._cleanup.close()
+        undone("the traffic was stopped")
 
     def tell(self, fields: Mapping[str, object]) -> None:
         """Send every agent the same message. Raises MachineError."""

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from itertools import count
 
 from labs.controller.demand import is_left_behind
+from labs.files import make_folder, replace_file
 from labs.plan.fabric import Fabric
 from labs.runtime.record import LabFiles
 from traffic.flow import Flow, resolve_flow
@@ -104,14 +105,12 @@ def published(files: LabFiles, flows: Sequence[PublishedFlow]) -> Iterator[None]
         yield
         return
     folder = files.root / "demand"
-    folder.mkdir(exist_ok=True)
+    make_folder(folder, exist_ok=True)
     for old in folder.iterdir():
         if is_left_behind(old):
             old.unlink(missing_ok=True)
     file = folder / f"{os.getpid()}-{next(_number)}.json"
-    fresh = file.with_suffix(".new")
-    fresh.write_text(json.dumps([asdict(flow) for flow in flows]))
-    fresh.replace(file)
+    replace_file(file, json.dumps([asdict(flow) for flow in flows]))
     try:
         yield
     finally:

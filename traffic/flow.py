@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from labs.errors import InputError
 from labs.plan.fabric import Fabric, Nic
+from labs.spec.wording import name_hint
 from traffic.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
 
 FIRST_SPORT = 0xC000
@@ -135,16 +136,13 @@ def _nic(fabric: Fabric, server: str, number: int) -> Nic:
     node = fabric.node_by_name.get(server)
     if node is None or node.is_switch:
         what = "is a switch" if node else "is not in the fabric"
-        raise InputError(f"{server} {what}", hint=f"servers: {_examples(fabric)}")
+        raise InputError(
+            f"{server} {what}", hint=name_hint(server, [each.name for each in fabric.servers])
+        )
     nics = fabric.nics(server)
     if not 1 <= number <= len(nics):
         raise InputError(f"{server} has no NIC {number}", hint=f"its NICs are 1 to {len(nics)}")
     return nics[number - 1]
-
-
-def _examples(fabric: Fabric) -> str:
-    names = [node.name for node in fabric.servers]
-    return ", ".join(names[:4]) + (" ..." if len(names) > 4 else "") if names else "none"
 
 
 def permutation(

@@ -275,7 +275,8 @@ def _problems(result: JobResult, paused: Collection[str]) -> tuple[str, ...]:
         found.append(
             f"this machine could not feed {nics} of {result.plan.job.ranks} NICs: {place} stood "
             f"idle for {worst.lost_ns / 1e6:,.0f} ms with packets to send, beside "
-            f"{worst.busy_ns / 1e6:,.0f} ms of sending; raise the lab's dilation, or send less"
+            f"{worst.busy_ns / 1e6:,.0f} ms of sending; send less, or slow the lab's clock down: "
+            f"`--dilation {2 * result.plan.dilation:g}` of `rocelab up`, or of `rocelab drill run`"
         )
     if not result.errors:
         posted, acked, taken = result.posted_bytes, result.acked_bytes, result.delivered_bytes

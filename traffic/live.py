@@ -91,9 +91,9 @@ class LiveFile:
         self._probes_seen = 0
         self._late_probes = 0
         if path is not None:
-            Path(path).parent.mkdir(exist_ok=True)
+            Path(path).parent.mkdir(mode=0o755, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-            self._file = os.open(path, flags, 0o644)
+            self._file = os.open(path, flags, 0o600)
             self.due_ns = 0
 
     def write(self, now_ns: int) -> None:

@@ -16,7 +16,7 @@ from itertools import groupby, zip_longest
 
 from labs.errors import InputError
 from labs.plan.fabric import Fabric, Nic
-from labs.spec.wording import shown
+from labs.spec.wording import name_hint, shown
 
 
 class Placement(StrEnum):
@@ -197,8 +197,7 @@ def _reference(name: str) -> NicRef:
 def no_server(name: str, is_switch: bool, servers: Sequence[str]) -> InputError:
     """What to raise for a name that is none of `servers`."""
     what = "is a switch" if is_switch else "is not in the fabric"
-    examples = ", ".join(servers[:4]) or "none"
-    return InputError(f"{shown(name)} {what}", hint=f"its servers: {examples} ...")
+    return InputError(f"{shown(name)} {what}", hint=name_hint(name, servers))
 
 
 def check_nic(place: NicRef, nics: int) -> None:

@@ -33,7 +33,7 @@ class FlowRecord:
     """One flow's packets. Times are CLOCK_REALTIME ns; every deadline has a sequence number.
 
     sent_seq, sent_ns        what the kernel took, in sending order
-    refused_seq              what it did not (interface down, queue full): never on the wire
+    refused_seq, refused_ns  what it did not (interface down, queue full): never on the wire
     received_seq, send_ns,   what arrived at the destination, in arrival order, with the kernel's
     receive_ns, ttl          receive time and the TTL left
     intended                 packets due between start and stop
@@ -45,6 +45,7 @@ class FlowRecord:
     sent_seq: Numbers
     sent_ns: Numbers
     refused_seq: Numbers
+    refused_ns: Numbers
     received_seq: Numbers
     send_ns: Numbers
     receive_ns: Numbers
@@ -156,6 +157,7 @@ def flow_record(
         sent_seq=sequence[sent],
         sent_ns=offered_ns[sent],
         refused_seq=refused_seq,
+        refused_ns=offered_ns[refused_seq],
         received_seq=arrivals.sequence[mine],
         send_ns=arrivals.send_ns[mine],
         receive_ns=arrivals.receive_ns[mine],
@@ -197,7 +199,7 @@ def _rate_problems(flows: Sequence[FlowRecord]) -> Iterable[str]:
         yield (
             f"{len(short)} of {len(flows)} flows were sent more than {RATE_ERROR_LIMIT:.0%} too "
             f"slowly (flow {worst.flow.id} of {worst.flow.source}: {worst.offered:,} of "
-            f"{worst.intended:,} packets)"
+            f"{worst.intended:,} packets); fewer flows or a lower rate would fit"
         )
 
 

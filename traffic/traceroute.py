@@ -171,14 +171,15 @@ class ProbeFrames:
         struct.pack_into("!H", frame, IP_OFFSET + 4, self._tag << 8 | ttl)
         frame[IP_OFFSET + 8] = ttl
         struct.pack_into("!H", frame, IP_OFFSET + 10, 0)
-        struct.pack_into("!H", frame, IP_OFFSET + 10, _checksum(frame[IP_OFFSET:UDP_OFFSET]))
+        struct.pack_into("!H", frame, IP_OFFSET + 10, checksum(frame[IP_OFFSET:UDP_OFFSET]))
         struct.pack_into("!H", frame, UDP_OFFSET, source_port)
         frame[-ICRC_BYTES:] = icrc(frame)
         return bytes(frame)
 
 
-def _checksum(header: bytes | bytearray) -> int:
-    """The Internet checksum (RFC 1071) of a header whose checksum field is zero."""
+def checksum(header: bytes | bytearray) -> int:
+    """The Internet checksum (RFC 1071) of a header, an even number of bytes, whose
+    checksum field is zero or left out."""
     total: int = sum(struct.unpack(f"!{len(header) // 2}H", header))
     total = (total & 0xFFFF) + (total >> 16)
     return ~(total + (total >> 16)) & 0xFFFF

@@ -6,7 +6,6 @@ network and sizes in bytes.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, Self
@@ -14,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from labs.spec.base import MS, SECOND, SpecModel
-from labs.spec.wording import RefusedError, described, listed, shown
+from labs.spec.wording import RefusedError, described, did_you_mean, listed, shown
 from labs.units import SIZE, DurationNs, SizeBytes
 from traffic.dcqcn_profiles import PROFILES
 from traffic.sport import SourcePort
@@ -141,10 +140,9 @@ class TransportSpec(SpecModel):
         if isinstance(value, str) and value in PROFILES:
             return value
         words = [DCQCN_OFF, *PROFILES]
-        close = difflib.get_close_matches(value.lower(), words, 1) if isinstance(value, str) else []
         raise RefusedError(
             f"expected {listed(words)}, got {shown(value)}",
-            f"did you mean {close[0]}?" if close else None,
+            did_you_mean(value, words) if isinstance(value, str) else None,
         )
 
     @field_validator("admission", mode="before")

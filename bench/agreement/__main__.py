@@ -24,6 +24,7 @@ from bench.agreement.render import DOCUMENT, PAGE, page
 from bench.agreement.run import measure_lab
 from bench.agreement.store import Store
 from labs.errors import InputError, RocelabError
+from labs.interruption import ending
 from labs.runtime.record import recorded_labs
 from scripts.documents import to_json
 
@@ -127,4 +128,5 @@ def _write_page(console: Console, found: Agreement, missing: list[str], folder: 
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with ending():
+        typer.run(main)

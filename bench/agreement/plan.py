@@ -43,14 +43,14 @@ MOST_RANKS = 16
 """With more NICs two CPUs would carry so little of each that a run takes minutes."""
 
 NOT_RUN = {
-    "fat-tree-48": "for plan and render only: 2,880 switches",
-    "hpn-pod": "for plan and render only: 368 switches with 17,280 routes each",
-    "llama3-24k": "for plan and render only: 1,692 switches",
-    "meta-32k": "for plan and render only: 2,178 switches",
+    "fat-tree-48": "too large to run here: 2,880 switches",
+    "hpn-pod": "too large to run here: 368 switches with 17,280 routes each",
+    "llama3-24k": "too large to run here: 1,692 switches",
+    "meta-32k": "too large to run here: 2,178 switches",
     "rail-superpod": "1,024 NICs: two CPUs would carry some ten packets/s of each",
     "zone-252x18": "252 NICs under 270 switches: 13 GB, and minutes to converge",
-    "zone-256x32": "for plan and render only: 288 switches with 8,192 BGP sessions",
-    "zones-28-24k": "for plan and render only: 1,733 switches",
+    "zone-256x32": "too large to run here: 288 switches with 8,192 BGP sessions",
+    "zones-28-24k": "too large to run here: 1,733 switches",
 }
 """Labs of the catalog that are left out, and why."""
 

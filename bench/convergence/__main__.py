@@ -1,8 +1,9 @@
 """`make convergence-table`: how long FRR on Linux takes to converge, by fault, fabric and fan-out.
 
 Measures each cell of the plan on a lab of its own and keeps it below `--results`; a run that ended
-early is continued by the same command. Once every cell is there the page goes to docs/; until then
-it is beside the cells.
+early is continued by the same command. With `--frr` the cells that releases of FRR are compared by
+are measured instead, each with this machine's FRR and right after that with the other one. Once
+every cell is there the page goes to docs/; until then it is beside the cells.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -19,14 +22,31 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from bench.convergence.document import SCHEMA_VERSION, CellResult, ConvergenceTable, summarise
+from bench.convergence.document import (
+    SCHEMA_VERSION,
+    TABLE,
+    CellResult,
+    ConvergenceTable,
+    summarise,
+)
 from bench.convergence.job import measure_job
-from bench.convergence.plan import LAB_NAME, QUICK, Breakage, Cell, all_cells, chosen_cells
+from bench.convergence.plan import (
+    COMPARED,
+    LAB_NAME,
+    QUICK,
+    Breakage,
+    Cell,
+    all_cells,
+    chosen_cells,
+)
 from bench.convergence.plot import plot
 from bench.convergence.render import DOCUMENT, PLOT, page
 from bench.convergence.run import TRACED, measure_cell
 from bench.convergence.store import Store
+from labs.cli.arguments import FrrOption
 from labs.errors import InputError, RocelabError
+from labs.interruption import ending
+from labs.runtime.installation import find_installation
 from labs.runtime.record import recorded_labs
 from labs.units import format_duration
 from scripts.documents import to_json
@@ -46,12 +66,27 @@ RETURN_S = {Breakage.CRASH: 1.0, Breakage.POWER: 1.5}
 """How much longer a daemon or a switch needs to come back."""
 
 
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A cell to measure, where it is kept, and the folder of its FRR where it is not this
+    machine's."""
+
+    cell: Cell
+    store: Store
+    title: str
+    frr: Path | None = None
+
+
 def main(
     cells: Annotated[str, typer.Option(help="only cells whose name fits this glob")] = "*",
     n: Annotated[int | None, typer.Option(min=1, help="failures a cell; 20, or 3 if quick")] = None,
     quick: Annotated[bool, typer.Option(help="few cells, to try it")] = False,
     again: Annotated[bool, typer.Option(help="also cells that are measured already")] = False,
     plan: Annotated[bool, typer.Option(help="only list the cells and the time they take")] = False,
+    frr: FrrOption = None,
+    published: Annotated[
+        bool, typer.Option(help="take cells that are missing from docs/convergence-table.json")
+    ] = False,
     results: Annotated[
         Path | None, typer.Option(help="folder of measured cells [results/convergence-table]")
     ] = None,
@@ -61,20 +96,28 @@ def main(
     wanted = n or (QUICK_FAILURES if quick else FAILURES)
     store = Store(results or (QUICK_RESULTS if quick else RESULTS))
     try:
-        chosen = chosen_cells(cells, QUICK if quick else ())
-        todo = chosen if again else store.unfinished(chosen, wanted)
+        if published:
+            store.take(TABLE.read((DOCS / DOCUMENT).read_text(encoding="utf-8")))
+        if frr is None:
+            chosen = [
+                Task(cell, store, cell.name) for cell in chosen_cells(cells, QUICK if quick else ())
+            ]
+        else:
+            _need_root()
+            chosen = _comparison(store, chosen_cells(cells, _compared(quick=quick)), frr)
+        todo = [each for each in chosen if again or each.store.unfinished((each.cell,), wanted)]
         if plan:
             _list(console, chosen, todo, wanted)
             return
-        if todo and os.geteuid() != 0:
-            raise InputError("labs need root", hint=f"sudo {COMMAND}, or run this as root")
+        if todo:
+            _need_root()
         if todo and LAB_NAME in recorded_labs():
             raise InputError(
                 f"lab {LAB_NAME} is up: another run, or one that was killed",
                 hint=f"in the second case take it down with `rocelab down {LAB_NAME}`",
             )
-        failed = _measure(console, store, todo, wanted)
-        if cells == "*" and (again or _lacks_job(store, wanted)):
+        failed = _measure(console, todo, wanted)
+        if frr is None and cells == "*" and (again or _lacks_job(store, wanted)):
             with console.status(f"link-failure test, {wanted} jobs"):
                 store.write_job(measure_job(wanted))
         _write(console, store, wanted, quick=quick)
@@ -85,33 +128,60 @@ def main(
         sys.exit(1)
 
 
+def _need_root() -> None:
+    if os.geteuid() != 0:
+        raise InputError("labs need root", hint=f"sudo {COMMAND}, or run this as root")
+
+
+def _compared(*, quick: bool) -> Sequence[str]:
+    return [name for name in COMPARED if not quick or name in QUICK]
+
+
+def _comparison(store: Store, cells: Sequence[Cell], frr: Path) -> list[Task]:
+    """Each of the cells with this machine's FRR and with the one in `frr`, one after the other.
+
+    Raises InputError where the two are of one version, and as `find_installation` does.
+    """
+    versions = {find_installation(folder).version: folder for folder in (None, frr)}
+    if len(versions) == 1:
+        raise InputError(
+            f"{frr} has FRR {next(iter(versions))}, as this machine has",
+            hint="--frr compares it with another release",
+        )
+    return [
+        Task(cell, store.of_release(version), f"{cell.name}, FRR {version}", folder)
+        for cell in cells
+        for version, folder in versions.items()
+    ]
+
+
 def _lacks_job(store: Store, wanted: int) -> bool:
     job = store.read_job()
     return job is None or len(job.impacts) + job.rejected < wanted
 
 
-def _list(console: Console, chosen: Sequence[Cell], todo: Sequence[Cell], wanted: int) -> None:
-    for cell in chosen:
-        state = "" if cell in todo else "  (measured)"
-        print(f"{cell.name:28} {estimate_s(cell, wanted):5.0f} s{state}")
+def _list(console: Console, chosen: Sequence[Task], todo: Sequence[Task], wanted: int) -> None:
+    for task in chosen:
+        state = "" if task in todo else "  (measured)"
+        print(f"{task.title:34} {estimate_s(task.cell, wanted):5.0f} s{state}")
     console.print(f"{len(todo)} cells to measure, {_left(todo, wanted, 1.0)}")
 
 
-def _measure(console: Console, store: Store, todo: Sequence[Cell], wanted: int) -> int:
+def _measure(console: Console, todo: Sequence[Task], wanted: int) -> int:
     """Measure these cells; gives how many failed."""
     if todo:
         console.print(f"{len(todo)} cells, {_left(todo, wanted, 1.0)}")
     failed, took_s, estimated_s = 0, 0.0, 0.0
-    for number, cell in enumerate(todo, 1):
+    for number, task in enumerate(todo, 1):
         started = time.monotonic()
-        head = f"[{number}/{len(todo)}] {cell.name}"
+        head = f"[{number}/{len(todo)}] {task.title}"
         with console.status(f"{head}: lab up") as status:
             show = partial(_show, status, f"{head}: {{}} of {wanted} failures")
-            result = measure_cell(cell, wanted, show)
-        store.write(result)
+            result = measure_cell(task.cell, wanted, show, task.frr)
+        task.store.write(result)
         failed += result.failed is not None
         took_s += time.monotonic() - started
-        estimated_s += estimate_s(cell, wanted)
+        estimated_s += estimate_s(task.cell, wanted)
         left = _left(todo[number:], wanted, took_s / estimated_s)
         console.print(f"{head}: {_told(result)}; {left}", markup=False)
     return failed
@@ -130,8 +200,8 @@ def estimate_s(cell: Cell, wanted: int) -> float:
     return CELL_S + (wanted + TRACED) * each_s
 
 
-def _left(todo: Sequence[Cell], wanted: int, pace: float) -> str:
-    return f"{pace * sum(estimate_s(cell, wanted) for cell in todo) / 60:.0f} minutes left"
+def _left(todo: Sequence[Task], wanted: int, pace: float) -> str:
+    return f"{pace * sum(estimate_s(task.cell, wanted) for task in todo) / 60:.0f} minutes left"
 
 
 def _told(result: CellResult) -> str:
@@ -150,11 +220,26 @@ def _told(result: CellResult) -> str:
 def _write(console: Console, store: Store, wanted: int, *, quick: bool) -> None:
     """The page, the data and the plot: to docs/ where the whole plan is measured."""
     every = all_cells() if not quick else chosen_cells("*", QUICK)
+    compared = [cell for cell in every if cell.name in COMPARED]
+    stores = {version: store.of_release(version) for version in store.releases()}
     missing = [cell.name for cell in every if store.read(cell) is None]
+    missing += [
+        f"{cell.name} (FRR {version})"
+        for cell in compared
+        for version, its in stores.items()
+        if its.read(cell) is None
+    ]
     is_whole = not quick and not missing and wanted >= FAILURES
     folder = DOCS if is_whole else store.folder / "page"
     command = COMMAND if is_whole else f"python -m bench.convergence --n {wanted}"
-    table = ConvergenceTable(SCHEMA_VERSION, command, store.read_all(every), store.read_job())
+    releases = [its.read_all((cell,)) for cell in compared for its in stores.values()]
+    table = ConvergenceTable(
+        schema_version=SCHEMA_VERSION,
+        command=command,
+        cells=store.read_all(every),
+        job=store.read_job(),
+        releases=tuple(chain.from_iterable(releases)),
+    )
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
         DOCUMENT: to_json(table),
@@ -167,4 +252,5 @@ def _write(console: Console, store: Store, wanted: int, *, quick: bool) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with ending():
+        typer.run(main)

@@ -108,12 +108,16 @@ class LinkFailureTest:
 
 @dataclass(frozen=True, slots=True)
 class ConvergenceTable:
-    """All cells, in the order of the plan, and what a failed link costs a job."""
+    """All cells, in the order of the plan, and what a failed link costs a job.
+
+    releases: cells that were measured with one FRR right after the other, each of all releases.
+    """
 
     schema_version: int
     command: str
     cells: tuple[CellResult, ...]
     job: LinkFailureTest | None = None
+    releases: tuple[CellResult, ...] = ()
 
 
 CELL = Format(

@@ -209,6 +209,14 @@ PLAN: Sequence[tuple[FaultClass, Sequence[Site]]] = (
 """Where a timer or the first of several causes decides, more fan-outs would show the same again: a
 few of them do."""
 
+COMPARED = (
+    *("carrier.clos-4", "carrier.hpn-4-nic", "flap.clos-4", "bfd-50.clos-4", "bfd-300.clos-4"),
+    *("hold-3.clos-4", "crash.clos-4-spine", "power.clos-4-spine", "drain.clos-4-spine"),
+)
+"""What releases of FRR are compared by: each way to fail at one fan-out, a NIC's link, whose prefix
+goes with it, and both BFD timers. Other fan-outs and the longer hold timer would show the same
+again."""
+
 QUICK = ("carrier.clos-4", "flap.clos-4", "bfd-50.clos-4", "hold-3.clos-4", "crash.clos-4-spine")
 
 

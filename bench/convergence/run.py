@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 
 from bench.convergence.aftermath import Aftermath, aftermath, deviations
 from bench.convergence.document import (
@@ -36,6 +37,8 @@ from labs.errors import ExpectationError, RocelabError
 from labs.lab import Lab, plan
 from labs.runtime.base import no_progress
 from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
+from labs.runtime.housing import RuntimeKind, housing_of
+from labs.runtime.installation import find_installation
 from scripts.convergence import Method, Window
 from scripts.drill.environment import read_environment
 from scripts.drill.faulted import FaultedRun, Settings
@@ -84,18 +87,19 @@ class _Scene:
     ends: tuple[str, ...]
 
 
-def measure_cell(cell: Cell, wanted: int, done: Sink) -> CellResult:
+def measure_cell(cell: Cell, wanted: int, done: Sink, frr: Path | None = None) -> CellResult:
     """Bring the cell's lab up, measure `wanted` failures and a few traced ones, take it down.
 
-    Whatever fails is in the result, with what was measured before it. Raises MachineError where FRR
-    is not installed.
+    `frr` is the folder of another FRR than this machine's. Whatever fails is in the result, with
+    what was measured before it. Raises MachineError where FRR is not installed, and InputError
+    where it is not in `frr`.
     """
-    lab = Lab(plan(lab_spec(cell)))
+    lab = Lab(plan(lab_spec(cell)), housing_of(RuntimeKind.NETNS, frr=frr))
     started = time.monotonic()
     result = CellResult(
         schema_version=SCHEMA_VERSION,
         name=cell.name,
-        environment=read_environment(),
+        environment=read_environment(find_installation(frr)),
         load_average=os.getloadavg(),
         lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
         method=METHOD,

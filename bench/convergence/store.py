@@ -1,6 +1,7 @@
 """Where measured cells are kept, so that a run that ended early goes on where it was.
 
-In: a folder. Out: a file per cell; and which cells of a plan still have to be measured.
+In: a folder. Out: a file per cell; and which cells of a plan still have to be measured. Cells that
+compare releases of FRR are in a folder per release below it, apart from those of the whole plan.
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.convergence.document import CELL, JOB, CellResult, LinkFailureTest
+from pydantic import ValidationError
+
+from bench.convergence.document import CELL, JOB, CellResult, ConvergenceTable, LinkFailureTest
 from bench.convergence.plan import Cell, lab_spec
 from labs.errors import InputError
+from labs.runtime.installation import release_order
+from labs.spec.model import LabSpec
 from scripts.documents import to_json
 
 JOB_FILE = "link-failure-test.json"
+_OF_RELEASE = "frr-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,28 @@ class Store:
     """A folder of measured cells."""
 
     folder: Path
+
+    def of_release(self, version: str) -> Store:
+        """The store of the cells that this FRR is compared by."""
+        return Store(self.folder / f"{_OF_RELEASE}{version}")
+
+    def releases(self) -> tuple[str, ...]:
+        """The versions of FRR that are compared, from the oldest on."""
+        names = (each.name for each in self.folder.glob(f"{_OF_RELEASE}*"))
+        return tuple(sorted((name.removeprefix(_OF_RELEASE) for name in names), key=release_order))
+
+    def take(self, table: ConvergenceTable) -> None:
+        """Keep what a table has of cells that are not here, and its link-failure test."""
+        for result in table.cells:
+            self._take_cell(result)
+        for result in table.releases:
+            self.of_release(result.environment.frr_version)._take_cell(result)
+        if table.job is not None and self.read_job() is None:
+            self.write_job(table.job)
+
+    def _take_cell(self, result: CellResult) -> None:
+        if not self._path(result.name).exists():
+            self.write(result)
 
     def write(self, result: CellResult) -> None:
         """Keep a cell, measured or failed."""
@@ -38,8 +66,7 @@ class Store:
             result = CELL.read(text)
         except InputError as error:
             raise InputError(f"{self._path(cell.name)}: {error.message}", error.hint) from error
-        wanted = lab_spec(cell).model_dump(mode="json", exclude_none=True)
-        return result if result.lab == wanted else None
+        return result if _is_lab_of(cell, result) else None
 
     def read_all(self, cells: Sequence[Cell]) -> tuple[CellResult, ...]:
         """Everything kept of these cells, in their order."""
@@ -73,3 +100,12 @@ class Store:
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
+
+
+def _is_lab_of(cell: Cell, result: CellResult) -> bool:
+    """Whether a cell was measured on the plan's lab. Keys that a spec has got since then have their
+    defaults."""
+    try:
+        return LabSpec.model_validate(result.lab) == lab_spec(cell)
+    except ValidationError:
+        return False

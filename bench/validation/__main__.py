@@ -21,6 +21,7 @@ from bench.validation.plot import plots
 from bench.validation.render import DATA, page
 from bench.validation.run import measure
 from labs.errors import RocelabError
+from labs.interruption import ending
 from labs.runtime.base import Progress
 from scripts.documents import to_json
 from simulator.figures import simulation_environment
@@ -71,4 +72,5 @@ def _measured(console: Console, seeds: int) -> Validation:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with ending():
+        typer.run(main)

@@ -2,7 +2,8 @@
 
 Exit codes: 0 fine, 1 an expectation failed, 2 the input is wrong, 3 this machine cannot run it,
 70 a defect of rocelab itself (EX_SOFTWARE of sysexits.h), 75 the connection to another machine
-broke and the run there goes on (EX_TEMPFAIL), 130 interrupted.
+broke and the run there goes on (EX_TEMPFAIL), 128 and its number where a signal ended the command:
+130 for Ctrl-C, 143 for SIGTERM; 141 where who read the output has gone.
 """
 
 from __future__ import annotations
@@ -11,14 +12,33 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from labs.cli import capture, doctor, inside, lifecycle, path, planning, remote, scheme, te
+from labs.cli import (
+    capture,
+    catalog,
+    doctor,
+    inside,
+    lifecycle,
+    path,
+    planning,
+    reach,
+    remote,
+    scheme,
+    te,
+)
+from labs.cli.console import is_reader_gone
 from labs.errors import RocelabError
+from labs.interruption import leave_pipe
+from labs.refusal import refusal
+from labs.spec.wording import printable
 
 DEFECT_EXIT_CODE = 70
+PIPE_EXIT_CODE = 141
+"""What a shell says of a program that SIGPIPE ended, as most end when `| head` has seen enough."""
 
 _PLAN, _RUN, _LOOK, _ELSEWHERE = "Plan", "Run", "Look in", "Elsewhere"
 
@@ -71,6 +91,7 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_root)
     for name, function, panel in (
+        ("labs", catalog.list_catalog, _PLAN),
         ("plan", planning.plan, _PLAN),
         ("render", planning.render, _PLAN),
         ("graph", planning.graph, _PLAN),
@@ -84,6 +105,7 @@ def build_app() -> typer.Typer:
         ("vtysh", inside.vtysh, _LOOK),
         ("cli", inside.cli, _LOOK),
         ("path", path.path, _LOOK),
+        ("reach", reach.reach, _LOOK),
         ("scheme", scheme.scheme, _LOOK),
         ("te", te.te, _LOOK),
         ("capture", capture.capture, _LOOK),
@@ -91,14 +113,25 @@ def build_app() -> typer.Typer:
         ("attach", remote.attach, _ELSEWHERE),
     ):
         app.command(name, rich_help_panel=panel)(function)
-    app.command("exec", rich_help_panel=_LOOK, context_settings=inside.EXEC_SETTINGS)(
-        inside.exec_command
-    )
+    as_typed = partial(app.command, rich_help_panel=_LOOK, context_settings=inside.EXEC_SETTINGS)
+    as_typed("exec")(inside.exec_command)
+    as_typed("ping")(inside.ping)
     return app
 
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     """Run a command line, sys.argv by default. Always ends with SystemExit."""
+    try:
+        try:
+            _run(app, arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        leave_pipe()
+        sys.exit(PIPE_EXIT_CODE)
+
+
+def _run(app: typer.Typer, arguments: Sequence[str] | None) -> None:
     settings = Settings()
     try:
         app(args=arguments, obj=settings, prog_name="rocelab")
@@ -108,7 +141,13 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
         else:
             show_error(error)
         sys.exit(error.exit_code)
-    except Exception:
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and is_reader_gone():
+            raise
+        refused = refusal(error) if isinstance(error, OSError) and not settings.debug else None
+        if refused is not None:
+            show_error(refused)
+            sys.exit(refused.exit_code)
         traceback.print_exc()
         sys.stderr.write("this is a defect of rocelab: please report it with the lines above\n")
         sys.exit(DEFECT_EXIT_CODE)
@@ -116,10 +155,12 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
 
 
 def show_error(error: RocelabError) -> None:
-    """The message on stderr, in red where there are colours; hints are not."""
+    """The message on stderr, in red where there are colours; hints and notes are not."""
     from labs.cli.console import err
 
     console = err()
     for line in str(error).splitlines():
         style = "" if line.startswith("  hint:") else "red"
-        console.print(line, style=style, markup=False, soft_wrap=True)
+        console.print(printable(line), style=style, markup=False, soft_wrap=True)
+    for note in getattr(error, "__notes__", ()):
+        console.print(printable(f"  {note}"), markup=False, soft_wrap=True)

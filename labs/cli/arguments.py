@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,20 +23,32 @@ def _complete_lab(incomplete: str) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete))
 
 
-def _complete_running(incomplete: str) -> list[str]:
+def complete_running(incomplete: str) -> list[str]:
+    """The labs that have a record on this machine."""
     from labs.runtime.record import recorded_labs
 
     return [name for name in recorded_labs() if name.startswith(incomplete)]
 
 
-def _complete_node(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_node(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The nodes of the lab that the command line names."""
+    return [node.name for node in _nodes(ctx) if node.name.startswith(incomplete)]
+
+
+def complete_server(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The servers of the lab that the command line names."""
+    servers = (node.name for node in _nodes(ctx) if not node.is_switch)
+    return [name for name in servers if name.startswith(incomplete)]
+
+
+def _nodes(ctx: typer.Context) -> Sequence[Node]:
     from labs.errors import RocelabError
 
     try:
         lab, _ = running_or_planned(str(ctx.params.get("lab")))
     except (RocelabError, OSError):
-        return []
-    return [node.name for node in lab.fabric.nodes if node.name.startswith(incomplete)]
+        return ()
+    return lab.fabric.nodes
 
 
 LabArgument = Annotated[
@@ -52,7 +65,7 @@ RunningLab = Annotated[
     typer.Argument(
         metavar="LAB",
         help="A lab that is up: its name, or its file.",
-        autocompletion=_complete_running,
+        autocompletion=complete_running,
         show_default=False,
     ),
 ]
@@ -61,7 +74,7 @@ OneRunningLab = Annotated[
     typer.Argument(
         metavar="[LAB]",
         help="A lab that is up; may be left out when there is only one.",
-        autocompletion=_complete_running,
+        autocompletion=complete_running,
         show_default=False,
     ),
 ]
@@ -70,7 +83,7 @@ NodeArgument = Annotated[
     typer.Argument(
         metavar="NODE",
         help="A node of the lab, such as rtsw1.",
-        autocompletion=_complete_node,
+        autocompletion=complete_node,
         show_default=False,
     ),
 ]
@@ -85,15 +98,29 @@ ImageOption = Annotated[
         show_default=False,
     ),
 ]
+DilationOption = Annotated[
+    float | None,
+    typer.Option(
+        "--dilation",
+        min=1,
+        max=10**9,
+        metavar="D",
+        help="How many times slower than the modelled network's the lab's clock runs, instead of "
+        "its file's: what this machine can not carry it may carry at a greater one.",
+        show_default=False,
+    ),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")]
+FrrOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--frr",
+        metavar="PREFIX",
+        help="The FRR that switches run: a folder that it is in; this machine's by default.",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
-
-
-def need_root(what: str) -> None:
-    """Raises MachineError for a user without the rights to enter namespaces."""
-    from labs.errors import MachineError
-
-    if os.geteuid() != 0:
-        raise MachineError(f"{what} needs root", hint="run it with sudo")
 
 
 def running_lab(text: str | None) -> Lab:
@@ -114,22 +141,46 @@ def running_lab(text: str | None) -> Lab:
                 f"{len(names)} labs are up: {', '.join(names)}", hint="name the one you mean"
             )
         text = names[0]
-    return Lab.running(text)
+    lab = Lab.running(text)
+    if text != lab.name:
+        _note_changes(text, lab)
+    return lab
 
 
-def running_or_planned(text: str) -> tuple[Lab, bool]:
+def _note_changes(text: str, lab: Lab) -> None:
+    """Say on stderr where the file by which a lab was named is not what runs."""
+    from labs.cli.console import note
+    from labs.errors import InputError
+    from labs.lab import as_it_runs
+    from labs.spec.catalog import find_lab
+    from labs.spec.load import load_spec
+
+    as_was = f"this is lab {lab.name} as it was brought up"
+    try:
+        spec = load_spec(find_lab(text))
+    except InputError:
+        note(f"{text} has errors now (`rocelab plan {text}` lists them); {as_was}")
+        return
+    if as_it_runs(spec) != lab.fabric.spec:
+        note(f"{text} differs from what runs; {as_was}")
+
+
+def running_or_planned(text: str, frr: Path | None = None) -> tuple[Lab, bool]:
     """The lab of that name or file as it runs, or else as its file plans it; and which it is.
 
-    Raises InputError, and SpecError with every problem of the file.
+    `frr` is the folder of another FRR than this machine's. Raises InputError, also for a lab that
+    is up with an FRR other than this, and SpecError with every problem of the file.
     """
-    from labs.lab import Lab
-    from labs.runtime.record import State, read_record, recorded_labs
+    from labs.lab import Lab, name_of
+    from labs.runtime.housing import RuntimeKind, housing_of
+    from labs.runtime.record import State, read_record
 
-    name = text if text in recorded_labs() else Lab.planned(text).name
-    record = read_record(name)
+    record = read_record(name_of(text))
     if record is not None and record.state is State.RUNNING:
-        return Lab.running(name), True
-    return Lab.planned(text), False
+        lab = running_lab(text)
+        lab.check_frr(frr)
+        return lab, True
+    return Lab.planned(text, housing_of(RuntimeKind.NETNS, frr=frr)), False
 
 
 def switch_of(lab: Lab, name: str) -> Node:

@@ -17,8 +17,11 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import NodeArgument, RunningLab, need_root, running_lab
+from labs.cli.arguments import ForceOption, NodeArgument, RunningLab, running_lab
 from labs.cli.console import err, say
+from labs.cli.handover import handed_over
+from labs.interruption import shielded, undone
+from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
     from labs.lab import Lab
@@ -40,18 +43,22 @@ def capture(
     seconds: Annotated[
         float | None, typer.Option(min=0.001, metavar="S", help="End after S seconds.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+    force: ForceOption = False,
 ) -> None:
-    """Capture packets of a node's interface until Ctrl-C, --count or --seconds."""
+    """Capture packets of a node's interface until Ctrl-C, --count or --seconds. However it ends,
+    FILE is whole; after Ctrl-C the exit code is 130."""
+    from labs.outputs import check_new_file, create_file
+
     need_root("capturing in a node")
     chosen = running_lab(lab)
     _check_interface(chosen, node, interface)
-    _check_file(file, overwrite=force)
+    check_new_file(file, overwrite=force)
     with (
+        handed_over(file),
         _tcpdump(chosen, node, interface, count) as (process, messages),
-        _create(file, overwrite=force) as target,
+        shielded("what tcpdump holds is written", lambda: process.send_signal(signal.SIGINT)),
+        create_file(file, overwrite=force) as target,
     ):
-        _end_on_signals(process)
         timer = threading.Timer(seconds or 0, process.send_signal, (signal.SIGINT,))
         if seconds is not None:
             timer.start()
@@ -61,7 +68,8 @@ def capture(
         packets = _copy(process.stdout, target, f"{node}:{interface}")
         timer.cancel()
         lost = _lost(messages.read().decode(errors="replace"))
-    say(f"{packets:,} packets in {file}" + (f", {lost:,} more were lost" if lost else ""))
+        say(f"{packets:,} packets in {file}" + (f", {lost:,} more were lost" if lost else ""))
+        undone(f"{file} is whole")
 
 
 def _check_interface(lab: Lab, node: str, interface: str) -> None:
@@ -75,22 +83,6 @@ def _check_interface(lab: Lab, node: str, interface: str) -> None:
             f"{node} has no interface {interface}",
             hint=f"its interfaces are {', '.join(interfaces[:8])}{more}",
         )
-
-
-def _check_file(file: Path, *, overwrite: bool) -> None:
-    from labs.errors import InputError
-
-    if file.exists() and not overwrite:
-        raise InputError(f"{file} exists", hint="--force overwrites it")
-
-
-def _create(file: Path, *, overwrite: bool) -> IO[bytes]:
-    from labs.errors import InputError
-
-    try:
-        return file.open("wb" if overwrite else "xb")
-    except OSError as error:
-        raise InputError(f"can not write {file}: {error.strerror}") from error
 
 
 @contextmanager
@@ -133,12 +125,6 @@ def _tcpdump(
             yield process, process.stderr
         finally:
             process.kill()
-
-
-def _end_on_signals(process: subprocess.Popen[bytes]) -> None:
-    """Let Ctrl-C and SIGTERM end tcpdump and not us, so that what it holds is still written."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: process.send_signal(signal.SIGINT))
 
 
 def _copy(stream: IO[bytes], target: IO[bytes], interface: str) -> int:

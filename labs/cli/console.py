@@ -1,12 +1,13 @@
 """What commands write with: results to stdout, progress and errors to stderr.
 
-Progress bars show only on a terminal. Tables keep their full width where stdout is a file or a
-pipe, so that no value is ever cut.
+Progress bars show only on a terminal. Tables are as wide as the terminal, or as `_PIPE_WIDTH` where
+stdout is a file or a pipe, and cut no value.
 """
 
 from __future__ import annotations
 
 import json
+import select
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,21 +24,46 @@ _PIPE_WIDTH = 160
 
 def out() -> Console:
     """Where a command's result goes."""
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
+    return _console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 def err() -> Console:
     """Where progress and errors go."""
+    return _console(stderr=True)
+
+
+def _console(*, width: int | None = None, stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    class PipeConsole(Console):
+        """Leaves a reader that has gone to `labs.cli.app`: rich would exit with 1."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return PipeConsole(width=width, stderr=stderr, highlight=False)
+
+
+def is_reader_gone() -> bool:
+    """Whether stdout or stderr is a pipe that nobody reads any more."""
+    try:
+        streams = [stream.fileno() for stream in (sys.stdout, sys.stderr)]
+    except (OSError, ValueError):
+        return False
+    poll = select.poll()
+    for descriptor in streams:
+        poll.register(descriptor, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def say(text: str) -> None:
     """A line for a person, as it is."""
     out().print(text, markup=False, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """What a person should know about a result, on stderr."""
+    err().print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)
 
 
 def write(pieces: Iterable[str]) -> None:
@@ -51,12 +77,15 @@ def write_json(document: object) -> None:
     write([json.dumps(document, indent=1), "\n"])
 
 
-def table(title: str, columns: Iterable[str], *, left: int = 1) -> Table:
-    """A plain table whose first `left` columns are text and the others figures."""
-    from rich import box
-    from rich.table import Table
+def table(title: str, columns: Iterable[str], *, left: int = 1, names: int = 1) -> Table:
+    """A plain table whose first `left` columns are text and the others figures.
 
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    No name and no figure is cut on a narrow terminal: columns without room follow below, each time
+    beside the first `names` columns, which say what a row is about.
+    """
+    from labs.cli.tables import WholeTable
+
+    made = WholeTable(title, names)
     for index, column in enumerate(columns):
         made.add_column(column, justify="left" if index < left else "right")
     return made

@@ -24,7 +24,7 @@ def doctor(json: JsonOption = False) -> None:
         checks = [asdict(check) for check in diagnosis.checks]
         write_json({"can_run": diagnosis.can_run, "checks": checks})
     else:
-        shown = table("", ("", "what", "found", "what for", "how to get it"), left=5)
+        shown = table("", ("", "what", "found", "what for", "how to get it"), left=5, names=2)
         for check in diagnosis.checks:
             mark, style = ("ok", "") if check.ok else ("MISSING", "red")
             if not check.ok and not check.needed:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -10,19 +12,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import (
+    DilationOption,
+    FrrOption,
     ImageOption,
     JsonOption,
     LabArgument,
     OneRunningLab,
     RuntimeOption,
-    need_root,
+    complete_running,
     running_lab,
 )
-from labs.cli.console import out, progress_bars, say, seconds_table, table, write_json
+from labs.cli.console import note, out, progress_bars, say, seconds_table, table, write_json
 from labs.runtime.kind import RuntimeKind
+from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
-    from labs.status import LabStatus, NodeStatus
+    from labs.lab import Lab
+    from labs.status import KnownLab, LabStatus, NodeStatus
 
 _SHOWN_SWITCHES = 40
 _MB = 1e6
@@ -32,16 +38,32 @@ def up(
     lab: LabArgument,
     runtime: RuntimeOption = RuntimeKind.NETNS,
     image: ImageOption = None,
+    dilation: DilationOption = None,
+    frr: FrrOption = None,
+    reuse: Annotated[
+        bool,
+        typer.Option(
+            "--reuse", help="Leave the lab as it is where it is up, as asked and healthy."
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Bring a lab up; ends when every switch holds every route with its full ECMP width."""
+    from labs.errors import InputError
     from labs.lab import Lab
     from labs.runtime.housing import housing_of
 
-    chosen = Lab.planned(lab, housing_of(runtime, image))
+    if reuse and (image is not None or frr is not None):
+        raise InputError("--reuse does not compare images and FRRs", "leave --image and --frr out")
+    chosen = Lab.planned(lab, housing_of(runtime, image, frr), dilation=dilation)
     fabric = chosen.fabric
-    with progress_bars() as progress:
-        seconds = chosen.up(progress)
+    seconds: Mapping[str, float] = {}
+    reused = reuse and chosen.is_running
+    if reused:
+        _check_reusable(chosen)
+    else:
+        with progress_bars() as progress:
+            seconds = chosen.up(progress)
     if json:
         write_json(
             {
@@ -49,11 +71,15 @@ def up(
                 "stages_s": dict(seconds),
                 "total_s": sum(seconds.values()),
                 "notes": chosen.notes,
+                "reused": reused,
             }
         )
         return
-    for note in chosen.notes:
-        say(f"note: {note}")
+    if reused:
+        say(f"lab {chosen.name} is up as asked, and healthy: nothing was changed")
+        return
+    for text in chosen.notes:
+        say(f"note: {text}")
     out().print(seconds_table(seconds))
     say(
         f"lab {chosen.name} is up: {len(fabric.switches):,} switches, "
@@ -61,23 +87,70 @@ def up(
     )
 
 
+def _check_reusable(planned: Lab) -> None:
+    """Raises InputError where the lab that is up is not the one planned, ExpectationError where it
+    is not as planned by now."""
+    from labs.errors import ExpectationError, InputError
+    from labs.lab import Lab, as_it_runs
+    from labs.spec.differences import differing_keys
+    from labs.spec.wording import listed
+    from labs.status import read_status
+
+    need_root("looking into a lab")
+    running = Lab.running(planned.name)
+    differing = differing_keys(as_it_runs(planned.fabric.spec), running.fabric.spec)
+    if "scheme" not in differing and running.steering.read_scheme() != running.fabric.spec.scheme:
+        differing = (*differing, "scheme")
+    if planned.runtime.housing.kind is not running.runtime.housing.kind:
+        differing = (*differing, "runtime")
+    again = f"take it down with `rocelab down {planned.name}`, then bring it up"
+    if differing:
+        raise InputError(
+            f"lab {planned.name} is up and not as asked: {listed(differing, 'and')} "
+            f"differ{'s' if len(differing) == 1 else ''}",
+            again,
+        )
+    state = read_status(running)
+    if state.faults or not state.converged:
+        wrong = "broken on purpose" if state.faults else "not converged"
+        raise ExpectationError(
+            f"lab {planned.name} is up and {wrong}",
+            f"`rocelab status {planned.name}` says more; {again}",
+        )
+
+
 def down(
     lab: Annotated[
         str | None,
-        typer.Argument(metavar="[LAB]", help="A lab's name or file.", show_default=False),
+        typer.Argument(
+            metavar="[LAB]",
+            help="A lab's name or file.",
+            autocompletion=complete_running,
+            show_default=False,
+        ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every lab on this machine.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every lab on this machine, whoever brought it up.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --all: do not ask.")] = False,
 ) -> None:
-    """Take a lab down, or what a killed command left of it. Needs the record only, no file."""
+    """Take a lab down, or what a killed command left of it. Needs the record only, no file.
+
+    A lab that is not up is said to be so, and is no error: what was asked for is the case.
+    """
     from labs.errors import InputError, RocelabError
+    from labs.lab import name_of
     from labs.runtime.record import recorded_labs
     from labs.runtime.teardown import take_down
+    from labs.spec.wording import did_you_mean
 
     if every == (lab is not None):
         raise InputError("name a lab, or say --all", hint="`rocelab list` says what there is")
     need_root("taking a lab down")
     failure: RocelabError | None = None
-    for name in recorded_labs() if lab is None else [_recorded_name(lab)]:
+    if every and not (yes or _is_agreed()):
+        return
+    for name in recorded_labs() if lab is None else [name_of(lab)]:
         was_there = name in recorded_labs()
         started = time.monotonic()
         try:
@@ -89,17 +162,40 @@ def down(
             failure = error
             continue
         taken = time.monotonic() - started
-        say(f"lab {name} is down ({taken:.2f} s)" if was_there else f"lab {name} was not up")
+        if was_there:
+            say(f"lab {name} is down ({taken:.2f} s)")
+            continue
+        say(f"lab {name} is not up")
+        meant = did_you_mean(name, recorded_labs())
+        if meant is not None:
+            note(meant)
     if failure is not None:
         raise failure
 
 
-def _recorded_name(text: str) -> str:
-    """The name in a record wins over the catalog, so that `down` works without the file."""
-    from labs.lab import Lab
-    from labs.runtime.record import recorded_labs
+def _is_agreed() -> bool:
+    """Whether whoever is at the terminal agrees to every lab being taken down, which are shown.
 
-    return text if text in recorded_labs() else Lab.planned(text).name
+    Raises InputError where nobody is there to be asked.
+    """
+    from labs.errors import InputError
+    from labs.status import known_labs
+
+    labs = known_labs()
+    if not labs:
+        say("no labs")
+        return False
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        names = ", ".join(lab.name for lab in labs)
+        raise InputError(
+            f"--all takes down {len(labs)} labs, whoever brought them up: {names}",
+            hint="name the one you mean, or say `rocelab down --all --yes`",
+        )
+    _print_labs(labs)
+    if typer.confirm(f"Take down {'this lab' if len(labs) == 1 else f'these {len(labs)} labs'}?"):
+        return True
+    say("nothing was taken down")
+    return False
 
 
 def list_labs(json: JsonOption = False) -> None:
@@ -113,6 +209,10 @@ def list_labs(json: JsonOption = False) -> None:
     if not labs:
         say("no labs")
         return
+    _print_labs(labs)
+
+
+def _print_labs(labs: Sequence[KnownLab]) -> None:
     shown = table("", ("lab", "state", "runtime", "since", "nodes"), left=4)
     for lab in labs:
         since = ""
@@ -121,6 +221,9 @@ def list_labs(json: JsonOption = False) -> None:
         nodes = "" if lab.nodes is None else str(lab.nodes)
         shown.add_row(lab.name, lab.state.value, lab.runtime or "", since, nodes)
     out().print(shown)
+    for lab in labs:
+        if lab.problem is not None:
+            say(f"{lab.problem}; `rocelab down {lab.name}` removes what there is of it")
 
 
 def status(lab: OneRunningLab = None, json: JsonOption = False) -> None:
@@ -147,6 +250,9 @@ def _print_status(state: LabStatus) -> None:
         for node in listed:
             shown.add_row(*_status_row(node), style="" if node.converged else "red")
         out().print(shown)
+    for node in listed:
+        if node.problem is not None:
+            say(node.problem)
     servers = len(state.nodes) - len(switches)
     verdict = "converged" if state.converged else f"{len(faulty)} switches are not as planned"
     say(

@@ -6,15 +6,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption, LabArgument, need_root, running_or_planned
+from labs.cli.arguments import (
+    JsonOption,
+    LabArgument,
+    complete_server,
+    running_or_planned,
+)
 from labs.cli.console import out, say, table, write_json
+from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
     from labs.forwarding.path import Path
     from traffic.traceroute import Nodes
 
 _ROCE_PORT = 4791
-_Server = Annotated[str, typer.Option(metavar="SERVER", show_default=False)]
+_Server = Annotated[
+    str,
+    typer.Option(metavar="SERVER", autocompletion=complete_server, show_default=False),
+]
 _Nic = Annotated[int, typer.Option(metavar="N", min=1, help="Which NIC of the server.")]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption, LabArgument
+from labs.cli.arguments import ForceOption, JsonOption, LabArgument
 from labs.cli.console import err, out, progress_bars, say, table, write
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _ecmp_table(fabric: Fabric) -> Table:
             other = origin.role in division.roles and each.group.zone != origin.zone
             where = f", another {word}" if other else ""
             widths.setdefault((of, f"{each.group.role}{where}"), set()).add(each.width)
-    shown = table("Expected ECMP width", ("prefix of", "at", "next hops"), left=2)
+    shown = table("Expected ECMP width", ("prefix of", "at", "next hops"), left=2, names=2)
     for (of, at), found in widths.items():
         shown.add_row(of, at, ", ".join(map(str, sorted(found))))
     return shown
@@ -148,6 +148,7 @@ def render(
             show_default=False,
         ),
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Write a lab's configuration files.
 
@@ -165,11 +166,13 @@ def render(
     warnings: tuple[str, ...] = ()
     with progress_bars() as progress:
         if target is Target.FRR:
-            write_rendered(fabric, folder, progress)
+            write_rendered(fabric, folder, progress, overwrite=force)
         elif target is Target.CONTAINERLAB:
-            warnings = write_containerlab(fabric, folder, image or DEFAULT_IMAGE, progress)
+            warnings = write_containerlab(
+                fabric, folder, image or DEFAULT_IMAGE, progress, overwrite=force
+            )
         else:
-            warnings = write_clabernetes(fabric, folder, image or DEFAULT_IMAGE)
+            warnings = write_clabernetes(fabric, folder, image or DEFAULT_IMAGE, overwrite=force)
     for each in warnings:
         err().print(f"warning: {each}", markup=False, soft_wrap=True)
     say(f"configurations of {len(fabric.switches):,} switches of lab {fabric.name} are in {folder}")
@@ -189,21 +192,22 @@ def graph(
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Where to write; stdout by default."),
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Draw a lab's fabric, tiers in rows."""
-    from labs.errors import InputError
     from labs.graph import mermaid, svg
     from labs.lab import Lab
+    from labs.outputs import check_new_file, create_file
 
+    if file is not None:
+        check_new_file(file, overwrite=force)
     fabric = Lab.planned(lab).fabric
     text = svg(fabric) if picture is Picture.SVG else mermaid(fabric)
     if file is None:
         write([text])
         return
-    try:
-        file.write_text(text)
-    except OSError as error:
-        raise InputError(f"can not write {file}: {error.strerror}") from error
+    with create_file(file, overwrite=force) as opened:
+        opened.write(text.encode())
     say(f"{picture.value} of lab {fabric.name} is in {file}")
 
 

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from labs.cli.arguments import JsonOption
+from labs.cli.console import is_reader_gone
 from labs.errors import InputError
 
 HERE = frozenset({"runs", "attach"})
@@ -26,6 +27,16 @@ Read = Any
 
 class CommandLine(TyperGroup):
     """The command line, whose commands run elsewhere where `--host` says so."""
+
+    def invoke(self, ctx: Read) -> Read:
+        """Run the command. Raises BrokenPipeError without a number where who read the output has
+        gone: with one, the parser would exit with 1, which says something else."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            if is_reader_gone():
+                raise BrokenPipeError from None
+            raise
 
     def resolve_command(self, ctx: Read, args: list[str]) -> Read:
         name, command, rest = super().resolve_command(ctx, args)

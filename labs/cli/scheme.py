@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption, RunningLab, need_root, running_lab
+from labs.cli.arguments import JsonOption, RunningLab, running_lab
 from labs.cli.console import out, progress_bars, say, table, write_json
+from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
     from labs.spec.schemes import SchemeSpec

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption, OneRunningLab, need_root, running_lab
+from labs.cli.arguments import JsonOption, OneRunningLab, running_lab
 from labs.cli.console import out, say, table, write_json
+from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
     from labs.controller.rounds import Round
@@ -65,7 +66,9 @@ def te(
     _print_rounds(rounds)
     _print_tiers(rounds[-1])
     if entries:
-        shown = table("entries", ("switch", "source", "destination", "port", "hash"), left=3)
+        shown = table(
+            "entries", ("switch", "source", "destination", "port", "hash"), left=3, names=3
+        )
         for key, value in sorted(entries.items())[:_SHOWN_ENTRIES]:
             shown.add_row(
                 key.node, key.source, key.destination, str(key.source_port), f"{value:#x}"

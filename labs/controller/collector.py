@@ -50,6 +50,10 @@ class _Switch:
     names: dict[int, str]
     rows: tuple[tables.Row, ...] = ()
 
+    def knows_every_interface(self) -> bool:
+        """Whether all that routes name were there when names were last read."""
+        return all(hop.interface in self.names for row in self.rows for hop in row.hops)
+
 
 class Collector:
     """Sockets in every switch, open until closed. `netns_of` gives each switch's namespace."""
@@ -109,6 +113,8 @@ class Collector:
         for name in sorted(self._stale):
             switch = self._switches[name]
             switch.rows = tables.read_rows(switch.reader)
+            if not switch.knows_every_interface():
+                switch.names = tables.read_names(switch.reader)
         self._stale.clear()
         return {name: switch.rows for name, switch in self._switches.items()}
 
@@ -143,28 +149,34 @@ class Collector:
                 reasons.add(Reason.DEMAND)
                 continue
             switch = self._by_descriptor[descriptor]
-            found = _read_events(switch.events)
+            found, is_one_gone = _read_events(switch.events)
+            if is_one_gone:
+                switch.names = {}  # its index may come again under another name
             if found:
                 self._stale.add(switch.name)
                 reasons |= found
         return reasons
 
 
-def _read_events(events: socket.socket) -> set[Reason]:
+def _read_events(events: socket.socket) -> tuple[set[Reason], bool]:
+    """Why there is to be a round, and whether an interface may have gone."""
     found: set[Reason] = set()
+    is_one_gone = False
     while True:
         try:
             data = events.recv(netlink.DATAGRAM_BYTES)
         except BlockingIOError:
-            return found
+            return found, is_one_gone
         except OSError:  # The buffer has overflowed: whatever it was, the switch is read again.
             found.add(Reason.ROUTE)
+            is_one_gone = True
             continue
         offset = 0
         while offset + netlink.HEADER.size <= len(data):
             length, kind, _, _, _ = netlink.HEADER.unpack_from(data, offset)
             if kind in (RTM_NEWLINK, RTM_DELLINK):
                 found.add(Reason.LINK)
+                is_one_gone |= kind == RTM_DELLINK
             elif kind in (tables.RTM_NEWROUTE, tables.RTM_DELROUTE) and not _is_own(
                 data, offset + netlink.HEADER.size, offset + length
             ):

@@ -8,6 +8,7 @@ before it: a controller that is killed and started again ends at the same entrie
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ def run_rounds(
     """Rounds for as long as the process lives; `ready` is called after the first.
 
     Periods are counted from the first round, so that reactions in between do not shift them. What
-    the kernel refuses in a round is logged and tried again in the next.
+    fails in a round, as what the kernel refuses, is logged and tried again in the next.
     """
     reasons = {Reason.START}
     next_s = time.monotonic() + period_s
@@ -76,6 +77,10 @@ def run_rounds(
             one_round(report)
         except (OSError, MachineError) as error:
             report.problems.append(str(error))
+        except Exception as error:
+            # A defect of ours: paths stay as they are, and whoever looks is told.
+            traceback.print_exc()
+            report.problems.append(f"{type(error).__name__}: {error}")
         log.write(_finished(report, reasons))
         if Reason.START in reasons:
             ready()

@@ -14,19 +14,19 @@ from __future__ import annotations
 import os
 import select
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-import labs
 from labs.controller import resilient
 from labs.controller.collector import Collector
 from labs.controller.loop import ResilientRounds, TeRounds, period_s, run_rounds
 from labs.controller.rounds import RoundLog
 from labs.controller.tables import open_reader, read_objects, read_rows
 from labs.errors import InputError, MachineError
+from labs.files import make_folder, write_file
+from labs.interpreter import module_command, module_environment
 from labs.plan.fabric import Fabric
 from labs.runtime import namespaces, netlink, pidfile
 from labs.runtime.record import LabFiles
@@ -67,9 +67,9 @@ class ControllerFiles:
 
     def make(self) -> None:
         """Make the folders and the file to hold. Raises OSError."""
-        self.folder.mkdir(exist_ok=True)
-        self.demands.mkdir(exist_ok=True)
-        self.pid.touch()
+        make_folder(self.folder, exist_ok=True)
+        make_folder(self.demands, exist_ok=True)
+        self.pid.touch(mode=0o600)
 
 
 def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int:
@@ -84,9 +84,9 @@ def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int
             f"lab {files.lab} has a controller (process {running})", hint="stop it first"
         )
     ours.make()
+    write_file(ours.errors, b"")
     told, tells = os.pipe()
-    command = [sys.executable, "-m", "labs.controller", files.lab, scheme.model_dump_json()]
-    path = str(Path(labs.__path__[0]).parent)
+    command = module_command("labs.controller", files.lab, scheme.model_dump_json())
 
     def start() -> subprocess.Popen[bytes]:
         with ours.errors.open("wb") as errors:
@@ -96,7 +96,7 @@ def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int
                 stdout=errors,
                 stderr=errors,
                 pass_fds=(tells,),
-                env={**os.environ, "PYTHONPATH": path},
+                env=module_environment(),
                 start_new_session=True,
             )
 

@@ -44,10 +44,10 @@ NLM_F_REQUEST = 0x1
 RTPROT_BGP = 186
 """FRR's number for routes of BGP (zebra/rt_netlink.h)."""
 
-PROTOCOL = 2
-"""RTPROT_KERNEL: the one number whose routes zebra leaves alone. It takes any unknown number for a
-route of the system, prefers it to BGP's and removes BGP's from the kernel (FRR zebra/rt_netlink.c,
-netlink_route_change_read_unicast)."""
+PROTOCOL = 1
+"""RTPROT_REDIRECT: the one number whose routes zebra of every release leaves alone. It takes any
+unknown number, and in FRR 10 RTPROT_KERNEL too, for a route of the system, prefers it to BGP's and
+removes BGP's from the kernel (FRR zebra/rt_netlink.c, netlink_route_change_read_unicast)."""
 
 METRIC = 10
 """Better than the 20 that zebra gives its own routes."""

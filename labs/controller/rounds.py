@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from labs.files import append_file, replace_file
+
 LOG_BYTES = 8 << 20
 """The log is cut to its newer half at this size: it is on the machine's memory."""
 
@@ -66,14 +68,10 @@ class RoundLog:
 
     def write(self, done: Round) -> None:
         """Append a round. Raises OSError."""
-        with self._path.open("a") as file:
-            file.write(json.dumps(asdict(done)) + "\n")
-            size = file.tell()
+        size = append_file(self._path, json.dumps(asdict(done)) + "\n")
         if size > LOG_BYTES:
             lines = self._path.read_text().splitlines(keepends=True)
-            fresh = self._path.with_suffix(".new")
-            fresh.write_text("".join(lines[len(lines) // 2 :]))
-            fresh.replace(self._path)
+            replace_file(self._path, "".join(lines[len(lines) // 2 :]))
 
 
 def read_rounds(path: Path, last: int | None = None) -> list[Round]:

@@ -17,6 +17,7 @@ from labs.forwarding.fib import Fib, NextHop, Route
 from labs.plan.addressing import dotted
 from labs.runtime import netlink
 
+RTM_GETLINK = 18
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTM_NEWNEXTHOP, RTM_DELNEXTHOP, RTM_GETNEXTHOP = 104, 105, 106
 RT_TABLE_MAIN = 254
@@ -24,11 +25,13 @@ RTN_UNICAST = 1
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_MULTIPATH = 1, 4, 5, 6, 9
 RTA_VIA, RTA_NH_ID = 18, 30
 RTNH_F_DEAD, RTNH_F_LINKDOWN = 1, 16
+IFLA_IFNAME = 3
 NHA_ID, NHA_GROUP, NHA_GROUP_TYPE, NHA_OIF, NHA_GATEWAY, NHA_RES_GROUP = 1, 2, 3, 5, 6, 12
 NHA_RES_GROUP_BUCKETS = 1
 GROUP_TYPE_RESILIENT = 1
 SOL_NETLINK, NETLINK_GET_STRICT_CHK = 270, 12
 
+IFINFOMSG = struct.Struct("=BxHiII")
 RTMSG = struct.Struct("=BBBBBBBBI")
 NHMSG = struct.Struct("=BBBBI")
 RTNEXTHOP = struct.Struct("=HBBi")
@@ -123,10 +126,21 @@ def read_objects(channel: socket.socket) -> tuple[dict[int, Member], dict[int, G
     return members, groups
 
 
+def read_names(channel: socket.socket) -> dict[int, str]:
+    """The name of every interface, by its index. Raises OSError."""
+    body = IFINFOMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
+    names = {}
+    for answer in netlink.dump(channel, RTM_GETLINK, body):
+        index = IFINFOMSG.unpack_from(answer)[2]
+        found = dict(attributes(answer, IFINFOMSG.size, len(answer)))
+        names[index] = found[IFLA_IFNAME].rstrip(b"\0").decode()
+    return names
+
+
 def table_of(rows: Iterable[Row], names: Mapping[int, str]) -> Fib:
     """What the kernel looks up: of several routes to a prefix the one with the lowest metric.
 
-    Raises KeyError for an interface without a name.
+    An interface that is in no `names`, because it has just gone, has none of the fabric's.
     """
     best: dict[tuple[int, int], Row] = {}
     for row in rows:
@@ -139,7 +153,10 @@ def table_of(rows: Iterable[Row], names: Mapping[int, str]) -> Fib:
                 row.prefix,
                 tuple(
                     NextHop(
-                        names[hop.interface], gateway_text(hop.gateway), hop.weight, hop.carrier
+                        names.get(hop.interface, f"#{hop.interface}"),
+                        gateway_text(hop.gateway),
+                        hop.weight,
+                        hop.carrier,
                     )
                     for hop in row.hops
                 ),

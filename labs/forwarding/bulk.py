@@ -1,4 +1,5 @@
-"""The kernel's ECMP hash and choice for arrays of flows: `labs.forwarding.multipath` in numpy.
+"""Hashes and choices for arrays of flows: `labs.forwarding.multipath`, the kernel's ECMP, and the
+E-ECMP hash of `labs.forwarding.steering` in numpy.
 
 In: `Flows`, one seed for all or one per flow, a hash policy; then hashes and a group's weights or
 buckets. Out: a hash, and the index of a next hop, per flow, equal to the scalar model's. Work is
@@ -13,7 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from labs.forwarding.flows import Flows, Indices, Words
-from labs.forwarding.multipath import JHASH_START, hashed_fields, siphash_key, upper_bounds
+from labs.forwarding.multipath import (
+    JHASH_START,
+    UDP,
+    hashed_fields,
+    siphash_key,
+    upper_bounds,
+)
+from labs.forwarding.steering import MULTIPLIERS, ROCE_PORT
 from labs.spec.model import HashField, HashPolicy
 
 PIECE = 8192
@@ -191,3 +199,27 @@ def _jhash_with_no_inner(outer: Words) -> Words:
 
 def _rotated(words: Words, bits: int) -> Words:
     return words << np.uint32(bits) | words >> np.uint32(32 - bits)
+
+
+def e_ecmp_hashes(
+    sources: _Words64,
+    destinations: _Words64,
+    source_ports: _Words64,
+    destination_qps: _Words64,
+    seed: int | _Words64,
+) -> Words:
+    """`labs.forwarding.steering.e_ecmp_hash` for arrays of RoCE flows, under one seed or the flow's
+    own; addresses are 32-bit numbers."""
+    addresses = sources << np.uint64(32) | destinations
+    same = np.uint64(ROCE_PORT << 32 | UDP << 24)
+    rest = source_ports << np.uint64(48) | same | destination_qps
+    mixed = _mixed(_mixed(_mixed(np.asarray(seed, np.uint64).reshape(-1)) ^ addresses) ^ rest)
+    return (mixed >> np.uint64(32)).astype(np.uint32)
+
+
+def _mixed(value: _Words64) -> _Words64:
+    """SplitMix64's finalizer."""
+    first, second = map(np.uint64, MULTIPLIERS)
+    value = (value ^ value >> np.uint64(30)) * first
+    value = (value ^ value >> np.uint64(27)) * second
+    return value ^ value >> np.uint64(31)

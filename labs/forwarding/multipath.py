@@ -87,7 +87,8 @@ def siphash_key(seed: int) -> int:
         raise InputError(
             "with hash seed 0 the kernel hashes with a secret of its own: "
             "the choice can not be predicted",
-            hint="set hashing.seed to per-node, per-tier, shared or a number above 0",
+            hint="set hashing.seed to per-node, per-tier, shared or a number above 0; kernels "
+            "before 6.11 have no seeds, and every lab runs there with 0",
         )
     return seed << 32 | seed
 

@@ -15,6 +15,7 @@ from labs.forwarding.fib import FibOf, Route
 from labs.forwarding.multipath import UDP, Flow5, multipath_hash, select
 from labs.forwarding.steering import ROCE_PORT, SteeringModel
 from labs.plan.fabric import Fabric, Link, Nic, Node
+from labs.spec.wording import name_hint
 
 
 class NoPathError(ExpectationError):
@@ -58,7 +59,7 @@ def find_nic(fabric: Fabric, server: str, number: int = 1) -> Nic:
         what = "a switch" if node else "not a node"
         raise InputError(
             f"{server} is {what} of lab {fabric.name}: a path runs between two servers",
-            hint=f"servers are {_first_and_last([node.name for node in fabric.servers])}",
+            hint=name_hint(server, [node.name for node in fabric.servers]),
         )
     nics = fabric.nics(server)
     if not 1 <= number <= len(nics):
@@ -153,9 +154,3 @@ def _link_at(fabric: Fabric, node: str, interface: str) -> Link:
         if link.port(node).interface == interface:
             return link
     raise NoPathError(f"{node}: {interface} leads out of the fabric")
-
-
-def _first_and_last(names: list[str]) -> str:
-    if len(names) < 3:
-        return " and ".join(names) or "none: the fabric has no servers"
-    return f"{names[0]}, {names[1]}, ... {names[-1]}"

@@ -2,7 +2,7 @@
 
 In: a fabric, a scheme, a flow with its destination QP, and for `te` the entries that a controller
 wrote. Out: the 32-bit hash that decides the kernel's ECMP choice at a switch, or that the switch
-chooses by itself; for arrays of flows too. What draws at random can not be computed and is an
+chooses by itself. What draws at random can not be computed and is an
 error.
 """
 
@@ -13,10 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
-from typing import NamedTuple, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import NamedTuple
 
 from labs.errors import InputError
 from labs.forwarding.multipath import HASH_BITS, UDP, Flow5
@@ -26,11 +23,10 @@ from labs.spec.schemes import SchemeSpec
 ROCE_PORT = 4791
 """UDP destination port of RoCEv2 (IANA)."""
 
-Words = npt.NDArray[np.uint64]
-Word = TypeVar("Word", int, Words)
+MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+"""Of SplitMix64's finalizer."""
 
 _WORD = 2**64 - 1
-_MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _KERNELS_OWN = ("ecmp", "resilient")
 
 
@@ -96,22 +92,6 @@ def e_ecmp_hash(flow: Flow5, destination_qp: int, seed: int) -> int:
     addresses = _address(flow.source) << 32 | _address(flow.destination)
     rest = flow.source_port << 48 | flow.destination_port << 32 | flow.protocol << 24
     return _mixed(_mixed(_mixed(seed) ^ addresses) ^ rest ^ destination_qp) >> 32
-
-
-def e_ecmp_hashes(
-    sources: Words,
-    destinations: Words,
-    source_ports: Words,
-    destination_qps: Words,
-    seed: int | Words,
-) -> npt.NDArray[np.uint32]:
-    """`e_ecmp_hash` for arrays of RoCE flows, under one seed or the flow's own; addresses are
-    32-bit numbers."""
-    addresses = sources << np.uint64(32) | destinations
-    same = np.uint64(ROCE_PORT << 32 | UDP << 24)
-    rest = source_ports << np.uint64(48) | same | destination_qps
-    mixed = _mixed(_mixed(_mixed(np.asarray(seed, np.uint64).reshape(-1)) ^ addresses) ^ rest)
-    return (mixed >> np.uint64(32)).astype(np.uint32)
 
 
 def steering_hash(index: int, weights: Sequence[int]) -> int:
@@ -218,12 +198,8 @@ def _address(text: str) -> int:
     return int.from_bytes(socket.inet_aton(text), "big")
 
 
-def _mixed(value: Word) -> Word:
-    first, second = _MULTIPLIERS
-    if isinstance(value, int):
-        value = (value ^ value >> 30) * first & _WORD
-        value = (value ^ value >> 27) * second & _WORD
-        return value ^ value >> 31
-    value = (value ^ value >> np.uint64(30)) * np.uint64(first)
-    value = (value ^ value >> np.uint64(27)) * np.uint64(second)
-    return value ^ value >> np.uint64(31)
+def _mixed(value: int) -> int:
+    first, second = MULTIPLIERS
+    value = (value ^ value >> 30) * first & _WORD
+    value = (value ^ value >> 27) * second & _WORD
+    return value ^ value >> 31

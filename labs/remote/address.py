@@ -15,12 +15,17 @@ from pathlib import Path
 import paramiko
 
 from labs.errors import InputError
+from labs.spec.wording import shown
 
 SSH_PORT = 22
 USAGE = "give user@host, host or user@host:port; a Host of ~/.ssh/config is a host too"
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+_SHELLS = re.escape("""'"`$\\;&<>|(){}*?!#~,""")
+"""What a name may not have: a ProxyCommand is a shell's, with %h and %r replaced by what was typed
+(OpenSSH, ssh.c, valid_hostname and valid_ruser)."""
 _ADDRESS = re.compile(
-    r"(?:(?P<user>[^@:/\s]+)@)?(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^@:/\s\[\]]+))"
+    rf"(?:(?P<user>[^@:/\s{_SHELLS}]+)@)?"
+    rf"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^@:/\s\[\]{_SHELLS}]+))"
     r"(?::(?P<port>\d{1,5}))?"
 )
 
@@ -75,7 +80,9 @@ def parse_address(text: str) -> Address:
                 f"{text.rpartition('@')[2]} is given with a password",
                 hint="a password has no place on a command line: use a key, or an agent",
             )
-        raise InputError(f"{text!r} names no machine", hint=USAGE)
+        is_ipv6 = re.fullmatch(r"(.*@)?[0-9A-Fa-f:]*::?[0-9A-Fa-f:.]+(%\w+)?", text)
+        hint = "an IPv6 address stands in brackets: [::1] or [::1]:22" if is_ipv6 else USAGE
+        raise InputError(f"{shown(text)} names no machine", hint=hint)
     port = int(found["port"]) if found["port"] is not None else None
     if port is not None and not 0 < port < 1 << 16:
         raise InputError(f"{port} is not a port", hint="ports are 1 to 65535")
@@ -103,6 +110,7 @@ def resolve(address: Address, config: paramiko.SSHConfig, home: Path) -> Destina
         port = address.port or int(told.get("port", SSH_PORT))
     except (ValueError, KeyError, paramiko.SSHException) as error:
         raise InputError(f"~/.ssh/config on {address.host}: {error}") from None
+    _check_host(told["hostname"])
     keys = tuple(Path(each).expanduser() for each in told.get("identityfile", ()))
     return Destination(
         address=address,
@@ -116,6 +124,17 @@ def resolve(address: Address, config: paramiko.SSHConfig, home: Path) -> Destina
         proxy_command=_unless_none(told.get("proxycommand")),
         jumps=_jumps(_unless_none(told.get("proxyjump"))),
     )
+
+
+def _check_host(host: str) -> None:
+    """Raises InputError for what can be no name of a machine, as the resolver would (RFC 3490)."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise InputError(
+            f"{shown(host)} can be no machine's name",
+            hint="between its dots a name has 1 to 63 characters",
+        ) from None
 
 
 def _known_hosts(told: str | None, home: Path) -> tuple[Path, ...]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from labs.cli.console import err, out, progress_bars, say, table, write_json
 from labs.errors import RocelabError
+from labs.interruption import shielded, undone
 from labs.remote import record
 from labs.remote.address import parse_address, read_config, resolve
 from labs.remote.connection import Connection, connected
@@ -57,8 +58,9 @@ def run_elsewhere(
             if talks:
                 run.unpack()
             else:
-                record.remember(record.Begun(run.name, host, parcel.outputs))
-                run.start()
+                with shielded(f"run {run.name} is begun"):
+                    record.remember(record.Begun(run.name, host, parcel.outputs))
+                    run.start()
         if talks:
             from labs.remote.terminal import talk
 
@@ -88,6 +90,16 @@ def _discarded_unless_begun(run: Run) -> Iterator[None]:
         record.forget(run.name)
         with suppress(ConnectionLostError):
             run.discard()
+        raise
+    except KeyboardInterrupt:
+        host = run.connection.destination
+        with shielded(f"run {run.name} is ended"), suppress(ConnectionLostError):
+            if run.interrupt():
+                undone(f"run {run.name} too: `rocelab --host {host} attach {run.name}` has its end")
+            else:
+                record.forget(run.name)
+                run.discard()
+                undone(f"what was sent to {host} was removed")
         raise
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import socket
 import subprocess
 from base64 import b64decode, b64encode
@@ -19,6 +20,7 @@ from typing import NoReturn
 
 import paramiko
 from paramiko.auth_strategy import AuthFailure, AuthSource, AuthStrategy, InMemoryPrivateKey
+from paramiko.hostkeys import HostKeyEntry
 
 from labs.remote.address import SSH_PORT, Destination, read_config, resolve
 from labs.remote.errors import ConnectionLostError, HostKeyError, UnreachableError
@@ -126,7 +128,7 @@ def _connect(destination: Destination, home: Path, stack: ExitStack) -> Connecti
     client.set_missing_host_key_policy(_Unknown(destination))
     for path in destination.known_hosts:
         with suppress(OSError):
-            client.load_system_host_keys(str(path))
+            _load_known_hosts(client, path)
     keys = _Keys(destination)
     try:
         client.connect(
@@ -155,6 +157,25 @@ def _connect(destination: Destination, home: Path, stack: ExitStack) -> Connecti
     assert transport is not None
     transport.set_keepalive(KEEPALIVE_S)
     return Connection(destination, client)
+
+
+def _load_known_hosts(client: paramiko.SSHClient, path: Path) -> None:
+    """Have a client know the hosts of a file. A line that is no entry is passed over, as ssh does:
+    paramiko raises whatever its parsers do. Raises OSError."""
+    whole = []
+    for line in path.read_text(errors="replace").splitlines():
+        try:
+            entry = HostKeyEntry.from_line(line.strip())
+            is_entry = entry is not None and bool(entry.key.asbytes())
+        except Exception:  # noqa: S112 - of six kinds, none of which its documentation names
+            continue
+        if is_entry:
+            whole.append(line)
+    descriptor = os.memfd_create("known_hosts")
+    with os.fdopen(descriptor, "w") as kept:
+        kept.write("".join(f"{line}\n" for line in whole))
+        kept.flush()
+        client.load_system_host_keys(f"/proc/self/fd/{descriptor}")
 
 
 def _link(

@@ -32,8 +32,8 @@ NO_PYTHON_EXIT = 97
 SMALLEST_ROOM_BYTES = 1 << 20
 _FIND_PYTHON = """\
 for p in python3.15 python3.14 python3.13 python3.12 python3.11 python3; do
-  if "$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
-  then exec "$p" - "$@"; fi
+  if "$p" -I -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+  then exec "$p" -I - "$@"; fi
 done
 exit 97"""
 

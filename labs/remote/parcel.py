@@ -27,6 +27,8 @@ INPUTS = frozenset(
         "measured",
         "sweep_file",
         "timeline",
+        "old",
+        "new",
     }
 )
 """Parameters of commands that name files to read: those of NAMES where they are no names."""
@@ -35,8 +37,12 @@ OUTPUTS = frozenset(
     {"folder", "file", "pcap", "picture", "prometheus", "evidence", "junit", "chakra"}
 )
 """Parameters that name files or folders to write."""
+THERE = frozenset({"frr"})
+"""Parameters that name folders of the other machine, which are left as they are typed."""
 RESULTS = "results"
 """Where commands write that are not told where."""
+RESULT = "result.json"
+"""What is read where a folder of results is named."""
 YAML = (".yaml", ".yml")
 REFERENCES = (*YAML, ".csv", ".json", ".et")
 
@@ -121,7 +127,10 @@ def _present(path: Path) -> Iterator[str]:
 
 
 def _with_references(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """A file, and the files that it names if it is YAML: a drill's lab, a phase's job."""
+    """A file, and the files that it names if it is YAML: a drill's lab, a phase's job. Of a folder
+    of results, the result."""
+    if path.is_dir():
+        path = path / RESULT
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="what is read there is sent from here")
     yield path

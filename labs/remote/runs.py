@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from labs.errors import InputError
+from labs.interruption import WORDS
 from labs.remote import record
 from labs.remote.connection import Connection
 from labs.remote.errors import ConnectionLostError, UnfitError
@@ -36,7 +37,7 @@ from labs.runtime.base import Progress, ProgressSink
 
 PASSED_ON = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
 _CHUNK = 1 << 16
-_INTERRUPTED, _OVER = bytes([signal.SIGINT]), b"\0"
+_OVER = b"\0"
 _NAME = re.compile(r"\d{8}T\d{6}-[0-9a-f]{4}")
 """A name becomes a file's here: one that is not ours is not taken from the other machine."""
 
@@ -127,9 +128,10 @@ class Run:
         output = self.connection.run(self.installed.supervisor(verb, self.folder, *words))
         check(self.connection, output, self.folder)
 
-    def interrupt(self) -> None:
-        """Ctrl-C for the command; nothing for one that has ended."""
-        self.connection.run(self.installed.supervisor("interrupt", self.folder))
+    def interrupt(self) -> bool:
+        """Ctrl-C for the command; nothing for one that has ended or not begun. Whether it runs."""
+        output = self.connection.run(self.installed.supervisor("interrupt", self.folder))
+        return output.exit_code == 0
 
     def follow(self, show: Callable[[Frame], None]) -> Ending:
         """Show everything it writes, from its beginning, until it ends.
@@ -273,7 +275,8 @@ def places_of(run: str, here: Path) -> tuple[str, ...]:
 
 @contextmanager
 def interrupts_passed_on(run: Run, told: Callable[[], None]) -> Iterator[None]:
-    """While the block runs the first Ctrl-C goes to the run, the second leaves it running.
+    """While the block runs the first signal that would end us, such as Ctrl-C, goes to the run as
+    Ctrl-C; the second leaves it running.
 
     Raises ConnectionLostError at the second.
     """
@@ -282,12 +285,12 @@ def interrupts_passed_on(run: Run, told: Callable[[], None]) -> Iterator[None]:
     os.set_blocking(writing, False)
 
     def pass_on() -> None:
-        if os.read(reading, 1) != _INTERRUPTED:
+        if os.read(reading, 1) == _OVER:
             return
         told()
         with suppress(ConnectionLostError):
             run.interrupt()
-        if os.read(reading, 1) == _INTERRUPTED:
+        if os.read(reading, 1) != _OVER:
             is_left.set()
             run.connection.close()
 
@@ -295,7 +298,11 @@ def interrupts_passed_on(run: Run, told: Callable[[], None]) -> Iterator[None]:
     # to wait until the main thread wakes, and may find it holding a lock.
     worker = threading.Thread(target=pass_on, name="interrupt", daemon=True)
     worker.start()
-    before = signal.signal(signal.SIGINT, lambda *_: None)
+    before = {
+        number: signal.signal(number, lambda *_: None)
+        for number in WORDS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     told_before = signal.set_wakeup_fd(writing)
     try:
         yield
@@ -305,7 +312,8 @@ def interrupts_passed_on(run: Run, told: Callable[[], None]) -> Iterator[None]:
         raise
     finally:
         signal.set_wakeup_fd(told_before)
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         os.write(writing, _OVER)
         worker.join()
         os.close(reading)

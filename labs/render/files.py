@@ -2,7 +2,7 @@
 
 In: a `Fabric`, a folder and what to render for: FRR as it runs on a machine
 (DIR/<switch>/{zebra,bgpd,bfdd}.conf), containerlab or clabernetes. Out: the files, and the marker
-with their names, so that they may be written again and nothing else is touched.
+with their names, so that a later render may overwrite them, where asked to, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import yaml
 
 from labs.errors import InputError
+from labs.outputs import OVERWRITE
 from labs.plan.fabric import Fabric
 from labs.render import clabernetes
 from labs.render.clab_check import topology_problems
@@ -26,11 +27,18 @@ from labs.runtime.base import Progress, ProgressSink, no_progress
 MARKER = ".rocelab-render"
 
 
-def write_rendered(fabric: Fabric, folder: Path, progress: ProgressSink = no_progress) -> int:
+def write_rendered(
+    fabric: Fabric,
+    folder: Path,
+    progress: ProgressSink = no_progress,
+    *,
+    overwrite: bool = False,
+) -> int:
     """Write every switch's configuration below `folder`; gives the number of switches.
 
-    What an earlier render left there is replaced, other files stay. Raises InputError for a folder
-    that holds anything and was not written by a render, and where it can not be written.
+    With `overwrite` what an earlier render left there is replaced, and other files stay. Raises
+    InputError for a folder that holds anything else, or an earlier render that is not to be
+    overwritten, and where it can not be written.
     """
 
     def files() -> Iterator[tuple[str, str]]:
@@ -39,7 +47,7 @@ def write_rendered(fabric: Fabric, folder: Path, progress: ProgressSink = no_pro
                 yield f"{node.name}/{daemon}.conf", text
             progress(Progress("render", done, len(fabric.switches)))
 
-    _write(fabric.name, folder, files())
+    _write(fabric.name, folder, files(), overwrite=overwrite)
     return len(fabric.switches)
 
 
@@ -48,6 +56,8 @@ def write_containerlab(
     folder: Path,
     image: str = DEFAULT_IMAGE,
     progress: ProgressSink = no_progress,
+    *,
+    overwrite: bool = False,
 ) -> tuple[str, ...]:
     """Write a folder that containerlab deploys; gives warnings. Raises InputError as
     `write_rendered` does."""
@@ -64,25 +74,27 @@ def write_containerlab(
         # Last, so that a folder with a topology file is a whole one.
         yield topology_file(made.name), topology
 
-    _write(fabric.name, folder, files())
+    _write(fabric.name, folder, files(), overwrite=overwrite)
     return warnings(fabric)
 
 
-def write_clabernetes(fabric: Fabric, folder: Path, image: str = DEFAULT_IMAGE) -> tuple[str, ...]:
+def write_clabernetes(
+    fabric: Fabric, folder: Path, image: str = DEFAULT_IMAGE, *, overwrite: bool = False
+) -> tuple[str, ...]:
     """Write what `kubectl apply` takes; gives warnings. Raises InputError as `write_rendered`
     does, and where an object would be too large for a cluster's store."""
     made = clabernetes.manifests(fabric, image)
-    _write(fabric.name, folder, made.files.items())
+    _write(fabric.name, folder, made.files.items(), overwrite=overwrite)
     return made.warnings
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def _write(name: str, folder: Path, files: Iterable[tuple[str, str]]) -> None:
+def _write(name: str, folder: Path, files: Iterable[tuple[str, str]], *, overwrite: bool) -> None:
     """Write files by path relative to the folder, each noted in the marker before it is made."""
     try:
-        _claim(folder)
+        _claim(folder, overwrite=overwrite)
         with (folder / MARKER).open("w") as marker:
             marker.write(f"{name}\n")
             for path, text in files:
@@ -97,8 +109,8 @@ def _write(name: str, folder: Path, files: Iterable[tuple[str, str]]) -> None:
         ) from error
 
 
-def _claim(folder: Path) -> None:
-    """Make the folder ours and empty of earlier renders."""
+def _claim(folder: Path, *, overwrite: bool) -> None:
+    """Make the folder ours and empty of earlier renders. Raises InputError, and OSError."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file", hint="name a folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -110,6 +122,8 @@ def _claim(folder: Path) -> None:
                 hint="name an empty folder or a new one; a render overwrites only its own files",
             )
         return
+    if not overwrite:
+        raise InputError(f"{folder} has rendered files already", hint=OVERWRITE)
     written = [PurePosixPath(line) for line in marker.read_text().splitlines()[1:]]
     for path in written:
         if not path.is_absolute() and ".." not in path.parts and len(path.parts) <= 2:

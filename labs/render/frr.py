@@ -118,6 +118,12 @@ def frr_configuration(
     }
 
 
+def mgmtd_configuration(node: Node, log_folder: Path) -> str:
+    """What mgmtd of `node`, where FRR has one, is told: a name and a log, and no more."""
+    template = _environment().get_template("mgmtd.conf.j2")
+    return template.render(node=node, log_folder=log_folder)
+
+
 def configuration_bodies(fabric: Fabric, node: Node) -> Mapping[str, str]:
     """What each daemon of `node` is told beyond its name and its log, addresses included.
 

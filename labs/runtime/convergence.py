@@ -7,7 +7,6 @@ the last line each daemon concerned has logged.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -18,6 +17,7 @@ from labs.plan.routes import expected_routes, expected_width
 from labs.runtime import daemons
 from labs.runtime.base import Progress, ProgressSink
 from labs.runtime.fibwatch import FibAction, FibEvent, FibWatch
+from labs.runtime.peers import bfd_peers, bgp_peers
 from labs.spec.base import MS
 
 EVENT_WAIT_S = 0.25
@@ -99,15 +99,12 @@ class ConvergenceWait:
 def down_sessions(files: daemons.FrrFiles) -> list[str]:
     """Neighbours of a switch whose BGP session is not established, with their state."""
     try:
-        summary = daemons.vty_json(files, "bgpd", "show bgp ipv4 unicast summary json")
+        peers = bgp_peers(files)
+    except daemons.UnreadableAnswerError as error:
+        return [str(error)]
     except OSError as error:
         return [f"bgpd does not answer ({error})"]
-    peers = summary.get("peers", {})
-    return [
-        f"{name} ({peer['state']})"
-        for name, peer in peers.items()
-        if peer["state"] != "Established"
-    ]
+    return [f"{name} ({peer.state})" for name, peer in peers.items() if not peer.established]
 
 
 def wait_for_bfd(
@@ -139,11 +136,7 @@ def wait_for_bfd(
 
 def _bfd_sessions_up(files: daemons.FrrFiles, interval_ms: int) -> int:
     try:
-        peers = json.loads(daemons.vty_command(files, "bfdd", "show bfd peers json") or "[]")
+        peers = bfd_peers(files)
     except OSError:
         return 0
-    return sum(
-        1
-        for peer in peers
-        if peer["status"] == "up" and peer["remote-transmit-interval"] == interval_ms
-    )
+    return sum(peer.is_up and peer.remote_interval_ms == interval_ms for peer in peers)

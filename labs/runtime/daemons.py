@@ -1,125 +1,240 @@
 """FRR daemons of a switch: start them, ask them, and read what they last said.
 
 Each daemon is a real process from Debian's or FRR's own packages, started in the switch's
-namespace with every file of its own in the lab's folder, so the machine's FRR service is not
+namespaces with every file of its own in the lab's folder, so the machine's FRR service is not
 involved. A daemon with `-d` returns to its caller once its configuration is loaded: that is the
-event a start waits for.
+event a start waits for. Since FRR 10 zebra loads its own through mgmtd, which starts before it.
+
+Daemons run as FRR's user. What they are to read is root's; what they write is in a folder of that
+user, where root trusts nothing: neither that a log is a file nor that a pid file names a daemon.
 """
 
 from __future__ import annotations
 
-import grp
+import errno
 import json
 import os
-import pwd
-import shutil
+import shlex
 import socket
+import stat
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from labs.errors import MachineError
+from labs.files import (
+    MOST_BYTES,
+    UntrustedFileError,
+    make_folder,
+    read_untrusted,
+    untrusted_size,
+    write_file,
+)
+from labs.runtime import mounts, namespaces, processes
+from labs.runtime.installation import Installation
 
-FRR_FOLDERS = (Path("/usr/lib/frr"), Path("/usr/libexec/frr"))
-FRR_USER = "frr"
-CRASH_FOLDER = Path("/var/tmp/frr")  # noqa: S108 - FRR's choice, not ours
-DAEMONS = ("zebra", "bfdd", "bgpd")
+DAEMONS = ("mgmtd", "zebra", "bfdd", "bgpd")
 VTY_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+"""A daemon starts in tens of milliseconds, in seconds where hundreds start at once."""
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "TZ": "UTC"}
 """FRR stamps its log in local time: in UTC a stamp is an instant, also when clocks change."""
+ETC_FOLDER = Path("/etc/frr")
+STATE_FOLDER = Path("/var/lib/frr")
+CRASH_FOLDER = Path("/var/tmp")  # noqa: S108 - FRR's choice, not ours
+"""What is compiled into daemons, besides the folder of their sockets: mgmtd's and vtysh's
+configuration, what zebra and mgmtd remember, and where `frr/` with crash logs is made."""
+_LAST_BYTES = 4096
+_LAST_LINES = 5
+_VTYSH = """\
+#!/bin/sh
+# The vtysh of this switch's FRR, for its daemons alone.
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+exec {command} "$@"
+"""
+_VTYSH_CONFIGURATION = "service integrated-vtysh-config\n"
+
+
+T = TypeVar("T", dict[str, Any], list[Any])
 
 
 @dataclass(frozen=True, slots=True)
 class FrrFiles:
-    """Where one switch's daemons keep their files."""
+    """Where one switch's files are: root's, and below them those that daemons write."""
 
     folder: Path
 
+    @property
+    def daemon_folder(self) -> Path:
+        """FRR's user's own: logs, pid files and sockets."""
+        return self.folder / "frr"
+
+    @property
+    def etc(self) -> Path:
+        """What daemons and vtysh have as /etc/frr, so that they do not read the machine's."""
+        return self.folder / "etc"
+
+    @property
+    def crashes(self) -> Path:
+        return self.daemon_folder / "crash"
+
+    @property
+    def state(self) -> Path:
+        return self.daemon_folder / "state"
+
+    @property
+    def programs(self) -> Path:
+        """Root's: a `vtysh` that talks to this switch's daemons."""
+        return self.folder / "bin"
+
     def configuration(self, daemon: str) -> Path:
-        return self.folder / f"{daemon}.conf"
+        # mgmtd takes no path: it reads what is in /etc/frr.
+        return (self.etc if daemon == "mgmtd" else self.folder) / f"{daemon}.conf"
 
     def log(self, daemon: str) -> Path:
-        return self.folder / f"{daemon}.log"
+        return self.daemon_folder / f"{daemon}.log"
 
     def pid(self, daemon: str) -> Path:
-        return self.folder / f"{daemon}.pid"
-
-    def crash(self, daemon: str) -> Path:
-        """Where it is written which folder FRR made for the daemon's crash log."""
-        return self.folder / f"{daemon}.crash"
+        return self.daemon_folder / f"{daemon}.pid"
 
     def vty(self, daemon: str) -> Path:
-        return self.folder / f"{daemon}.vty"
+        return self.daemon_folder / f"{daemon}.vty"
 
 
-def frr_folder() -> Path:
-    """Where FRR's daemons are. Raises MachineError when FRR is not installed."""
-    for folder in FRR_FOLDERS:
-        if (folder / "bgpd").exists():
-            return folder
-    raise MachineError("FRR is not installed", "install it with `make setup` (Debian package frr)")
-
-
-def frr_owner() -> tuple[int, int]:
-    """User and group id that FRR's daemons run as. Raises MachineError when there is none."""
-    try:
-        return pwd.getpwnam(FRR_USER).pw_uid, grp.getgrnam(FRR_USER).gr_gid
-    except KeyError:
-        raise MachineError(
-            f"there is no user {FRR_USER}", "install FRR with `make setup`"
-        ) from None
+def make_folders(files: FrrFiles) -> None:
+    """Make a switch's folders, where they are missing. That of its daemons is closed to all others:
+    bfdd lets everybody who reaches its socket change sessions (FRR bfdd/control.c)."""
+    for folder in (files.folder, files.etc, files.programs):
+        make_folder(folder, exist_ok=True)
+    for folder in (files.daemon_folder, files.crashes, files.state):
+        make_folder(folder, 0o750, exist_ok=True)
 
 
 def write_configuration(
-    files: FrrFiles, configuration: Mapping[str, str], owner: tuple[int, int]
+    installation: Installation,
+    files: FrrFiles,
+    configuration: Mapping[str, str],
+    vtysh: Sequence[str],
 ) -> None:
-    """Write a switch's configuration where its daemons, which run as `owner` (user and group id),
-    will read it."""
-    user, group = owner
-    files.folder.mkdir(parents=True, exist_ok=True)
-    os.chown(files.folder, user, group)
+    """Write a switch's configuration where its daemons, which run as the installation's user, will
+    read it, and a `vtysh` that runs the command `vtysh` on their sockets."""
+    make_folders(files)
+    for folder in (files.daemon_folder, files.crashes, files.state):
+        os.chown(folder, installation.user, installation.group, follow_symlinks=False)
     for daemon, text in configuration.items():
-        files.configuration(daemon).write_text(text)
+        write_file(files.configuration(daemon), text, mode=0o640, group=installation.group)
+    write_file(files.etc / "vtysh.conf", _VTYSH_CONFIGURATION)
+    command = shlex.join([*vtysh, "--vty_socket", str(files.daemon_folder)])
+    write_file(files.programs / "vtysh", _VTYSH.format(command=command), mode=0o755)
+
+
+def keep_view(installation: Installation, files: FrrFiles, view: Path) -> None:
+    """Make what a switch's daemons see as the file system (`labs.runtime.mounts`), with the
+    switch's own folders at the places that are compiled in, and keep it by mounting it on `view`.
+
+    Raises MachineError.
+    """
+    places = {
+        Path(installation.run_folder): files.daemon_folder,
+        ETC_FOLDER: files.etc,
+        STATE_FOLDER: files.state,
+        CRASH_FOLDER: files.crashes,
+    }
+    try:
+        made = mounts.create(Path(installation.root), files.folder, places)
+        try:
+            namespaces.keep(Path(f"/proc/self/fd/{made}"), view)
+        finally:
+            os.close(made)
+    except OSError as error:
+        raise MachineError(
+            f"the daemons of {files.folder.name} get no file system of their own: {error}",
+            "`rocelab doctor` says what this machine lacks",
+        ) from None
 
 
 def start_arguments(program: str, daemon: str, files: FrrFiles) -> list[str]:
     """The command that starts a daemon, which is at `program`, on its own files."""
+    configuration = () if daemon == "mgmtd" else ("-f", str(files.configuration(daemon)))
     return [
         program,
-        *("-d", "-f", str(files.configuration(daemon)), "-i", str(files.pid(daemon))),
-        *("--vty_socket", str(files.folder), "-A", "127.0.0.1", "-P", "0"),
-        *zebra_socket_arguments(daemon, files),
+        *("-d", *configuration, "-i", str(files.pid(daemon))),
+        *("-z", str(files.daemon_folder / "zserv.api")),
+        *("--vty_socket", str(files.daemon_folder), "-A", "127.0.0.1", "-P", "0"),
     ]
 
 
-def start_daemon(daemon: str, files: FrrFiles, niceness: int = 0) -> None:
-    """Start one daemon in the calling thread's namespace and return when it has loaded its
-    configuration. Raises MachineError with what the daemon printed when it does not start.
+def start_daemon(
+    installation: Installation, daemon: str, files: FrrFiles, netns: Path, view: Path
+) -> None:
+    """Start one daemon in these namespaces, of network and of mounts, and return when it has loaded
+    its configuration.
+
+    Raises MachineError with what the daemon said when it does not start, or not in time.
     """
-    arguments = start_arguments(str(frr_folder() / daemon), daemon, files)
-    with subprocess.Popen(
-        arguments,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=files.folder,
-        env={"PATH": os.defpath, **ENVIRONMENT},
-    ) as process:
-        with files.crash(daemon).open("a") as record:
-            record.write(f"{CRASH_FOLDER / f'{daemon}.{process.pid}'}\n")
-        _, complaint = process.communicate()
-    if process.returncode != 0:
-        raise MachineError(
-            f"{daemon} of {files.folder.name} did not start: {complaint.strip()[-500:]}",
-            f"its configuration is checked by `{arguments[0]} -C -f {files.configuration(daemon)}`",
-        )
-    pid = running_pid(daemon, files)
-    if pid is not None:
-        schedule(daemon, pid, niceness)
+    arguments = start_arguments(installation.program(daemon), daemon, files)
+    environment = {"PATH": os.defpath, **ENVIRONMENT, **installation.environment}
+
+    # No pipe: mgmtd goes on with what it was given as standard error, so that it would not end.
+    with tempfile.TemporaryFile() as complaint:
+
+        def start() -> subprocess.Popen[bytes]:
+            mounts.enter(view)
+            return subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=complaint,
+                cwd=files.folder,
+                env=environment,
+            )
+
+        def failure(*, timed_out: bool) -> MachineError:
+            complaint.seek(0)
+            said = complaint.read().decode(errors="replace")
+            return not_started(daemon, files, said, timed_out=timed_out)
+
+        with namespaces.inside(netns, start) as process:
+            try:
+                process.wait(START_TIMEOUT_S)
+            except BaseException as error:
+                # Whoever is interrupted takes the lab down: nothing must still be starting then.
+                processes.kill_and_wait({process.pid, *_starting(daemon, netns)})
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise failure(timed_out=True) from None
+                raise
+        if process.returncode != 0:
+            raise failure(timed_out=False)
+
+
+def not_started(
+    daemon: str, files: FrrFiles, complaint: str, *, timed_out: bool = False
+) -> MachineError:
+    """The error of a daemon that did not start, with what it printed and the end of its log."""
+    late = f" within {START_TIMEOUT_S:g} s" if timed_out else ""
+    said = [line for line in complaint.strip().splitlines() if line.strip()][-_LAST_LINES:]
+    logged = last_log_lines(daemon, files)
+    lines = "".join(f"\n  {line}" for line in dict.fromkeys((*said, *logged)))
+    return MachineError(
+        f"{daemon} of {files.folder.name} did not start{late}; "
+        f"{'it said:' + lines if lines else 'it said nothing'}",
+        f"its configuration was {files.configuration(daemon)}"
+        + ("; a busy machine may need longer: try again" if timed_out else ""),
+    )
+
+
+def _starting(daemon: str, netns: Path) -> list[int]:
+    """The processes of a daemon in a namespace, whether or not it has written down its id yet."""
+    found = []
+    for pid in namespaces.processes_in([netns.stat().st_ino]):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == daemon:
+                found.append(pid)
+    return found
 
 
 def schedule(daemon: str, pid: int, niceness: int) -> None:
@@ -128,43 +243,6 @@ def schedule(daemon: str, pid: int, niceness: int) -> None:
         run_on_time(pid)
     elif niceness:
         set_niceness(pid, niceness)
-
-
-def crash_folders_of(pids: Iterable[int]) -> set[Path]:
-    """FRR's folders outside the lab's own that these running processes use.
-
-    FRR keeps a folder per process for crash logs at a fixed place, named after the process that
-    was started and not after the daemon that this became, and removes it only when the daemon ends
-    by itself (FRR lib/zlog.c). Its files are mapped, which is where it can be read from.
-    """
-    found = set()
-    for pid in pids:
-        try:
-            name = Path(f"/proc/{pid}/comm").read_text().strip()
-            maps = Path(f"/proc/{pid}/maps").read_text()
-        except OSError:
-            continue
-        if name in DAEMONS:
-            # One that is killed as it starts has made its folder, and mapped no file of it yet.
-            found.add(CRASH_FOLDER / f"{name}.{pid}")
-        for line in maps.splitlines():
-            path = line.partition("/")[2]
-            if f"/{path}".startswith(f"{CRASH_FOLDER}/"):
-                found.add(Path(f"/{path}").parent)
-    return found
-
-
-def recorded_crash_folders(nodes: Path) -> set[Path]:
-    """The folders of all daemons ever started below a lab's folder of nodes."""
-    files = nodes.glob("*/*.crash")
-    return {Path(line) for file in files for line in file.read_text().splitlines()}
-
-
-def remove_crash_folders(folders: Iterable[Path]) -> None:
-    """Remove FRR's folders of daemons that have ended."""
-    for folder in folders:
-        if folder.parent == CRASH_FOLDER:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def set_niceness(pid: int, niceness: int) -> None:
@@ -194,39 +272,76 @@ def run_on_time(pid: int) -> None:
             os.sched_setscheduler(int(thread.name), os.SCHED_RR, above_senders)
 
 
-def zebra_socket_arguments(daemon: str, files: FrrFiles) -> tuple[str, ...]:
-    """How a daemon is told where zebra's own socket is."""
-    if daemon == "bfdd":
-        return ("-z", str(files.folder / "zserv.api"), "--bfdctl", str(files.folder / "bfdd.sock"))
-    return ("-z", str(files.folder / "zserv.api"))
+def running_pid(daemon: str, files: FrrFiles, netns: Path) -> int | None:
+    """Process id of a daemon that is alive, or None.
 
-
-def running_pid(daemon: str, files: FrrFiles) -> int | None:
-    """Process id of a daemon that is alive, or None."""
+    `netns` is the switch's namespace: FRR's user writes pid files, and may name any process.
+    """
+    pid = written_pid(daemon, files)
+    if pid is None or not is_daemon(pid, daemon, files):
+        return None
     try:
-        pid = int(files.pid(daemon).read_text())
+        is_inside = Path(f"/proc/{pid}/ns/net").stat().st_ino == netns.stat().st_ino
+    except OSError:
+        return None
+    return pid if is_inside else None
+
+
+def written_pid(daemon: str, files: FrrFiles) -> int | None:
+    """The process id in a daemon's pid file, as it is in the daemon's own namespace; None where
+    there is none."""
+    try:
+        return int(read_untrusted(files.pid(daemon), most_bytes=32))
     except (OSError, ValueError):
         return None
-    return pid if is_daemon(pid, daemon) else None
 
 
-def is_daemon(pid: int, daemon: str) -> bool:
-    """Whether that process is alive and the daemon."""
+def _runs_as_owner(pid: int, files: FrrFiles) -> bool:
+    """Whether a process has, in all four places, the user whom the daemons' folder belongs to."""
+    try:
+        owner = files.daemon_folder.stat().st_uid
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    users = next((line.split()[1:] for line in lines if line.startswith("Uid:")), [])
+    return {int(user) for user in users} == {owner}
+
+
+def is_daemon(pid: int, daemon: str, files: FrrFiles) -> bool:
+    """Whether that process is alive, has the daemon's name, and is of the user whom the daemons'
+    folder belongs to."""
     try:
         # proc(5): "pid (command) state ..."; a killed daemon is a zombie until it is reaped.
         command, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(") ")
     except OSError:
         return False
-    return command.endswith(f"({daemon}") and not rest.startswith("Z")
+    is_alive = command.endswith(f"({daemon}") and not rest.startswith("Z")
+    return is_alive and _runs_as_owner(pid, files)
 
 
 def last_log_line(daemon: str, files: FrrFiles) -> str:
     """The last line a daemon logged, or a note that it logged nothing."""
-    try:
-        lines = files.log(daemon).read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
+    lines = last_log_lines(daemon, files)
     return lines[-1] if lines else "(nothing logged)"
+
+
+def last_log_lines(daemon: str, files: FrrFiles) -> list[str]:
+    """The last few lines a daemon logged; none where it logged nothing."""
+    try:
+        start = max(0, untrusted_size(files.log(daemon)) - _LAST_BYTES)
+        last = read_untrusted(files.log(daemon), start, _LAST_BYTES).decode(errors="replace")
+    except OSError:
+        return []
+    lines = last.splitlines()[-_LAST_LINES:]
+    # Whoever writes the log is not to write to the terminal of who reads it.
+    return ["".join(each if each.isprintable() else "?" for each in line) for line in lines]
+
+
+class UnreadableAnswerError(OSError):
+    """A daemon answered, and not what it was asked: it may have been taken over."""
+
+    def __init__(self, files: FrrFiles, daemon: str, why: str) -> None:
+        super().__init__(f"the answer of {daemon} of {files.folder.name} can not be read: {why}")
 
 
 def vty_command(
@@ -258,7 +373,7 @@ def _vty_answers(
 ) -> list[str]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as vty:
         vty.settimeout(timeout_s)
-        vty.connect(str(files.vty(daemon)))
+        _connect(vty, files.vty(daemon))
         answers = []
         for line in ("enable", *commands):
             vty.sendall(line.encode() + b"\0")
@@ -266,10 +381,31 @@ def _vty_answers(
     return answers[1:]
 
 
-def vty_json(files: FrrFiles, daemon: str, command: str) -> dict[str, Any]:
-    """The parsed answer to a `show ... json` command. Raises OSError as `vty_command` does."""
-    parsed = json.loads(vty_command(files, daemon, command) or "{}")
-    return parsed if isinstance(parsed, dict) else {}
+def vty_json(files: FrrFiles, daemon: str, command: str, shape: type[T]) -> T:
+    """The answer to a `show ... json` command, of that type; an empty answer is an empty value.
+
+    Raises OSError as `vty_command` does, UnreadableAnswerError where it is anything else.
+    """
+    text = vty_command(files, daemon, command)
+    try:
+        parsed = json.loads(text) if text.strip() else shape()
+    except (ValueError, RecursionError):
+        raise UnreadableAnswerError(files, daemon, "it is not JSON") from None
+    if not isinstance(parsed, shape):
+        wanted = "object" if shape is dict else "array"
+        raise UnreadableAnswerError(files, daemon, f"it is no {wanted}")
+    return parsed
+
+
+def _connect(vty: socket.socket, path: Path) -> None:
+    """Connect to what is a socket at the path itself, wherever a link there would lead."""
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            raise UntrustedFileError(errno.ENOTSOCK, "is not a socket", str(path))
+        vty.connect(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 def _read_answer(vty: socket.socket) -> bytes:
@@ -280,12 +416,6 @@ def _read_answer(vty: socket.socket) -> bytes:
         if not chunk:
             raise ConnectionError("the daemon closed its vty socket")
         data += chunk
+        if len(data) > MOST_BYTES:
+            raise ConnectionError("the daemon's answer does not end")
     return data[:-4]
-
-
-def vtysh_path() -> str:
-    """Where vtysh is. Raises MachineError when it is not installed."""
-    path = shutil.which("vtysh")
-    if path is None:
-        raise MachineError("vtysh is not installed", "install FRR with `make setup`")
-    return path

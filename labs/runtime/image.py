@@ -17,6 +17,9 @@ from labs.runtime.base import Progress, ProgressSink
 from labs.runtime.engine import Engine, last_line
 
 SUITE = "bookworm"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+"""Debian's keys, from the package debian-archive-keyring: a machine that is no Debian has no other
+copy, and no package is taken unchecked."""
 PACKAGES = ("frr", "iproute2", "iputils-ping", "procps", "tcpdump")
 REPOSITORY = "rocelab/frr"
 BUILD_TIMEOUT_S = 900.0
@@ -36,11 +39,7 @@ def built_image(engine: Engine, progress: ProgressSink) -> str:
     name = image_name()
     if engine.call(("image", "inspect", name)).returncode == 0:
         return name
-    if shutil.which(_RECIPE[0]) is None:
-        raise MachineError(
-            "the image of containers can not be built without mmdebstrap",
-            "install it with `make setup`, or name an image that has FRR with --image",
-        )
+    _check_tools()
     progress(Progress("image", 0, 2))
     with tempfile.TemporaryDirectory(prefix="rocelab-image-") as scratch:
         archive = Path(scratch, "root.tar")
@@ -61,3 +60,15 @@ def built_image(engine: Engine, progress: ProgressSink) -> str:
         engine.run("import", str(archive), name, timeout_s=BUILD_TIMEOUT_S)
     progress(Progress("image", 2, 2))
     return name
+
+
+def _check_tools() -> None:
+    """Raises MachineError where the image can not be built with what this machine has."""
+    missing = [] if shutil.which(_RECIPE[0]) else [_RECIPE[0]]
+    if not KEYRING.exists():
+        missing.append("debian-archive-keyring")
+    if missing:
+        raise MachineError(
+            f"the image of containers can not be built without {' and '.join(missing)}",
+            "install it with `make setup`, or name an image that has FRR with --image",
+        )

@@ -23,12 +23,25 @@ FIELD_BIT = {
     HashField.DESTINATION_PORT: 0x20,
 }
 """FIB_MULTIPATH_HASH_FIELD_* of include/net/ip_fib.h."""
+SETTINGS = Path("/proc/sys/net")
 SEED = "ipv4/fib_multipath_hash_seed"
+OPTIONAL = frozenset(
+    {
+        # Where IPv6 is off as a whole (ipv6.disable=1) there is nothing to switch off.
+        "ipv6/conf/all/disable_ipv6",
+        "ipv6/conf/default/disable_ipv6",
+        # Without these, which older kernels have for the machine alone, traceroutes take longer.
+        "ipv4/icmp_ratelimit",
+        "ipv4/icmp_msgs_per_sec",
+        "ipv4/icmp_msgs_burst",
+    }
+)
+"""What a lab does without where the kernel does not have it."""
 
 
 def seeds_supported() -> bool:
     """Whether this kernel lets a namespace choose its ECMP hash seed (Linux 6.11 and later)."""
-    return Path("/proc/sys/net", SEED).exists()
+    return Path(SETTINGS, SEED).exists()
 
 
 def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
@@ -69,15 +82,19 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
 def write_settings(settings: Mapping[str, str]) -> None:
     """Write sysctls in the calling thread's namespace.
 
-    Raises MachineError when the kernel does not have one of them.
+    Raises MachineError when the kernel does not have one of them that a lab can not do without.
     """
     for name, value in settings.items():
         try:
-            descriptor = os.open(f"/proc/sys/net/{name}", os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = os.open(SETTINGS / name, os.O_WRONLY | os.O_CLOEXEC)
         except FileNotFoundError:
+            if name in OPTIONAL:
+                continue
             raise MachineError(
                 f"this kernel ({os.uname().release}) has no sysctl net/{name}",
-                "run `rocelab doctor` for what a lab needs",
+                "IPv6 is off here; labs with routing.numbering: numbered do without it"
+                if name.startswith("ipv6/")
+                else "run `rocelab doctor` for what a lab needs",
             ) from None
         try:
             os.write(descriptor, value.encode())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import shutil
 import socket
 import subprocess
@@ -30,11 +31,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from labs.errors import InputError, MachineError
+from labs.files import make_folder, write_file
+from labs.interpreter import module_command, module_environment
 from labs.plan.fabric import Fabric
 from labs.remote.there.growth import watch_growth
 from labs.runtime import namespaces
 from labs.runtime.base import Progress, ProgressSink, no_progress
-from labs.runtime.daemons import vtysh_path
+from labs.runtime.daemons import FrrFiles
 from labs.runtime.management_link import FIRST_ADDRESS, make_links
 from labs.runtime.record import LabFiles
 
@@ -108,7 +111,9 @@ def sshd_configuration(files: ManagementFiles, node: str, address: str, *, pam: 
     `pam`: a machine that locks root's password lets root in by key only through PAM.
     """
     folder = files.files.node(node)
-    path = f"{folder}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    path = (
+        f"{FrrFiles(folder).programs}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    )
     return "\n".join(
         (
             f"ListenAddress {address}:{SSH_PORT}",
@@ -133,8 +138,14 @@ def sshd_configuration(files: ManagementFiles, node: str, address: str, *, pam: 
 
 def ssh_configuration(files: ManagementFiles, address_of: Mapping[str, str]) -> str:
     """An ssh_config(5) by which the machine's root reaches every node by its name."""
-    relay = f"{sys.executable} -P -m labs.runtime.management {files.netns} %h %p"
-    source = Path(__file__).resolve().parents[2]
+    relay = shlex.join(
+        (
+            *("env", f"PYTHONPATH={module_environment()['PYTHONPATH']}"),
+            *module_command("labs.runtime.management", str(files.netns)),
+        )
+    )
+    # ssh hands it to a shell, and takes a percent sign for the begin of a token (ssh_config(5)).
+    proxy = f"{relay.replace('%', '%%')} %h %p"
     lines = [
         "Host *",
         "  User root",
@@ -142,7 +153,7 @@ def ssh_configuration(files: ManagementFiles, address_of: Mapping[str, str]) -> 
         "  IdentitiesOnly yes",
         f"  UserKnownHostsFile {files.known_hosts}",
         "  StrictHostKeyChecking yes",
-        f"  ProxyCommand env PYTHONPATH={source} {relay}",
+        f"  ProxyCommand {proxy}",
     ]
     for node, address in address_of.items():
         lines += [f"Host {node}", f"  HostName {address}", f"  HostKeyAlias {node}"]
@@ -163,19 +174,19 @@ def start(fabric: Fabric, files: LabFiles, progress: ProgressSink = no_progress)
     address_of = addresses(fabric)
     sshd = sshd_path()
     own = ManagementFiles(files)
-    own.folder.mkdir(mode=0o700)
+    make_folder(own.folder, 0o700)
     make_links(files, own.netns, address_of)
     public = _new_key(own.key)
-    own.authorized.write_text(f"{public}\n")
+    write_file(own.authorized, f"{public}\n", 0o600)
     host_keys = {node: _new_key(own.of_node(node, "ssh_host_ed25519_key")) for node in address_of}
-    own.known_hosts.write_text("".join(f"{node} {key}\n" for node, key in host_keys.items()))
-    own.configuration.write_text(ssh_configuration(own, address_of))
-    SEPARATION_FOLDER.mkdir(mode=0o755, exist_ok=True)
+    known = "".join(f"{node} {key}\n" for node, key in host_keys.items())
+    write_file(own.known_hosts, known, 0o600)
+    write_file(own.configuration, ssh_configuration(own, address_of), 0o600)
+    make_folder(SEPARATION_FOLDER, exist_ok=True)
     pam = root_is_locked()
     for done, (node, address) in enumerate(address_of.items(), start=1):
-        _write_vtysh(own, node)
         configuration = own.of_node(node, "sshd_config")
-        configuration.write_text(sshd_configuration(own, node, address, pam=pam))
+        write_file(configuration, sshd_configuration(own, node, address, pam=pam), 0o600)
         _start_sshd(sshd, own, node, configuration)
         progress(Progress("management", done, len(address_of)))
 
@@ -235,22 +246,8 @@ def _new_key(path: Path) -> str:
     """Make an Ed25519 key in OpenSSH's format; gives the public one as a line."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    path.touch(mode=0o600)
-    path.write_bytes(private)
+    write_file(path, private, 0o600)
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-
-
-def _write_vtysh(own: ManagementFiles, node: str) -> None:
-    """A `vtysh` for who is logged in, which talks to this node's daemons."""
-    try:
-        program = vtysh_path()
-    except MachineError:
-        return
-    place = own.of_node(node, "bin")
-    place.mkdir()
-    script = place / "vtysh"
-    script.write_text(f'#!/bin/sh\nexec {program} --vty_socket {own.files.node(node)} "$@"\n')
-    script.chmod(0o755)
 
 
 def root_is_locked() -> bool:
@@ -266,7 +263,7 @@ def root_is_locked() -> bool:
 def _start_sshd(sshd: str, own: ManagementFiles, node: str, configuration: Path) -> None:
     """Start a node's sshd and return when it listens. Raises MachineError."""
     log = own.of_node(node, "sshd.log")
-    log.touch()
+    write_file(log, b"", 0o600)
     watch = watch_growth(log)
     arguments = [sshd, "-f", str(configuration), "-E", str(log)]
     try:

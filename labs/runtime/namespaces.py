@@ -9,20 +9,24 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
+
+from labs.interruption import shielded
 
 Result = TypeVar("Result")
 
 CLONE_NEWNET = 0x40000000
 MS_BIND = 0x1000
+MS_PRIVATE = 1 << 18
 MNT_DETACH = 0x2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _check(outcome: int, what: str) -> None:
+def check(outcome: int, what: str) -> None:
+    """Raises OSError where a call of libc did not return 0."""
     if outcome != 0:
         errno = ctypes.get_errno()
         raise OSError(errno, f"{what}: {os.strerror(errno)}")
@@ -34,34 +38,48 @@ def enter(netns: Path | int) -> None:
     Call it only on a thread that will end there or in a process that is to stay there.
     """
     if isinstance(netns, int):
-        _check(_libc.setns(netns, CLONE_NEWNET), "setns")
+        check(_libc.setns(netns, CLONE_NEWNET), "setns")
         return
     descriptor = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _check(_libc.setns(descriptor, CLONE_NEWNET), f"setns {netns}")
+        check(_libc.setns(descriptor, CLONE_NEWNET), f"setns {netns}")
     finally:
         os.close(descriptor)
 
 
-def on_own_thread(function: Callable[[], Result]) -> Result:
-    """What `function` returns when called on a thread that ends with it. Raises what it raises."""
+def on_own_thread(
+    function: Callable[[], Result], give_up: Callable[[], object] = lambda: None
+) -> Result:
+    """What `function` returns when called on a thread that ends with it. Raises what it raises.
+
+    `give_up` is called where a signal ends the wait, which then goes on until `function` returns.
+    """
     outcome: list[Result] = []
     failure: list[BaseException] = []
+    is_over = threading.Event()
 
     def body() -> None:
         try:
             outcome.append(function())
         except BaseException as error:
             failure.append(error)
+        finally:
+            is_over.set()
 
     thread = threading.Thread(target=body, name="netns")
-    thread.start()
-    try:
-        thread.join()
-    except BaseException:
-        # An interrupted caller cleans up next: what it cleans must not still be growing.
-        thread.join()
-        raise
+    with shielded(None) as shield:
+        thread.start()
+        try:
+            with shield.lifted():
+                # Not join(): interrupted, it takes a thread that runs for one that has ended
+                # (bpo-45274).
+                is_over.wait()
+        except BaseException:
+            # An interrupted caller cleans up next: what it cleans must not still be growing.
+            give_up()
+            raise
+        finally:
+            thread.join()
     if failure:
         raise failure[0]
     return outcome[0]
@@ -86,17 +104,21 @@ def inside_each(netns_of: Mapping[str, int], function: Callable[[str], None]) ->
     Raises what `function` raises, or OSError when a namespace can not be entered.
     """
 
+    given_up = threading.Event()
+
     def visit_all() -> None:
         for name, descriptor in netns_of.items():
+            if given_up.is_set():
+                return
             enter(descriptor)
             function(name)
 
-    on_own_thread(visit_all)
+    on_own_thread(visit_all, given_up.set)
 
 
 def unshare() -> None:
     """Move the calling thread into a fresh namespace. Raises OSError."""
-    _check(_libc.unshare(CLONE_NEWNET), "unshare")
+    check(_libc.unshare(CLONE_NEWNET), "unshare")
 
 
 def create(mount_point: Path) -> int:
@@ -104,41 +126,49 @@ def create(mount_point: Path) -> int:
 
     The calling thread ends up inside the new namespace. Raises OSError.
     """
-    mount_point.touch(exist_ok=False)
+    mount_point.touch(mode=0o600, exist_ok=False)
     unshare()
     source = b"/proc/thread-self/ns/net"
-    _check(_libc.mount(source, os.fsencode(mount_point), None, MS_BIND, None), "mount")
+    check(_libc.mount(source, os.fsencode(mount_point), None, MS_BIND, None), "mount")
     return os.open(mount_point, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def keep(namespace: Path, mount_point: Path) -> None:
     """Keep the namespace of another process alive by mounting it on `mount_point`. Raises
     OSError."""
-    mount_point.touch(exist_ok=False)
+    mount_point.touch(mode=0o600, exist_ok=False)
     source, target = os.fsencode(namespace), os.fsencode(mount_point)
-    _check(_libc.mount(source, target, None, MS_BIND, None), "mount")
+    check(_libc.mount(source, target, None, MS_BIND, None), "mount")
 
 
 def detach_mount(path: Path) -> None:
     """Unmount `path` and all that is mounted below it. Raises OSError."""
-    _check(_libc.umount2(os.fsencode(path), MNT_DETACH), f"umount {path}")
+    check(_libc.umount2(os.fsencode(path), MNT_DETACH), f"umount {path}")
 
 
 def mount_tmpfs(path: Path) -> None:
-    """Mount an empty tmpfs on `path`. Raises OSError."""
-    _check(_libc.mount(b"rocelab", os.fsencode(path), b"tmpfs", 0, b"mode=0755"), "mount tmpfs")
+    """Mount an empty tmpfs on `path`, whose own mounts are not seen in other mount namespaces, as
+    one of a mount namespace must not be (mount_namespaces(7)). Raises OSError."""
+    check(_libc.mount(b"rocelab", os.fsencode(path), b"tmpfs", 0, b"mode=0755"), "mount tmpfs")
+    check(_libc.mount(None, os.fsencode(path), None, MS_PRIVATE, None), "mount tmpfs")
+
+
+def is_process_in(pid: int, inodes: Collection[int]) -> bool:
+    """Whether a process is there and its network namespace has one of these inode numbers."""
+    try:
+        return inode_of(pid) in inodes
+    except OSError:
+        return False
+
+
+def inode_of(pid: int) -> int:
+    """The inode number of the namespace that a process is in. Raises OSError."""
+    return Path(f"/proc/{pid}/ns/net").stat().st_ino
 
 
 def processes_in(inodes: Iterable[int]) -> list[int]:
     """Ids of the processes whose network namespace has one of these inode numbers."""
     wanted = set(inodes)
-    found = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
-        try:
-            if Path(entry.path, "ns/net").stat().st_ino in wanted:
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
+    with os.scandir("/proc") as entries:
+        pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
+    return [pid for pid in pids if is_process_in(pid, wanted)]

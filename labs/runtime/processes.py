@@ -6,31 +6,69 @@ that has ended meanwhile.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from labs.errors import MachineError
+from labs.runtime.bracket import Bracket, realtime_ns, spanning
 
 KILL_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S, STOP_STEP_S = 0.1, 0.0001
+MOST_AT_ONCE = 256
+"""Processes that are killed before any is waited for: each takes a file descriptor until it is
+gone, and a limit of 1024 of those is common."""
 
 
-def kill_and_wait(pids: Iterable[int]) -> None:
-    """SIGKILL each process and return when all are gone. Raises MachineError if one stays."""
+def kill_and_wait(
+    pids: Iterable[int], is_meant: Callable[[int], bool] = lambda _: True
+) -> Bracket | None:
+    """SIGKILL each process and return when all are gone: from the first signal until then, None
+    where there was none to kill. Raises MachineError if one stays.
+
+    Each that `is_meant` still: it is asked once the id can not become another process's.
+    """
+    left: Sequence[int] = list(pids)
+    brackets: list[Bracket] = []
+    while left:
+        left = _kill_some(left, is_meant, brackets)
+    return spanning(brackets) if brackets else None
+
+
+def _kill_some(
+    pids: Sequence[int], is_meant: Callable[[int], bool], brackets: list[Bracket]
+) -> Sequence[int]:
+    """Kill as many as there are descriptors for; gives the others."""
     waiting: dict[int, int] = {}
+    rest: Sequence[int] = ()
     poll = select.poll()
+    first_ns: int | None = None
     try:
-        for pid in pids:
+        for place, pid in enumerate(pids):
+            if len(waiting) == MOST_AT_ONCE:
+                rest = pids[place:]
+                break
             try:
                 descriptor = os.pidfd_open(pid)
             except ProcessLookupError:
                 continue
+            except OSError as error:
+                if error.errno != errno.EMFILE or not waiting:
+                    raise
+                rest = pids[place:]
+                break
+            if not is_meant(pid):
+                os.close(descriptor)
+                continue
             waiting[descriptor] = pid
             poll.register(descriptor, select.POLLIN)
+            first_ns = realtime_ns() if first_ns is None else first_ns
             # One that ended since, and was waited for, can not be told; poll finds it ended.
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -43,19 +81,32 @@ def kill_and_wait(pids: Iterable[int]) -> None:
                 poll.unregister(descriptor)
                 os.close(descriptor)
                 del waiting[descriptor]
+        if first_ns is not None:
+            brackets.append(Bracket(first_ns, realtime_ns()))
     finally:
         for descriptor in waiting:
             os.close(descriptor)
+    return rest
 
 
-def stop(pids: Iterable[int]) -> None:
-    """SIGSTOP each process that is still there."""
-    _signal(pids, signal.SIGSTOP)
+def stop(pids: Iterable[int]) -> Bracket | None:
+    """SIGSTOP each process that is still there: when they stopped, None where there was none.
+
+    Each has by then: the kernel stops a process that runs on another CPU a moment after the signal.
+    """
+    chosen = list(pids)
+    told = _signal(chosen, signal.SIGSTOP)
+    if told is None:
+        return None
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while any(map(is_running, chosen)) and time.monotonic() < deadline:
+        time.sleep(STOP_STEP_S)
+    return Bracket(told.before_ns, realtime_ns())
 
 
-def resume(pids: Iterable[int]) -> None:
-    """SIGCONT each process that is still there."""
-    _signal(pids, signal.SIGCONT)
+def resume(pids: Iterable[int]) -> Bracket | None:
+    """SIGCONT each process that is still there: when, None where there was none."""
+    return _signal(pids, signal.SIGCONT)
 
 
 def is_stopped(pid: int) -> bool:
@@ -90,15 +141,17 @@ def _state(pid: int) -> str:
         return ""
 
 
-def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+def _signal(pids: Iterable[int], number: signal.Signals) -> Bracket | None:
+    brackets = []
     for pid in pids:
         try:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
         try:
-            signal.pidfd_send_signal(descriptor, number)
+            brackets.append(Bracket.of(partial(signal.pidfd_send_signal, descriptor, number)))
         except ProcessLookupError:
             continue
         finally:
             os.close(descriptor)
+    return spanning(brackets) if brackets else None

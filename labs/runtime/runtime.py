@@ -11,12 +11,14 @@ import os
 import resource
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import version
 
 from labs.errors import InputError, MachineError
+from labs.files import make_folder
+from labs.interruption import shielded
 from labs.plan.fabric import Fabric
 from labs.render import frr
 from labs.runtime import daemons, kernel, namespaces, netlink, offloads, wiring
@@ -24,12 +26,20 @@ from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.housing import Housing
+from labs.runtime.installation import (
+    Installation,
+    read_installation,
+    untested,
+    write_installation,
+)
 from labs.runtime.link import VethLink
 from labs.runtime.node import NamespaceNode
 from labs.runtime.queues.engine import SwitchQueues
 from labs.runtime.record import LabFiles, Record, State, locked, write_record
+from labs.runtime.rights import check_rights, may_prioritise
 from labs.runtime.steering import Steering
 from labs.runtime.teardown import take_down, tear_down
+from labs.workers import workers
 
 
 class LabRuntime:
@@ -41,10 +51,23 @@ class LabRuntime:
         self.files = LabFiles(fabric.name)
         self.stage_seconds: dict[str, float] = {}
         self.notes: tuple[str, ...] = ()
+        self.was_brought_up = False
+        """By this object: the lab is its caller's to take down."""
 
     @cached_property
     def _indexes(self) -> dict[tuple[str, str], int]:
         return wiring.interface_indexes(self.fabric)
+
+    @property
+    def installation(self) -> Installation:
+        """The FRR that its switches run. Raises FileNotFoundError before its nodes are made."""
+        return read_installation(self.files.root)
+
+    @property
+    def daemons(self) -> tuple[str, ...]:
+        """The daemons that every switch runs, in the order they are to start. Raises as
+        `installation` does."""
+        return self.installation.daemons(frr.daemons(self.fabric))
 
     def node(self, name: str) -> NamespaceNode:
         """Raises KeyError when the fabric has no such node."""
@@ -62,26 +85,28 @@ class LabRuntime:
         converge in time; either way nothing is left behind. Raises InputError when the lab is up
         already or another command works on it.
         """
-        if os.geteuid() != 0:
-            raise MachineError("a lab needs root", "run it with sudo")
+        self.notes = check_rights()
         self.housing.check()
         if self.fabric.spec.management:
             # Here and not above: other labs do not wait for its libraries.
             from labs.runtime import management
 
             management.check(self.fabric)
-        with locked(self.fabric.name) as files:
+        lab = self.fabric.name
+        with locked(lab) as files, shielded(f"lab {lab} is taken down") as shield:
             if files.root.exists():
                 raise InputError(
                     f"lab {self.fabric.name} is up or was left behind",
                     hint=f"take it down with `rocelab down {self.fabric.name}`",
                 )
             try:
-                self._write_record(State.STARTING)
-                self._build(progress)
-                self._write_record(State.RUNNING)
+                with shield.lifted():
+                    self._write_record(State.STARTING)
+                    self._build(progress)
+                    self._write_record(State.RUNNING)
+                self.was_brought_up = True
             except BaseException:
-                tear_down(files)
+                tear_down(files, progress)
                 raise
 
     def down(self, progress: ProgressSink = no_progress) -> None:
@@ -93,11 +118,19 @@ class LabRuntime:
         now_s = time.clock_gettime(time.CLOCK_REALTIME)
         write_record(
             self.files,
-            Record(self.fabric.name, self.housing.kind, state, now_s, version("rocelab"), spec),
+            Record(
+                lab=self.fabric.name,
+                runtime=self.housing.kind,
+                state=state,
+                started_unix_s=now_s,
+                version=version("rocelab"),
+                spec=spec,
+                machine_netns=namespaces.inode_of(os.getpid()),
+            ),
         )
 
     def _build(self, progress: ProgressSink) -> None:
-        _raise_descriptor_limit(3 * len(self.fabric.nodes) + 256)
+        raise_descriptor_limit(3 * len(self.fabric.nodes) + 256)
         with self._stage("nodes"):
             self._make_nodes(progress)
         descriptors = {
@@ -106,7 +139,7 @@ class LabRuntime:
         }
         try:
             with self._stage("links"), SwitchQueues(self.fabric, self.files) as queues:
-                self.notes = (queues.note,) if queues.note else ()
+                self.notes += (queues.note,) if queues.note else ()
                 self._make_links(descriptors, queues, progress)
             switches = {node.name: descriptors[node.name] for node in self.fabric.switches}
             with FibWatch(switches) as watch:
@@ -140,11 +173,19 @@ class LabRuntime:
             self.stage_seconds[name] = time.monotonic() - started
 
     def _make_nodes(self, progress: ProgressSink) -> None:
-        self.files.netns.mkdir(parents=True)
+        make_folder(self.files.nodes)
         for node in self.fabric.nodes:
-            self.files.node(node.name).mkdir(parents=True)
-        namespaces.mount_tmpfs(self.files.netns)
+            make_folder(self.files.node(node.name))
+            if node.is_switch:
+                daemons.make_folders(daemons.FrrFiles(self.files.node(node.name)))
+        for folder in (self.files.netns, self.files.mounts):
+            make_folder(folder)
+            namespaces.mount_tmpfs(folder)
         self.housing.make_nodes(self.fabric, self.files, progress)
+        found = self.housing.installation(self.fabric, self.files)
+        write_installation(self.files.root, found)
+        untested_release = untested(found.version)
+        self.notes += () if untested_release is None else (untested_release,)
 
     def _make_links(
         self, descriptors: Mapping[str, int], queues: SwitchQueues, progress: ProgressSink
@@ -179,15 +220,20 @@ class LabRuntime:
 
     def _start_daemons(self, progress: ProgressSink) -> None:
         fabric = self.fabric
-        names = frr.daemons(fabric)
+        names = self.daemons
+        # What stands back could not be brought forward again.
+        in_order = may_prioritise()
 
         def start(name: str) -> None:
             node, planned = self.node(name), fabric.node(name)
-            node.configure_daemons(
-                frr.frr_configuration(fabric, planned, node.frr.folder, interfaces=False)
-            )
+            logs = node.frr.daemon_folder
+            configuration = dict(frr.frr_configuration(fabric, planned, logs, interfaces=False))
+            if "mgmtd" in names:
+                configuration["mgmtd"] = frr.mgmtd_configuration(planned, logs)
+            node.configure_daemons(configuration)
             for daemon in names:
-                node.start_daemon(daemon, start_niceness(daemon, leaf=planned.is_leaf))
+                leaf = in_order and planned.is_leaf
+                node.start_daemon(daemon, start_niceness(daemon, leaf=leaf))
             node.send(
                 [
                     message
@@ -198,18 +244,16 @@ class LabRuntime:
 
         total = len(fabric.switches)
         from_the_top = sorted(fabric.switches, key=lambda node: -node.role.tier)
-        with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
+        with workers(2 * (os.cpu_count() or 1)) as pool:
             starts = [pool.submit(start, node.name) for node in from_the_top]
             for done, outcome in enumerate(as_completed(starts), start=1):
-                try:
-                    outcome.result()
-                except BaseException:
-                    pool.shutdown(cancel_futures=True)
-                    raise
+                outcome.result()
                 progress(Progress("daemons", done, total))
 
     def _end_start_up(self) -> None:
         """Give all daemons equal priority again, before anything is measured."""
+        if not may_prioritise():
+            return
         for node in self.fabric.switches:
             for pid in self.node(node.name).daemons().values():
                 daemons.set_niceness(pid, 0)
@@ -227,13 +271,14 @@ def start_niceness(daemon: str, *, leaf: bool) -> int:
     return 19 if daemon == "zebra" else 10
 
 
-def _raise_descriptor_limit(wanted: int) -> None:
+def raise_descriptor_limit(wanted: int) -> None:
+    """Let this process have so many files open. Raises MachineError where it may not."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted:
         return
     if hard != resource.RLIM_INFINITY and hard < wanted:
         raise MachineError(
-            f"this fabric needs {wanted} open files and the limit is {hard}",
+            f"this takes {wanted} open files and the limit is {hard}",
             "raise it with `ulimit -Hn`",
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

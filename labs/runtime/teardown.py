@@ -6,19 +6,22 @@ In: a lab's name. Out: nothing of it is left: no process, container, namespace, 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
-from labs.runtime import canary, daemons, namespaces, processes
+from labs.errors import MachineError
+from labs.interruption import shielded, undone
+from labs.runtime import canary, namespaces, processes
 from labs.runtime.base import Progress, ProgressSink, no_progress
-from labs.runtime.housing import RuntimeKind, housing_of
+from labs.runtime.housing import Housing, RuntimeKind, housing_of
 from labs.runtime.queues.engine import remove as remove_queues
 from labs.runtime.record import (
+    DamagedRecordError,
     LabFiles,
-    add_left_outside,
     locked,
-    read_left_outside,
     read_record,
     remove_files,
 )
+from labs.runtime.rights import check_rights
 
 CLEANUP_TIMEOUT_S = 120.0
 
@@ -26,37 +29,79 @@ CLEANUP_TIMEOUT_S = 120.0
 def take_down(lab: str, progress: ProgressSink = no_progress) -> None:
     """Remove whatever the lab of that name owns, from its record alone. Idempotent.
 
-    Raises InputError when another command works on the lab.
+    Raises InputError when another command works on the lab, MachineError, with all of it left as
+    it is, where this process has not the rights to remove it.
     """
-    with locked(lab) as files:
+    if LabFiles(lab).root.exists():
+        check_rights(taking_down=True)
+    with locked(lab) as files, shielded(f"lab {lab} is taken down"):
         tear_down(files, progress)
 
 
 def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
-    """Kill what runs in the lab's namespaces and let the namespaces go. The lock must be held."""
+    """Kill what runs in the lab's namespaces and let the namespaces go. The lock must be held.
+
+    Needs no room in the lab's folder, whose file system may be full. Raises MachineError where it
+    is called inside the lab, or where containers may be left.
+    """
     inodes = _namespace_inodes(files)
     killed = 0
     while doomed := namespaces.processes_in(inodes):
-        add_left_outside(files, daemons.crash_folders_of(doomed))
-        processes.kill_and_wait(doomed)
+        processes.kill_and_wait(doomed, lambda pid: namespaces.is_process_in(pid, inodes))
         killed += len(doomed)
         progress(Progress("processes", killed, killed))
-    record = read_record(files.lab)
-    if record is not None:
-        housing_of(RuntimeKind(record.runtime)).remove(files)
-    outside = read_left_outside(files) | daemons.recorded_crash_folders(files.nodes)
-    daemons.remove_crash_folders(outside)
+    left: DamagedRecordError | None = None
+    try:
+        _housing(files).remove(files)
+    except DamagedRecordError as error:
+        left = error
     remove_queues(files)
     remove_files(files)
     if inodes:
         progress(Progress("interfaces", 0, 1))
         canary.await_cleanup(CLEANUP_TIMEOUT_S)
         progress(Progress("interfaces", 1, 1))
+        undone(f"lab {files.lab} was taken down")
+    if left is not None:
+        from labs.runtime.housing.containers import LABEL
+
+        raise MachineError(
+            f"lab {files.lab} is down, but containers of it may be left: {left.message}",
+            f"look for them with `docker ps --all --filter label={LABEL}`",
+        )
 
 
-def _namespace_inodes(files: LabFiles) -> list[int]:
+def _housing(files: LabFiles) -> Housing:
+    """The lab's runtime; by what else is written down where its record does not say."""
+    with suppress(DamagedRecordError, ValueError):
+        record = read_record(files.lab)
+        if record is not None:
+            return housing_of(RuntimeKind(record.runtime))
+    # It removes whatever containers are written down, and nothing where there are none.
+    return housing_of(RuntimeKind.CONTAINERLAB)
+
+
+def _namespace_inodes(files: LabFiles) -> set[int]:
+    """The lab's namespaces, whose processes are the lab's.
+
+    That of process 1 and the one that the lab was brought up from are never among them, whatever
+    is mounted. Raises MachineError where this process itself is in one: it would end before it is
+    done.
+    """
     if not os.path.ismount(files.netns):
-        return []
+        return set()
     tmpfs = files.netns.stat().st_dev
-    mounts = [entry.stat() for entry in files.netns.iterdir()]
-    return [mount.st_ino for mount in mounts if mount.st_dev != tmpfs]
+    mounts = {entry: entry.stat() for entry in files.netns.iterdir()}
+    nodes = {each.st_ino: path.name for path, each in mounts.items() if each.st_dev != tmpfs}
+    with suppress(OSError):  # Process 1 may have more rights than we have.
+        nodes.pop(namespaces.inode_of(1), None)
+    with suppress(DamagedRecordError):
+        if (record := read_record(files.lab)) is not None:
+            nodes.pop(record.machine_netns, None)
+    own = namespaces.inode_of(os.getpid())
+    if own in nodes:
+        raise MachineError(
+            f"this shell is in {nodes[own]} of lab {files.lab}, which would end it",
+            "leave the node, and take the lab down from outside",
+        )
+    return set(nodes)

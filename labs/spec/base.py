@@ -30,7 +30,7 @@ def check_name(name: object) -> object:
             f"expected at most {MAX_NAME_LENGTH} characters, got {len(name):,}: {shown(name)}",
             "it becomes part of the names of namespaces and files",
         )
-    if not re.fullmatch(_NAME_PATTERN[1:-1], name):
+    if not is_name(name):
         safe = "-".join(re.findall(r"[a-z0-9]+", name.lower())).lstrip("0123456789-")
         raise RefusedError(
             "expected lower-case letters, digits and single dashes, starting with a letter, "
@@ -38,6 +38,11 @@ def check_name(name: object) -> object:
             f"for example {safe}" if safe else "for example zone-small",
         )
     return name
+
+
+def is_name(text: str) -> bool:
+    """Whether a lab or a node could be called so."""
+    return len(text) <= MAX_NAME_LENGTH and re.fullmatch(_NAME_PATTERN[1:-1], text) is not None
 
 
 Name = Annotated[

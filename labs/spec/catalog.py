@@ -5,11 +5,10 @@ A lab is named by its catalog name (`zone-small`) or by a path to a YAML file of
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from labs.errors import InputError
-from labs.spec.wording import shown
+from labs.spec.wording import did_you_mean, shown
 
 CATALOG = Path(__file__).resolve().parent.parent / "catalog"
 
@@ -41,11 +40,11 @@ def find(text: str, folder: Path, kind: str) -> Path:
     path = Path(text)
     if "/" in text or path.suffix in (".yaml", ".yml") or _is_file(path):
         return path
-    close = difflib.get_close_matches(text.lower()[:64], names, n=1)
-    meant = f"did you mean {close[0]}? " if close else ""
+    meant = did_you_mean(text, names)
     raise InputError(
         f"there is no {kind} {shown(text)} in the catalog, and no such file",
-        f"{meant}the catalog has {', '.join(names)}; a file of your own is given by its path",
+        f"{meant + ' ' if meant else ''}the catalog has {', '.join(names)}; "
+        "a file of your own is given by its path",
     )
 
 

@@ -7,7 +7,6 @@ them. A stage shows all its problems; the next runs only where there are none.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -16,11 +15,20 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from labs.errors import Problem
+from labs.spec.base import is_name
 from labs.spec.fields import Place, choices, keys_of, locate, of_field, phrase, takes_text
 from labs.spec.model import LabSpec
 from labs.spec.scalars import read_scalar
 from labs.spec.source import MAX_PROBLEMS, Data, Source, raise_problems, read_source
-from labs.spec.wording import KeyPath, RefusedError, described, dotted, listed, shown
+from labs.spec.wording import (
+    KeyPath,
+    RefusedError,
+    described,
+    did_you_mean,
+    dotted,
+    listed,
+    shown,
+)
 
 Model = TypeVar("Model", bound=BaseModel)
 Found = tuple[Place, ErrorDetails]
@@ -29,6 +37,13 @@ Found = tuple[Place, ErrorDetails]
 def load_spec(path: Path) -> LabSpec:
     """The lab that a YAML file describes. Raises SpecError with every problem of a stage."""
     return read_model(path, LabSpec)
+
+
+def read_name(path: Path) -> str:
+    """The name in a lab's file, which may have problems elsewhere. Raises SpecError."""
+    source = read_source(path)
+    name = source.data.get("name")
+    return name if isinstance(name, str) and is_name(name) else validate(source, LabSpec).name
 
 
 def read_model(path: Path, model: type[Model]) -> Model:
@@ -155,9 +170,9 @@ def _key_hint(model: type[BaseModel], place: Place) -> str:
         return (
             f"{key} is of kind {listed(others)}; the keys of {place.member}: {', '.join(allowed)}"
         )
-    close = difflib.get_close_matches(key.lower().replace("-", "_"), allowed, n=1)
-    if close:
-        return f"did you mean {close[0]}?"
+    meant = did_you_mean(key.replace("-", "_"), allowed)
+    if meant:
+        return meant
     elsewhere = next((path for path in _keys_below(model) if path[-1] == key), None)
     if elsewhere is not None:
         return f"did you mean {dotted(elsewhere)}?"
@@ -183,8 +198,7 @@ def _keys_below(model: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]
 
 
 def _word_hint(given: object, words: Sequence[str]) -> str | None:
-    close = difflib.get_close_matches(given.lower(), words, n=1) if isinstance(given, str) else []
-    return f"did you mean {close[0]}?" if close else None
+    return did_you_mean(given, words) if isinstance(given, str) else None
 
 
 def _value_hint(place: Place, given: object) -> str | None:

@@ -6,13 +6,19 @@ character: in goes any value read from a file, out comes text that is safe on a 
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
 
 KeyPath = tuple[str | int, ...]
 """Where a value stands in a file: mapping keys and list indices from the top."""
 
 MAX_SHOWN = 40
+MAX_NAMES = 6
+MAX_COMPARED = 64
+"""Characters of a word that are compared with names: longer ones are no slip of the fingers."""
+_NUMBER = re.compile(r"\d+")
 _PLAIN_KEY = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_SHOWN}}}")
 
 
@@ -78,3 +84,29 @@ def listed(words: Iterable[str], last: str = "or") -> str:
     """`a, b or c`."""
     *head, tail = words
     return f"{', '.join(head)} {last} {tail}" if head else tail
+
+
+def closest(word: str, words: Collection[str]) -> str | None:
+    """The one of `words` that `word` most likely stands for, None where none is like it."""
+    meant = word.lower()[:MAX_COMPARED]
+    return next(iter(difflib.get_close_matches(meant, words, n=1)), None)
+
+
+def did_you_mean(word: str, words: Collection[str]) -> str | None:
+    """`did you mean X?` for a word that is none of `words`, None where none is like it."""
+    close = closest(word, words)
+    return None if close is None else f"did you mean {close}?"
+
+
+def name_hint(word: str, names: Collection[str]) -> str | None:
+    """What to do about a name that is none of `names`: the one that was meant, or what there is.
+
+    A name with another number is not guessed at: `srv9-1` may be any server.
+    """
+    close = closest(word, names)
+    if close is not None and _NUMBER.sub("", close) != _NUMBER.sub("", word):
+        return f"did you mean {close}?"
+    if len(names) <= MAX_NAMES:
+        return f"there is {', '.join(names)}" if names else None
+    *_, last = names
+    return f"there is {', '.join(islice(names, MAX_NAMES - 1))} ... {last}"

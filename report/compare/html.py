@@ -21,6 +21,7 @@ from report.compare.view import (
     name_of,
     polarization_rows,
     repeatability,
+    run_rows,
 )
 from report.html import inline
 from scripts.compare.document import Comparison
@@ -50,6 +51,7 @@ def render_html(found: Comparison) -> str:
         jct=jct_rows(found),
         polarizations=polarization_rows(found),
         anomalies=anomalies(found),
+        runs=run_rows(found),
         repeatability=repeatability(found),
         starred=flags_used(found.cells),
         limits=LIMITS,

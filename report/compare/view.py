@@ -8,9 +8,11 @@ balancing as in sections 8 and 6.3 (MMR, JFI, OOO Rate, Retx Rate, Effective Goo
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from labs.units import format_duration
 from scripts.balance import Direction
 from scripts.compare.document import CellFigures, CellResult, Comparison, Status, TierFigures
 
@@ -99,7 +101,7 @@ def blocks(found: Comparison) -> list[Block]:
     return [
         Block(
             f"{placement} placement, {count(qps)} per pair",
-            tuple(_load_row(cell) for cell in cells_of(found, placement, qps)),
+            tuple(_load_row(cell, found.repeats) for cell in cells_of(found, placement, qps)),
             tuple(row for cell in cells_of(found, placement, qps) for row in _tier_rows(cell)),
         )
         for placement in found.placements
@@ -156,14 +158,48 @@ def polarization_rows(found: Comparison) -> list[tuple[str, ...]]:
     ]
 
 
+def run_rows(found: Comparison) -> list[tuple[str, ...]]:
+    """Scheme, QPs, placement, number of the run, whether its figures count and why not, time of an
+    iteration (median), BusBW in Gb/s and JCT ratio; of every run. Empty where each cell has one run
+    that counts."""
+    rows: list[tuple[str, ...]] = [
+        (
+            name_of(cell.kind),
+            str(cell.qps),
+            cell.placement,
+            str(number),
+            "valid" if run.valid else "failed" if run.errors else "invalid",
+            "; ".join(run.why),
+            _median([time.modelled_ns for time in run.iterations], format_duration),
+            _median(run.busbw_gbs, lambda value: f"{value * 8:.0f}"),
+            _median(run.jct_ratio, lambda value: f"{value:.2f}"),
+        )
+        for cell in found.cells
+        for number, run in enumerate(cell.runs, 1)
+    ]
+    plain = found.repeats == 1 and all(run.valid for cell in found.cells for run in cell.runs)
+    return [] if plain else rows
+
+
+def _median(values: Sequence[float], text: Callable[[float], str]) -> str:
+    return text(statistics.median(values)) if values else "-"
+
+
 def anomalies(found: Comparison) -> list[str]:
-    """Cells that are not simply measured, packets that took another link than predicted, notes."""
+    """Cells that are not simply measured, runs that do not count, packets that took another link
+    than predicted, notes."""
     told = list(found.notes)
     for cell in found.cells:
         where = f"{cell.kind}, {count(cell.qps)}, {cell.placement}"
         if cell.reason is not None:
             what = "" if cell.status is Status.MEASURED else f" {cell.status}:"
             told.append(f"{where}:{what} {cell.reason}")
+        if found.repeats > 1:
+            told += [
+                f"{where}: run {number} of {found.repeats} does not count: {reason}"
+                for number, run in enumerate(cell.runs, 1)
+                for reason in run.why
+            ]
         if cell.figures is not None and cell.figures.misplaced_packets:
             told.append(
                 f"{where}: {cell.figures.misplaced_packets:,} data packets took another link than "
@@ -231,9 +267,11 @@ def tiers_of(found: Comparison) -> list[tuple[str, Direction]]:
     return list(dict.fromkeys(keys))
 
 
-def _load_row(cell: CellResult) -> LoadRow:
+def _load_row(cell: CellResult, repeats: int) -> LoadRow:
     figures = cell.figures
     mark = "" if cell.status is Status.MEASURED else f"{cell.status}: {cell.reason}"
+    if cell.status is Status.MEASURED and cell.reason is not None:
+        mark = f"{sum(run.valid for run in cell.runs)} of {repeats} runs: {cell.reason}"
     if figures is None:
         none = "-"
         return LoadRow(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from labs.files import replace_file
 from labs.units import format_duration
 from report.html import inline
 from report.phases.view import (
@@ -26,6 +27,7 @@ from report.phases.view import (
     share_rows,
     verdict_rows,
 )
+from report.repeats import RepeatTable, phase_tables
 from scripts.drill.phases.result import JobDrillResult, PhaseSummary
 from scripts.job.document import UNSCALED
 
@@ -40,11 +42,15 @@ def render_job_html(result: JobDrillResult) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    repeats = phase_tables(result)
     return environment.get_template("phases.html.j2").render(
         result=result,
-        problems=result.problems(),
-        verdicts=verdict_rows(result),
-        phases=[_phase(result, phase) for phase in result.phases],
+        lines=[line for of_phase in repeats for line in of_phase.lines],
+        verdicts=verdict_rows(result, repeats),
+        phases=[
+            _phase(result, phase, of_phase)
+            for phase, of_phase in zip(result.phases, repeats, strict=True)
+        ],
         limits=LIMITS,
         unscaled=UNSCALED,
         duration=format_duration,
@@ -61,15 +67,15 @@ def write_job_report(result: JobDrillResult, folder: Path) -> None:
     from report.phases import plots
     from report.plots import svg
 
-    (folder / "report.html").write_text(render_job_html(result), encoding="utf-8")
+    replace_file(folder / "report.html", render_job_html(result))
     for phase in result.phases:
         chosen = representative(result, phase.name)
         if chosen is not None and chosen[1].fair_shares is not None:
             drawing = svg(plots.fair_shares_plot(chosen[1].fair_shares), phase.name)
-            (folder / f"{phase.name}.svg").write_text(drawing, encoding="utf-8")
+            replace_file(folder / f"{phase.name}.svg", drawing)
 
 
-def _phase(result: JobDrillResult, phase: PhaseSummary) -> dict[str, object]:
+def _phase(result: JobDrillResult, phase: PhaseSummary, repeats: RepeatTable) -> dict[str, object]:
     """What the template shows of one phase."""
     # Here and not above: a program that only reads results does not wait for matplotlib.
     from report.phases import plots
@@ -78,6 +84,7 @@ def _phase(result: JobDrillResult, phase: PhaseSummary) -> dict[str, object]:
         "name": phase.name,
         "passed": phase.passed,
         "valid": phase.valid_runs,
+        "repeats": repeats,
         "run": None,
     }
     chosen = representative(result, phase.name)

@@ -7,10 +7,12 @@ both say the same in the same words. Nothing is measured here.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from labs.units import format_duration
+from report.repeats import RepeatTable
 from scripts.balance import Direction
 from scripts.drill.expectations import JOB_KPIS, Quantity, format_kpi, kpi_named
 from scripts.drill.phases.fairness import FairShares
@@ -50,6 +52,7 @@ class VerdictRow:
     expected: str
     observed: str
     passed: bool
+    said: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +100,8 @@ def figure_rows(job: JobSummary, valid_runs: int) -> list[FigureRow]:
     return rows
 
 
-def verdict_rows(result: JobDrillResult) -> list[VerdictRow]:
-    """Every expectation of every phase."""
+def verdict_rows(result: JobDrillResult, repeats: Sequence[RepeatTable]) -> list[VerdictRow]:
+    """Every expectation of every phase; `repeats` are those of each phase."""
     return [
         VerdictRow(
             phase.name,
@@ -106,8 +109,9 @@ def verdict_rows(result: JobDrillResult) -> list[VerdictRow]:
             verdict.expectation,
             format_kpi(verdict.kpi, verdict.observed),
             verdict.passed,
+            of_phase.verdict(verdict),
         )
-        for phase in result.phases
+        for phase, of_phase in zip(result.phases, repeats, strict=True)
         for verdict in phase.verdicts
     ]
 

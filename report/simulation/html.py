@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from labs.files import replace_file
 from labs.units import format_duration, format_rate
 from report.html import inline
 from report.job_terminal import value_text
@@ -49,4 +50,4 @@ def render_html(report: SimulationReport) -> str:
 
 def write_report(report: SimulationReport, path: Path) -> None:
     """Write the page to `path`. Raises OSError where that is not possible."""
-    path.write_text(render_html(report), encoding="utf-8")
+    replace_file(path, render_html(report))

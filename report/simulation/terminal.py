@@ -60,7 +60,7 @@ def _links(report: SimulationReport) -> Table:
             "links",
             "unused",
             "MMR of flows",
-            "random",
+            "random MMR",
             "MMR of bytes",
             "JFI",
             "mean use",
@@ -126,6 +126,6 @@ def _method(report: SimulationReport) -> str:
         f"{report.lab['name']}, scheme {report.lab['scheme']['kind']}, choice by {method.model}: "
         f"{method.flows:,} flows, {method.transfers:,} transfers, {method.solves:,} solves "
         f"({method.backend}, {exact}{', each proven max-min fair' if method.proven else ''}) in "
-        f"{took:.1f} s and {cost.peak_memory_bytes / 2**20:,.0f} MiB. "
+        f"{took:.1f} s and {cost.peak_memory_bytes / 2**30:,.2f} GiB. "
         "A fluid: queues, marks, pauses and drops are not in it (docs/simulate.md)."
     )

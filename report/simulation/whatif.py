@@ -10,7 +10,7 @@ from rich.console import Console
 from labs.cli.console import table
 from labs.spec.base import SECOND
 from labs.units import format_duration
-from simulator.events.outlook import Outlook
+from simulator.events.outlook import JobOutlook, Outlook
 from simulator.events.whatif import JobCost, WhatIf
 
 
@@ -23,7 +23,7 @@ def print_what_if(found: WhatIf, console: Console) -> None:
     lines = (
         f"lab {found.lab}: {found.event} ({found.links:,} link{'s' * (found.links != 1)}) {lasts}",
         f"routing moves {reacts} ({found.reaction})",
-        f"queue pairs retry every {_time(found.ack_timeout_s)}, {found.retries} times",
+        *_patience(found),
     )
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -38,17 +38,29 @@ def print_what_if(found: WhatIf, console: Console) -> None:
         shown.add_row("all", *[""] * 7, f"{found.gpu_hours:,.1f}")
     console.print()
     console.print(shown)
+    if found.lucky:
+        console.print(
+            f"{', '.join(found.lucky)}: a shorter iteration is the luck of one hash seed, no gain; "
+            "try --hashing with other seeds",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def print_outlook(found: Outlook, console: Console) -> None:
     """What failed, and what each job's way to its end was like."""
     count = len(found.events)
-    console.print(
-        f"lab {found.lab}: {count:,} failure{'s' * (count != 1)}, from {found.source}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+    every_s, takes_s, restart_s = (
+        found.restart[key] for key in ("checkpoint_every", "checkpoint_takes", "restart_takes")
     )
+    lines = [
+        f"lab {found.lab}: {count:,} failure{'s' * (count != 1)}, from {found.source}",
+        *([f"drawn: {found.drawn}"] if found.drawn else []),
+        f"a checkpoint every {_time(every_s)} takes {_time(takes_s)}, a restart {_time(restart_s)}",
+    ]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     shown = table(
         "Jobs",
         (
@@ -63,6 +75,7 @@ def print_outlook(found: Outlook, console: Console) -> None:
             "restarting",
             "work lost",
             "effective",
+            "by formula",
         ),
     )
     for job in found.jobs:
@@ -74,13 +87,31 @@ def print_outlook(found: Outlook, console: Console) -> None:
             _time(job.healthy_s),
             _time(job.stalled_s),
             _time(job.slowed_s),
-            str(job.restarts),
+            _restarts(job),
             _time(job.restarting_s),
             _time(job.lost_work_s),
             f"{job.effective:.2%}",
+            f"{job.expected:.2%}",
         )
     console.print()
     console.print(shown)
+
+
+def _restarts(job: JobOutlook) -> str:
+    causes = ", ".join(f"{cause} {count:,}" for cause, count in sorted(job.breaks.items()))
+    return f"{job.restarts:,} ({causes})" if causes else f"{job.restarts:,}"
+
+
+def _patience(found: WhatIf) -> list[str]:
+    policies: dict[tuple[float, int], list[str]] = {}
+    for job in found.jobs:
+        policies.setdefault((job.ack_timeout_s, job.retries), []).append(job.job)
+    return [
+        "queue pairs "
+        + (f"of {', '.join(jobs)} " if len(policies) > 1 else "")
+        + f"retry every {_time(timeout_s)}, {retries} times"
+        for (timeout_s, retries), jobs in policies.items()
+    ]
 
 
 def _over(found: WhatIf) -> str:

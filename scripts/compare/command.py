@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption, LabArgument, need_root, running_or_planned
+from labs.cli.arguments import (
+    ForceOption,
+    FrrOption,
+    JsonOption,
+    LabArgument,
+    running_or_planned,
+)
 from labs.cli.console import err, out, write
+from labs.cli.handover import handed_over
+from labs.runtime.rights import need_root
 from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
+    from scripts.compare.document import Comparison
     from scripts.compare.run import Step, Watch
 
 SCHEMES = "ecmp,e-ecmp,path-pinning,flowlet,spray,resilient,te"
@@ -58,6 +67,8 @@ def compare(
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
+    force: ForceOption = False,
+    frr: FrrOption = None,
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
@@ -70,6 +81,7 @@ def compare(
 
     Exits 3 when no run was valid.
     """
+    from labs.outputs import results_folder, shown_if_unwritten
     from report.compare.terminal import print_comparison
     from scripts.compare.document import Status
     from scripts.compare.matrix import cells
@@ -77,25 +89,31 @@ def compare(
     from scripts.compare.run import compare as run_comparison
     from scripts.documents import to_json
 
-    chosen, _ = running_or_planned(lab)
+    chosen, _ = running_or_planned(lab, frr)
     asked = cells(chosen.fabric, schemes, qps, placement, given(job))
     need_root("running a comparison")
     if folder is None:
         folder = Path("results") / f"compare-{chosen.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    with _steps() as watch:
-        found = run_comparison(
-            chosen,
-            asked,
-            repeats=repeat,
-            command=shlex.join(["rocelab", *sys.argv[1:]]),
-            progress=lambda stage: watch(Step(f"lab: {stage.stage}", stage.done, stage.total)),
-            watch=watch,
-        )
-    write_results(found, folder)
-    if json:
-        write([to_json(found)])
-    else:
-        print_comparison(found, out())
+
+    def show(found: Comparison) -> None:
+        if json:
+            write([to_json(found)])
+        else:
+            print_comparison(found, out())
+
+    with handed_over(folder), results_folder(folder, overwrite=force):
+        with _steps() as watch:
+            found = run_comparison(
+                chosen,
+                asked,
+                repeats=repeat,
+                command=shlex.join(["rocelab", *sys.argv[1:]]),
+                progress=lambda stage: watch(Step(f"lab: {stage.stage}", stage.done, stage.total)),
+                watch=watch,
+            )
+        with shown_if_unwritten([found], show):
+            write_results(found, folder)
+    show(found)
     err().print(f"written: {folder}/result.json, {folder}/report.html", markup=False)
     if not any(cell.status is Status.MEASURED for cell in found.cells):
         raise typer.Exit(3)

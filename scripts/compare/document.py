@@ -71,7 +71,12 @@ class Run:
 
     @property
     def valid(self) -> bool:
-        return not self.problems and not self.errors
+        return not self.why
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """Why its figures do not count: what the machine did not carry, queue pairs that failed."""
+        return (*self.problems, *self.errors)
 
 
 @dataclass(frozen=True, slots=True)

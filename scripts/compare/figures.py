@@ -70,21 +70,27 @@ def run_of(
     )
 
 
-def status_of(runs: Sequence[Run]) -> tuple[Status, str | None]:
-    """What a cell of these runs is, and why. A cell is measured where one run at least is valid."""
+def status_of(
+    runs: Sequence[Run], wanted: int, stopped: str | None = None
+) -> tuple[Status, str | None]:
+    """What a cell of these runs is, and why. A cell is measured where one run at least is valid.
+
+    `wanted` runs were asked for; `stopped` is the error that ended them before.
+    """
+    if not runs:
+        return Status.NOT_RUN, stopped
     invalid = [run for run in runs if not run.valid]
-    if not invalid:
-        return Status.MEASURED, None
     if len(invalid) < len(runs):
-        return Status.MEASURED, f"{len(invalid)} of {len(runs)} runs left out: {_why(invalid[0])}"
+        reasons = []
+        if invalid:
+            reasons.append(f"{len(invalid)} of {wanted} runs left out: {invalid[0].why[0]}")
+        if stopped is not None:
+            reasons.append(f"{wanted - len(runs)} of {wanted} runs not made: {stopped}")
+        return Status.MEASURED, "; ".join(reasons) or None
     failed = next((run for run in invalid if run.errors), None)
     if failed is not None:
         return Status.FAILED, failed.errors[0]
-    return Status.INVALID, _why(invalid[0])
-
-
-def _why(run: Run) -> str:
-    return (*run.problems, *run.errors)[0]
+    return Status.INVALID, invalid[0].why[0]
 
 
 def cell_figures(runs: Sequence[Run], nic_rate_bps: float) -> CellFigures | None:

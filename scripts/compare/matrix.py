@@ -70,7 +70,9 @@ def cells(
                 mine = shared | dict(options) | {"qps": str(number), "placement": placement}
                 if scheme.kind in REORDERING:
                     mine["out-of-order"] = "true"
-                found.append(Cell(scheme, number, placement, job_from_options(mine)))
+                found.append(
+                    Cell(scheme, number, placement, job_from_options(mine, "rocelab compare"))
+                )
     return tuple(found)
 
 

@@ -13,8 +13,10 @@ from functools import cache
 from pathlib import Path
 
 from labs.errors import InputError, MachineError, RocelabError
+from labs.files import replace_file
 from labs.forwarding.fib import FibOf, read_fib
 from labs.lab import Lab, plan
+from labs.outputs import REPORT, RESULT
 from labs.plan.fabric import Fabric
 from labs.runtime.base import ProgressSink, no_progress
 from labs.spec.model import SeedPlan
@@ -70,8 +72,8 @@ def compare(
     """
     for cell in cells:
         plan_jobs(lab.fabric, [cell.job])
-    environment = read_environment()
     with _lab_up(lab, progress):
+        environment = read_environment(lab.installation)
         notes = lab.notes
         results = _results(lab, cells, repeats, watch)
     return Comparison(
@@ -88,18 +90,12 @@ def compare(
 
 
 def write_results(found: Comparison, folder: Path) -> None:
-    """Write result.json and report.html. Raises InputError where that is not possible."""
+    """Write result.json and report.html. Raises OSError where that is not possible."""
     from report.compare.html import render_html
     from scripts.documents import to_json
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "result.json").write_text(to_json(found), encoding="utf-8")
-        (folder / "report.html").write_text(render_html(found), encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"results can not be written to {folder}: {error.strerror}", hint="name another folder"
-        ) from None
+    replace_file(folder / RESULT, to_json(found))
+    replace_file(folder / REPORT, render_html(found))
 
 
 @contextmanager
@@ -112,11 +108,8 @@ def _lab_up(lab: Lab, progress: ProgressSink) -> Iterator[None]:
             with lab.locked():
                 lab.steering.set_scheme(before)
         return
-    try:
-        lab.up(progress)
+    with lab.brought_up(progress):
         yield
-    finally:
-        lab.down(progress)
 
 
 def _results(lab: Lab, cells: Sequence[Cell], repeats: int, watch: Watch) -> tuple[CellResult, ...]:
@@ -147,14 +140,14 @@ def _measured(
     lab: Lab, cell: Cell, repeats: int, before: int, total: int, watch: Watch
 ) -> CellResult:
     runs: list[Run] = []
+    stopped = None
     try:
         for repeat in range(repeats):
             watch(Step(cell.title, before + repeat, total))
             runs.append(_run(lab, cell))
     except (InputError, MachineError) as error:
-        if not runs:
-            return _result(cell, (), Status.NOT_RUN, error.message, 0)
-    return _result(cell, runs, *status_of(runs), _nic_rate_bps(lab.fabric))
+        stopped = error.message
+    return _result(cell, runs, *status_of(runs, repeats, stopped), _nic_rate_bps(lab.fabric))
 
 
 def _result(

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import ImageOption, JsonOption, RuntimeOption
+from labs.cli.arguments import (
+    DilationOption,
+    ForceOption,
+    FrrOption,
+    ImageOption,
+    JsonOption,
+    RuntimeOption,
+)
 from labs.cli.console import err, out, progress_bars, say, table, write, write_json
+from labs.cli.handover import handed_over
 from labs.runtime.kind import RuntimeKind
 from scripts.drill.attempts import RETRIES
 
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
     from scripts.drill.result import DrillResult
 
 app = typer.Typer(
-    no_args_is_help=True, help="Rehearse failures and jobs: list, explain and run drills."
+    no_args_is_help=True, help="Rehearse failures and jobs: list, explain, run and compare drills."
 )
 
 
@@ -95,8 +103,11 @@ def run(
             show_default="results/DRILL-TIME",
         ),
     ] = None,
+    force: ForceOption = False,
     runtime: RuntimeOption = RuntimeKind.NETNS,
     image: ImageOption = None,
+    dilation: DilationOption = None,
+    frr: FrrOption = None,
     json: JsonOption = False,
     keep: Annotated[
         bool,
@@ -113,46 +124,85 @@ def run(
 ) -> None:
     """Run a drill: lab up, traffic and faults or jobs, lab down, and what came of it. Exits 1 when
     an expectation of the drill failed."""
+    from labs.outputs import shown_if_unwritten
     from labs.runtime.housing import housing_of
     from scripts.documents import to_json
     from scripts.drill.catalog import find_drill
     from scripts.drill.labuse import fresh, kept
     from scripts.drill.run import run_drill
 
-    housing = housing_of(runtime, image)
+    housing = housing_of(runtime, image, frr)
 
     def note(text: str) -> None:
         err().print(f"note: {text}", markup=False, soft_wrap=True)
 
-    started = time.monotonic()
-    with _junit_of_errors(drill, junit):
-        path = find_drill(drill)
-        if folder is None:
-            folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-        with progress_bars() as progress:
-            use = kept(note) if keep else fresh
-            result = run_drill(
-                path,
-                repeats=repeat,
-                retries=retries,
-                out=folder,
-                progress=progress,
-                use=use,
-                housing=housing,
-            )
-    if junit is not None:
-        from scripts.drill.junit import junit_of, write_junit
+    def show(result: DrillResult | JobDrillResult) -> None:
+        if json:
+            write([to_json(result), "\n"])
+        else:
+            _print(result)
 
-        write_junit(junit_of(result, time.monotonic() - started), junit)
-    if json:
-        write([to_json(result), "\n"])
-    else:
-        _print(result)
+    started = time.monotonic()
+    with handed_over(junit):
+        with _junit_of_errors(drill, junit):
+            path = find_drill(drill)
+            if folder is None:
+                folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+            found: list[DrillResult | JobDrillResult] = []
+            shown = shown_if_unwritten(found, show)
+            with handed_over(folder), shown, progress_bars() as progress:
+                use = kept(note, frr) if keep else fresh
+                result = run_drill(
+                    path,
+                    repeats=repeat,
+                    retries=retries,
+                    out=folder,
+                    overwrite=force,
+                    dilation=dilation,
+                    progress=progress,
+                    use=use,
+                    housing=housing,
+                    on_result=found.append,
+                )
+        if junit is not None:
+            from scripts.drill.junit import junit_of, write_junit
+
+            write_junit(junit_of(result, time.monotonic() - started), junit)
+    show(result)
+    if not json:
         err().print(f"{folder}/result.json and {folder}/report.html have the rest")
     if keep:
         note(f"lab {result.lab['name']} is still up")
     if not result.passed:
         raise typer.Exit(1)
+
+
+ResultArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A folder of results, or its result.json; of any machine.", show_default=False
+    ),
+]
+
+
+@app.command()
+def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> None:
+    """Compare two results of the same drill: figures with their spread, whether repeats tell them
+    apart, expectations, machine, drill and lab.
+
+    rocelab drill diff results/frr-8 results/frr-10
+
+    Exits 0 whatever the difference: what must not happen is an expectation of the drill.
+    """
+    from report.difference import print_difference
+    from scripts.documents import to_json
+    from scripts.drill.difference import difference
+
+    found = difference(old, new)
+    if json:
+        write([to_json(found)])
+    else:
+        print_difference(found, out())
 
 
 @contextmanager

@@ -1,44 +1,36 @@
 """The machine and the software that a result came from.
 
-In: this machine. Out: an `Environment`, which every result carries.
+In: this machine and the FRR that a lab runs. Out: an `Environment`, which every result carries.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from labs.runtime.daemons import frr_folder
+from labs.runtime.installation import Installation, find_installation
 from scripts.drill.result import Environment
 
 
-def read_environment() -> Environment:
-    """This machine, now. `cpu_count` is the CPUs this process may use.
+def read_environment(frr: Installation | None = None) -> Environment:
+    """This machine, now, with a lab's FRR or else its own. `cpu_count` is the CPUs this process may
+    use.
 
     Raises MachineError when FRR is not installed.
     """
     return Environment(
         tool_version=version("rocelab"),
         kernel=f"{platform.system()} {platform.release()}",
-        frr_version=_frr_version(),
+        frr_version=(frr or find_installation()).version,
         python=platform.python_version(),
         cpu_model=cpu_model(),
         cpu_count=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         started=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
-
-
-def _frr_version() -> str:
-    """`8.4.4` of `bgpd version 8.4.4`."""
-    asked = [str(frr_folder() / "bgpd"), "--version"]
-    answer = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False).stdout
-    words = answer.split()
-    return words[2] if words[1:2] == ["version"] and len(words) > 2 else "unknown"
 
 
 def cpu_model() -> str:

@@ -14,17 +14,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path as FilePath
 from types import TracebackType
 from typing import Self
 
-from labs.errors import InputError
+import numpy as np
+
+from labs.errors import InputError, MachineError
 from labs.forwarding.fib import Fib
-from labs.forwarding.path import find_nic, walk
+from labs.forwarding.path import Path, find_nic, walk
 from labs.lab import Lab
 from labs.runtime.convergence import convergence_timeout_s
+from labs.runtime.linkwatch import LinkEvent
 from scripts.convergence import FlowConvergence, FlowSamples, Method, Window
 from scripts.drill import result as results
+from scripts.drill.effects import late_carriers, late_losses, link_events
 from scripts.drill.fidelity import judged, stolen_cpu_s
 from scripts.drill.result import (
     Event,
@@ -61,7 +65,7 @@ class Settings:
     event_window_ns: int
     stages: bool = False
     health: HealthSpec | None = None
-    evidence: Path | None = None
+    evidence: FilePath | None = None
 
 
 class FaultedRun:
@@ -94,17 +98,21 @@ class FaultedRun:
         self._monitor = (
             None
             if settings.health is None
-            else HealthMonitor(lab, settings.health, evidence=settings.evidence)
+            else HealthMonitor(
+                lab, settings.health, evidence=settings.evidence, evidence_later=True
+            )
         )
-        self._paths: dict[int, tuple[str, ...]] = {}
+        self._paths: dict[int, Path] = {}
+        self._link_events: Sequence[LinkEvent] = ()
         self.injector = Injector(lab)
         self.start_ns = 0
         self.zero_ns = 0
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            self._paths = dict(_paths(self._lab, self._flows, self._fib.read()))
+            self._link_events = stack.enter_context(link_events(self._lab))
             if self._recorder is not None:
-                self._paths = dict(_paths(self._lab, self._flows, self._fib.read()))
                 stack.enter_context(self._recorder)
             if self._monitor is not None:
                 stack.enter_context(self._monitor)
@@ -135,19 +143,23 @@ class FaultedRun:
 
         `hashing` and `problems` are of the same repeat and go into it. Raises ValueError where
         nothing was broken, ExpectationError where a fault can not be undone or the tables are not
-        whole again in time.
+        whole again in time, MachineError where flows were hardly sent at all.
         """
         end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
-        events = events_of(self.injector.changes, self._settings.method.sustained_ns)
+        events = events_of(self.injector.happened(), self._settings.method.sustained_ns)
         traffic = self._session.stop()
         stolen_s = stolen_cpu_s() - self._stolen_s
+        if self._monitor is not None:
+            # Captures and the daemons' tables take CPU time: not while anything is measured.
+            self._monitor.collect_evidence()
         self.injector.restore_all()
         self._fib.wait_until_whole(convergence_timeout_s(self._lab.fabric))
         fib_end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
         # What is watched and traced ends here, so that the figures can be asked for.
         self._cleanup.close()
         timeline = Timeline(events, self.zero_ns, end_ns, self._settings.event_window_ns)
-        samples = {self._named(one.flow): _samples(one, timeline) for one in traffic.flows}
+        samples = {self._named(one.flow): counted_samples(one, timeline) for one in traffic.flows}
+        check_sent(samples)
         lost = self._fib.overflowed()
         gaps = (f"not valid because FIB events of {', '.join(lost)} were lost",) if lost else ()
         changes = self._fib.changes(self.start_ns, fib_end_ns)
@@ -158,14 +170,39 @@ class FaultedRun:
             self._settings.method,
             fib=changes,
             hashing=hashing,
-            problems=(*problems, *traffic.problems, *self._problems, *gaps, *untraced),
+            problems=(
+                *problems,
+                *traffic.problems,
+                *self._problems,
+                *self.injector.unseen,
+                *gaps,
+                *untraced,
+            ),
         )
         repeat = replace(
             repeat,
+            problems=(*repeat.problems, *self._late_effects(repeat, timeline)),
             stages=self._stages(repeat, timeline, changes),
             health=None if self._monitor is None else self._monitor.report,
         )
         return judged(repeat, samples, timeline, traffic, stolen_s)
+
+    def _late_effects(self, repeat: Repeat, timeline: Timeline) -> tuple[str, ...]:
+        """Faults whose first effect does not fit their stamp."""
+        changes, zero_ns = self.injector.changes, timeline.events[0].t_ns
+        resolution_ns = repeat.overall.resolution_ns
+        # Tables alone do not tell the way through switches that a program steers.
+        steered = self._lab.fabric.spec.scheme.kind not in ("ecmp", "resilient")
+        paths = {} if steered else self._paths
+        first = min(changes, key=lambda change: change.t_ns)
+        measured = {
+            flow.id: record.measurement
+            for flow, record in zip(self._flows, repeat.flows, strict=True)
+        }
+        return (
+            *late_carriers(self._lab.fabric, changes, self._link_events, resolution_ns),
+            *late_losses(first, paths, measured, resolution_ns, zero_ns),
+        )
 
     def _stages(
         self, repeat: Repeat, timeline: Timeline, changes: Sequence[FibChange]
@@ -182,7 +219,7 @@ class FaultedRun:
                 if record.measurement.events[number].affected and flow.id in self._paths
             ]
             recoveries = [
-                FlowRecovery(self._paths[flow], _after(event, measured.events[number]))
+                FlowRecovery(self._paths[flow].nodes, _after(event, measured.events[number]))
                 for flow, measured in felt
             ]
             interval_ns = max((round(measured.resolution_ns) for _, measured in felt), default=None)
@@ -220,11 +257,8 @@ def _after(event: Event, convergence: FlowConvergence) -> int | None:
     return None if taken_ns is None else event.t_ns + taken_ns
 
 
-def _paths(
-    lab: Lab, flows: Sequence[Flow], fibs: Mapping[str, Fib]
-) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The switches that each flow crosses by these tables; none for a flow that can not be
-    predicted."""
+def _paths(lab: Lab, flows: Sequence[Flow], fibs: Mapping[str, Fib]) -> Iterator[tuple[int, Path]]:
+    """The way of each flow by these tables; none for a flow that can not be predicted."""
     for flow in flows:
         source = find_nic(lab.fabric, flow.source, flow.source_nic)
         destination = find_nic(lab.fabric, flow.destination, flow.destination_nic)
@@ -240,16 +274,36 @@ def _paths(
             )
         except InputError:
             continue
-        yield flow.id, path.nodes
+        yield flow.id, path
 
 
-def _samples(record: FlowRecord, timeline: Timeline) -> FlowSamples:
-    """The packets sent in the counted time, and the arrivals of those."""
-    sent = (record.sent_ns >= timeline.start_ns) & (record.sent_ns < timeline.end_ns)
+def counted_samples(record: FlowRecord, timeline: Timeline) -> FlowSamples:
+    """The packets offered in the counted time, and the arrivals of those.
+
+    What a dead port did not take was offered load (RFC 6412 section 3.5.3): it is lost, and its
+    flow is cut off.
+    """
+    offered_ns = np.concatenate((record.sent_ns, record.refused_ns))
+    offered_seq = np.concatenate((record.sent_seq, record.refused_seq))
+    order = np.argsort(offered_seq)
+    offered_ns, offered_seq = offered_ns[order], offered_seq[order]
+    counted = (offered_ns >= timeline.start_ns) & (offered_ns < timeline.end_ns)
     received = (record.send_ns >= timeline.start_ns) & (record.send_ns < timeline.end_ns)
     return FlowSamples(
-        sent_seq=record.sent_seq[sent],
-        sent_ns=record.sent_ns[sent],
+        sent_seq=offered_seq[counted],
+        sent_ns=offered_ns[counted],
         received_seq=record.received_seq[received],
         receive_ns=record.receive_ns[received],
     )
+
+
+def check_sent(samples: Mapping[results.Flow, FlowSamples]) -> None:
+    """Raises MachineError where a flow has too few packets to have a rate: no figure is then to be
+    had, not even of an invalid run."""
+    poor = [flow for flow, one in samples.items() if len(np.unique(one.sent_ns)) < 2]
+    if poor:
+        raise MachineError(
+            f"{len(poor)} of {len(samples)} flows sent fewer than two packets: this machine is too "
+            "slow, or too busy, for the drill's traffic",
+            "use a copy of the drill with a lower traffic.rate_pps or fewer traffic.flows",
+        )

@@ -1,8 +1,9 @@
 """How well the machine carried a faulted run, and whether its convergence times can stand.
 
 In: a measured repeat, its packets and what the senders met. Out: the same repeat with its
-`Fidelity`, and with a problem where a sender stalled just when an event had its flow cut off: the
-recovery then shows only in the next packet sent.
+`Fidelity`, and with a problem where a sender stalled just as an outage of its flow began or ended:
+that shows only in the packets around it. A stall in the middle of an outage changes nothing, and
+is no reason to reject it: the longer an outage, the likelier there is one.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def judged(
     problems = repeat.problems
     if stall_ns is not None and stall_ns > STALL_LIMIT_NS:
         problems += (
-            f"not valid because a sender stalled for {format_duration(stall_ns)} while its flow "
-            f"was cut off (the limit is {format_duration(STALL_LIMIT_NS)})",
+            f"not valid because a sender stalled for {format_duration(stall_ns)} just as an outage "
+            f"may have begun or ended (the limit is {format_duration(STALL_LIMIT_NS)})",
         )
     return replace(repeat, problems=problems, fidelity=fidelity)
 
@@ -51,20 +52,22 @@ def judged(
 def longest_stall_ns(
     repeat: Repeat, samples: Mapping[Flow, FlowSamples], zero_ns: int
 ) -> int | None:
-    """The longest time between two packets sent by a flow from the last before an event's outage
-    to the first after it; None where no flow had an outage. `zero_ns` is the first event's instant
-    on the clock of `samples`."""
-    longest: int | None = None
+    """The longest time between two packets of a flow that an event's outage began or ended in, or
+    that the event itself came in: a short outage may hide in it. None where no flow sent before and
+    after one. `zero_ns` is the first event's instant on the clock of `samples`."""
+    gaps_ns = [
+        outage.resolution_ns
+        for record in repeat.flows
+        for outage in record.measurement.outages
+        if outage.event is not None
+    ]
     for record in repeat.flows:
         sent_ns = samples[record.flow].sent_ns - zero_ns
-        for outage in record.measurement.outages:
-            if outage.event is None:
-                continue
-            first = max(0, int(np.searchsorted(sent_ns, outage.start_ns)) - 1)
-            end_ns = sent_ns[-1] if outage.end_ns is None else outage.end_ns
-            gaps = np.diff(sent_ns[first : int(np.searchsorted(sent_ns, end_ns)) + 1])
-            longest = max(longest or 0, int(gaps.max(initial=0)))
-    return longest
+        for event in repeat.events:
+            after = int(np.searchsorted(sent_ns, event.event.t_ns))
+            if 0 < after < len(sent_ns):
+                gaps_ns.append(int(sent_ns[after] - sent_ns[after - 1]))
+    return max(gaps_ns, default=None)
 
 
 def stolen_cpu_s() -> float:

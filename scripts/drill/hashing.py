@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from labs.forwarding.fib import Fib
 from labs.forwarding.path import Path, find_nic, walk
+from labs.interruption import shielded, undone
 from labs.lab import Lab, plan
 from labs.plan.fabric import Fabric
 from labs.runtime import namespaces
@@ -48,11 +49,14 @@ def reseeded(fabric: Fabric, seed: SeedPlan | int) -> Fabric:
 @contextmanager
 def seeds_of(seeded: Fabric, lab: Lab, netns_of: Mapping[str, int]) -> Iterator[None]:
     """The running switches hash with `seeded`'s seeds, and with the lab's own again afterwards."""
-    try:
-        _write_seeds(seeded, netns_of)
-        yield
-    finally:
-        _write_seeds(lab.fabric, netns_of)
+    with shielded("the lab gets its hash seeds back") as shield:
+        try:
+            with shield.lifted():
+                _write_seeds(seeded, netns_of)
+                yield
+        finally:
+            _write_seeds(lab.fabric, netns_of)
+            undone("the lab has its hash seeds back")
 
 
 def _write_seeds(fabric: Fabric, netns_of: Mapping[str, int]) -> None:

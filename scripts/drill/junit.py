@@ -16,28 +16,26 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 from labs.errors import InputError, RocelabError
-from scripts.drill.expectations import KpiValue, Quantity, Verdict, format_kpi, kpi_named
+from labs.spec.wording import listed
+from scripts.drill.expectations import UNITS, KpiValue, Verdict, format_kpi, kpi_named
 from scripts.drill.phases.result import JobDrillResult, PhaseRun
-from scripts.drill.result import DrillResult, kpis
+from scripts.drill.result import DrillResult, Environment, kpis
 from scripts.statistics import Spread
 
-_UNITS = {
-    Quantity.DURATION: "ns",
-    Quantity.COUNT: "count",
-    Quantity.SIZE: "bytes",
-    Quantity.BANDWIDTH: "GB/s",
-    Quantity.RATIO: "ratio",
-}
+SOFTWARE = ("tool_version", "frr_version", "kernel")
+"""Of the environment, what a result may differ by: properties of every suite."""
+
 # What XML 1.0 section 2.2 does not allow in a document, escaped or not.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A repeat of a suite: its problems, and its figures by name."""
+    """A repeat of a suite: problems, figures by name, and what it did not meet by itself."""
 
     problems: tuple[str, ...]
     figures: tuple[tuple[str, KpiValue], ...]
+    unmet: tuple[Verdict, ...]
 
 
 def junit_of(result: DrillResult | JobDrillResult, seconds: float) -> Xml.Element:
@@ -46,8 +44,11 @@ def junit_of(result: DrillResult | JobDrillResult, seconds: float) -> Xml.Elemen
         suites = [
             _suite(
                 f"{result.name}.{phase.name}",
-                result.environment.started,
-                [_phase_run(run) for run in result.runs_of(phase.name)],
+                result.environment,
+                [
+                    _phase_run(run, result.unmet_by(repeat, phase.name))
+                    for run, repeat in zip(result.runs_of(phase.name), result.repeats, strict=True)
+                ],
                 phase.verdicts,
                 [
                     each
@@ -58,10 +59,12 @@ def junit_of(result: DrillResult | JobDrillResult, seconds: float) -> Xml.Elemen
             for phase in result.phases
         ]
     else:
-        runs = [_Run(each.problems, tuple(kpis(each).items())) for each in result.repeats]
+        runs = [
+            _Run(each.problems, tuple(kpis(each).items()), result.unmet_by(each))
+            for each in result.repeats
+        ]
         properties = _spread_of(result.spread)
-        started = result.environment.started
-        suites = [_suite(result.name, started, runs, result.verdicts, properties)]
+        suites = [_suite(result.name, result.environment, runs, result.verdicts, properties)]
         suites[0].set("time", f"{seconds:.3f}")
     return _document(suites, seconds)
 
@@ -82,9 +85,10 @@ def make_place(path: Path) -> None:
     """Make the folder of a file to be written. Raises InputError where the file can not be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        is_folder = path.is_dir()
     except OSError as error:
         raise _unwritable(path, error.strerror or "unknown error") from None
-    if path.is_dir():
+    if is_folder:
         raise _unwritable(path, "it is a folder")
 
 
@@ -107,7 +111,7 @@ def _unwritable(path: Path, why: str) -> InputError:
     return InputError(f"{path} can not be written: {why}", hint="name another file")
 
 
-def _phase_run(run: PhaseRun) -> _Run:
+def _phase_run(run: PhaseRun, unmet: tuple[Verdict, ...]) -> _Run:
     figures = run.kpis() if run.valid else ()
     many = len(figures) > 1
     return _Run(
@@ -117,12 +121,13 @@ def _phase_run(run: PhaseRun) -> _Run:
             for number, job in enumerate(figures, 1)
             for kpi, value in job.items()
         ),
+        unmet,
     )
 
 
 def _suite(
     name: str,
-    started: str,
+    environment: Environment,
     runs: Sequence[_Run],
     verdicts: Sequence[Verdict],
     properties: Iterable[tuple[str, str]],
@@ -131,11 +136,12 @@ def _suite(
         "testsuite",
         name=name,
         # The schema's dateTime is local and without a zone; ours is UTC.
-        timestamp=started.removesuffix("Z"),
+        timestamp=environment.started.removesuffix("Z"),
         hostname=_clean(socket.gethostname()),
     )
     holder = Xml.SubElement(suite, "properties")
-    for key, value in (*properties, *_figures_of(runs)):
+    machine = [(name, getattr(environment, name)) for name in SOFTWARE]
+    for key, value in (*machine, *properties, *_figures_of(runs)):
         Xml.SubElement(holder, "property", name=key, value=_clean(value))
     measured = any(not run.problems for run in runs)
     for number, run in enumerate(runs, 1):
@@ -148,24 +154,41 @@ def _suite(
         if verdict.passed:
             continue
         title = kpi_named(verdict.kpi).title
+        where, of_repeats = _where_unmet(verdict, runs)
         if verdict.observed is None:
             why = "not measured" if measured else "no repeat was a measurement"
-            message = f"{title}: expected {verdict.expectation}, {why}"
-            _outcome(case, "error", "not-measured", message, message)
+            message = f"{title}: expected {verdict.expectation}, {why}{where}"
+            _outcome(case, "error", "not-measured", message, "\n".join((message, *of_repeats)))
         else:
             observed = format_kpi(verdict.kpi, verdict.observed)
-            message = f"{title}: expected {verdict.expectation}, observed {observed}"
-            text = f"{message}\n{kpi_named(verdict.kpi).meaning}"
+            message = f"{title}: expected {verdict.expectation}, observed {observed}{where}"
+            text = "\n".join((message, *of_repeats, kpi_named(verdict.kpi).meaning))
             _outcome(case, "failure", "expectation", message, text)
     _count(suite)
     return suite
+
+
+def _where_unmet(verdict: Verdict, runs: Sequence[_Run]) -> tuple[str, list[str]]:
+    """Which of several repeats did not meet an expectation: for its message, and a line of each."""
+    missed = {
+        number: each
+        for number, run in enumerate(runs, 1)
+        for each in run.unmet
+        if (each.kpi, each.expectation) == (verdict.kpi, verdict.expectation)
+    }
+    if len(runs) < 2 or not missed:
+        return "", []
+    numbers = listed([str(number) for number in missed], "and")
+    where = f"; not met in repeat{'s' * (len(missed) > 1)} {numbers} of {len(runs)}"
+    lines = [f"repeat {n}: {format_kpi(each.kpi, each.observed)}" for n, each in missed.items()]
+    return where, lines
 
 
 def _spread_of(spreads: Mapping[str, Spread], prefix: str = "") -> list[tuple[str, str]]:
     """The spread of each KPI over valid repeats, in the KPI's unit."""
     found = []
     for kpi, spread in spreads.items():
-        unit = _UNITS[kpi_named(kpi).quantity]
+        unit = UNITS[kpi_named(kpi).quantity]
         found += [
             (f"{prefix}{kpi}.unit", unit),
             (f"{prefix}{kpi}.n", str(spread.n)),

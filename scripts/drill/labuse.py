@@ -1,23 +1,24 @@
 """Where a drill gets its lab from, and what becomes of the lab afterwards.
 
 In: a planned lab. Out: the same lab, up, for as long as the context lasts: brought up and taken
-down again, or used where it is up already and left. One drill at a time uses a lab.
+down again, or used where it is up already and left. While a drill uses a lab no other drill, job or
+fault by hand does.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 from labs.errors import InputError
-from labs.lab import Lab
-from labs.runtime import kernel
+from labs.interruption import undone
+from labs.lab import Lab, as_it_runs
 from labs.runtime.base import Progress, ProgressSink
 from labs.runtime.convergence import convergence_timeout_s
+from labs.runtime.inuse import in_use
 from labs.runtime.record import LabFiles
-from labs.spec.model import LabSpec
+from labs.spec.differences import differing_keys
 from labs.spec.wording import listed
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.injector import restore_recorded
@@ -30,58 +31,46 @@ LabUse = Callable[[Lab, ProgressSink], AbstractContextManager[Lab]]
 @contextmanager
 def fresh(lab: Lab, progress: ProgressSink) -> Iterator[Lab]:
     """The lab, brought up for this and taken down after it. Raises as `Lab.up` does."""
-    lab.up(progress)
-    try:
-        with _alone(lab):
-            yield lab
-    finally:
-        lab.down(progress)
+    with lab.brought_up(progress), _in_drill(lab):
+        yield lab
 
 
-def kept(note: Callable[[str], None]) -> LabUse:
+def kept(note: Callable[[str], None], frr: Path | None = None) -> LabUse:
     """A way to leave the lab up afterwards, and to use it where it is up already.
 
-    `note` is told what was found and done. The context raises InputError where the lab that is up
-    is not the one planned, is used by another drill, or is broken on purpose; otherwise as `fresh`.
+    `note` is told what was found and done; `frr` is the folder of the FRR that was asked for. The
+    context raises InputError where the lab that is up is not the one planned, runs another FRR, is
+    used by another drill, a job or a fault by hand, or is broken on purpose; otherwise as
+    `fresh`.
     """
 
     @contextmanager
     def use(lab: Lab, progress: ProgressSink) -> Iterator[Lab]:
-        if lab.is_running:
+        was_up = lab.is_running
+        if was_up:
             lab = _running(lab)
-            with _alone(lab):
-                _mend(lab, progress, note)
-                yield lab
+            lab.check_frr(frr)
         else:
             lab.up(progress)
-            with _alone(lab):
+        try:
+            with _in_drill(lab):
+                if was_up:
+                    _mend(lab, progress, note)
                 yield lab
+        finally:
+            undone(f"lab {lab.name} stays up")
 
     return use
 
 
-@contextmanager
-def _alone(lab: Lab) -> Iterator[None]:
-    """Hold the lab against other drills. Raises InputError where one holds it."""
-    path = LabFiles(lab.name).root / "drill.lock"
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"another drill is running on lab {lab.name}",
-                hint="wait for it to end, or give this one's lab another name",
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)
+def _in_drill(lab: Lab) -> AbstractContextManager[None]:
+    return in_use(LabFiles(lab.name), "a drill")
 
 
 def _running(planned: Lab) -> Lab:
     """The lab as it runs. Raises InputError where that is not as planned."""
     running = Lab.running(planned.name)
-    differing = differing_keys(_possible(planned.fabric.spec), running.fabric.spec)
+    differing = differing_keys(as_it_runs(planned.fabric.spec), running.fabric.spec)
     if running.steering.read_scheme() != running.fabric.spec.scheme and "scheme" not in differing:
         differing = (*differing, "scheme")
     if differing:
@@ -92,31 +81,6 @@ def _running(planned: Lab) -> Lab:
             "own",
         )
     return running
-
-
-def _possible(spec: LabSpec) -> LabSpec:
-    """The spec as `Lab.up` realises it on a kernel that takes no hash seeds."""
-    if spec.hashing.seed == 0 or kernel.seeds_supported():
-        return spec
-    return spec.model_copy(update={"hashing": spec.hashing.model_copy(update={"seed": 0})})
-
-
-def differing_keys(wanted: LabSpec, running: LabSpec) -> tuple[str, ...]:
-    """The keys, such as `routing.bfd`, whose values are not the same in two specs."""
-
-    def keys(one: Mapping[str, object], other: Mapping[str, object], above: str) -> list[str]:
-        found = []
-        for key in sorted({*one, *other}):
-            mine, theirs = one.get(key), other.get(key)
-            if mine == theirs:
-                continue
-            if isinstance(mine, dict) and isinstance(theirs, dict):
-                found += keys(mine, theirs, f"{above}{key}.")
-            else:
-                found.append(f"{above}{key}")
-        return found
-
-    return tuple(keys(wanted.model_dump(mode="json"), running.model_dump(mode="json"), ""))
 
 
 def _mend(lab: Lab, progress: ProgressSink, note: Callable[[str], None]) -> None:

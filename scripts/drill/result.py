@@ -30,7 +30,7 @@ from scripts.convergence import (
     offered_rate_pps,
 )
 from scripts.documents import Format
-from scripts.drill.expectations import Expectation, KpiValue, Verdict, judge
+from scripts.drill.expectations import Expectation, KpiValue, Verdict, judge, unmet
 from scripts.health.report import HealthReport
 from scripts.stages.model import Stages
 from scripts.statistics import Spread, spread
@@ -85,7 +85,9 @@ class Event:
 
     kind: that of the fault, `several faults` where it is of more than one; `change` says whether it
     began or ended. changes: how many changes of the lab it stands for: those that follow each other
-    too closely to tell their recoveries apart are one event, from the first of them.
+    too closely to tell their recoveries apart are one event, from the first of them. took_ns: how
+    uncertain the instant is: the kernel, or the daemon that was asked, did it between `t_ns` and so
+    much later.
     """
 
     t_ns: int
@@ -93,6 +95,7 @@ class Event:
     change: Literal["begin", "end"]
     subject: str
     changes: int = 1
+    took_ns: int = 0
 
     @property
     def title(self) -> str:
@@ -182,8 +185,9 @@ class Fidelity:
     """How well the machine carried a faulted run.
 
     lag_p99_ns, lag_max_ns: how late packets left against their deadlines, of the worst flow.
-    stall_ns: the longest a flow was not sending while an event had it cut off, None without such a
-        flow. No convergence time of this repeat is known better than that.
+    stall_ns: the longest a flow was not sending just as an event cut it off or as it came back, and
+        any flow as an event came; None where no flow sent before and after one. No convergence time
+        of this repeat is known better than that.
     agents_cpu_s: CPU time of the senders, forwarding included.
     stolen_s: CPU time that the hypervisor kept from this machine ("steal" of /proc/stat).
     """
@@ -242,6 +246,13 @@ class DrillResult:
     def valid_repeats(self) -> tuple[Repeat, ...]:
         return tuple(repeat for repeat in self.repeats if repeat.valid)
 
+    def unmet_by(self, repeat: Repeat) -> tuple[Verdict, ...]:
+        """The expectations that one repeat by itself does not meet, with what it measured; none of
+        an invalid one, which is not judged."""
+        if not repeat.valid:
+            return ()
+        return unmet(self.verdicts, [kpis(repeat)])
+
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
@@ -269,7 +280,10 @@ def measure_repeat(
         raise ValueError("a repeat needs an event: it is where its time starts")
     events = tuple(replace(event, t_ns=event.t_ns - zero) for event in timeline.events)
     end_ns = timeline.end_ns - zero
-    windows = event_windows([e.t_ns for e in events], timeline.event_window_ns, end_ns)
+    spans = event_windows([e.t_ns for e in events], timeline.event_window_ns, end_ns)
+    windows = [
+        replace(span, uncertain_ns=event.took_ns) for span, event in zip(spans, events, strict=True)
+    ]
     records = []
     for flow, raw in samples.items():
         shifted = FlowSamples(
@@ -279,7 +293,9 @@ def measure_repeat(
         rate = _rate(shifted, timeline.start_ns - zero, end_ns, method.sampling_interval_ns)
         records.append(FlowRecord(flow, measurement, rate))
     measurements = [record.measurement for record in records]
-    convergences = [aggregate_event(measurements, index) for index in range(len(events))]
+    convergences = [
+        aggregate_event(measurements, index, event.took_ns) for index, event in enumerate(events)
+    ]
     return Repeat(
         problems=tuple(problems),
         overall=aggregate(measurements, convergences),

@@ -8,6 +8,7 @@ every FIB is whole again.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -15,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labs.errors import InputError
+from labs.files import replace_file
 from labs.forwarding.fib import Fib
 from labs.lab import Lab
+from labs.outputs import REPORT, RESULT, results_folder
 from labs.plan.fabric import Fabric
 from labs.runtime import kernel
 from labs.runtime.base import Progress, ProgressSink, no_progress
@@ -55,16 +58,21 @@ def run_drill(
     repeats: int = 1,
     retries: int = RETRIES,
     out: Path | None = None,
+    overwrite: bool = False,
+    dilation: float | None = None,
     progress: ProgressSink = no_progress,
     use: LabUse = fresh,
     housing: Housing | None = None,
+    on_result: Callable[[DrillResult | JobDrillResult], object] = lambda result: None,
 ) -> DrillResult | JobDrillResult:
     """Run the drill in the file `path`, `repeats` times on one lab, and give its result. Repeats
     that were no measurement are made again, `retries` times at most.
 
     The lab is brought up for it and down after it, also when it fails or is interrupted; with
     `use=kept(...)` it stays up, and is used where it is up already. `housing` makes its nodes.
-    `out` is a folder, made where missing, for `result.json` and `report.html`.
+    `out` is a folder, made where missing, for `result.json` and `report.html`; it has none yet, or
+    `overwrite` says that they may go. `dilation` is instead of that of the drill and of its lab.
+    `on_result` has the result before it is written.
 
     Raises InputError (SpecError for a file) where the drill, its lab or `out` can not be used, and
     where a lab of that name is up; MachineError where this machine can not run it; ExpectationError
@@ -73,19 +81,34 @@ def run_drill(
     if not 1 <= repeats <= MAX_REPEATS:
         raise InputError(f"{repeats} repeats asked for", hint=f"ask for 1 to {MAX_REPEATS}")
     drill = load_drill(path)
-    if out is not None:
-        _make_folder(out)
+    if dilation is not None:
+        drill = _dilated(drill, dilation)
     concluded: DrillResult | JobDrillResult
-    if isinstance(drill, JobDrillSpec):
-        concluded = run_job_drill(drill, path, repeats, retries, progress, use, housing)
-    else:
-        evidence = None if out is None else out / "evidence"
-        concluded = _run_fault_drill(
-            drill, path, repeats, retries, evidence, progress, use, housing
-        )
-    if out is not None:
-        _write(concluded, out, progress)
+    with nullcontext() if out is None else results_folder(out, overwrite=overwrite):
+        if isinstance(drill, JobDrillSpec):
+            concluded = run_job_drill(drill, path, repeats, retries, progress, use, housing)
+        else:
+            evidence = None if out is None else out / "evidence"
+            if evidence is not None and overwrite and evidence.exists():
+                shutil.rmtree(evidence)
+            concluded = _run_fault_drill(
+                drill, path, repeats, retries, evidence, progress, use, housing
+            )
+        on_result(concluded)
+        if out is not None:
+            _write(concluded, out, progress)
     return concluded
+
+
+def _dilated(drill: DrillSpec | JobDrillSpec, dilation: float) -> JobDrillSpec:
+    """The drill with another dilation. Raises InputError for one that sends probes."""
+    if isinstance(drill, JobDrillSpec):
+        return drill.model_copy(update={"dilation": dilation})
+    raise InputError(
+        f"--dilation with drill {drill.name}, whose probes are sent at the lab's own clock",
+        hint="a machine that can not carry them carries fewer: traffic.flows and traffic.rate_pps "
+        "in a copy of its file",
+    )
 
 
 def _run_fault_drill(
@@ -101,8 +124,8 @@ def _run_fault_drill(
     lab = Lab.planned(lab_of(drill, path), housing)
     flows = _flows(lab, drill)
     faults = planned_faults(lab.fabric, drill)
-    environment = read_environment()
     with use(lab, progress) as lab:
+        environment = read_environment(lab.installation)
         measured = _run_repeats(lab, drill, flows, faults, repeats, retries, evidence, progress)
     return results.conclude(
         drill=drill.model_dump(mode="json", exclude_none=True),
@@ -142,27 +165,18 @@ def _flows(lab: Lab, drill: DrillSpec) -> tuple[Flow, ...]:
     return flows
 
 
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"results can not be written to {out}: {error.strerror}", hint="name another folder"
-        ) from None
-
-
 def _write(result: DrillResult | JobDrillResult, out: Path, progress: ProgressSink) -> None:
     # Here and not above: who writes no report does not wait for the template engine.
     from report.html import write_report
     from report.phases.html import write_job_report
 
     progress(Progress("report", 0, 2))
-    (out / "result.json").write_text(to_json(result), encoding="utf-8")
+    replace_file(out / RESULT, to_json(result))
     progress(Progress("report", 1, 2))
     if isinstance(result, JobDrillResult):
         write_job_report(result, out)
     else:
-        write_report(result, out / "report.html")
+        write_report(result, out / REPORT)
     progress(Progress("report", 2, 2))
 
 

@@ -7,21 +7,25 @@ In: a running lab, the nodes concerned and a folder. Out: a folder per node and 
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from labs.errors import InputError
+from labs.files import make_folder, write_file
+from labs.interruption import shielded, undone
 from labs.lab import Lab
 from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import read_queue_counters
 from labs.runtime.record import LabFiles
 from labs.spec.queues import QueueEngine
+from labs.workers import workers
 from scripts.drill.environment import read_environment
-from scripts.evidence.node import collect_node
+from scripts.evidence.node import Capture, collect_node
 from scripts.evidence.shelf import Gap, Item, Shelf
 from traffic.live import unpacked
 from traffic.session import LIVE_FOLDER
@@ -66,41 +70,94 @@ def collect_evidence(
     Captures packets for `capture_s` meanwhile, 0 for not at all. Raises InputError where the lab
     has no such node or the folder is not empty or can not be made; what can not be read is a gap.
     """
-    for name in nodes:
-        lab.node(name)
-    _make_folder(folder)
-    collected_ns, started_s = time.clock_gettime_ns(time.CLOCK_REALTIME), time.monotonic()
-    shelves = {name: Shelf(folder, folder / name) for name in nodes}
-    common = Shelf(folder, folder / LAB_FOLDER)
-    with ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="evidence") as pool:
-        tasks = [
-            pool.submit(collect_node, lab, name, shelf, capture_s)
-            for name, shelf in shelves.items()
-        ]
-        _collect_lab(lab, nodes, common)
-        for done, task in enumerate(as_completed(tasks), start=1):
-            task.result()
-            progress(Progress("evidence", done, len(tasks)))
-    every = (common, *shelves.values())
-    evidence = Evidence(
-        schema_version=SCHEMA_VERSION,
-        lab=lab.name,
-        nodes=tuple(nodes),
-        why=why,
-        breach_ns=breach_ns,
-        collected_ns=collected_ns,
-        took_s=time.monotonic() - started_s,
-        capture_s=capture_s,
-        items=tuple(item for shelf in every for item in shelf.items),
-        gaps=tuple(gap for shelf in every for gap in shelf.gaps),
-    )
-    (folder / INDEX).write_text(json.dumps(asdict(evidence), indent=1) + "\n")
-    return evidence
+    with shielded(f"{folder} is removed") as shield:
+        begun = Collection(lab, nodes, folder, capture_s=capture_s, why=why, breach_ns=breach_ns)
+        try:
+            with shield.lifted():
+                return begun.collect(progress)
+        except KeyboardInterrupt:
+            begun.abandon()
+            raise
+
+
+class Collection:
+    """A bundle whose captures run from now on, and whose rest is read by `collect`.
+
+    Packets are gone when they have passed, so captures do not wait for anything that is read.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        nodes: Sequence[str],
+        folder: Path,
+        *,
+        capture_s: float = 1.0,
+        why: str,
+        breach_ns: int | None,
+    ) -> None:
+        """Starts the captures. Raises as `collect_evidence` does."""
+        handles = {name: lab.node(name) for name in nodes}
+        _make_folder(folder)
+        self._lab, self._folder, self._why, self._breach_ns = lab, folder, why, breach_ns
+        self._capture_s = capture_s
+        self._collected_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        self._started_s = time.monotonic()
+        self._shelves = {name: Shelf(folder, folder / name) for name in nodes}
+        self._captures = {
+            name: Capture(handles[name], shelf, capture_s) if capture_s else None
+            for name, shelf in self._shelves.items()
+        }
+
+    def collect(self, progress: ProgressSink = no_progress) -> Evidence:
+        """Read everything else, and wait for the captures to end."""
+        common = Shelf(self._folder, self._folder / LAB_FOLDER)
+        with workers(WORKERS) as pool:
+            try:
+                tasks = [
+                    pool.submit(collect_node, self._lab, name, shelf, self._captures[name])
+                    for name, shelf in self._shelves.items()
+                ]
+                _collect_lab(self._lab, tuple(self._shelves), common)
+                for done, task in enumerate(as_completed(tasks), start=1):
+                    task.result()
+                    progress(Progress("evidence", done, len(tasks)))
+            except BaseException:
+                self._end_captures()
+                raise
+        every = (common, *self._shelves.values())
+        evidence = Evidence(
+            schema_version=SCHEMA_VERSION,
+            lab=self._lab.name,
+            nodes=tuple(self._shelves),
+            why=self._why,
+            breach_ns=self._breach_ns,
+            collected_ns=self._collected_ns,
+            took_s=time.monotonic() - self._started_s,
+            capture_s=self._capture_s,
+            items=tuple(item for shelf in every for item in shelf.items),
+            gaps=tuple(gap for shelf in every for gap in shelf.gaps),
+        )
+        index = json.dumps(asdict(evidence), indent=1) + "\n"
+        write_file(self._folder / INDEX, index, 0o600)
+        return evidence
+
+    def abandon(self) -> None:
+        """End the captures, and remove what was collected."""
+        self._end_captures()
+        shutil.rmtree(self._folder)
+        undone(f"{self._folder}, which was not whole, was removed")
+
+    def _end_captures(self) -> None:
+        for capture in self._captures.values():
+            if capture is not None:
+                capture.kill()
 
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, 0o700, exist_ok=True)
         is_empty = next(folder.iterdir(), None) is None
     except OSError as error:
         raise InputError(
@@ -116,7 +173,7 @@ def _collect_lab(lab: Lab, nodes: Sequence[str], shelf: Shelf) -> None:
     shelf.keep("record.json", "the lab's record", files.record.read_bytes)
     spec = lab.fabric.spec.model_dump(mode="json", exclude_none=True)
     shelf.keep("spec.json", "what the lab was made from", lambda: json.dumps(spec, indent=1))
-    shelf.keep("machine.json", "the machine and its load", _machine)
+    shelf.keep("machine.json", "the machine and its load", lambda: _machine(lab))
     shelf.keep("queues.json", "counters of the nodes' queues", lambda: _queues(lab, nodes))
     shelf.keep("endpoints.json", "counters of the agents that run", lambda: _endpoints(files))
     for name in ("scheme", "queues"):
@@ -130,13 +187,13 @@ def _collect_lab(lab: Lab, nodes: Sequence[str], shelf: Shelf) -> None:
             shelf.keep(name, "an injected fault's record", path.read_bytes)
 
 
-def _machine() -> str:
+def _machine(lab: Lab) -> str:
     load = {name: Path("/proc", name).read_text() for name in ("loadavg", "uptime", "meminfo")}
     clocks = {
         "realtime_ns": time.clock_gettime_ns(time.CLOCK_REALTIME),
         "monotonic_ns": time.monotonic_ns(),
     }
-    return json.dumps(asdict(read_environment()) | clocks | load, indent=1)
+    return json.dumps(asdict(read_environment(lab.installation)) | clocks | load, indent=1)
 
 
 def _queues(lab: Lab, nodes: Sequence[str]) -> str:

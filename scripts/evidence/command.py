@@ -9,15 +9,22 @@ from typing import Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption, RunningLab, need_root, running_lab
+from labs.cli.arguments import JsonOption, RunningLab, complete_node, running_lab
 from labs.cli.console import progress_bars, say, write
+from labs.cli.handover import handed_over
+from labs.runtime.rights import need_root
 
 
 def evidence(
     lab: RunningLab,
     nodes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NODE]...", help="All nodes by default.", show_default=False),
+        typer.Argument(
+            metavar="[NODE]...",
+            help="All nodes by default.",
+            autocompletion=complete_node,
+            show_default=False,
+        ),
     ] = None,
     folder: Annotated[
         Path,
@@ -38,7 +45,7 @@ def evidence(
     need_root("reading in nodes")
     chosen = running_lab(lab)
     names = nodes or [node.name for node in chosen.fabric.nodes]
-    with progress_bars() as progress:
+    with handed_over(folder), progress_bars() as progress:
         found = collect_evidence(
             chosen, names, folder, capture_s=capture, why=why, progress=progress
         )

@@ -7,12 +7,14 @@ that does not answer a question is asked no other, and a command that hangs is g
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from labs.lab import Lab
-from labs.render import frr
 from labs.runtime import namespaces
 from labs.runtime.daemons import vty_command
 from labs.runtime.node import NamespaceNode
@@ -24,6 +26,7 @@ CAPTURE_SNAP_BYTES = 256
 CAPTURE_PACKETS = 50_000
 
 QUESTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "mgmtd": (("running-config.mgmtd", "configuration that mgmtd runs", "show running-config"),),
     "zebra": (
         ("running-config.zebra", "configuration that zebra runs", "show running-config"),
         ("routes.json", "zebra's routes", "show ip route json"),
@@ -56,12 +59,11 @@ _LIST_TRAFFIC_CONTROL = ("tc", "-s", "-force", "-batch", "-")
 PROC = ("snmp", "netstat", "softnet_stat", "dev")
 
 
-def collect_node(lab: Lab, name: str, shelf: Shelf, capture_s: float) -> None:
-    """Fill `shelf`; `capture_s` is how long packets are captured meanwhile, 0 for not at all."""
+def collect_node(lab: Lab, name: str, shelf: Shelf, capture: Capture | None) -> None:
+    """Fill `shelf`; `capture` is what captures the node's packets meanwhile, if anything does."""
     node = lab.node(name)
-    capture = _Capture(node, shelf, capture_s) if capture_s else None
     if lab.fabric.node(name).is_switch:
-        _daemons(node, frr.daemons(lab.fabric), shelf)
+        _daemons(node, lab.daemons, shelf)
     for file, what, command in COMMANDS:
         shelf.keep(file, what, lambda argv=command: _ran(node, argv))  # type: ignore[misc]
     _traffic_control(node, _interfaces(lab, name), shelf)
@@ -154,8 +156,8 @@ def _traffic_control(node: NamespaceNode, interfaces: Sequence[str], shelf: Shel
     shelf.keep("traffic-control.txt", "classes and filters of every port", listed)
 
 
-class _Capture:
-    """Packets of all ports of a node in one file, while other things are read."""
+class Capture:
+    """Packets of all ports of a node in one file, from now for `capture_s` seconds."""
 
     _FILE, _WHAT = "packets.pcap", "packets of all ports, as of `tcpdump -i any`"
 
@@ -177,10 +179,17 @@ class _Capture:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
                     process_group=0,
+                    umask=0o077,
                 ),
             )
         except OSError as error:
             shelf.miss(self._FILE, self._WHAT, str(error))
+
+    def kill(self) -> None:
+        """End it at once. Idempotent."""
+        if self._process is not None and self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def finish(self) -> None:
         """Wait for its end."""
@@ -189,7 +198,7 @@ class _Capture:
         try:
             _, said = self._process.communicate(timeout=self._limit_s)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.kill()
             _, said = self._process.communicate()
         if (self._shelf.folder / self._FILE).exists():
             self._shelf.note(self._FILE, self._WHAT)

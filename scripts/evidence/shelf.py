@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labs.errors import RocelabError
+from labs.files import make_folders, read_untrusted, untrusted_size, write_file
 
 MOST_BYTES = 4 << 20
 """Of a file that only grows, such as a log, the end is kept."""
@@ -40,7 +41,7 @@ class Shelf:
 
     def __init__(self, root: Path, folder: Path) -> None:
         """Makes the folder. Raises OSError."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder, 0o700)
         self.folder = folder
         self._root = root
         self.items: list[Item] = []
@@ -54,7 +55,7 @@ class Shelf:
             self.miss(name, what, _reason(error))
             return False
         path = self.folder / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        write_file(path, content, 0o600)
         self.note(name, what)
         return True
 
@@ -69,11 +70,8 @@ class Shelf:
 
 
 def tail(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """The end of a file. Raises OSError."""
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - most_bytes))
-        return file.read()
+    """The end of a log, which daemons write. Raises as `labs.files.open_untrusted`."""
+    return read_untrusted(path, max(0, untrusted_size(path) - most_bytes), most_bytes)
 
 
 def _reason(error: Exception) -> str:

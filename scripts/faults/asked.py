@@ -6,7 +6,6 @@ messages. A fault on a running lab begins at once, so `at` is no key here.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast, get_args, get_origin
@@ -19,7 +18,7 @@ from labs.spec.fields import Declared, choices, default_text, keys_of, of_field,
 from labs.spec.load import validate
 from labs.spec.scalars import read_scalar
 from labs.spec.source import Data, Source, parse_source, raise_problems
-from labs.spec.wording import RefusedError, shown
+from labs.spec.wording import RefusedError, did_you_mean, shown
 from labs.units import DURATION, SHARE
 from scripts.faults.selectors import LinkSelector
 from scripts.faults.spec import CampaignSpec, FaultSpec, FlappingSpec, SessionResetSpec
@@ -79,10 +78,10 @@ def asked_fault(kind: str, pairs: Sequence[str]) -> FaultSpec:
     """
     models = _models()
     if kind not in models:
-        close = difflib.get_close_matches(kind.lower(), models, n=1)
+        meant = did_you_mean(kind, models)
         raise InputError(
             f"there is no kind of fault {shown(kind)}",
-            f"{f'did you mean {close[0]}? ' if close else ''}`rocelab fault kinds` explains each: "
+            f"{f'{meant} ' if meant else ''}`rocelab fault kinds` explains each: "
             f"{', '.join(models)}",
         )
     model = models[kind]
@@ -141,10 +140,8 @@ def _wrong_pair(model: type[SpecModel], key: str, equals: str, known: bool) -> P
         return problem(f"{key} is given twice", "lists are written with commas: links=A,B")
     # Keys such as lasts, which the model has to refuse, are left to it: it says why.
     if key not in model.model_fields:
-        close = difflib.get_close_matches(key.lower().replace("-", "_"), names, n=1)
-        return problem(
-            f"unknown key {shown(key)}", f"did you mean {close[0]}?" if close else allowed
-        )
+        meant = did_you_mean(key.replace("-", "_"), names)
+        return problem(f"unknown key {shown(key)}", meant or allowed)
     return None
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from labs.lab import Lab
+from labs.plan.fabric import Fabric
+from labs.runtime.bracket import Bracket
 
 
 class Fault(Protocol):
@@ -35,12 +37,21 @@ class Fault(Protocol):
         allow the fault, MachineError where this machine does not."""
         ...
 
-    def inject(self, lab: Lab) -> None:
-        """Break it, at once."""
+    def intact(self, lab: Lab) -> frozenset[str]:
+        """What it changes, each as the kernel and FRR show it now: none of what was there before it
+        began is there any more once it has taken effect.
+
+        Reads only. Raises MachineError and OSError where it can not be read.
+        """
         ...
 
-    def restore(self, lab: Lab) -> None:
-        """Mend it, whatever state it is in: prepared, injected, half injected or mended."""
+    def inject(self, lab: Lab) -> Bracket:
+        """Break it, at once, and say when the kernel, or the daemon asked, did it."""
+        ...
+
+    def restore(self, lab: Lab) -> Bracket | None:
+        """Mend it, whatever state it is in: prepared, injected, half injected or mended. When the
+        kernel, or the daemon asked, began to; None where nothing was to be done."""
         ...
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
@@ -55,7 +66,26 @@ class Fault(Protocol):
 class ScheduledFault(Fault, Protocol):
     """A fault that the kernel begins and ends by itself, at exact instants."""
 
-    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> None:
+    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
         """Instead of `inject`: begin at `start_ns` and end at `end_ns`, CLOCK_MONOTONIC; without
-        an end it lasts until `restore`."""
+        an end it lasts until `restore`. When the kernel had been told: it begins then where
+        `start_ns` is over."""
+        ...
+
+
+@runtime_checkable
+class CarrierFault(Fault, Protocol):
+    """A fault that takes carriers at the instant itself."""
+
+    def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
+        """Node and interface of each port that is dark from the instant on."""
+        ...
+
+
+@runtime_checkable
+class SeveringFault(Fault, Protocol):
+    """A fault that may lose every packet from the instant itself."""
+
+    def severed(self) -> tuple[tuple[str, str], ...]:
+        """Link, and the node towards which no packet crosses it; none where some do."""
         ...

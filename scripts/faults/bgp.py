@@ -10,12 +10,15 @@ from dataclasses import dataclass
 
 from labs.lab import Lab
 from labs.plan.fabric import Link
+from labs.runtime.bracket import Bracket
 from scripts.faults import policy
 from scripts.faults.leaks import BadPrefix, RouteLeak
 
 __all__ = ["AbruptRemoval", "BadPrefix", "Drain", "RouteLeak", "SessionReset"]
 
 GRACEFUL_SHUTDOWN = "bgp graceful-shutdown"
+NEIGHBOURS_ASKED = 4
+"""Of a drained switch: all hear the same, and each that is asked spends time on the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,24 @@ class Drain:
     def prepare(self, lab: Lab) -> None:
         """Nothing takes time."""
 
-    def inject(self, lab: Lab) -> None:
-        policy.configure(lab, self.node, [GRACEFUL_SHUTDOWN])
+    def intact(self, lab: Lab) -> frozenset[str]:
+        """Of some neighbours that can be asked: each has paths of the switch as any other."""
+        links = [link for link in lab.fabric.links_of[self.node] if link in lab.fabric.sessions]
+        neighbours = {link.far(self.node).node: link for link in links}
+        return frozenset(
+            f"{neighbour} prefers {self.node} as before"
+            for neighbour, link in list(neighbours.items())[:NEIGHBOURS_ASKED]
+            if policy.answers(lab, neighbour)
+            and policy.peer_name(link, neighbour) not in policy.shutting_down(lab, neighbour)
+        )
 
-    def restore(self, lab: Lab) -> None:
-        if self.remains(lab):
-            policy.configure(lab, self.node, [f"no {GRACEFUL_SHUTDOWN}"])
+    def inject(self, lab: Lab) -> Bracket:
+        return policy.configure(lab, self.node, [GRACEFUL_SHUTDOWN])
+
+    def restore(self, lab: Lab) -> Bracket | None:
+        if not self.remains(lab):
+            return None
+        return policy.configure(lab, self.node, [f"no {GRACEFUL_SHUTDOWN}"])
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         if not policy.has_bgpd(lab, self.node):
@@ -76,13 +91,21 @@ class AbruptRemoval:
     def prepare(self, lab: Lab) -> None:
         """Nothing takes time."""
 
-    def inject(self, lab: Lab) -> None:
-        policy.configure(lab, self.node, self._lines(lab))
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return frozenset(
+            f"the session of {self.node} with {peer} is established"
+            for peer, session in policy.sessions(lab, self.node).items()
+            if session.established
+        )
 
-    def restore(self, lab: Lab) -> None:
+    def inject(self, lab: Lab) -> Bracket:
+        return policy.configure(lab, self.node, self._lines(lab))
+
+    def restore(self, lab: Lab) -> Bracket | None:
         left = self._left(lab)
-        if left:
-            policy.configure(lab, self.node, [f"no {line}" for line in left])
+        if not left:
+            return None
+        return policy.configure(lab, self.node, [f"no {line}" for line in left])
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         return tuple(f"{self.node} has `{line}`" for line in self._left(lab))
@@ -122,8 +145,22 @@ class SessionReset:
     def prepare(self, lab: Lab) -> None:
         """Nothing takes time."""
 
-    def inject(self, lab: Lab) -> None:
-        policy.clear(lab, self.node, self._peers(), soft=self.soft)
+    def intact(self, lab: Lab) -> frozenset[str]:
+        """What bgpd has counted since it started: its process is part of it."""
+        pid = lab.node(self.node).daemons().get("bgpd")
+        counts = policy.session_counts(lab, self.node)
+        return frozenset(
+            f"bgpd of {self.node} (process {pid}) has asked {peer} for its routes "
+            f"{counts[peer].refreshes} times"
+            if self.soft
+            else f"bgpd of {self.node} (process {pid}) has lost its session with {peer} "
+            f"{counts[peer].ended} times"
+            for peer in self._peers()
+            if peer in counts
+        )
+
+    def inject(self, lab: Lab) -> Bracket:
+        return policy.clear(lab, self.node, self._peers(), soft=self.soft)
 
     def restore(self, lab: Lab) -> None:
         """Nothing is to be undone: bgpd opens its sessions again by itself."""

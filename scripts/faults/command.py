@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption, RunningLab, need_root, running_lab
+from labs.cli.arguments import JsonOption, RunningLab, running_lab
 from labs.cli.console import out, progress_bars, say, table, write_json
+from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
     from labs.lab import Lab
@@ -132,7 +133,7 @@ def _wait(lab: Lab, spec: FaultSpec, json: bool) -> None:
             }
         )
         return
-    shown = table("", ("after", "fault", "of", "change", "took"), left=4)
+    shown = table("", ("after", "fault", "of", "change", "took"), left=4, names=3)
     for each in changes:
         shown.add_row(
             format_duration(each.t_ns - changes[0].t_ns),
@@ -166,7 +167,7 @@ def list_faults(lab: RunningLab, json: JsonOption = False) -> None:
         "alive": "process {} undoes it",
         "orphaned": "process {} is gone: restore it",
     }
-    shown = table("", ("fault", "kind", "of", "since", "driver"), left=5)
+    shown = table("", ("fault", "kind", "of", "since", "driver"), left=5, names=3)
     for each in faults:
         driver = drivers[each.driver].format(each.pid)
         shown.add_row(str(each.number), each.kind, each.subject, each.since, driver)

@@ -5,6 +5,7 @@ In: a switch and a daemon's name. Out: faults that signal the process in the swi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labs.errors import InputError
@@ -12,6 +13,7 @@ from labs.lab import Lab
 from labs.plan.fabric import Fabric
 from labs.render import frr
 from labs.runtime import processes
+from labs.runtime.bracket import Bracket
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class DaemonCrash:
 
     With bgpd its sessions are closed by the kernel and zebra withdraws its routes. Without zebra
     the kernel forwards on and bgpd keeps its sessions, but no change reaches the kernel any more.
+    Without mgmtd, which FRR has since release 10, everything but its own configuration goes on.
     Starting zebra again starts the others too: see `NamespaceNode.start_daemons`.
     """
 
@@ -37,14 +40,21 @@ class DaemonCrash:
 
     def prepare(self, lab: Lab) -> None:
         """Raises InputError where the lab's switches run no such daemon."""
-        check_daemon(lab.fabric, self.daemon)
+        _check(lab.name, lab.daemons, self.daemon)
 
-    def inject(self, lab: Lab) -> None:
-        lab.node(self.node).kill_daemons((self.daemon,))
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return running_daemons(lab, self.node, (self.daemon,))
 
-    def restore(self, lab: Lab) -> None:
-        if self.daemon not in lab.node(self.node).daemons():
-            lab.node(self.node).start_daemons(frr.daemons(lab.fabric))
+    def inject(self, lab: Lab) -> Bracket:
+        return lab.node(self.node).kill_daemons((self.daemon,)) or Bracket.now()
+
+    def restore(self, lab: Lab) -> Bracket | None:
+        """What a daemon needs to load is part of the recovery."""
+        if self.daemon in lab.node(self.node).daemons():
+            return None
+        begun = Bracket.now()
+        lab.node(self.node).start_daemons(lab.daemons)
+        return begun
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         return missing_daemons(lab, self.node)
@@ -71,13 +81,20 @@ class DaemonHang:
 
     def prepare(self, lab: Lab) -> None:
         """Raises InputError where the lab's switches run no such daemon."""
-        check_daemon(lab.fabric, self.daemon)
+        _check(lab.name, lab.daemons, self.daemon)
 
-    def inject(self, lab: Lab) -> None:
-        processes.stop(self._pids(lab))
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return frozenset(
+            f"{self.daemon} of {self.node} (process {pid}) is not stopped"
+            for pid in self._pids(lab)
+            if not processes.is_stopped(pid)
+        )
 
-    def restore(self, lab: Lab) -> None:
-        processes.resume(self._pids(lab))
+    def inject(self, lab: Lab) -> Bracket:
+        return processes.stop(self._pids(lab)) or Bracket.now()
+
+    def restore(self, lab: Lab) -> Bracket | None:
+        return processes.resume(self._pids(lab))
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         stopped = any(processes.is_stopped(pid) for pid in self._pids(lab))
@@ -88,21 +105,31 @@ class DaemonHang:
         return [] if pid is None else [pid]
 
 
-def check_daemon(fabric: Fabric, daemon: str) -> None:
-    """Raises InputError where the fabric's switches run no such daemon."""
-    known = frr.daemons(fabric)
+def check_planned(fabric: Fabric, daemon: str) -> None:
+    """Raises InputError where the fabric's switches run no such daemon, whichever FRR they run."""
+    _check(fabric.name, ("mgmtd", *frr.daemons(fabric)), daemon)
+
+
+def _check(lab: str, known: Sequence[str], daemon: str) -> None:
     if daemon not in known:
+        hints = {"bfdd": "set routing.bfd", "mgmtd": "FRR has it since release 10"}
         raise InputError(
-            f"the switches of lab {fabric.name} run no {daemon}",
-            hint="set routing.bfd" if daemon == "bfdd" else f"they run {', '.join(known)}",
+            f"the switches of lab {lab} run no {daemon}",
+            hint=hints.get(daemon, f"they run {', '.join(known)}"),
         )
+
+
+def running_daemons(lab: Lab, switch: str, names: Sequence[str]) -> frozenset[str]:
+    """Each of these daemons that a switch runs, with its process."""
+    alive = lab.node(switch).daemons()
+    return frozenset(
+        f"{name} of {switch} runs as process {alive[name]}" for name in names if name in alive
+    )
 
 
 def missing_daemons(lab: Lab, switch: str) -> tuple[str, ...]:
     """Each daemon that a switch should run and does not."""
     alive = lab.node(switch).daemons()
     return tuple(
-        f"{daemon} of {switch} does not run"
-        for daemon in frr.daemons(lab.fabric)
-        if daemon not in alive
+        f"{daemon} of {switch} does not run" for daemon in lab.daemons if daemon not in alive
     )

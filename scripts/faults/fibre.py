@@ -7,13 +7,15 @@ lets no packet cross; the far end keeps its carrier, and learns of it by BFD or 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from labs.lab import Lab
-from labs.plan.fabric import Link
+from labs.plan.fabric import Fabric, Link
 from labs.runtime import wiring
+from labs.runtime.bracket import Bracket, spanning
 from labs.runtime.wire.impairment import Impairment, Kind
 from scripts.faults.links import ends_of
-from scripts.faults.ports import read_ports
+from scripts.faults.ports import read_ports, running_ports
 from scripts.faults.selectors import named
 
 
@@ -44,16 +46,32 @@ class BrokenFibre:
         for link, towards in self._directions():
             lab.wire.prepare(link.name, towards, Kind.BLACKHOLE)
 
-    def inject(self, lab: Lab) -> None:
-        # Packets first: bgpd says goodbye at once when the carrier goes.
-        for link, towards in self._directions():
-            lab.wire.impair(link.name, towards, Impairment(Kind.BLACKHOLE))
-        self._set_dormant(lab, dormant=True)
+    def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
+        return tuple((self.side, link.port(self.side).interface) for link in self.links)
 
-    def restore(self, lab: Lab) -> None:
-        for link, towards in self._directions():
-            lab.wire.clear(link.name, towards, Kind.BLACKHOLE)
-        self._set_dormant(lab, dormant=False)
+    def intact(self, lab: Lab) -> frozenset[str]:
+        whole = (
+            f"packets of {link.name} reach {towards}"
+            for link, towards in self._directions()
+            if not lab.wire.is_impaired(link.name, towards, Kind.BLACKHOLE)
+        )
+        lit = running_ports(lab, [(self.side, link.port(self.side)) for link in self.links])
+        return frozenset(whole) | lit
+
+    def inject(self, lab: Lab) -> Bracket:
+        # Packets first: bgpd says goodbye at once when the carrier goes.
+        dark = [
+            lab.wire.impair(link.name, towards, Impairment(Kind.BLACKHOLE))
+            for link, towards in self._directions()
+        ]
+        return spanning([*dark, self._set_dormant(lab, dormant=True)])
+
+    def restore(self, lab: Lab) -> Bracket:
+        lit = [
+            Bracket.of(partial(lab.wire.clear, link.name, towards, Kind.BLACKHOLE))
+            for link, towards in self._directions()
+        ]
+        return spanning([*lit, self._set_dormant(lab, dormant=False)])
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found: list[str] = []
@@ -69,7 +87,9 @@ class BrokenFibre:
     def _directions(self) -> list[tuple[Link, str]]:
         return [(link, node) for link in self.links for node in (link.a.node, link.b.node)]
 
-    def _set_dormant(self, lab: Lab, *, dormant: bool) -> None:
+    def _set_dormant(self, lab: Lab, *, dormant: bool) -> Bracket:
         indexes = lab.link(self.links[0].name).indexes
         ports = [indexes[self.side, link.port(self.side).interface] for link in self.links]
-        lab.node(self.side).send([wiring.set_dormant(index, dormant=dormant) for index in ports])
+        return lab.node(self.side).send(
+            [wiring.set_dormant(index, dormant=dormant) for index in ports]
+        )

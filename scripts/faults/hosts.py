@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from labs.lab import Lab
 from labs.runtime import processes
+from labs.runtime.bracket import Bracket, spanning
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,22 @@ class HostPause:
     def prepare(self, lab: Lab) -> None:
         """Nothing takes time."""
 
-    def inject(self, lab: Lab) -> None:
-        """Until all have stopped: one that runs may have just started another."""
-        while running := [pid for pid in self._pids(lab) if processes.is_running(pid)]:
-            processes.stop(running)
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return frozenset(
+            f"process {pid} of {self.server} runs"
+            for pid in self._pids(lab)
+            if processes.is_running(pid)
+        )
 
-    def restore(self, lab: Lab) -> None:
-        processes.resume(self._stopped(lab))
+    def inject(self, lab: Lab) -> Bracket:
+        """Until all have stopped: one that runs may have just started another."""
+        stopped = []
+        while running := [pid for pid in self._pids(lab) if processes.is_running(pid)]:
+            stopped.append(processes.stop(running) or Bracket.now())
+        return spanning(stopped) if stopped else Bracket.now()
+
+    def restore(self, lab: Lab) -> Bracket | None:
+        return processes.resume(self._stopped(lab))
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         return tuple(f"process {pid} of {self.server} is stopped" for pid in self._stopped(lab))

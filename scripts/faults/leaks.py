@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from labs.errors import InputError
 from labs.lab import Lab
+from labs.runtime.bracket import Bracket
 from scripts.faults import policy
 
 OWN_ASN_OCCURRENCES = 1
@@ -45,17 +46,22 @@ class RouteLeak:
         if not self.filtered:
             _open_neighbours(lab, self.leaf, accept_own_asn=True)
 
-    def inject(self, lab: Lab) -> None:
-        lines = [f"no {each.line}" for each in policy.filters(lab.fabric, self.leaf, "out")]
-        policy.configure(lab, self.leaf, lines, in_family=True)
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return _announced(lab, self.leaf)
 
-    def restore(self, lab: Lab) -> None:
+    def inject(self, lab: Lab) -> Bracket:
+        lines = [f"no {each.line}" for each in policy.filters(lab.fabric, self.leaf, "out")]
+        return policy.configure(lab, self.leaf, lines, in_family=True)
+
+    def restore(self, lab: Lab) -> Bracket | None:
         """Neighbours may take a while to forget: `remains` tells."""
+        mended = None
         if policy.has_bgpd(lab, self.leaf):
             missing = _missing(lab, self.leaf, policy.filters(lab.fabric, self.leaf, "out"))
             if missing:
-                policy.configure(lab, self.leaf, missing, in_family=True)
+                mended = policy.configure(lab, self.leaf, missing, in_family=True)
         _close_neighbours(lab, self.leaf)
+        return mended
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found: list[str] = []
@@ -98,20 +104,27 @@ class BadPrefix:
         if not self.filtered:
             _open_neighbours(lab, self.leaf, accept_own_asn=False)
 
-    def inject(self, lab: Lab) -> None:
-        policy.configure_globally(lab, self.leaf, self._permits(lab))
-        policy.configure(lab, self.leaf, [self._network], in_family=True)
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return _announced(lab, self.leaf)
 
-    def restore(self, lab: Lab) -> None:
+    def inject(self, lab: Lab) -> Bracket:
+        policy.configure_globally(lab, self.leaf, self._permits(lab))
+        return policy.configure(lab, self.leaf, [self._network], in_family=True)
+
+    def restore(self, lab: Lab) -> Bracket | None:
         """Neighbours may take a while to forget: `remains` tells."""
+        mended = None
         if policy.has_bgpd(lab, self.leaf):
             running = policy.running_lines(lab, self.leaf)
             if self._network in running:
-                policy.configure(lab, self.leaf, [f"no {self._network}"], in_family=True)
-            if self._permitted(running):
-                lines = [f"no {line}" for line in self._permits(lab)]
-                policy.configure_globally(lab, self.leaf, lines)
+                without = [f"no {self._network}"]
+                mended = policy.configure(lab, self.leaf, without, in_family=True)
+            # As it runs: FRR 10 has a line that was given twice twice.
+            permitted = self._permitted(running)
+            if permitted:
+                policy.configure_globally(lab, self.leaf, [f"no {line}" for line in permitted])
         _close_neighbours(lab, self.leaf)
+        return mended
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found: list[str] = []
@@ -137,6 +150,13 @@ class BadPrefix:
         return sorted(
             line for line in running if line.startswith("ip prefix-list ") and line.endswith(end)
         )
+
+
+def _announced(lab: Lab, leaf: str) -> frozenset[str]:
+    """How many prefixes a switch announces to all its neighbours together: filtered or not, bgpd
+    knows what it has sent."""
+    sent = sum(session.sent for session in policy.sessions(lab, leaf).values())
+    return frozenset({f"{leaf} announces {sent} prefixes in all"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from labs.lab import Lab
 from labs.plan.fabric import Fabric, Link
 from labs.plan.queues import lab_rate_bps
 from labs.runtime import namespaces, wiring
+from labs.runtime.bracket import Bracket, spanning
 from labs.runtime.queues import rates, tc
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.record import LabFiles
 from labs.spec.queues import QueueEngine
-from scripts.faults.ports import port_faults, read_default_ports, read_ports
+from scripts.faults.ports import port_faults, read_default_ports, read_ports, running_ports
 from scripts.faults.selectors import named
 
 MIN_IPV4_MTU, MIN_IPV6_MTU = 68, 1280
@@ -45,23 +46,34 @@ class CarrierDown:
     def prepare(self, lab: Lab) -> None:
         """Nothing takes time."""
 
-    def inject(self, lab: Lab) -> None:
+    def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
+        return tuple((end.node, end.interface) for link in self.links for end in (link.a, link.b))
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return running_ports(
+            lab, [(end.node, end) for link in self.links for end in (link.a, link.b)]
+        )
+
+    def inject(self, lab: Lab) -> Bracket:
         """All links of a node in one batch: the kernel takes them one after the other."""
+        dark = []
         for node, links in _by_lower_end(self.links):
             indexes = lab.link(links[0].name).indexes
-            lab.node(node).send(
-                [wiring.set_up(indexes[node, link.a.interface], up=False) for link in links]
-            )
+            messages = [wiring.set_up(indexes[node, link.a.interface], up=False) for link in links]
+            dark.append(lab.node(node).send(messages))
+        return spanning(dark)
 
-    def restore(self, lab: Lab) -> None:
+    def restore(self, lab: Lab) -> Bracket:
+        lit = []
         for node, links in _by_lower_end(self.links):
             indexes = lab.link(links[0].name).indexes
             messages = []
             for link in links:
                 messages += wiring.bring_up(link, node, indexes)
-            lab.node(node).send(messages)
+            lit.append(lab.node(node).send(messages))
             if not lab.fabric.node(node).is_switch:
                 _restore_default_route(lab, node)
+        return spanning(lit)
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found: list[str] = []
@@ -105,11 +117,16 @@ class MtuMismatch:
                     hint=f"from {least} to {link.mtu - 1}",
                 )
 
-    def inject(self, lab: Lab) -> None:
-        self._set(lab, [self.mtu] * len(self.links))
+    def intact(self, lab: Lab) -> frozenset[str]:
+        ports = read_ports(lab.node(self.side))
+        names = [link.port(self.side).interface for link in self.links]
+        return frozenset(f"{self.side}:{name} has an MTU of {ports[name].mtu}" for name in names)
 
-    def restore(self, lab: Lab) -> None:
-        self._set(lab, [link.mtu for link in self.links])
+    def inject(self, lab: Lab) -> Bracket:
+        return self._set(lab, [self.mtu] * len(self.links))
+
+    def restore(self, lab: Lab) -> Bracket:
+        return self._set(lab, [link.mtu for link in self.links])
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         ports = read_ports(lab.node(self.side))
@@ -121,9 +138,9 @@ class MtuMismatch:
             if mtu != link.mtu
         )
 
-    def _set(self, lab: Lab, mtus: list[int]) -> None:
+    def _set(self, lab: Lab, mtus: list[int]) -> Bracket:
         indexes = lab.link(self.links[0].name).indexes
-        lab.node(self.side).send(
+        return lab.node(self.side).send(
             [
                 wiring.set_mtu(indexes[self.side, link.port(self.side).interface], mtu)
                 for link, mtu in zip(self.links, mtus, strict=True)
@@ -163,7 +180,15 @@ class RateDegrade:
                         hint=f"name it with towards: {sender}",
                     )
 
-    def inject(self, lab: Lab) -> None:
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return frozenset(
+            f"{sender}:{link.port(sender).interface} has its own rate"
+            for link, sender in self._ports()
+            if not self._is_slower(lab, link, sender)
+        )
+
+    def inject(self, lab: Lab) -> Bracket:
+        slowed = []
         queued, buffer_bytes = _has_queues(lab), lab.fabric.spec.queues.buffer
         for link, sender in self._ports():
             request = rates.change(
@@ -172,9 +197,12 @@ class RateDegrade:
                 queued=queued,
                 buffer_bytes=buffer_bytes,
             )
-            lab.node(sender).send([tc.on_interface(request, _index(lab, link, sender))])
+            message = tc.on_interface(request, _index(lab, link, sender))
+            slowed.append(lab.node(sender).send([message]))
+        return spanning(slowed)
 
-    def restore(self, lab: Lab) -> None:
+    def restore(self, lab: Lab) -> Bracket | None:
+        mended = []
         queued, buffer_bytes = _has_queues(lab), lab.fabric.spec.queues.buffer
         for link, sender in self._ports():
             if not self._is_slower(lab, link, sender):
@@ -184,7 +212,9 @@ class RateDegrade:
                 request = rates.change(own, link.mtu, queued=True, buffer_bytes=buffer_bytes)
             else:
                 request = rates.bucket_removal()
-            lab.node(sender).send([tc.on_interface(request, _index(lab, link, sender))])
+            message = tc.on_interface(request, _index(lab, link, sender))
+            mended.append(lab.node(sender).send([message]))
+        return spanning(mended) if mended else None
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         return tuple(

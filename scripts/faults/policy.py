@@ -8,29 +8,25 @@ what some process remembers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from labs.errors import MachineError
 from labs.lab import Lab
 from labs.plan.fabric import Fabric, Link
 from labs.render.frr import frr_configuration
-from labs.runtime import daemons
+from labs.runtime import daemons, peers, processes
+from labs.runtime.bracket import Bracket
 
 FAMILY = "address-family ipv4 unicast"
 SHUT_FOR_PREFIXES = "Idle (PfxCt)"
 """The state of a session that maximum-prefix has shut, which it does not leave by itself."""
 
+T = TypeVar("T")
+
 _GROUP = re.compile(r"neighbor (\S+) peer-group")
 _LIST = re.compile(r"neighbor (?P<peer>\S+) prefix-list (?P<name>\S+) (?P<way>in|out)")
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A neighbour as bgpd has it: the state of its session and how many prefixes are accepted."""
-
-    state: str
-    accepted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,55 +70,75 @@ def has_bgpd(lab: Lab, switch: str) -> bool:
     return "bgpd" in lab.node(switch).daemons()
 
 
+def answers(lab: Lab, switch: str) -> bool:
+    """Whether a switch's bgpd is there and not stopped."""
+    pid = lab.node(switch).daemons().get("bgpd")
+    return pid is not None and not processes.is_stopped(pid)
+
+
 def running_lines(lab: Lab, switch: str) -> frozenset[str]:
     """The lines that bgpd says it runs with. Raises MachineError when it does not answer."""
     text = _ask(lab, switch, "show running-config")
     return frozenset(line.strip() for line in text.splitlines())
 
 
-def configure(lab: Lab, switch: str, lines: Sequence[str], *, in_family: bool = False) -> None:
-    """Give lines to a switch's `router bgp`, or to its address family.
+def configure(lab: Lab, switch: str, lines: Sequence[str], *, in_family: bool = False) -> Bracket:
+    """Give lines to a switch's `router bgp`, or to its address family, and say when it took them.
 
     Raises MachineError when bgpd does not answer or refuses one.
     """
     family = (FAMILY,) if in_family else ()
     router = f"router bgp {lab.fabric.node(switch).asn}"
-    configure_globally(lab, switch, (router, *family, *lines))
+    return configure_globally(lab, switch, (router, *family, *lines))
 
 
-def configure_globally(lab: Lab, switch: str, lines: Sequence[str]) -> None:
-    """Give lines to a switch's bgpd. Raises MachineError when it does not answer or refuses one."""
+def configure_globally(lab: Lab, switch: str, lines: Sequence[str]) -> Bracket:
+    """Give lines to a switch's bgpd, and say when it took them. Raises MachineError when it does
+    not answer or refuses one."""
+    files = lab.node(switch).frr
     try:
-        daemons.vty_configure(lab.node(switch).frr, "bgpd", *lines)
+        return Bracket.of(lambda: daemons.vty_configure(files, "bgpd", *lines))
     except OSError as error:
         raise _unanswered(switch, error) from None
 
 
-def clear(lab: Lab, switch: str, peers: Sequence[str], *, soft: bool = False) -> None:
-    """Reset sessions, or with `soft` only what was exchanged in them (RFC 2918 route refresh).
+def clear(lab: Lab, switch: str, peers: Sequence[str], *, soft: bool = False) -> Bracket:
+    """Reset sessions, or with `soft` only what was exchanged in them (RFC 2918 route refresh), and
+    say when.
 
     Raises MachineError when bgpd does not answer.
     """
     how = " soft" if soft else ""
     commands = [f"clear bgp {peer}{how}" for peer in peers]
+    files = lab.node(switch).frr
     try:
-        daemons.vty_command(lab.node(switch).frr, "bgpd", *commands)
+        return Bracket.of(lambda: daemons.vty_command(files, "bgpd", *commands))
     except OSError as error:
         raise _unanswered(switch, error) from None
 
 
-def sessions(lab: Lab, switch: str) -> Mapping[str, Session]:
+def sessions(lab: Lab, switch: str) -> Mapping[str, peers.BgpPeer]:
     """A switch's sessions, by `peer_name`. Raises MachineError when bgpd does not answer."""
+    return _read(lab, switch, peers.bgp_peers)
+
+
+def session_counts(lab: Lab, switch: str) -> Mapping[str, peers.SessionCounts]:
+    """What a switch's bgpd has counted of its sessions, by `peer_name`. Raises MachineError when it
+    does not answer."""
+    return _read(lab, switch, peers.session_counts)
+
+
+def shutting_down(lab: Lab, switch: str) -> frozenset[str]:
+    """The neighbours, by `peer_name`, of which a switch has a path that they are about to take away
+    (community GRACEFUL_SHUTDOWN). Raises MachineError when its bgpd does not answer."""
+    return _read(lab, switch, peers.shutting_down)
+
+
+def _read(lab: Lab, switch: str, read: Callable[[daemons.FrrFiles], T]) -> T:
     try:
-        summary = daemons.vty_json(
-            lab.node(switch).frr, "bgpd", "show bgp ipv4 unicast summary json"
-        )
+        return read(lab.node(switch).frr)
     except OSError as error:
         raise _unanswered(switch, error) from None
-    return {
-        name: Session(peer["state"], peer["pfxRcd"])
-        for name, peer in summary.get("peers", {}).items()
-    }
 
 
 def _ask(lab: Lab, switch: str, command: str) -> str:
@@ -133,6 +149,10 @@ def _ask(lab: Lab, switch: str, command: str) -> str:
 
 
 def _unanswered(switch: str, error: OSError) -> MachineError:
+    if isinstance(error, daemons.UnreadableAnswerError):
+        return MachineError(
+            str(error), "`rocelab vtysh` shows what it answers; bring the lab up anew"
+        )
     return MachineError(
         f"bgpd of {switch} does not answer ({error})",
         "another fault may have stopped it: restore that one first",

@@ -6,13 +6,17 @@ default route leaves by. Read afresh at each call: faults are proven undone by i
 
 from __future__ import annotations
 
+import fcntl
 import socket
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pyroute2 import IPRoute
 
-from labs.plan.fabric import Link
+from labs.lab import Lab
+from labs.plan.fabric import Link, Port
 from labs.runtime import namespaces
 from labs.runtime.node import NamespaceNode
 from labs.runtime.wiring import (
@@ -21,9 +25,14 @@ from labs.runtime.wiring import (
 )
 
 IFF_UP = 0x1
+IFF_RUNNING = 0x40
 IFF_LOWER_UP = 0x10000
+SIOCGIFFLAGS = 0x8913
 RTN_UNICAST = 1
 RTNH_F_DEAD = 1
+
+_IFREQ = struct.Struct("=16sH22x")
+"""`struct ifreq` with flags (netdevice(7))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,29 @@ def read_default_ports(node: NamespaceNode) -> frozenset[int]:
         return frozenset()
 
     return namespaces.inside(node.netns, read)
+
+
+def running_ports(lab: Lab, ports: Sequence[tuple[str, Port]]) -> frozenset[str]:
+    """Of these nodes' ports, those whose kernel would send: up, with carrier and not dormant
+    (IFF_RUNNING). One call to the kernel for each, as it is asked while something is measured."""
+    of_node: dict[str, list[str]] = {}
+    for node, port in ports:
+        of_node.setdefault(node, []).append(port.interface)
+
+    def running(interfaces: Sequence[str]) -> list[str]:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as kernel:
+            return [each for each in interfaces if _flags(kernel, each) & IFF_RUNNING]
+
+    return frozenset(
+        f"{node}:{interface} has carrier"
+        for node, names in of_node.items()
+        for interface in namespaces.inside(lab.node(node).netns, partial(running, names))
+    )
+
+
+def _flags(kernel: socket.socket, interface: str) -> int:
+    answer = fcntl.ioctl(kernel, SIOCGIFFLAGS, _IFREQ.pack(interface.encode(), 0))
+    return int(_IFREQ.unpack(answer)[1])
 
 
 def port_faults(link: Link, node: str, state: PortState) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labs.lab import Lab
-from labs.plan.fabric import Link
-from labs.render import frr
+from labs.plan.fabric import Fabric, Link
 from labs.runtime import daemons, wiring
-from scripts.faults.daemons import missing_daemons
-from scripts.faults.ports import port_faults, read_ports
+from labs.runtime.bracket import Bracket
+from scripts.faults.daemons import missing_daemons, running_daemons
+from scripts.faults.ports import port_faults, read_ports, running_ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,34 @@ class SwitchPowerLoss:
     def prepare(self, lab: Lab) -> None:
         """Nothing takes time."""
 
-    def inject(self, lab: Lab) -> None:
-        node = lab.node(self.node)
-        node.send([wiring.set_up(index, up=False) for index in self._indexes(lab)])
-        node.kill_daemons(daemons.DAEMONS)
+    def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
+        links = fabric.links_of[self.node]
+        return tuple((end.node, end.interface) for link in links for end in (link.a, link.b))
 
-    def restore(self, lab: Lab) -> None:
-        if not self.remains(lab):
-            return
-        # Half of it may have been done only: a boot begins without carrier, routes and processes.
-        self.inject(lab)
+    def intact(self, lab: Lab) -> frozenset[str]:
+        lit = running_ports(lab, [(self.node, link.port(self.node)) for link in self._links(lab)])
+        return lit | running_daemons(lab, self.node, lab.daemons)
+
+    def inject(self, lab: Lab) -> Bracket:
+        """The instant is that of the carriers: no neighbour sees the daemons die."""
         node = lab.node(self.node)
-        node.start_daemons(frr.daemons(lab.fabric))
+        dark = node.send([wiring.set_up(index, up=False) for index in self._indexes(lab)])
+        node.kill_daemons(daemons.DAEMONS)
+        return dark
+
+    def restore(self, lab: Lab) -> Bracket | None:
+        """The instant is the power's: what it takes to boot is part of the recovery."""
+        if not self.remains(lab):
+            return None
+        # Half of it may have been done only: a boot begins without carrier, routes and processes.
+        begun = self.inject(lab)
+        node = lab.node(self.node)
+        node.start_daemons(lab.daemons)
         messages = []
         for link in self._links(lab):
             messages += wiring.bring_up(link, self.node, lab.link(link.name).indexes)
         node.send(messages)
+        return begun
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         ports = read_ports(lab.node(self.node))

@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from labs.files import make_folder, write_file
 from labs.runtime.record import LabFiles
 from scripts.faults.spec import SINGLE_FAULT, SingleFaultSpec
 
@@ -51,13 +52,13 @@ def faults_folder(files: LabFiles) -> Path:
 def write_fault(files: LabFiles, spec: SingleFaultSpec, driver: Driver | None) -> RecordedFault:
     """Write a fault down under the next free number."""
     folder = faults_folder(files)
-    folder.mkdir(exist_ok=True)
+    make_folder(folder, exist_ok=True)
     document = {
         "spec": SINGLE_FAULT.dump_python(spec, mode="json", exclude_none=True),
         "driver": None if driver is None else [driver.pid, driver.started],
     }
     fresh = folder / f"{os.getpid()}.new"
-    fresh.write_text(json.dumps(document))
+    write_file(fresh, json.dumps(document))
     number = max((each.number for each in read_faults(files)), default=0) + 1
     try:
         while True:

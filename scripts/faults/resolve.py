@@ -10,7 +10,7 @@ from labs.errors import InputError
 from labs.plan.fabric import Fabric, Link
 from scripts.faults.base import Fault
 from scripts.faults.bgp import AbruptRemoval, Drain, SessionReset
-from scripts.faults.daemons import DaemonCrash, DaemonHang, check_daemon
+from scripts.faults.daemons import DaemonCrash, DaemonHang, check_planned
 from scripts.faults.fibre import BrokenFibre
 from scripts.faults.hosts import HostPause
 from scripts.faults.leaks import BadPrefix, RouteLeak
@@ -125,10 +125,10 @@ def _of_switch(fabric: Fabric, spec: SwitchFaultSpec) -> Fault:
         case PowerLossSpec():
             return SwitchPowerLoss(switch)
         case DaemonCrashSpec():
-            check_daemon(fabric, spec.daemon)
+            check_planned(fabric, spec.daemon)
             return DaemonCrash(switch, spec.daemon.value)
         case DaemonHangSpec():
-            check_daemon(fabric, spec.daemon)
+            check_planned(fabric, spec.daemon)
             return DaemonHang(switch, spec.daemon.value)
         case DrainSpec():
             return Drain(switch)

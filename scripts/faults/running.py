@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
 from labs.errors import InputError
+from labs.interruption import shielded
 from labs.lab import Lab
 from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.runtime.inuse import in_use
 from labs.runtime.record import LabFiles
 from labs.spec.wording import listed
 from scripts.faults.base import Fault
@@ -60,15 +63,20 @@ class ListedFault:
 
 def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fault]:
     """Break the lab until someone restores it. Raises as the fault's `prepare` and `inject` do, and
-    then leaves nothing of it."""
+    then leaves nothing of it; InputError while a drill or a job uses the lab."""
     fault = resolve(lab.fabric, spec)
-    recorded = write_fault(LabFiles(lab.name), spec, driver=None)
-    try:
-        fault.prepare(lab)
-        fault.inject(lab)
-    except BaseException:
-        restore_faults(lab, [recorded])
-        raise
+    with (
+        _by_hand(lab),
+        shielded(f"{fault.kind} of {fault.subject} is undone") as shield,
+    ):
+        recorded = write_fault(LabFiles(lab.name), spec, driver=None)
+        try:
+            with shield.lifted():
+                fault.prepare(lab)
+                fault.inject(lab)
+        except BaseException:
+            restore_faults(lab, [recorded])
+            raise
     return recorded, fault
 
 
@@ -76,20 +84,27 @@ def inject_and_wait(
     lab: Lab, spec: FaultSpec, progress: ProgressSink = no_progress
 ) -> tuple[tuple[Change, ...], tuple[str, ...]]:
     """Carry a fault out that ends by itself, and return once it is proven undone: its changes, and
-    which of them came late. Undone too where this is interrupted or killed.
+    which of them came late or were not seen to take effect. Undone too where this is interrupted
+    or killed.
 
-    Raises InputError where the fault does not fit the lab.
+    Raises InputError where the fault does not fit the lab, and while a drill or a job uses it.
     """
     faults = expand(lab.fabric, (spec,))
     for timed in faults:
         resolve(lab.fabric, timed.spec)
-    with Injector(lab) as injector:
+    with _by_hand(lab), Injector(lab) as injector:
         zero_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) + HEAD_START_NS
         late = carry_out(injector, faults, zero_ns, _waiter(faults, spec.kind, zero_ns, progress))
         injector.restore_all()
         instant = isinstance(spec, SessionResetSpec)
         changes = tuple(each for each in injector.changes if each.begins or not instant)
-    return changes, tuple(each.removeprefix("not valid because ") for each in late)
+    problems = (*late, *injector.unseen)
+    return changes, tuple(each.removeprefix("not valid because ") for each in problems)
+
+
+def _by_hand(lab: Lab) -> AbstractContextManager[None]:
+    """Faults by hand may come together, and not beside what measures the lab."""
+    return in_use(LabFiles(lab.name), "a fault by hand", shared=True)
 
 
 def _waiter(

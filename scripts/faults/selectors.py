@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from labs.errors import InputError
 from labs.plan.fabric import Fabric, Link
 from labs.spec.base import SpecModel
-from labs.spec.wording import RefusedError, listed, shown
+from labs.spec.wording import RefusedError, listed, name_hint, shown
 
 NodeName = Annotated[str, Field(min_length=1, max_length=32)]
 
@@ -56,7 +56,7 @@ class LinkSelector(SpecModel):
         if self.interface not in links:
             raise InputError(
                 f"{self.node} has no interface {self.interface}",
-                hint=f"it has {', '.join(sorted(links))}",
+                hint=name_hint(self.interface or "", sorted(links)),
             )
         return links[self.interface]
 
@@ -66,7 +66,7 @@ def check_node(fabric: Fabric, name: str) -> None:
     if name not in fabric.node_by_name:
         raise InputError(
             f"lab {fabric.name} has no node {name}",
-            hint=f"`rocelab plan {fabric.name}` lists its nodes",
+            hint=name_hint(name, fabric.node_by_name),
         )
 
 

@@ -25,11 +25,12 @@ ALL_PPM = SHARE.units["%"] * 100
 
 
 class Daemon(StrEnum):
-    """The routing daemons of a switch; bfdd only where the lab has BFD."""
+    """The daemons of a switch; bfdd only where the lab has BFD, mgmtd only since FRR 10."""
 
     ZEBRA = "zebra"
     BGPD = "bgpd"
     BFDD = "bfdd"
+    MGMTD = "mgmtd"
 
 
 class ResetMode(StrEnum):

@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import IntEnum
 from itertools import chain
 
+from labs.interruption import shielded
 from labs.units import format_duration
 from scripts.drill.result import Event
 from scripts.faults.injector import Change, Held, Injector
@@ -58,14 +60,16 @@ def carry_out(
     """
     ready = dict(prepared or {})
     order = sorted(
-        [(timed.begins_ns, 1, place) for place, timed in enumerate(faults)]
-        + [(timed.ends_ns, 0, place) for place, timed in enumerate(faults) if timed.ends_ns]
+        [(timed.begins_ns, _Step.BEGIN, place) for place, timed in enumerate(faults)]
+        + [(timed.ends_ns, _Step.END, place) for place, timed in enumerate(faults) if timed.ends_ns]
+        + [(at_ns, _Step.LOOK, place) for place, at_ns in _looks(injector, faults).items()]
     )
-    waiting = [place for _, begins, place in order if begins]
+    waiting = [place for _, step, place in order if step is _Step.BEGIN]
     held: dict[int, tuple[Held, bool]] = {}
     problems = []
     free_ns = 0
-    for at_ns, begins, place in order:
+    for at_ns, step, place in order:
+        begins = step is _Step.BEGIN
         while waiting and faults[waiting[0]].begins_ns <= at_ns + AHEAD_NS:
             following = waiting.pop(0)
             timed = faults[following]
@@ -74,17 +78,53 @@ def carry_out(
             held[following] = (one, injector.schedule(one, zero_ns + timed.begins_ns, end_ns))
         one, exact = held[place]
         wait(zero_ns + at_ns)
+        if step is _Step.LOOK:
+            injector.look(one)
+            continue
         if not begins:
             injector.restore(one)
         elif not exact:
             injector.inject(one)
-        change = _change(injector, one, begins=bool(begins))
+        change = _change(injector, one, begins=begins)
         # Faults close to each other wait for the one before them: that is no lateness.
         late_ns = change.t_ns - max(zero_ns + at_ns, free_ns)
         if late_ns > LATE_LIMIT_NS:
             problems.append(_late(change, late_ns))
+        if begins and change.took_ns > LATE_LIMIT_NS:
+            problems.append(_uncertain(change))
         free_ns = change.t_ns + change.took_ns
     return tuple(problems)
+
+
+class _Step(IntEnum):
+    """What is done at an instant; of several at one instant, in this order."""
+
+    LOOK = 0
+    END = 1
+    BEGIN = 2
+
+
+def _looks(injector: Injector, faults: Sequence[Timed]) -> dict[int, int]:
+    """When to see whether each fault took effect, by place: as late as it can be seen, so that what
+    is measured after it began is not disturbed.
+
+    That is shortly before it ends, or before another begins on one of its nodes, which may take
+    away what shows it. Faults that neither happens to are looked at when all is over.
+    """
+    nodes = [injector.nodes_of(timed.spec) for timed in faults]
+    found = {}
+    for place, timed in enumerate(faults):
+        nexts_ns = [
+            other.begins_ns
+            for number, other in enumerate(faults)
+            if other.begins_ns > timed.begins_ns and nodes[number] & nodes[place]
+        ]
+        if timed.ends_ns is not None:
+            nexts_ns.append(timed.ends_ns)
+        if nexts_ns:
+            next_ns = min(nexts_ns)
+            found[place] = next_ns - min(AHEAD_NS, (next_ns - timed.begins_ns) // 2)
+    return found
 
 
 def _change(injector: Injector, held: Held, *, begins: bool) -> Change:
@@ -118,19 +158,24 @@ def carried_out(
         try:
             problems.extend(carry_out(injector, faults, zero_ns, wait, prepared))
         except _OverError:
-            begun = sum(change.begins for change in injector.changes)
+            begun = sum(change.begins for change in injector.happened())
             if begun < len(faults):
-                problems.append(f"all was over before {len(faults) - begun} faults had begun")
+                problems.append(
+                    f"not valid because all was over before {len(faults) - begun} of "
+                    f"{len(faults)} faults had begun"
+                )
         except BaseException as failure:
             failures.append(failure)
 
     thread = threading.Thread(target=work, name="faults")
-    thread.start()
-    try:
-        yield problems
-    finally:
-        over.set()
-        thread.join()
+    with shielded("faults under way are carried out") as shield:
+        thread.start()
+        try:
+            with shield.lifted():
+                yield problems
+        finally:
+            over.set()
+            thread.join()
     if failures:
         raise failures[0]
 
@@ -144,6 +189,14 @@ def _late(change: Change, late_ns: int) -> str:
         f"not valid because {change.fault.kind} of {change.fault.subject} "
         f"{'began' if change.begins else 'ended'} {format_duration(late_ns)} late "
         f"(the limit is {format_duration(LATE_LIMIT_NS)})"
+    )
+
+
+def _uncertain(change: Change) -> str:
+    return (
+        f"not valid because {change.fault.kind} of {change.fault.subject} may have begun up to "
+        f"{format_duration(change.took_ns)} after its stamp (the limit is "
+        f"{format_duration(LATE_LIMIT_NS)})"
     )
 
 
@@ -173,4 +226,5 @@ def _event(group: Sequence[Change]) -> Event:
         change="begin" if any(change.begins for change in group) else "end",
         subject=", ".join(chain(subjects[:SHOWN], more)),
         changes=len(group),
+        took_ns=group[0].took_ns,
     )

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from labs.lab import Lab
 from labs.plan.fabric import Link
+from labs.runtime.bracket import Bracket, spanning
 from labs.runtime.wire.impairment import Impairment, Kind
 from scripts.faults.links import ALL_PPM, ends_of
 from scripts.faults.selectors import named
@@ -44,17 +46,32 @@ class CableFault:
         for link, towards in self._directions():
             wire.prepare(link, towards, self.impairment.kind)
 
-    def inject(self, lab: Lab) -> None:
-        self._impair(lab, self.impairment)
+    def severed(self) -> tuple[tuple[str, str], ...]:
+        return tuple(self._directions()) if self.impairment.kind is Kind.BLACKHOLE else ()
 
-    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> None:
-        """Begin and end by the kernel's clock, CLOCK_MONOTONIC ns."""
-        self._impair(lab, replace(self.impairment, start_ns=start_ns, end_ns=end_ns))
-
-    def restore(self, lab: Lab) -> None:
+    def intact(self, lab: Lab) -> frozenset[str]:
         wire = lab.wire
-        for link, towards in self._directions():
-            wire.clear(link, towards, self.impairment.kind)
+        return frozenset(
+            f"packets of {link} towards {towards} pass as always"
+            for link, towards in self._directions()
+            if not wire.is_impaired(link, towards, self.impairment.kind)
+        )
+
+    def inject(self, lab: Lab) -> Bracket:
+        return self._impair(lab, self.impairment)
+
+    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
+        """Begin and end by the kernel's clock, CLOCK_MONOTONIC ns."""
+        return self._impair(lab, replace(self.impairment, start_ns=start_ns, end_ns=end_ns))
+
+    def restore(self, lab: Lab) -> Bracket:
+        wire, kind = lab.wire, self.impairment.kind
+        return spanning(
+            [
+                Bracket.of(partial(wire.clear, link, towards, kind))
+                for link, towards in self._directions()
+            ]
+        )
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         wire = lab.wire
@@ -65,10 +82,11 @@ class CableFault:
         )
         return tuple(dict.fromkeys(found))
 
-    def _impair(self, lab: Lab, impairment: Impairment) -> None:
+    def _impair(self, lab: Lab, impairment: Impairment) -> Bracket:
         wire = lab.wire
-        for link, towards in self._directions():
-            wire.impair(link, towards, impairment)
+        return spanning(
+            [wire.impair(link, towards, impairment) for link, towards in self._directions()]
+        )
 
     def _directions(self) -> Iterator[tuple[str, str]]:
         for link in self.links:

@@ -35,10 +35,10 @@ def print_diagnosis(found: Diagnosis, case: Case, console: Console) -> None:
     for note in found.notes:
         console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
     console.print()
-    for line in heat_map(found, case):
-        console.print(line, markup=False, highlight=False, no_wrap=True)
+    for line in heat_map(found, case, console.width):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print()
-    console.print(_path_table(found))
+    console.print(path_table(found))
 
 
 def _headline(verdict: Verdict) -> str:
@@ -62,23 +62,25 @@ def _print_evidence(verdict: Verdict, console: Console) -> None:
         console.print(f"  - {line}", markup=False, highlight=False, soft_wrap=True)
 
 
-def heat_map(found: Diagnosis, case: Case) -> list[str]:
-    """How late what each rank was sent came in each step of the iteration shown, as blocks.
+def heat_map(found: Diagnosis, case: Case, width: int) -> list[str]:
+    """How late what each rank was sent came in each step of the iteration shown, as blocks in lines
+    of at most `width` characters, but for the first, which says what they are.
 
     A slow rank or link is a line of its own; a step in which all were late is a column. The scale
     ends at the worst of all iterations or, where nothing was late, at a whole step's time.
     """
     late = lateness(case.timing, case.job.ranks, found.shown - case.timing.first)
-    columns, width = _columns(late)
+    names = max(map(len, case.server_of))
+    columns, steps = _columns(late, max(1, min(MOST_COLUMNS, width - names - len("     ") - 4)))
     top = top_ns(case)
     lines = [
         f"How late what a rank was sent arrived, iteration {found.shown}, "
-        f"{'a step' if width == 1 else f'{width} steps'} per block; full: "
+        f"{'a step' if steps == 1 else f'{steps} steps'} per block; full: "
         f"{format_duration(top)} of the lab"
     ]
     for rank in _shown(columns):
         cells = "".join(_shade(value, top) for value in columns[rank])
-        lines.append(f"{rank:>5} {case.server_of[rank]:<12} |{cells}|")
+        lines.append(f"{rank:>5} {case.server_of[rank]:<{names}} |{cells}|")
     if len(columns) > SHOWN_RANKS:
         lines.append(f"the {SHOWN_RANKS} of {len(columns)} ranks that were latest")
     return lines
@@ -98,12 +100,12 @@ def _shown(columns: Floats) -> list[int]:
     return sorted(sorted(ranks, key=lambda rank: -worst[rank])[:SHOWN_RANKS])
 
 
-def _columns(late: Floats) -> tuple[Floats, int]:
-    """Neighbouring steps put together, by their worst, until all fit."""
-    width = -(-late.shape[1] // MOST_COLUMNS)
-    starts = range(0, late.shape[1], width)
-    parts = [np.fmax.reduce(late[:, start : start + width], axis=1) for start in starts]
-    return np.stack(parts, axis=1), width
+def _columns(late: Floats, most: int) -> tuple[Floats, int]:
+    """Neighbouring steps put together, by their worst, until there are at most so many."""
+    steps = -(-late.shape[1] // most)
+    starts = range(0, late.shape[1], steps)
+    parts = [np.fmax.reduce(late[:, start : start + steps], axis=1) for start in starts]
+    return np.stack(parts, axis=1), steps
 
 
 def _shade(value: float, top: float) -> str:
@@ -112,7 +114,8 @@ def _shade(value: float, top: float) -> str:
     return SHADES[min(len(SHADES) - 1, round(value / top * (len(SHADES) - 1)))]
 
 
-def _path_table(found: Diagnosis) -> Table:
+def path_table(found: Diagnosis) -> Table:
+    """The sends of the critical path that lasted longest beyond their like."""
     shown = table(
         f"Critical path of iteration {found.shown} ({format_duration(found.took.lab_ns)} of the "
         f"lab; typical {format_duration(found.typical.lab_ns)}): what lasted longest beyond its "

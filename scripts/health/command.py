@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption, RunningLab, need_root, running_lab
+from labs.cli.arguments import JsonOption, RunningLab, running_lab
 from labs.cli.console import err, out, say, table, write
+from labs.interruption import undone
+from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -74,7 +76,8 @@ def health(
     json: JsonOption = False,
 ) -> None:
     """Sample the health of a running lab until Ctrl-C, --for or --once. Exits 1 when --for or
-    --once saw an objective missed. With --json each sample is a line, and the report the last."""
+    --once saw an objective missed, 130 after Ctrl-C. With --json each sample is a line, and the
+    report the last."""
     from labs.errors import InputError
 
     need_root("reading counters in nodes")
@@ -153,6 +156,7 @@ def _watch(
             suppress(KeyboardInterrupt),
         ):
             monitor.wait(limit_s)
+    undone(f"lab {lab.name} was only looked at")
     if monitor.failure is not None:
         raise monitor.failure
     return monitor.report

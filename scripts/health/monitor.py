@@ -5,7 +5,8 @@
     report = monitor.report
 
 In: a running lab and objectives. Out: a frozen `HealthReport`; and, where a folder for it is given,
-a bundle of evidence for the nodes concerned at the first breach of each SLI.
+a bundle of evidence for the nodes concerned at the first breach of each SLI, or later, when whoever
+measures the lab asks for what he does not want collected meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Self
 
 from labs.errors import RocelabError
 from labs.lab import Lab
-from scripts.evidence.bundle import collect_evidence
+from scripts.evidence.bundle import Collection
 from scripts.health.endpoints import LOOK_INTERVAL_S
 from scripts.health.objectives import HealthSpec, Sli
 from scripts.health.reading import HealthReader, Reading
@@ -30,6 +31,9 @@ from scripts.health.sample import Places, Sample, compare
 
 MOST_NODES = 8
 """Nodes of which a bundle is collected at most: those of the worst places."""
+
+CAPTURE_S = 1.0
+"""How long packets are captured for a bundle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,16 @@ class Snapshot:
     read_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Breach:
+    """What evidence is to be collected of, and why."""
+
+    nodes: tuple[str, ...]
+    folder: Path
+    why: str
+    time_ns: int
+
+
 OnSample = Callable[[Snapshot], None]
 
 
@@ -58,13 +72,17 @@ class HealthMonitor:
         spec: HealthSpec | None = None,
         *,
         evidence: Path | None = None,
+        evidence_later: bool = False,
         on_sample: OnSample | None = None,
     ) -> None:
-        """`evidence` is a folder for bundles; `on_sample` is called after each sample, on the
-        monitor's thread, and what it raises ends the watching."""
+        """`evidence` is a folder for bundles, which `evidence_later` puts off until
+        `collect_evidence`; `on_sample` is called after each sample, on the monitor's thread, and
+        what it raises ends the watching."""
         self._lab = lab
         self._spec = spec or HealthSpec()
         self._folder = evidence
+        self._later = evidence_later
+        self._put_off: list[_Breach] = []
         self._on_sample = on_sample
         self._places = Places(lab.fabric)
         self._reader = HealthReader(lab)
@@ -74,6 +92,7 @@ class HealthMonitor:
         self._cpu_s = 0.0
         self._started_ns = self._ended_ns = 0
         self._stop = threading.Event()
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="health", daemon=True)
         self.failure: BaseException | None = None
 
@@ -116,10 +135,21 @@ class HealthMonitor:
             evidence=tuple(str(folder) for folder in self._collected.values()),
         )
 
+    def collect_evidence(self) -> None:
+        """Collect what was put off, without packets: those are gone. What breaches from now on is
+        no reason to collect more."""
+        self._folder = None
+        while self._put_off:
+            breach = self._put_off.pop(0)
+            try:
+                self._begun(breach, capture_s=0).collect()
+            except (RocelabError, OSError) as error:
+                self._account.note(f"no evidence in {breach.folder}: {error}")
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the watching to end by itself, as it does with the lab; whether it has."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        # Not join(): interrupted, it takes a thread that runs for one that has ended (bpo-45274).
+        return self._over.wait(timeout_s)
 
     def _run(self) -> None:
         interval_s = self._spec.interval / 1e9
@@ -143,6 +173,7 @@ class HealthMonitor:
         finally:
             self._reader.__exit__(None, None, None)
             self._cpu_s = time.thread_time()
+            self._over.set()
 
     def _sample(self) -> None:
         started_s = time.monotonic()
@@ -170,7 +201,8 @@ class HealthMonitor:
             )
 
     def _collect(self, sli: Sli, places: Mapping[str, float], time_ns: int) -> None:
-        """Have evidence collected, on another thread, at the first breach of an SLI."""
+        """Capture packets from now on, and have all else collected on another thread, at the
+        first breach of an SLI; or note that it is to be done."""
         if self._folder is None or sli in self._collected:
             return
         if len(self._collected) >= self._spec.evidence:
@@ -183,10 +215,29 @@ class HealthMonitor:
         self._collected[sli] = folder
         objective = self._spec.objective(sli)
         why = f"{sli.value} was {places[worst[0]]:g} at {worst[0]}; the objective is {objective:g}"
-        self._collectors.submit(self._collect_into, nodes[:MOST_NODES], folder, why, time_ns)
-
-    def _collect_into(self, nodes: list[str], folder: Path, why: str, time_ns: int) -> None:
+        breach = _Breach(tuple(nodes[:MOST_NODES]), folder, why, time_ns)
+        if self._later:
+            self._put_off.append(breach)
+            return
         try:
-            collect_evidence(self._lab, nodes, folder, why=why, breach_ns=time_ns)
+            begun = self._begun(breach, capture_s=CAPTURE_S)
+        except (RocelabError, OSError) as error:
+            self._account.note(f"no evidence in {folder}: {error}")
+        else:
+            self._collectors.submit(self._collect_rest, begun, folder)
+
+    def _begun(self, breach: _Breach, capture_s: float) -> Collection:
+        return Collection(
+            self._lab,
+            breach.nodes,
+            breach.folder,
+            capture_s=capture_s,
+            why=breach.why,
+            breach_ns=breach.time_ns,
+        )
+
+    def _collect_rest(self, begun: Collection, folder: Path) -> None:
+        try:
+            begun.collect()
         except (RocelabError, OSError) as error:
             self._account.note(f"no evidence in {folder}: {error}")

@@ -18,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from labs.errors import InputError, MachineError
+from labs.plan.queues import lab_rate_bps
 from scripts.health.monitor import Snapshot
 from scripts.health.objectives import Sli
 from traffic.live import LiveCounters
@@ -162,7 +163,11 @@ def _links(snapshot: Snapshot) -> Iterator[Metric]:
             up.add_metric((lab.name, link.name), all(port.carrier for port in seen))
             losses = max(port.carrier_losses for port in seen)
             flaps.add_metric((lab.name, link.name), losses)
-    yield from (lost, packets, size, up, flaps)
+    rate = _gauge("link_rate_bytes_per_second", "Each way, in the lab's time", ("lab", "link"))
+    for link in lab.fabric.links:
+        bytes_per_s = lab_rate_bps(link, lab.fabric.spec.dilation) / 8
+        rate.add_metric((lab.name, link.name), bytes_per_s)
+    yield from (lost, packets, size, up, flaps, rate)
 
 
 def _queues(snapshot: Snapshot) -> Iterator[Metric]:

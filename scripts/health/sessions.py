@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from labs.files import UntrustedFileError, read_untrusted
 from labs.plan.fabric import Fabric
 from labs.runtime.daemons import FrrFiles
 from labs.runtime.record import LabFiles
@@ -70,12 +71,8 @@ class _Log:
 
     def changes(self) -> list[tuple[str, bool]]:
         try:
-            if self._path.stat().st_size == self._read_bytes:
-                return []
-            with self._path.open("rb") as log:
-                log.seek(self._read_bytes)
-                text = log.read()
-        except FileNotFoundError:
+            text = read_untrusted(self._path, self._read_bytes)
+        except (FileNotFoundError, UntrustedFileError):
             return []
         whole = text.rfind(b"\n") + 1
         self._read_bytes += whole

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.models import OptionInfo
 
-from labs.cli.arguments import JsonOption, OneRunningLab, need_root, running_lab
+from labs.cli.arguments import ForceOption, JsonOption, OneRunningLab, running_lab
 from labs.cli.console import err, out, progress_bars, write
+from labs.cli.handover import handed_over
+from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
     from scripts.job.document import JobReport
@@ -208,6 +210,7 @@ def traffic(
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run a collective, or streams, over a lab that is up, as RoCE NICs would.
@@ -223,6 +226,7 @@ def traffic(
     Exits 0 when measured, 1 when a queue pair failed, 2 when the input is wrong, 3 when this
     machine could not carry the run: its figures are then not to be believed.
     """
+    from labs.outputs import shown_if_unwritten
     from scripts.job.run import planned_warning, run_job
 
     options = {
@@ -254,8 +258,18 @@ def traffic(
     warned = planned_warning(chosen, job)
     if warned is not None:
         _warn(warned)
-    with progress_bars() as progress:
-        report = run_job(chosen, job, out=folder, pcap=pcap, progress=progress)
+    found: list[JobReport] = []
+    shown = shown_if_unwritten(found, lambda report: _show(report, json))
+    with handed_over(folder), handed_over(pcap), shown, progress_bars() as progress:
+        report = run_job(
+            chosen,
+            job,
+            out=folder,
+            overwrite=force,
+            pcap=pcap,
+            progress=progress,
+            on_result=found.append,
+        )
     _show(report, json)
     for text in report.warnings:
         if text != warned:

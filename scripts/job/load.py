@@ -75,8 +75,8 @@ def warning(plans: Sequence[JobPlan], cpu_count: int) -> str | None:
     what = "this job is" if len(plans) == 1 else "these jobs are"
     return (
         f"at dilation {plans[0].dilation:g} {what} {load.packets_per_s:,.0f} packets/s, about "
-        f"{load.cpu_share:.0%} of this machine's {cpu_count} CPUs; `dilation: {load.dilation:.0f}` "
-        "in the lab's file would fit"
+        f"{load.cpu_share:.0%} of this machine's {cpu_count} CPUs; it would fit with "
+        f"`--dilation {load.dilation:.0f}` of `rocelab up`, or of `rocelab drill run`"
     )
 
 

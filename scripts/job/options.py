@@ -17,8 +17,6 @@ from labs.spec.source import Data, Source
 from labs.spec.wording import KeyPath, RefusedError
 from traffic.job import JobSpec
 
-COMMAND = "rocelab traffic"
-
 KEYS: Mapping[str, str] = {
     "pattern": "pattern",
     "algorithm": "algorithm",
@@ -52,8 +50,10 @@ def job_from_file(path: Path) -> JobSpec:
     return read_model(path, JobSpec)
 
 
-def job_from_options(options: Mapping[str, str | None]) -> JobSpec:
-    """The job that options describe, by their names; None for those not given.
+def job_from_options(
+    options: Mapping[str, str | None], command: str = "rocelab traffic"
+) -> JobSpec:
+    """The job that options of `command` describe, by their names; None for those not given.
 
     Raises SpecError with every problem, InputError without any option.
     """
@@ -78,7 +78,7 @@ def job_from_options(options: Mapping[str, str | None]) -> JobSpec:
         tuple(KEYS[name].split(".")): number for number, name in enumerate(given)
     }
     try:
-        return validate(Source(COMMAND, data, places), JobSpec)
+        return validate(Source(command, data, places), JobSpec)
     except SpecError as error:
         raise SpecError(
             [replace(each, line=None, key=_option(each.key)) for each in error.problems]

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from labs.errors import InputError, MachineError
+from labs.errors import InputError
+from labs.files import replace_file
 from labs.lab import Lab
+from labs.outputs import RESULT, check_new_file, results_folder
 from labs.runtime.base import ProgressSink, no_progress
+from labs.runtime.inuse import in_use
+from labs.runtime.record import LabFiles
+from labs.runtime.rights import need_root
 from scripts.balance import link_loads, tier_balances
 from scripts.documents import to_json
 from scripts.drill.environment import read_environment
@@ -39,21 +44,22 @@ from traffic.jobresult import JobResult
 from traffic.result import TrafficResult
 from traffic.session import TrafficSession
 
-RESULT_FILE = "result.json"
-
 
 def run_job(
     lab: Lab,
     job: JobSpec,
     *,
     out: Path | None = None,
+    overwrite: bool = False,
     pcap: Path | None = None,
     progress: ProgressSink = no_progress,
+    on_result: Callable[[JobReport], object] = lambda report: None,
 ) -> JobReport:
     """Run `job` on a lab that is up and report.
 
-    `out` is a folder, made where missing, for result.json; `pcap` a pcapng file that must not be
-    there yet, for what the ranks' NICs send and receive.
+    `out` is a folder, made where missing, for result.json; `pcap` a pcapng file for what the ranks'
+    NICs send and receive. Neither is there yet, unless it is to be `overwrite`n. `on_result` has
+    the report before it is written.
 
     Raises InputError where the lab is not up or busy, the job does not fit it (`plan_job`), or
     `out` or `pcap` can not be written; MachineError where this machine can not run it. A run that
@@ -62,16 +68,19 @@ def run_job(
     plans = plan_jobs(lab.fabric, [job])
     _check_ready(lab)
     if pcap is not None:
-        _check_new(pcap)
-    if out is not None:
-        _make_folder(out)
-    capture = None if pcap is None else NicCapture(lab, plans[0], pcap)
-    (report,) = _measured(lab, plans, capture or nullcontext(), progress)
-    if capture is not None and capture.lost:
-        lacks = f"the capture lacks {capture.lost:,} packets that tcpdump had no room for"
-        report = replace(report, warnings=(*report.warnings, lacks))
-    if out is not None:
-        (out / RESULT_FILE).write_text(to_json(report), encoding="utf-8")
+        check_new_file(pcap, overwrite=overwrite)
+    with (
+        nullcontext() if out is None else results_folder(out, overwrite=overwrite),
+        in_use(LabFiles(lab.name), f"a job ({job.pattern})"),
+    ):
+        capture = None if pcap is None else NicCapture(lab, plans[0], pcap)
+        (report,) = _measured(lab, plans, capture or nullcontext(), progress)
+        if capture is not None and capture.lost:
+            lacks = f"the capture lacks {capture.lost:,} packets that tcpdump had no room for"
+            report = replace(report, warnings=(*report.warnings, lacks))
+        on_result(report)
+        if out is not None:
+            replace_file(out / RESULT, to_json(report))
     return report
 
 
@@ -97,8 +106,7 @@ def _check_ready(lab: Lab) -> None:
         raise InputError(
             f"lab {lab.name} is not up", hint=f"bring it up with `rocelab up {lab.name}`"
         )
-    if os.geteuid() != 0:
-        raise MachineError("sending in a lab needs root", hint="run it with sudo")
+    need_root("sending in a lab")
 
 
 def _measured(
@@ -108,7 +116,7 @@ def _measured(
     progress: ProgressSink,
     faults: Sequence[Timed] = (),
 ) -> tuple[JobReport, ...]:
-    environment = read_environment()
+    environment = read_environment(lab.installation)
     with (
         lab.locked(),
         Injector(lab) as injector,
@@ -119,8 +127,10 @@ def _measured(
         counts = devices.read()
         events = tuple(
             replace(event, t_ns=event.t_ns - traffic.started_ns)
-            for event in events_of(injector.changes, apart_ns=1)
+            for event in events_of(injector.happened(), apart_ns=1)
         )
+        injector.restore_all()
+        late += tuple(injector.unseen)
     return assemble(environment, traffic, counts, elapsed_s, stolen_s, events, late)
 
 
@@ -130,22 +140,6 @@ def planned_warning(lab: Lab, job: JobSpec) -> str | None:
     Raises InputError as `plan_job` does.
     """
     return warning(plan_jobs(lab.fabric, [job]), len(os.sched_getaffinity(0)))
-
-
-def _check_new(path: Path) -> None:
-    if path.exists():
-        raise InputError(f"{path} exists", hint="name another file, or remove it")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent}", hint="make it first")
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"results can not be written to {out}: {error.strerror}", hint="name another folder"
-        ) from None
 
 
 def _send(
@@ -167,7 +161,8 @@ def _send(
         paused = {
             each.fault.subject for each in injector.changes if each.fault.kind == "host-pause"
         }
-        return session.stop(paused), elapsed_s, stolen_cpu_s() - stolen_s, tuple(problems)
+        stolen_s = stolen_cpu_s() - stolen_s
+        return session.stop(paused), elapsed_s, stolen_s, tuple(problems)
 
 
 def _warnings(jobs: Sequence[JobResult], cpu_count: int, moves: int) -> tuple[str, ...]:

@@ -15,14 +15,13 @@ import numpy.typing as npt
 
 from labs.errors import InputError
 from labs.forwarding.asic import ChoiceModel, Crc, crc_model, kernel_model
-from labs.forwarding.bulk import select_all
+from labs.forwarding.bulk import e_ecmp_hashes, select_all
 from labs.forwarding.flows import Flows, Indices, columns_v4
 from labs.forwarding.steering import (
     ROCE_PORT,
     EntryKey,
     NodeScheme,
     PinKey,
-    e_ecmp_hashes,
     node_scheme,
     planned_pins,
 )

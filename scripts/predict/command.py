@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.cli.arguments import JsonOption, LabArgument, need_root, running_or_planned
+from labs.cli.arguments import JsonOption, LabArgument, running_or_planned
 from labs.cli.console import err, out, progress_bars, write
+from labs.runtime.rights import need_root
 from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _rows(fabric: Fabric, flows: Path | None, job: dict[str, str]) -> list[FlowR
     from traffic.jobplan import plan_jobs
 
     if flows is None:
-        return rows_of_jobs(plan_jobs(fabric, [job_from_options(job)]))
+        return rows_of_jobs(plan_jobs(fabric, [job_from_options(job, "rocelab predict")]))
     if job:
         raise InputError(
             f"--flows with {', '.join(f'--{name}' for name in job)}",

@@ -19,7 +19,7 @@ from labs.spec.base import SpecModel
 from labs.spec.load import validate
 from labs.spec.scalars import read_scalar
 from labs.spec.source import Data, Source, raise_problems, read_source
-from labs.spec.wording import KeyPath, RefusedError
+from labs.spec.wording import KeyPath, RefusedError, name_hint
 from labs.units import SizeBytes
 from scripts.predict.matrix import FlowRow
 from traffic.flow import QP_LIMIT
@@ -96,8 +96,8 @@ def _misfits(fabric: Fabric, flow: FlowSpec) -> list[tuple[str, InputError]]:
         node = fabric.node_by_name.get(server)
         if node is None or node.is_switch:
             what = "is a switch" if node else "is not in the fabric"
-            some = ", ".join(each.name for each in fabric.servers[:4]) or "none"
-            found.append((end, InputError(f"{server} {what}", f"its servers: {some} ...")))
+            hint = name_hint(server, [each.name for each in fabric.servers])
+            found.append((end, InputError(f"{server} {what}", hint)))
         elif number > len(fabric.nics(server)):
             most = len(fabric.nics(server))
             error = InputError(f"{server} has no NIC {number}", f"its NICs are 1 to {most}")

@@ -43,14 +43,14 @@ def _tiers(found: Prediction) -> Table:
             "links",
             "flows",
             "MMR",
-            "random",
-            "p99",
+            "random MMR",
+            "its p99",
             "JFI",
-            "random",
+            "random JFI",
             "CoV",
-            "random",
+            "random CoV",
             "unused",
-            "random",
+            "random unused",
             "MMR of bytes",
             "worst group",
         ),
@@ -94,6 +94,7 @@ def _polarizations(found: Prediction) -> Table:
         "Polarization: does a choice repeat the one before it?",
         ("first", "second", "flows", "links unused", "random", "information", "by chance"),
         left=2,
+        names=2,
     )
     for one in found.polarizations:
         shown.add_row(
@@ -113,6 +114,7 @@ def _worst(found: Prediction) -> Table:
         "Most loaded links between switches",
         ("link", "sent by", "flows", "payload", "of its tier's mean"),
         left=2,
+        names=2,
     )
     for one in found.worst:
         size = "-" if one.bytes is None else _megabytes(one.bytes)

@@ -3,9 +3,9 @@
 In: the text that one switch's bfdd, bgpd and zebra logged under tracing (`scripts.stages.tracing`).
 Out: events in order of time, in CLOCK_REALTIME nanoseconds.
 
-The lines are those of FRR 8.4.4. A line is taken only where all of it is as expected, and every
-other line is ignored, so that another version that words one differently gives no event instead
-of a wrong one.
+The lines are those of the tested releases, FRR 8.4 and 10.3. A line is taken only where all of it
+is as expected, and every other line is ignored, so that another version that words one differently
+gives no event instead of a wrong one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-NOTIFIED_WITHIN_NS = 10_000_000
-"""A session that ends by a NOTIFICATION ends at once; an older one belongs to an earlier end."""
+NOTIFIED_WITHIN_NS = 500_000_000
+"""A session that ends by a NOTIFICATION ends at once, or when a busy machine lets bgpd go on; an
+older one belongs to an earlier end, as no session comes back within this."""
 
 NS_PER_US = 1000
 
@@ -128,7 +129,11 @@ _BFD = re.compile(
 _WITHDRAWN = re.compile(rf"{_NEIGHBOUR} rcvd UPDATE about {_PREFIX} IPv4 unicast -- withdrawn\s*")
 _ANNOUNCED = re.compile(rf"{_NEIGHBOUR} rcvd {_PREFIX} IPv4 unicast\s*")
 _STEPS = {
-    Step.SENT: re.compile(rf"Tx route (?P<action>add|delete) VRF 0 {_PREFIX}(?: metric .*)?"),
+    # By number in FRR 8.4, by name and table in 10.3.
+    Step.SENT: re.compile(
+        r"Tx route (?P<action>add|delete) VRF (?:0|default \(table id 0\)) "
+        rf"{_PREFIX}(?: metric .*)?"
+    ),
     Step.PROCESSED: re.compile(
         rf"{_TABLE}{_PREFIX}: (?P<action>Adding|Updating|Deleting) route rn .*"
     ),

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from labs.files import UntrustedFileError, read_untrusted, untrusted_size
 from labs.lab import Lab
 from labs.runtime import daemons
 from labs.runtime.daemons import FrrFiles
@@ -38,6 +39,7 @@ class Daemon:
     node: str
     name: str
     files: FrrFiles
+    pid: int
 
     @property
     def log(self) -> Path:
@@ -45,9 +47,14 @@ class Daemon:
 
 
 def running_daemons(lab: Lab) -> tuple[Daemon, ...]:
-    """The FRR daemons of every switch that run now."""
+    """The FRR daemons of every switch that run now and have a part in a route's way."""
     nodes = [lab.node(node.name) for node in lab.fabric.switches]
-    return tuple(Daemon(node.name, name, node.frr) for node in nodes for name in node.daemons())
+    return tuple(
+        Daemon(node.name, name, node.frr, pid)
+        for node in nodes
+        for name, pid in node.daemons().items()
+        if name in TRACES
+    )
 
 
 def set_tracing(daemon_list: Sequence[Daemon], *, on: bool) -> tuple[str, ...]:
@@ -59,7 +66,7 @@ def set_tracing(daemon_list: Sequence[Daemon], *, on: bool) -> tuple[str, ...]:
     level = TRACING_LEVEL if on else LEVEL
 
     def ask(daemon: Daemon) -> str | None:
-        if daemons.running_pid(daemon.name, daemon.files) is None:
+        if not daemons.is_daemon(daemon.pid, daemon.name, daemon.files):
             return None
         setting = ("configure terminal", f"log file {daemon.log} {level}", "end")
         try:
@@ -87,15 +94,13 @@ def logged_since(daemon_list: Sequence[Daemon], sizes: Mapping[Path, int]) -> tu
 
 def _size(log: Path) -> int:
     try:
-        return log.stat().st_size
-    except FileNotFoundError:
+        return untrusted_size(log)
+    except (FileNotFoundError, UntrustedFileError):
         return 0
 
 
 def _text_after(log: Path, size: int) -> str:
     try:
-        with log.open("rb") as file:
-            file.seek(size)
-            return file.read().decode(errors="replace")
-    except FileNotFoundError:
+        return read_untrusted(log, size).decode(errors="replace")
+    except (FileNotFoundError, UntrustedFileError):
         return ""

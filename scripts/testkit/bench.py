@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from labs.errors import ExpectationError, InputError
 from labs.lab import Lab, plan
 from labs.runtime.convergence import convergence_timeout_s
+from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.record import LabFiles, recorded_labs
 from labs.runtime.teardown import take_down
 from labs.spec.load import load_spec
@@ -44,11 +45,13 @@ MOST_NODES = 16
 class Bench:
     """A lab and the test that has it."""
 
-    def __init__(self, file: Path) -> None:
-        """Plans only. Raises InputError, and SpecError with every problem of the file."""
+    def __init__(self, file: Path, frr: Path | None = None) -> None:
+        """Plans only; `frr` is the folder of another FRR than this machine's. Raises InputError,
+        and SpecError with every problem of the file."""
         spec = load_spec(file)
         name = suite_name(spec.name, recorded_labs())
-        self.lab = Lab(plan(spec.model_copy(update={"name": name})))
+        housing = housing_of(RuntimeKind.NETNS, frr=frr)
+        self.lab = Lab(plan(spec.model_copy(update={"name": name})), housing)
         self.measuring: Measurement | None = None
         self.evidence: Path | None = None
         self._facts: Facts = {}

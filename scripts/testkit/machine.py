@@ -9,16 +9,20 @@ from functools import cache
 from pathlib import Path
 
 from labs import doctor, probes
+from labs.runtime.rights import effective_capabilities
 
 
 @cache
-def why_not() -> str | None:
-    """What keeps labs from running here, with the remedies; None where nothing does."""
+def why_not(*, own_frr: bool) -> str | None:
+    """What keeps labs from running here, with this machine's FRR or another, and the remedies; None
+    where nothing does."""
     status = Path("/proc/self/status").read_text()
-    checks = doctor.capability_checks(doctor.effective_capabilities(status))
+    checks = doctor.capability_checks(effective_capabilities(status))
+    checks += doctor.place_checks()
     if all(check.ok for check in checks if check.needed):
         checks += doctor.kernel_checks(probes.probe_kernel())
-    checks.append(doctor.frr_check())
+    if own_frr:
+        checks.append(doctor.frr_check())
     return explained(checks)
 
 

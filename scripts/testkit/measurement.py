@@ -272,6 +272,8 @@ class Measurement:
             return Duration(measured_ns)
         if self.affected_flows == 0:
             why = "no flow lost a packet: none crossed what broke, or it took none"
+        elif self.restored:
+            why = "what was lost is too little to be told from an accident, or cut short"
         else:
             why = "an affected flow had not recovered when the traffic ended"
         raise NotMeasuredError(f"{name} was not measured: {why}")

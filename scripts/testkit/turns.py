@@ -11,17 +11,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from labs.runtime.record import RUN_ROOT
+from labs.runtime.record import RUN_ROOT, is_still_at, open_run_root
 
 
 @contextmanager
 def turn() -> Iterator[None]:
     """Wait until nobody else has the turn, and hold it. It ends with the process at the latest."""
-    RUN_ROOT.mkdir(mode=0o755, exist_ok=True)
     # The folder of all labs is there anyway, so that no lock file stays behind.
-    descriptor = os.open(RUN_ROOT, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+    while True:
+        descriptor = open_run_root()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if is_still_at(descriptor, RUN_ROOT):
+                yield
+                return
+        finally:
+            os.close(descriptor)

@@ -70,6 +70,20 @@ def _over(run: Run, task: int, time: float) -> None:
 
 
 @compiled
+def _last_chunk(run: Run, task: int, time: float) -> float:
+    """When a task whose last transfer ended at `time` is over: its rings' chunks too."""
+    over = time
+    for transfer in range(
+        run.of_task[at.FIRST_TRANSFER, task], run.of_task[at.FIRST_TRANSFER, task + 1]
+    ):
+        ring = run.of_transfer[at.RING, transfer]
+        if ring >= 0:
+            chunk = run.ring[at.SPENT, ring] + run.ring[at.RING_LATENCY, ring]
+            over = max(over, run.task[at.STARTED, task] + chunk)
+    return float(over + run.task[at.LATENCY, task])
+
+
+@compiled
 def _finish(fair: Fair, run: Run, dirty: int) -> int:
     """The flow that is first to end a transfer does so, at its own time."""
     flow, time = fair.of_flow[at.END_FLOW, 0], fair.flow[at.END_KEY, 0]
@@ -85,9 +99,13 @@ def _finish(fair: Fair, run: Run, dirty: int) -> int:
             )
             run.counts[at.DONE] += 1
             task = run.of_transfer[at.TASK, transfer]
+            ring = run.of_transfer[at.RING, transfer]
+            if ring >= 0:
+                spent = time - run.task[at.STARTED, task]
+                run.ring[at.SPENT, ring] += run.ring[at.RING_SHARE, ring] * spent
             run.of_task[at.OPEN_TRANSFERS, task] -= 1
             if run.of_task[at.OPEN_TRANSFERS, task] == 0:
-                _over(run, task, time + run.task[at.LATENCY, task])
+                _over(run, task, _last_chunk(run, task, time))
         else:
             run.of_transfer[at.FOLLOWING, transfer] = kept
             kept = transfer

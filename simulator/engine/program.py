@@ -19,6 +19,21 @@ Offsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
+class Rings:
+    """Transfers that stand for chunks which go round, so that one's latency is another's time.
+
+    of_transfer: the ring that each is a hop of, -1 for none, X. share: of each ring, one over the
+    number of its transfers and of the chunks on each of its hops at once. latency_s: of a chunk on
+    its whole way. A chunk takes the share of all the transfers' times, from the task's start, and
+    the latency; the task is not over before.
+    """
+
+    of_transfer: Ints
+    share: Floats
+    latency_s: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Program:
     """T tasks and X transfers.
 
@@ -37,6 +52,7 @@ class Program:
     first_transfer: Offsets
     flow: Ints
     size_bits: Floats
+    rings: Rings | None = None
 
     @property
     def tasks(self) -> int:

@@ -63,8 +63,11 @@ lists of flows: inside, without a rate, changed; the flows of the heap."""
 SIZE, TARGET, COUNTED, FINISH = range(4)
 """Of each transfer: bits; what SERVED is when it ends; what of that is in BITS; when it ended."""
 
-FLOW, TASK, FOLLOWING = range(3)
-"""Of each transfer: flow, task, the next on the same flow."""
+FLOW, TASK, FOLLOWING, RING = range(4)
+"""Of each transfer: flow, task, the next on the same flow, ring or -1."""
+
+SPENT, RING_SHARE, RING_LATENCY = range(3)
+"""Of each ring: its share of the times of its transfers that ended, share, latency."""
 
 READY, DELAY, LATENCY, STARTED, ENDED, START_KEY = range(6)
 """Of each task: when all before it were over, delay, latency, start, end; a heap of starts."""
@@ -108,11 +111,13 @@ class Fair(NamedTuple):
 
 
 class Run(NamedTuple):
-    """X transfers of T tasks. transfer: 4 x X. of_transfer: 3 x X. task: 6 x T. of_task:
-    7 x (T + 1). next: tasks after each. clock, counts: see above. point: time and total rate."""
+    """X transfers of T tasks in C rings. transfer, of_transfer: 4 x X. ring: 3 x C. task: 6 x T.
+    of_task: 7 x (T + 1). next: tasks after each. clock, counts: see above. point: time, total rate.
+    """
 
     transfer: Table
     of_transfer: Numbers
+    ring: Table
     task: Table
     of_task: Numbers
     next: Ints
@@ -164,9 +169,11 @@ def run_state(program: Program) -> Run:
     waits = np.diff(program.after_start)
     numbers = np.arange(tasks, dtype=np.int32)
     open_transfers = np.diff(program.first_transfer)
+    rings = program.rings
     run = Run(
         transfer=np.zeros((4, transfers)),
-        of_transfer=np.empty((3, transfers), np.int32),
+        of_transfer=np.empty((4, transfers), np.int32),
+        ring=np.zeros((3, 0 if rings is None else len(rings.share))),
         task=np.zeros((6, tasks)),
         of_task=np.zeros((7, tasks + 1), np.int32),
         next=np.repeat(numbers, waits)[np.argsort(program.after, kind="stable")],
@@ -179,6 +186,10 @@ def run_state(program: Program) -> Run:
     run.of_transfer[FLOW] = program.flow
     run.of_transfer[TASK] = np.repeat(numbers, open_transfers)
     run.of_transfer[FOLLOWING] = -1
+    run.of_transfer[RING] = -1
+    if rings is not None:
+        run.of_transfer[RING] = rings.of_transfer
+        run.ring[RING_SHARE], run.ring[RING_LATENCY] = rings.share, rings.latency_s
     run.task[DELAY], run.task[LATENCY] = program.delay_s, program.latency_s
     run.task[STARTED] = run.task[ENDED] = np.inf
     run.of_task[OPEN_TRANSFERS, :tasks] = open_transfers

@@ -126,8 +126,7 @@ class Stepping:
             task = int(self._task[number])
             self._open[task] -= 1
             if self._open[task] == 0:
-                over = float(finish[place] + self._program.latency_s[task])
-                for later in self._over(task, over):
+                for later in self._over(task, self._last_chunk(task, float(finish[place]))):
                     self._queue(later)
         if self._starts and self._starts[0][0] <= time * (1 + SAME):
             time = max(time, self._starts[0][0])
@@ -139,6 +138,18 @@ class Stepping:
             begin, end = self._program.first_transfer[task : task + 2]
             self._queue_up(np.arange(begin, end))
         self._solved = False
+
+    def _last_chunk(self, task: int, time: float) -> float:
+        """When a task whose last transfer ended at `time` is over: its rings' chunks too."""
+        rings = self._program.rings
+        if rings is not None:
+            own = slice(*self._program.first_transfer[task : task + 2])
+            ring = rings.of_transfer[own]
+            spent_s = (self._finish[own] - self._start[task])[ring >= 0]
+            ring = ring[ring >= 0]
+            chunk_s = np.bincount(ring, spent_s, len(rings.share)) * rings.share + rings.latency_s
+            time = max(time, float(self._start[task] + chunk_s[ring].max(initial=0.0)))
+        return time + float(self._program.latency_s[task])
 
     def _queue_up(self, begun: npt.NDArray[np.int64]) -> None:
         """Transfers begin, each behind those of its flow."""

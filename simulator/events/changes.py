@@ -18,7 +18,7 @@ from simulator.events.retransmission import Retransmission
 from simulator.events.spec import Kind
 from simulator.events.timeline import Bools, Outage, link_state
 from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import Floats, Network
+from simulator.fabric.network import Floats, Ints, Network
 
 PathsFor = Callable[[Flows, Bools], Paths]
 """The paths of flows while routing takes these links, L, for up. A flow whose port has none leaves
@@ -31,9 +31,11 @@ def changes_of(
     flows: Flows,
     paths: Paths,
     paths_for: PathsFor,
-    retransmission: Retransmission,
+    retransmissions: Sequence[Retransmission],
+    of_flow: Ints,
 ) -> Iterator[Change]:
-    """What changes when, in the order of time; `paths` are those without any outage.
+    """What changes when, in the order of time; `paths` are those without any outage. Flow f waits
+    as retransmissions[of_flow[f]] says.
 
     At a fault the links carry nothing and paths are as before; once routing has moved, paths are
     those of what is left. A drain moves first. When a link returns it carries again and routes use
@@ -42,7 +44,7 @@ def changes_of(
     not; one whose retries were all in vain never sends again. Nothing is worked out for a moment
     before the engine asks for it.
     """
-    state = _State(network, flows, paths, paths_for, retransmission)
+    state = _State(network, flows, paths, paths_for, retransmissions, of_flow)
     moments = [
         moment
         for outage in outages
@@ -70,13 +72,15 @@ class _State:
         flows: Flows,
         paths: Paths,
         paths_for: PathsFor,
-        retransmission: Retransmission,
+        retransmissions: Sequence[Retransmission],
+        of_flow: Ints,
     ) -> None:
         self._network = network
         self._flows = flows
         self._whole = paths
         self._paths_for = paths_for
-        self._retransmission = retransmission
+        self._retransmissions = retransmissions
+        self._of_flow = of_flow
         self._routed = paths
         self._up = np.ones(network.links, bool)
         self._capacity_bps = network.capacity_bps
@@ -129,7 +133,10 @@ class _State:
         waiting = np.isfinite(self._lost_s)
         self._through_s[~carries] = np.inf
         ready = waiting & carries & ~np.isfinite(self._through_s)
-        through_s = self._retransmission.through_s(self._lost_s[ready], now)
+        through_s = self._lost_s[ready]
+        for number, retransmission in enumerate(self._retransmissions):
+            own = self._of_flow[ready] == number
+            through_s[own] = retransmission.through_s(through_s[own], now)
         self._through_s[ready] = through_s
         self._broken[ready] = ~np.isfinite(through_s)
         over = carries & (self._through_s <= now)

@@ -20,9 +20,19 @@ from simulator.command import (
 )
 
 if TYPE_CHECKING:
-    from simulator.events.spec import RatesSpec, TimelineSpec
+    from simulator.events.spec import RatesSpec, RestartSpec, TimelineSpec
 
 _WHEN = "What fails"
+
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="In place of the timeline's or the preset's.",
+        show_default=False,
+        rich_help_panel=_WHEN,
+    ),
+]
 
 
 @takes_job_options(but=("duration", "starts", "warmup", "iterations"))
@@ -58,7 +68,7 @@ def whatif(
     from simulator.simulate import Options, event_cost
 
     spec = asked_spec(lab, scheme, hashing)
-    jobs = asked_jobs(job_file, given(job))
+    jobs = asked_jobs(job_file, given(job), "rocelab whatif")
     with progress_bars() as progress:
         found = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
     if json:
@@ -103,6 +113,9 @@ def longrun(
             "--draw", metavar="N", help="With --rates: the seed.", rich_help_panel=_WHEN, min=0
         ),
     ] = 1,
+    checkpoint_every: PolicyOption = None,
+    checkpoint_takes: PolicyOption = None,
+    restart_takes: PolicyOption = None,
     work: Annotated[
         str,
         typer.Option(
@@ -130,10 +143,18 @@ def longrun(
     from simulator.simulate import Options, long_run
 
     spec = asked_spec(lab, scheme, hashing)
-    jobs = asked_jobs(job_file, given(job))
+    jobs = asked_jobs(job_file, given(job), "rocelab longrun")
     failures = _failures(timeline, rates, repair, draw)
+    policy = {
+        "checkpoint_every": checkpoint_every,
+        "checkpoint_takes": checkpoint_takes,
+        "restart_takes": restart_takes,
+    }
+    restart = _restart(failures, {key: text for key, text in policy.items() if text is not None})
     with progress_bars() as progress:
-        found = long_run(spec, jobs, failures, _span_s("--work", work), Options(eps=eps), progress)
+        found = long_run(
+            spec, jobs, failures, _span_s("--work", work), Options(eps=eps), progress, restart
+        )
     if json:
         write([to_json(found)])
     else:
@@ -161,6 +182,18 @@ def _failures(
         raise InputError(f"there are no rates {rates}", hint=f"take {' or '.join(PRESETS)}")
     _span_s("--repair", repair)
     return RatesSpec.model_validate({"preset": rates, "repair": repair, "seed": draw})
+
+
+def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> RestartSpec:
+    from labs.spec.load import validate
+    from labs.spec.source import Source
+    from simulator.events.rates import PRESETS
+    from simulator.events.sentence import COMMAND_LINE
+    from simulator.events.spec import RatesSpec, RestartSpec
+
+    base = PRESETS[failures.preset] if isinstance(failures, RatesSpec) else failures
+    given = validate(Source(COMMAND_LINE, dict(policy), {}), RestartSpec)
+    return base.restart.model_copy(update={key: getattr(given, key) for key in policy})
 
 
 def _span_s(option: str, text: str) -> float:

@@ -8,7 +8,8 @@ do, how queue pairs and jobs get over a loss. Out: per job its completion time a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from labs.errors import InputError
@@ -58,18 +59,33 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
+class Break:
+    """When a job breaks by itself, and of what."""
+
+    at_s: float
+    cause: str
+
+
+_NEVER = Break(math.inf, "")
+
+
+@dataclass(frozen=True, slots=True)
 class JobToll:
     """What happened to a job, in seconds. jct_s: inf where it never gets on again; healthy_s: its
-    JCT, checkpoints included, with no outage. stalled_s: it waited. restarting_s: it was started
-    again. lost_work_s: done in vain, since the last checkpoint."""
+    JCT, checkpoints included, with no outage; work_s: without them. stalled_s: it waited.
+    restarting_s: it was started again. lost_work_s: done in vain, since the last checkpoint.
+    breaks: how often it broke by itself, by cause; the other restarts are those of queue pairs that
+    gave up."""
 
     job: str
     jct_s: float
     healthy_s: float
+    work_s: float
     stalled_s: float
     restarts: int
     restarting_s: float
     lost_work_s: float
+    breaks: Mapping[str, int]
 
 
 def run_through(
@@ -77,15 +93,17 @@ def run_through(
     outages: Sequence[Outage],
     iteration_times: IterationTimes,
     iterations: Mapping[str, int],
-    retransmission: Retransmission,
+    retransmissions: Mapping[str, Retransmission],
     restart: RestartSpec,
+    breaks: Mapping[str, Iterator[Break]] | None = None,
 ) -> tuple[JobToll, ...]:
     """Each job from time 0 to the end of its iterations.
 
     A job that does not get on stalls until the next retry of its queue pairs on a whole way. Once
     they give up it is restarted from its last checkpoint, on spare hosts: what broke it touches it
-    no more. Iterations change pace in the middle; a stall of one rank is the whole job's. Raises
-    InputError as `Conditions.undisturbed` does.
+    no more. `breaks` of a job by itself, in order of time, restart it likewise, and a restart that
+    is under way anew. Iterations change pace in the middle; a stall of one rank is the whole job's.
+    Raises InputError as `Conditions.undisturbed` does.
     """
     conditions = Conditions(network, outages, iteration_times)
     conditions.undisturbed()
@@ -98,7 +116,16 @@ def run_through(
         }
     )
     return tuple(
-        _Run(job, count, outages, moments, conditions, retransmission, restart).toll()
+        _Run(
+            job,
+            count,
+            outages,
+            moments,
+            conditions,
+            retransmissions[job],
+            restart,
+            (breaks or {}).get(job, iter(())),
+        ).toll()
         for job, count in iterations.items()
     )
 
@@ -115,8 +142,12 @@ class _Run:
         conditions: Conditions,
         retransmission: Retransmission,
         restart: RestartSpec,
+        breaks: Iterator[Break],
     ) -> None:
         self._job = job
+        self._breaks = breaks
+        self._next_break = next(breaks, _NEVER)
+        self._broke: Counter[str] = Counter()
         self._outages = outages
         self._moments = moments
         self._conditions = conditions
@@ -131,24 +162,30 @@ class _Run:
         self._undone = 0.0
         self._stalled_s = self._restarting_s = self._lost_work_s = 0.0
         self._restarts = 0
-        self._healthy_s = self._undisturbed(iterations * conditions.times(frozenset())[job])
+        self._work_s = iterations * conditions.times(frozenset())[job]
+        self._healthy_s = self._undisturbed(self._work_s)
 
     def toll(self) -> JobToll:
         """Run to the end."""
         while self._left > 0 and math.isfinite(self._now):
             pace_s = self._pace_s()
             if math.isfinite(pace_s):
-                self._get_on(pace_s, self._next_moment())
+                self._get_on(pace_s, min(self._next_moment(), self._next_break.at_s))
             else:
                 self._stall()
+            if self._left and self._next_break.at_s <= self._now < math.inf:
+                self._take_break()
+                self._restart(self._now)
         return JobToll(
             job=self._job,
             jct_s=self._now,
             healthy_s=self._healthy_s,
+            work_s=self._work_s,
             stalled_s=self._stalled_s,
             restarts=self._restarts,
             restarting_s=self._restarting_s,
             lost_work_s=self._lost_work_s,
+            breaks=dict(self._broke),
         )
 
     def _undisturbed(self, work_s: float) -> float:
@@ -173,7 +210,7 @@ class _Run:
 
     def _get_on(self, pace_s: float, until: float) -> None:
         """Iterations and checkpoints until the work is done or `until`. A checkpoint that has begun
-        is finished whatever happens meanwhile."""
+        is finished whatever happens to the network; one in which the job breaks is none."""
         while self._left > 0 and self._now < until:
             run_s = min(self._every_s - self._since_s, self._left * pace_s, until - self._now)
             self._now += run_s
@@ -182,6 +219,9 @@ class _Run:
             self._left = 0.0 if self._left - done < 1e-9 else self._left - done
             self._undone += done
             if self._left and self._since_s >= self._every_s * (1 - 1e-12):
+                if self._next_break.at_s < self._now + self._takes_s:
+                    self._now = max(self._now, self._next_break.at_s)
+                    return
                 self._now += self._takes_s
                 self._since_s = self._undone = 0.0
 
@@ -205,9 +245,22 @@ class _Run:
         self._stalled_s += gives_up - began
         self._left_behind.update(self._on(began))
         self._left_behind.update(self._on(gives_up))
+        self._restart(gives_up)
+
+    def _take_break(self) -> None:
+        self._broke[self._next_break.cause] += 1
+        self._next_break = next(self._breaks, _NEVER)
+
+    def _restart(self, broke_s: float) -> None:
+        """From the last checkpoint; what breaks meanwhile begins it anew."""
         self._left += self._undone
         self._lost_work_s += self._since_s
         self._undone = self._since_s = 0.0
         self._restarts += 1
-        self._restarting_s += self._restart_s
-        self._now = gives_up + self._restart_s
+        self._now = broke_s + self._restart_s
+        while self._next_break.at_s < self._now:
+            if self._next_break.at_s > broke_s:
+                self._restarts += 1
+                self._now = self._next_break.at_s + self._restart_s
+            self._take_break()
+        self._restarting_s += self._now - broke_s

@@ -10,7 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from labs.spec.base import SECOND
+from simulator.events.expectation import expected_cost
 from simulator.events.longrun import JobToll
+from simulator.events.spec import RestartSpec
 from simulator.events.timeline import Outage
 
 SCHEMA_VERSION = 1
@@ -19,9 +22,11 @@ SCHEMA_VERSION = 1
 @dataclass(frozen=True, slots=True)
 class JobOutlook:
     """A job, in seconds. jct_s: None where it never gets on again. healthy_s: with no failure, with
-    checkpoints. slowed_s: by longer iterations while something was out, below 0
-    where flows happened to lie better on what was left. effective: healthy_s over
-    jct_s, 0 where that is None."""
+    checkpoints. slowed_s: by longer iterations while something was out, below 0 where flows
+    happened to lie better on what was left. effective: its iterations alone, as fast as with no
+    failure and without checkpoints, over jct_s, 0 where that is None. breaks: by itself, by cause;
+    the other restarts are the network's. expected: of the same breaks in closed form, without what
+    the network costs (`simulator.events.expectation`)."""
 
     job: str
     gpus: int
@@ -34,16 +39,21 @@ class JobOutlook:
     restarting_s: float
     lost_work_s: float
     effective: float
+    breaks: dict[str, int]
+    expected: float
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Jobs through a timeline. source: where its events are from. events: in the order in which
-    they begin, as sentences."""
+    """Jobs through a timeline. source: where its events are from. drawn: what was drawn, in words;
+    empty where nothing was. restart: checkpoints and restarts, in seconds. events: in the order in
+    which they begin, as sentences."""
 
     schema_version: int
     lab: str
     source: str
+    drawn: str
+    restart: dict[str, float]
     events: tuple[str, ...]
     jobs: tuple[JobOutlook, ...]
 
@@ -51,22 +61,35 @@ class Outlook:
 def outlook(
     lab: str,
     source: str,
+    drawn: str,
+    restart: RestartSpec,
     outages: Sequence[Outage],
     tolls: Sequence[JobToll],
     gpus: Mapping[str, int],
     iterations: Mapping[str, int],
+    breaks_per_s: Mapping[str, float],
 ) -> Outlook:
     """The document of tolls."""
     return Outlook(
         SCHEMA_VERSION,
         lab,
         source,
+        drawn,
+        {key: getattr(restart, key) / SECOND for key in type(restart).model_fields},
         tuple(outage.what for outage in outages),
-        tuple(_job(toll, gpus[toll.job], iterations[toll.job]) for toll in tolls),
+        tuple(
+            _job(
+                toll,
+                gpus[toll.job],
+                iterations[toll.job],
+                expected_cost(breaks_per_s[toll.job], restart).effective,
+            )
+            for toll in tolls
+        ),
     )
 
 
-def _job(toll: JobToll, gpus: int, iterations: int) -> JobOutlook:
+def _job(toll: JobToll, gpus: int, iterations: int, expected: float) -> JobOutlook:
     ends = math.isfinite(toll.jct_s)
     named_s = toll.stalled_s + toll.restarting_s + toll.lost_work_s
     return JobOutlook(
@@ -80,5 +103,7 @@ def _job(toll: JobToll, gpus: int, iterations: int) -> JobOutlook:
         restarts=toll.restarts,
         restarting_s=toll.restarting_s,
         lost_work_s=toll.lost_work_s,
-        effective=toll.healthy_s / toll.jct_s if ends and toll.jct_s else 0.0,
+        effective=toll.work_s / toll.jct_s if ends and toll.jct_s else 0.0,
+        breaks=dict(toll.breaks),
+        expected=expected,
     )

@@ -11,12 +11,10 @@ The clauses after the target stand in any order; `lose` says the same as `fail`.
 
 from __future__ import annotations
 
-import difflib
-
 from labs.errors import InputError
 from labs.spec.load import validate
 from labs.spec.source import Data, Source
-from labs.spec.wording import listed, shown
+from labs.spec.wording import did_you_mean, listed, shown
 from simulator.events.spec import EventSpec, Kind
 
 COMMAND_LINE = "command line"
@@ -32,10 +30,9 @@ def parse_event(line: str) -> EventSpec:
         raise InputError("no event is given", EXAMPLE)
     verb, *rest = words
     if verb not in _VERBS:
-        close = difflib.get_close_matches(verb.lower(), _VERBS, n=1)
         raise InputError(
             f"expected {listed(_VERBS)}, got {shown(verb)}",
-            f"did you mean {close[0]}?" if close else EXAMPLE,
+            did_you_mean(verb, _VERBS) or EXAMPLE,
         )
     begin = next((index for index, word in enumerate(rest) if word in _CLAUSES), len(rest))
     if not begin:

@@ -6,7 +6,6 @@ once there is a network its links; or an error that says what is there instead.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy as np
 from labs.errors import InputError
 from labs.plan.fabric import Role
 from labs.spec.fabrics import HpnSpec
-from labs.spec.wording import RefusedError, listed, shown
+from labs.spec.wording import RefusedError, name_hint, shown
 from simulator.fabric.network import NONE, Ints, Network
 
 FORMS = (
@@ -164,7 +163,7 @@ def _rack(network: Network, number: str) -> int:
         if ending.fullmatch(network.node_names[node])
     ]
     if len(found) == 1:
-        return found[0]
+        return int(found[0])
     if not found:
         leaves = [network.node_names[node] for node in np.nonzero(network.tier == 1)[0]]
         raise InputError(
@@ -225,9 +224,4 @@ def _links_at(network: Network, nodes: list[int]) -> Ints:
 
 
 def _unknown(message: str, name: str, there: Iterable[str]) -> InputError:
-    names = list(there)
-    close = difflib.get_close_matches(name, names, n=3)
-    if close:
-        return InputError(message, f"did you mean {listed(close)}?")
-    some = f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
-    return InputError(message, f"there is {some}" if names else None)
+    return InputError(message, name_hint(name, list(there)))

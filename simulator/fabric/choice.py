@@ -16,11 +16,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from labs.forwarding.asic import crc_hashes
-from labs.forwarding.bulk import multipath_hashes, select_all
+from labs.forwarding.bulk import e_ecmp_hashes, multipath_hashes, select_all
 from labs.forwarding.flows import Flows as Columns
 from labs.forwarding.flows import Indices, columns_v4
 from labs.forwarding.resilient import filled, without
-from labs.forwarding.steering import ROCE_PORT, e_ecmp_hashes, steering_hash
+from labs.forwarding.steering import ROCE_PORT, steering_hash
 from labs.spec.schemes import ResilientScheme, SchemeSpec
 from scripts.predict.choice import CRCS, Model
 from simulator.fabric.flows import Flows

@@ -80,6 +80,13 @@ def flows_per_send(network: Network, paths: Paths) -> Floats:
     return np.bincount(paths.sends, paths.share, minlength=network.sends).astype(np.float64)
 
 
+def links_on_path(paths: Paths) -> Floats:
+    """How many links each flow's packets cross one after the other, F: on average, where parts of a
+    flow go different ways."""
+    flow = np.repeat(np.arange(len(paths)), np.diff(paths.start))
+    return np.bincount(flow, paths.share, minlength=len(paths)).astype(np.float64)
+
+
 def _first_sends(network: Network, routes: Routes, flows: Flows) -> Ints:
     """The send by which each flow leaves its server, NONE where its NIC has no link."""
     links = network.nic_links[flows.source]

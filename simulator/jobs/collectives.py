@@ -8,11 +8,12 @@ schedules have the same bytes between the same ranks.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 
 from labs.errors import InputError
-from simulator.fabric.network import Ints
+from simulator.fabric.network import NONE, Ints
 from simulator.jobs.workload import Longs, Sends, Step, Workload
 from traffic.collectives import (
     PIECE_BYTES,
@@ -29,7 +30,13 @@ MOST_PAIRS = 2**24
 """Pairs of ranks that send to each other, at most: AlltoAll among 4,096, a gigabyte."""
 
 MOST_ORDERED = 2**15
-"""Sends of a job, over all iterations, that are simulated one by one; more are merged."""
+"""Sends of a job, over all iterations, that are simulated one by one; more are merged, but for
+those of an exchange."""
+
+MOST_EXCHANGED = 2**20
+"""Sends of an AlltoAll(v), over all iterations: 1,024 ranks once, 1.5 GB."""
+
+EXCHANGES = frozenset({Pattern.ALLTOALL, Pattern.ALLTOALLV})
 
 
 def sends_of(
@@ -48,7 +55,7 @@ def sends_of(
     The sums of `traffic.collectives.schedule` with the same arguments, byte for byte; `parts` are
     how many of its sends each is, `rounds` its longest chain. What merging leaves out is when a
     pair's sends may begin: rings keep every NIC busy throughout, but the first piece of a tree or
-    a chain has to get to its end before the last rank receives anything, one piece time per round.
+    a chain has to get to its end before the last rank receives anything: `fill_bytes`.
 
     Raises InputError where the numbers do not fit, or for more than MOST_PAIRS pairs.
     """
@@ -73,6 +80,29 @@ def sends_of(
             return _at_once(pairs[:, 0], pairs[:, 1], np.full(len(pairs), size_bytes), channels)
 
 
+def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ...]:
+    """A job's merged sends (`sends_of`) in the parts that follow each other: a hierarchical
+    AllReduce's rings in groups, among groups and in groups again; of others the one that there
+    is."""
+    if (job.pattern, job.algorithm) == (Pattern.ALLREDUCE, Algorithm.HIERARCHICAL) and group:
+        check_collective(
+            job.pattern, job.ranks, size_bytes, job.algorithm, job.channels, group, job.root
+        )
+        rings = _hierarchical_phases(job.ranks, job.channels, size_bytes, group)
+        return tuple(each for each in rings if len(each.source))
+    whole = sends_of(
+        job.pattern,
+        job.ranks,
+        size_bytes,
+        algorithm=job.algorithm,
+        channels=job.channels,
+        group=group,
+        root=job.root,
+        seed=job.seed,
+    )
+    return (whole,)
+
+
 def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
     """`iterations` of a job with a size, `job.compute` between them.
 
@@ -80,9 +110,12 @@ def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
     Up to MOST_ORDERED sends the workload is `ordered`: each send of the schedule is a step that
     waits for what it waits for in the lab, and a rank begins an iteration, after its pause, when
     all its sends and receives of the one before are over. Beyond, an iteration is one step of
-    merged sends (`sends_of`) that all ranks begin together.
+    merged sends that all ranks begin together, or three (`_phases`). An exchange is never merged:
+    a rank has one of its sends under way at a time, so that flows that meet on a link cost up to
+    three times what they would if all went at once.
 
-    Raises InputError for a job of streams and where the group does not divide the ranks.
+    Raises InputError for a job of streams, where the group does not divide the ranks, and for an
+    exchange of more than MOST_EXCHANGED sends.
     """
     if job.size is None:
         raise InputError(
@@ -90,30 +123,29 @@ def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
             hint="give it a size: a simulation says how long that takes",
         )
     compute_s = job.compute / 1e9
-    sends = count_sends(job.pattern, job.ranks, job.size, job.algorithm, job.channels)
-    if sends * iterations <= MOST_ORDERED:
-        return _ordered(schedule_of(job, group), iterations, compute_s)
-    merged = sends_of(
-        job.pattern,
-        job.ranks,
-        job.size,
-        algorithm=job.algorithm,
-        channels=job.channels,
-        group=group if job.group is None else job.group,
-        root=job.root,
-        seed=job.seed,
-    )
-    steps = tuple(
-        Step(
-            f"iteration {number + 1}",
-            after=(number - 1,) if number else (),
-            compute_s=compute_s if number else 0.0,
-            sends=merged,
-            iteration=number,
+    sends = iterations * count_sends(job.pattern, job.ranks, job.size, job.algorithm, job.channels)
+    if job.pattern in EXCHANGES and sends > MOST_EXCHANGED:
+        raise InputError(
+            f"{job.pattern} of {job.ranks:,} ranks is {sends:,} sends, each after its rank's last; "
+            f"at most {MOST_EXCHANGED:,} are simulated",
+            hint="take fewer ranks, channels or iterations, or several jobs of fewer ranks each",
         )
-        for number in range(iterations)
-    )
-    return Workload(job.ranks, steps)
+    if job.pattern in EXCHANGES or sends <= MOST_ORDERED:
+        return _ordered(schedule_of(job, group), iterations, compute_s)
+    phases = _phases(job, group if job.group is None else job.group, job.size)
+    steps: list[Step] = []
+    for iteration in range(iterations):
+        for phase, merged in enumerate(phases):
+            steps.append(
+                Step(
+                    f"iteration {iteration + 1}",
+                    after=(len(steps) - 1,) if steps else (),
+                    compute_s=0.0 if phase or not iteration else compute_s,
+                    sends=merged,
+                    iteration=iteration,
+                )
+            )
+    return Workload(job.ranks, tuple(steps))
 
 
 def _ordered(schedule: Schedule, iterations: int, compute_s: float) -> Workload:
@@ -189,7 +221,9 @@ def _ring(pattern: Pattern, orders: Ints, size_bytes: int) -> Sends:
     if pattern is not Pattern.REDUCESCATTER:
         load += total - np.roll(own, -1, axis=1)
     rounds = (ranks - 1) * (2 if pattern is Pattern.ALLREDUCE else 1)
-    return _summed(ranks, orders, np.roll(orders, -1, axis=1), load, rounds)
+    chain = np.zeros_like(orders)
+    summed = _summed(ranks, orders, np.roll(orders, -1, axis=1), load, rounds, chain)
+    return replace(summed, tokens=channels)
 
 
 def _chain(orders: Ints, size_bytes: int, root: int) -> Sends:
@@ -198,7 +232,9 @@ def _chain(orders: Ints, size_bytes: int, root: int) -> Sends:
     part = _split(np.array(size_bytes), channels)
     load = np.stack((part, -(-part // PIECE_BYTES)), axis=-1)[:, None]
     following = np.roll(orders, -1, axis=1)
-    return _summed(ranks, orders, following, load * (following != root)[..., None], ranks - 1)
+    load = load * (following != root)[..., None]
+    chained = _summed(ranks, orders, following, load, ranks - 1, np.zeros_like(orders))
+    return replace(chained, fill_bytes=(ranks - 2) * _piece_bytes(size_bytes, channels))
 
 
 def _trees(orders: Ints, size_bytes: int) -> Sends:
@@ -217,10 +253,38 @@ def _trees(orders: Ints, size_bytes: int) -> Sends:
     both = np.stack((orders, others), axis=1)
     child, towards = both[..., 1:], both[..., parent[1:]]
     source, destination = np.stack((child, towards)), np.stack((towards, child))
-    return _summed(ranks, source, destination, load[:, :, None], 2 * (depth + 1))
+    # Position 1 is a leaf on the lowest level of all: its way up and down has the most rounds.
+    chain = np.full(source.shape, NONE, np.int32)
+    chain[:, 0, 0, 2 ** np.arange((ranks - 1).bit_length()) - 1] = 0
+    rounds = 2 * (depth + 1)
+    # A piece alone takes the time of two in a round, as two ranks send to one or one to two, but
+    # next to the root. That of two rounds both ways is in the time of all pieces.
+    fill_bytes = max(0, 2 * rounds - 6) * _piece_bytes(size_bytes, 2 * channels)
+    summed = _summed(ranks, source, destination, load[:, :, None], rounds, chain)
+    return replace(summed, fill_bytes=fill_bytes)
+
+
+def _piece_bytes(size_bytes: int, parts: int) -> int:
+    """The longest piece of so many parts of a buffer."""
+    part = -(-size_bytes // parts)
+    return -(-part // -(-part // PIECE_BYTES))
 
 
 def _hierarchical(ranks: int, channels: int, size_bytes: int, group: int) -> Sends:
+    """The sums of the phases; a pair may be of one group and of two of one rank each."""
+    phases = _hierarchical_phases(ranks, channels, size_bytes, group)
+    source, destination, size, parts = (
+        np.concatenate([getattr(each, column) for each in phases])
+        for column in ("source", "destination", "size_bytes", "parts")
+    )
+    load = np.stack((size, parts), axis=-1)
+    rounds = sum(int(each.rounds) for each in phases)
+    return _summed(ranks, source, destination, load, rounds, np.zeros_like(source))
+
+
+def _hierarchical_phases(
+    ranks: int, channels: int, size_bytes: int, group: int
+) -> tuple[Sends, Sends, Sends]:
     """In a group a chunk goes by every edge but that out of its collector, and back by every edge
     but that into it; from group to group as in a ring, from collector to collector."""
     groups = ranks // group
@@ -229,17 +293,21 @@ def _hierarchical(ranks: int, channels: int, size_bytes: int, group: int) -> Sen
     member = (np.arange(group) - channel) % group
     collected = chunks.sum(axis=0)[member, channel]
     total = collected.sum(axis=1, keepdims=True)
-    within = (2 * total - collected - np.roll(collected, -1, axis=1)).sum(axis=0)
+    reduced = (total - collected).sum(axis=0)
+    spread = (total - np.roll(collected, -1, axis=1)).sum(axis=0)
     own = chunks[:, member, channel]
     among = (2 * collected - own - np.roll(own, -1, axis=0)).sum(axis=1)
-    rank = np.arange(ranks).reshape(groups, group)
-    return _summed(
-        ranks,
-        np.stack((rank, rank)),
-        np.stack((np.roll(rank, -1, axis=1), np.roll(rank, -1, axis=0))),
-        np.stack((np.broadcast_to(within, among.shape), among)),
-        2 * (group - 1) + 2 * (groups - 1),
-    )
+    rank = np.arange(ranks, dtype=np.int32).reshape(groups, group)
+    of_group, of_place = np.indices(rank.shape, np.int32)
+    next_member, next_group = np.roll(rank, -1, axis=1), np.roll(rank, -1, axis=0)
+
+    def within(load: Longs) -> Sends:
+        load = np.broadcast_to(load, among.shape)
+        summed = _summed(ranks, rank, next_member, load, group - 1, of_group)
+        return replace(summed, tokens=groups * channels)
+
+    through = _summed(ranks, rank, next_group, among, 2 * (groups - 1), of_place)
+    return within(reduced), replace(through, tokens=channels), within(spread)
 
 
 def _exchange(pattern: Pattern, ranks: int, size_bytes: int, channels: int, seed: int) -> Sends:
@@ -257,7 +325,8 @@ def _exchange(pattern: Pattern, ranks: int, size_bytes: int, channels: int, seed
     np.fill_diagonal(sizes, 0)
     source, destination = np.divmod(np.arange(ranks * ranks), ranks)
     rounds = int(np.count_nonzero(sizes, axis=1).max())
-    return _at_once(source, destination, sizes.reshape(-1), channels, rounds)
+    merged = _at_once(source, destination, sizes.reshape(-1), channels, rounds)
+    return replace(merged, chain=merged.source)
 
 
 def _uneven_sizes(ranks: int, size_bytes: int, seed: int) -> Longs:
@@ -287,19 +356,26 @@ def _at_once(
     )
 
 
-def _summed(ranks: int, source: Ints, destination: Ints, load: Longs, rounds: int) -> Sends:
-    """Bytes and parts (`load`, ... x 2) of the same pair together."""
+def _summed(
+    ranks: int, source: Ints, destination: Ints, load: Longs, rounds: int, chain: Ints
+) -> Sends:
+    """Bytes and parts (`load`, ... x 2) of the same pair together; a pair is in a chain where one
+    of its sends is."""
     load = np.broadcast_to(load, (*source.shape, 2)).reshape(-1, 2)
     pair, place = np.unique(
         source.reshape(-1).astype(np.int64) * ranks + destination.reshape(-1), return_inverse=True
     )
     total = np.zeros((len(pair), 2), np.int64)
     np.add.at(total, place, load)
-    pair, total = pair[total[:, 1] > 0], total[total[:, 1] > 0]
+    of_pair = np.full(len(pair), NONE, np.int32)
+    np.maximum.at(of_pair, place.reshape(-1), chain.reshape(-1))
+    sent = total[:, 1] > 0
+    pair, total, of_pair = pair[sent], total[sent], of_pair[sent]
     return Sends(
         (pair // ranks).astype(np.int32),
         (pair % ranks).astype(np.int32),
         total[:, 0].copy(),
         rounds,
         total[:, 1].copy(),
+        of_pair,
     )

@@ -7,15 +7,15 @@ pairs, a `Program` over them, and of each task and transfer which job, step and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.engine.program import Offsets, Program
+from simulator.engine.program import Offsets, Program, Rings
 from simulator.fabric.flows import Flows
-from simulator.fabric.network import Ints, Network
+from simulator.fabric.network import NONE, Floats, Ints, Network
 from simulator.jobs.messages import loads_of
 from simulator.jobs.queue_pairs import queue_pairs
 from simulator.jobs.workload import Longs, Sends, Workload
@@ -36,19 +36,51 @@ class PlacedJob:
 
 
 @dataclass(frozen=True, eq=False)
+class Chains:
+    """Chains of sends one after the other. of_transfer: the chain of each transfer, NONE for none,
+    X. task, rounds: of each, C. tokens: chunks on each hop at once where a chain is a ring, else 0.
+    """
+
+    of_transfer: Longs
+    task: Longs
+    rounds: Longs
+    tokens: Longs
+
+    def timed(self, program: Program, flow_s: Floats) -> Program:
+        """The program with latency: a chain's rounds, each over its average path, where flows have
+        a latency of `flow_s`, F; of a chain that is no ring at the end of its task."""
+        (members,) = np.nonzero(self.of_transfer != NONE)
+        chain, count = self.of_transfer[members], len(self.task)
+        length = np.maximum(np.bincount(chain, minlength=count), 1)
+        mean_s = np.bincount(chain, flow_s[program.flow[members]], count) / length
+        chain_s = self.rounds * mean_s
+        is_ring = self.tokens > 0
+        latency_s = program.latency_s.copy()
+        own_s = np.zeros(program.tasks)
+        np.maximum.at(own_s, self.task[~is_ring], chain_s[~is_ring])
+        number = np.append(np.where(is_ring, np.cumsum(is_ring) - 1, NONE), NONE)
+        rings = Rings(
+            number[self.of_transfer].astype(np.int32),
+            1 / (length * np.maximum(self.tokens, 1))[is_ring],
+            chain_s[is_ring],
+        )
+        return replace(program, latency_s=latency_s + own_s, rings=rings)
+
+
+@dataclass(frozen=True, eq=False)
 class Compiled:
     """A program and what its numbers mean.
 
-    job, step: of each task, T, the steps of a job together and in order. rounds: how many sends
-    one after the other it stands for, T; 0 for a pause. The flows of job j are first_flow[j] up to
-    first_flow[j + 1]. payload_bytes: of each transfer, X, without headers.
+    job, step: of each task, T, the steps of a job together and in order. chains: what sends wait
+    for one another in; `program` is without their latency. The flows of job j are first_flow[j] up
+    to first_flow[j + 1]. payload_bytes: of each transfer, X, without headers.
     """
 
     flows: Flows
     program: Program
     job: Ints
     step: Ints
-    rounds: Ints
+    chains: Chains
     first_flow: Offsets
     payload_bytes: Longs
 
@@ -58,7 +90,6 @@ def compile_jobs(
     jobs: Sequence[PlacedJob],
     *,
     overhead_bytes: int = FRAME_OVERHEAD_BYTES,
-    base_latency_s: float = 0.0,
 ) -> Compiled:
     """One program of all jobs; all begin at once.
 
@@ -67,7 +98,7 @@ def compile_jobs(
     where it carries anything; one that never does is no flow. Ranks of one server send over the
     network too, as in the lab. A packet is `overhead_bytes` longer than its payload: Ethernet,
     IPv4, UDP, BTH and ICRC (a cable's preamble, FCS and gap are 24 more); a message has RETH and
-    immediate besides. Each of a task's rounds costs `base_latency_s`. Left out: acknowledgements,
+    immediate besides. Left out: latency (`Chains`), acknowledgements,
     clear-to-sends, and waiting for either.
 
     Raises InputError where a transport's packets do not fit the links or queue pairs run out of
@@ -80,12 +111,13 @@ def compile_jobs(
         each = _compiled(network, job, number, created, overhead_bytes)
         number, created = each.next_qp, each.created
         compiled.append(each)
-    return _joined(jobs, compiled, base_latency_s)
+    return _joined(jobs, compiled)
 
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """A job's part of the program: its transfers by task, with the flows counted from its own."""
+    """A job's part of the program: its transfers by task, with the flows, tasks and chains counted
+    from its own."""
 
     flows: Flows
     next_qp: int
@@ -94,6 +126,7 @@ class _Job:
     flow: Longs
     payload_bytes: Longs
     wire_bytes: Longs
+    chains: Chains
 
 
 def _compiled(
@@ -115,6 +148,8 @@ def _compiled(
     used, connection = np.unique(source * ranks + destination, return_inverse=True)
     pairs = queue_pairs(network, job.places, used, job.transport, job.seed, first_qp, created)
     loads = loads_of(connection, size, parts, job.transport, overhead_bytes)
+    chains = _chains(sends)
+    chain = np.repeat(chains.of_transfer, qps)
     flow = (connection[:, None] * qps + np.arange(qps)).reshape(-1)
     task = np.repeat(task, qps)
     payload, wire = loads.payload.reshape(-1), loads.wire.reshape(-1)
@@ -125,6 +160,9 @@ def _compiled(
         payload = _added(payload, place, len(merged))
         wire = _added(wire, place, len(merged))
         task, flow = np.divmod(merged, len(used) * qps)
+        of_merged = np.full(len(merged), NONE, np.int64)
+        np.maximum.at(of_merged, place, chain)
+        chain = of_merged
     kept = np.flatnonzero(wire)
     sending = np.zeros(len(pairs.flows), bool)
     sending[flow[kept]] = True
@@ -137,7 +175,26 @@ def _compiled(
         number[flow[kept]],
         payload[kept],
         wire[kept],
+        replace(chains, of_transfer=chain[kept]),
     )
+
+
+def _chains(sends: Sequence[tuple[int, Sends]]) -> Chains:
+    """The chains of steps, by number, of which each send is one transfer."""
+    of_send, task, rounds, tokens = [], [], [], []
+    first = 0
+    for number, each in sends:
+        count = len(each.source)
+        own = np.arange(count) if each.chain is None else each.chain.astype(np.int64)
+        chains = 1 + int(own.max(initial=NONE))
+        most = np.zeros(chains, np.int64)
+        np.maximum.at(most, own[own != NONE], np.broadcast_to(each.rounds, count)[own != NONE])
+        of_send.append(np.where(own == NONE, NONE, own + first))
+        task.append(np.full(chains, number))
+        rounds.append(most)
+        tokens.append(np.full(chains, each.tokens))
+        first += chains
+    return Chains(_joint(of_send), _joint(task), _joint(rounds), _joint(tokens))
 
 
 def _parts(sends: Sends) -> Longs:
@@ -150,12 +207,11 @@ def _added(values: Longs, place: Longs, places: int) -> Longs:
     return total
 
 
-def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job], base_latency_s: float) -> Compiled:
+def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job]) -> Compiled:
     steps = [step for job in jobs for step in job.workload.steps]
     tasks = [len(job.workload.steps) for job in jobs]
     first_task = _offsets(tasks)
     first_flow = _offsets([len(each.flows) for each in compiled])
-    rounds = np.array([step.sends.rounds if step.sends else 0 for step in steps], np.int32)
     after = [
         int(first) + before
         for job, first in zip(jobs, first_task, strict=False)
@@ -169,7 +225,7 @@ def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job], base_latency_s:
             after_start=_offsets([len(step.after) for step in steps]),
             after=np.array(after, np.int32),
             delay_s=np.array([step.compute_s for step in steps], np.float64),
-            latency_s=rounds.astype(np.float64) * base_latency_s,
+            latency_s=np.zeros(len(steps)),
             first_transfer=_offsets(_joint([each.transfers for each in compiled])),
             flow=_joint(
                 [each.flow + first for each, first in zip(compiled, first_flow, strict=False)]
@@ -178,9 +234,24 @@ def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job], base_latency_s:
         ),
         job=number,
         step=(np.arange(len(steps)) - first_task[number]).astype(np.int32),
-        rounds=rounds,
+        chains=_all_chains([each.chains for each in compiled], first_task),
         first_flow=first_flow,
         payload_bytes=_joint([each.payload_bytes for each in compiled]),
+    )
+
+
+def _all_chains(jobs: Sequence[Chains], first_task: Offsets) -> Chains:
+    first = _offsets([len(each.task) for each in jobs])
+    return Chains(
+        _joint(
+            [
+                np.where(each.of_transfer == NONE, NONE, each.of_transfer + before)
+                for each, before in zip(jobs, first, strict=False)
+            ]
+        ),
+        _joint([each.task + before for each, before in zip(jobs, first_task, strict=False)]),
+        _joint([each.rounds for each in jobs]),
+        _joint([each.tokens for each in jobs]),
     )
 
 

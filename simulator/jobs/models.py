@@ -7,14 +7,13 @@ divided.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from labs.spec.base import SpecModel
-from labs.spec.wording import RefusedError, described, listed, shown
+from labs.spec.wording import RefusedError, described, did_you_mean, listed, shown
 from labs.units import Quantity
 
 FLOPS = Quantity(
@@ -167,10 +166,9 @@ def _named(value: object) -> object:
     if isinstance(value, str):
         if value in MODELS:
             return MODELS[value]
-        close = difflib.get_close_matches(value.lower(), MODELS, n=1)
         raise RefusedError(
             f"expected {listed([*MODELS, 'a block of keys'])}, got {shown(value)}",
-            f"did you mean {close[0]}?" if close else "write its layers, hidden, heads and so on",
+            did_you_mean(value, MODELS) or "write its layers, hidden, heads and so on",
         )
     if isinstance(value, Mapping | ModelShape):
         return value

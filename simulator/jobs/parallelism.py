@@ -6,12 +6,13 @@ over all of them, so that a collective of 128 rings is made as fast as one of th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from simulator.fabric.network import Ints
+from simulator.fabric.network import NONE, Ints
 from simulator.jobs.collectives import sends_of
 from simulator.jobs.workload import Longs, Sends
 from traffic.collectives import Pattern
@@ -78,6 +79,9 @@ def over_groups(sends: Sends, members: Ints) -> Sends:
         np.tile(sends.size_bytes, len(members)),
         sends.rounds,
         None if sends.parts is None else np.tile(sends.parts, len(members)),
+        None if sends.chain is None else _apart([sends.chain] * len(members)),
+        sends.fill_bytes,
+        sends.tokens,
     )
 
 
@@ -93,7 +97,7 @@ def in_groups(
     one = over_groups(sends_of(pattern, group, size), members)
     return replace(
         one,
-        rounds=max(1, round(one.rounds * repeats)),
+        rounds=np.maximum(1, np.rint(one.rounds * repeats)).astype(np.int64),
         parts=np.maximum(1, np.rint(_parts(one) * repeats).astype(np.int64)),
     )
 
@@ -116,8 +120,27 @@ def joined(*parts: Sends | None) -> Sends | None:
         np.concatenate([each.source for each in sends]),
         np.concatenate([each.destination for each in sends]),
         np.concatenate([each.size_bytes for each in sends]),
-        max(each.rounds for each in sends),
+        np.concatenate([np.broadcast_to(each.rounds, len(each.source)) for each in sends]),
         np.concatenate([_parts(each) for each in sends]),
+        _apart([_chain(each) for each in sends]),
+        max(each.fill_bytes for each in sends),
+        min(each.tokens for each in sends),
+    )
+
+
+def _chain(sends: Sends) -> Ints:
+    return np.arange(len(sends.source), dtype=np.int32) if sends.chain is None else sends.chain
+
+
+def _apart(chains: Sequence[Ints]) -> Ints:
+    """The chains of several sends, numbered one after the other."""
+    most = [int(chain.max(initial=NONE)) + 1 for chain in chains]
+    first = np.cumsum([0, *most[:-1]])
+    return np.concatenate(
+        [
+            np.where(chain == NONE, NONE, chain + begin).astype(np.int32)
+            for chain, begin in zip(chains, first.tolist(), strict=True)
+        ]
     )
 
 

@@ -167,7 +167,7 @@ def _listed(network: Network, ranks: int, names: Sequence[str], taken: Taken | N
     for rank, place in enumerate(places):
         node = node_of.get(place.server, -1)
         if node not in nics_of:
-            named = [network.node_names[server] for server in servers[:4]]
+            named = [network.node_names[server] for server in servers]
             raise no_server(place.server, node >= 0, named)
         start, nics = nics_of[node]
         check_nic(place, nics)

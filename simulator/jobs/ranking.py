@@ -7,6 +7,7 @@ Mudigere et al. 2022).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -75,8 +76,11 @@ def ranking_workload(spec: RankingSpec, *, iterations: int = 1) -> Workload:
     bottom = steps.add("forward bottom", (), forward_s)
     top = steps.add("forward top", (exchanged, bottom), forward_s)
     top = steps.add("backward top", (top,), backward_s)
-    gradients = Sends(
-        embeddings.destination, embeddings.source, embeddings.size_bytes, embeddings.rounds
+    gradients = replace(
+        embeddings,
+        source=embeddings.destination,
+        destination=embeddings.source,
+        chain=embeddings.destination,
     )
     exchanged = steps.add("alltoallv backward", (top,), sends=gradients)
     reduced = steps.add("allreduce top", (top,), sends=half)
@@ -97,4 +101,5 @@ def embedding_sends(spec: RankingSpec) -> Sends:
     source, destination = np.repeat(rank, spec.ranks), np.tile(rank, spec.ranks)
     sent = (source != destination) & (tables[source] > 0)
     size_bytes = tables[source[sent]].astype(np.int64) * spec.row_bytes
-    return Sends(source[sent], destination[sent], size_bytes, spec.ranks - 1)
+    source, destination = source[sent], destination[sent]
+    return Sends(source, destination, size_bytes, spec.ranks - 1, chain=source)

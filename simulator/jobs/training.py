@@ -268,12 +268,11 @@ def estimate(spec: TrainingSpec, nic_bps: float) -> Estimate:
     tensor_s = spec.micro_batches * (times.forward_tensor_s + times.backward_tensor_s)
     compute_s = spec.micro_batches * times.both_s - tensor_s
     bubble_s = (spec.pipeline - 1) / spec.interleave * times.both_s
-    flops = 3 * spec.model.forward_flops(spec.tokens_per_iteration, spec.tokens)
     return Estimate(
         compute_s,
         tensor_s,
         bubble_s,
         total_s - compute_s - tensor_s - bubble_s,
         total_s,
-        flops / total_s / spec.ranks,
+        spec.flops_per_iteration / total_s / spec.ranks,
     )

@@ -67,6 +67,10 @@ class TrainingSpec(SpecModel):
             "waits for another GPU, so more than a published average",
         ),
     ]
+    gpu_peak: Annotated[
+        Flops | None,
+        Field(ge=10**9, description="the GPU's peak speed, for MFU; left out: no MFU"),
+    ] = None
     server_gpus: Annotated[int, Field(ge=1, le=1024, description="GPUs of a server")] = 8
     nvlink: Annotated[
         BytesPerSecond,
@@ -167,6 +171,11 @@ class TrainingSpec(SpecModel):
     def tokens_per_iteration(self) -> int:
         """Tokens that all replicas together learn from in one iteration."""
         return self.data * self.micro_batches * self.micro_batch * self.tokens
+
+    @property
+    def flops_per_iteration(self) -> float:
+        """Operations of all GPUs in one iteration: forward, and twice that backward."""
+        return 3 * self.model.forward_flops(self.tokens_per_iteration, self.tokens)
 
     @property
     def overlapped(self) -> float:

@@ -20,16 +20,24 @@ Longs = npt.NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class Sends:
     """Bytes of payload between ranks, by column: source, destination (never the same), size_bytes
-    (> 0). rounds: how many sends one after the other each of them stands for; each costs a latency.
-    parts: how many sends, one after the other or not, each is the sum of, all of about one size;
-    each of those is cut into messages and packets for itself. None: one.
+    (> 0). rounds: of the longest chain of sends one after the other, of all or of each. chain: the
+    number of the chain that each is part of, NONE for a part of none; a round costs the latency of
+    the chain's average path, so that a ring's is that of its own hops. None: each is a chain by
+    itself. parts: how many sends, one after the other or not, each is the sum of, all of about one
+    size; each of those is cut into messages and packets for itself. None: one. fill_bytes: what
+    goes over NICs one after the other before the last rank gets a byte, in a pipeline of pieces.
+    tokens: where chains are rings, how many chunks are on each hop at once, so that the latency of
+    one is the time of another; 0: they are none.
     """
 
     source: Ints
     destination: Ints
     size_bytes: Longs
-    rounds: int = 1
+    rounds: int | Longs = 1
     parts: Longs | None = None
+    chain: Ints | None = None
+    fill_bytes: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +60,10 @@ class Workload:
 
     ordered: each send of a schedule is a step of its own and waits for those that the lab's waits
     for; else all that one rank sends another in a collective is one send, and all begin together.
+    warnings: what of a trace was passed over.
     """
 
     ranks: int
     steps: tuple[Step, ...]
     ordered: bool = False
+    warnings: tuple[str, ...] = ()

@@ -102,7 +102,10 @@ def _print_rows(asked: Sweep, found: SweepResult) -> None:
     keys = [key for axis in asked.axes if not axis.repeats for key in axis.keys]
     labels = [key.rpartition(".")[2] for key in keys]
     shown = table(
-        "medians", (*labels, "cells", *map(title, names), "seconds", "MB"), left=len(keys)
+        "medians",
+        (*labels, "cells", *map(title, names), "seconds", "MB"),
+        left=len(keys),
+        names=max(1, len(keys)),
     )
     rows = table_rows(asked, good, names, extremes=False)
     for row in rows[:_SHOWN_ROWS]:

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from labs.errors import MachineError
+from labs.interpreter import safe_path
 from simulator.sweep.cells import tool_version
 
 CONNECT_S = 10.0
@@ -41,17 +42,19 @@ def processes(workers: int) -> Iterator[Crew]:
     parent alone, and a worker whose parent was killed ends too.
     """
     others = set(multiprocessing.active_children())
-    executor = ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), initializer=_prepare_worker
-    )
-    try:
-        yield Crew(executor, lambda: workers)
-    except BaseException:
-        for child in set(multiprocessing.active_children()) - others:
-            child.terminate()
-        raise
-    finally:
-        executor.shutdown(cancel_futures=True)
+    # Also what counts their semaphores is an interpreter that multiprocessing starts.
+    with safe_path():
+        executor = ProcessPoolExecutor(
+            workers, multiprocessing.get_context("spawn"), initializer=_prepare_worker
+        )
+        try:
+            yield Crew(executor, lambda: workers)
+        except BaseException:
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            raise
+        finally:
+            executor.shutdown(cancel_futures=True)
 
 
 @contextmanager

@@ -18,11 +18,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
 from labs.errors import RocelabError
+from labs.interruption import undone
 from labs.runtime.base import Progress, ProgressSink, no_progress
 from simulator.sweep.cells import Cell, Figures, Inputs, cells_of, run_cell
 from simulator.sweep.crew import Crew, Hire, cluster_lost
@@ -90,7 +92,14 @@ def run_sweep(
         todo = {cell.digest: cell for cell in cells if cell.digest not in done}
         if todo:
             say(_outlook(cells, list(todo.values()), journal))
-        ran = _run_cells(list(todo.values()), function, hire, journal, progress, say)
+        try:
+            ran = _run_cells(list(todo.values()), function, hire, journal, progress, say)
+        except KeyboardInterrupt:
+            undone(
+                f"cells under way were dropped; {folder} has {len(journal.records):,} that ended, "
+                "and the same command goes on from them"
+            )
+            raise
         rows = tuple(
             _row(cell, journal.records[cell.digest])
             for cell in cells
@@ -178,26 +187,31 @@ def _peak_memory_bytes() -> int | None:
     return None
 
 
+_Handler = Callable[[int, FrameType | None], object]
+
+
 class _Interrupts:
-    """Takes the first SIGINT as a wish to stop; the second one raises KeyboardInterrupt."""
+    """Takes the first SIGINT as a wish to stop; the second one ends the run."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.asked = False
         self._say = say
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
+    def _note(self, end: _Handler, number: int, frame: FrameType | None) -> None:
         if self.asked:
-            raise KeyboardInterrupt
+            end(number, frame)
         self.asked = True
         self._say("stopping once the running cells are over; interrupt again to drop them")
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Signals reach the main thread only: elsewhere whoever runs it takes them."""
-        if threading.current_thread() is not threading.main_thread():
+        """Signals reach the main thread only: elsewhere whoever runs it takes them. Where they are
+        ignored they stay so."""
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(before):
             yield
             return
-        before = signal.signal(signal.SIGINT, self._note)
+        signal.signal(signal.SIGINT, partial(self._note, before))
         try:
             yield
         finally:

@@ -6,7 +6,6 @@ options of the simulation) are still the plain data of their files, so that a ce
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from labs.spec.base import SECOND, SpecModel
 from labs.spec.catalog import find_lab
 from labs.spec.load import validate
 from labs.spec.source import Data, Source, read_source
-from labs.spec.wording import RefusedError, described, listed, shown
+from labs.spec.wording import RefusedError, closest, described, listed, shown
 from labs.units import DurationNs
 
 PARTS = ("lab", "job", "simulate")
@@ -105,8 +104,8 @@ class SweepSpec(SpecModel):
         for block, key in [("over", key) for key in self.over] + [("zip", key) for key in self.zip]:
             part, _, rest = key.partition(".")
             if part not in PARTS or not all(rest.split(".")):
-                close = difflib.get_close_matches(part, PARTS, n=1)
-                meant = f"did you mean {close[0]}.{rest or '...'}? " if close else ""
+                close = closest(part, PARTS)
+                meant = f"did you mean {close}.{rest or '...'}? " if close else ""
                 raise RefusedError(
                     f"expected keys that start with {listed(f'{each}.' for each in PARTS)}, "
                     f"got {shown(key)}",

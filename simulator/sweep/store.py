@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from labs.errors import InputError, MachineError
+from labs.outputs import check_new
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,9 +67,11 @@ def open_journal(folder: Path) -> Iterator[Journal]:
     """The journal in `folder`, which is made where it is missing; nobody else has it until the end.
 
     A last line that was not wholly written is dropped. Raises InputError where another sweep works
-    in the folder or the journal can not be read.
+    in the folder, the journal can not be read, or the folder has the result of another command.
     """
     path = folder / JOURNAL
+    if not path.exists():
+        check_new(folder, hint="give another folder with --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = path.open("a+b")

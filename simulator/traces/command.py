@@ -54,7 +54,7 @@ def reference(
     with progress_bars() as progress:
 
         def time_ns(size_bytes: int) -> float:
-            jobs = asked_jobs(None, {**given(job), "size": f"{size_bytes}B"})
+            jobs = asked_jobs(None, {**given(job), "size": f"{size_bytes}B"}, "rocelab reference")
             report = simulate(spec, jobs, progress=progress)
             return report.jobs[0].headline("iteration_time").modelled.median
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from labs.errors import InputError
 from labs.runtime.base import Progress, ProgressSink, no_progress
-from simulator.fabric.network import Ints
+from simulator.fabric.network import NONE, Ints
 from simulator.jobs.workload import Sends, Step, Workload
 from simulator.traces.chakra import (
     MAX_NODES,
@@ -33,7 +33,8 @@ from simulator.traces.chakra import (
 _RANKS, _STEPS, _ORDERED = "rocelab_ranks", "rocelab_steps", "rocelab_ordered"
 _STEP, _AFTER, _COMPUTE = "rocelab_step", "rocelab_after", "rocelab_compute_s"
 _ITERATION, _SEND, _PARTS = "rocelab_iteration", "rocelab_send", "rocelab_parts"
-_ROUNDS = "rocelab_rounds"
+_ROUNDS, _CHAIN = "rocelab_rounds", "rocelab_chain"
+_FILL, _TOKENS = "rocelab_fill_bytes", "rocelab_tokens"
 
 
 def write_trace(
@@ -167,7 +168,10 @@ class _Parts:
                 ends[number] = []
             for place in sent:
                 attrs = {**_message(step.sends, place, number), **about, _SEND: place}
-                attrs[_ROUNDS] = step.sends.rounds
+                attrs[_ROUNDS] = int(np.broadcast_to(step.sends.rounds, place + 1)[place])
+                if step.sends.chain is not None:
+                    attrs[_CHAIN] = int(step.sends.chain[place])
+                attrs[_FILL], attrs[_TOKENS] = step.sends.fill_bytes, step.sends.tokens
                 if step.sends.parts is not None:
                     attrs[_PARTS] = int(step.sends.parts[place])
                 nodes.append(Node(next(ids), step.name, Kind.SEND, (), start, 0, attrs))
@@ -242,13 +246,24 @@ def _message(sends: Sends, place: int, number: int) -> dict[str, Value]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Send:
+    source: int
+    destination: int
+    size_bytes: int
+    rounds: int
+    parts: int | None
+    chain: int | None
+
+
 @dataclass
 class _Read:
     """A step as its nodes tell of it."""
 
     about: tuple[str, tuple[int, ...], float, int] | None = None
-    rounds: int = 1
-    sends: dict[int, tuple[int, int, int, int | None]] = field(default_factory=dict)
+    sends: dict[int, _Send] = field(default_factory=dict)
+    fill_bytes: int = 0
+    tokens: int = 0
 
     def step(self, place: str) -> Step:
         assert self.about is not None
@@ -258,16 +273,20 @@ class _Read:
         if sorted(self.sends) != list(range(len(self.sends))):
             raise _changed(place, "sends are missing")
         rows = [self.sends[index] for index in range(len(self.sends))]
-        parts = [row[3] for row in rows if row[3] is not None]
-        if len(parts) not in (0, len(rows)):
-            raise _changed(place, f"some sends have no {_PARTS}")
-        source, destination, size = (np.array([row[column] for row in rows]) for column in range(3))
+        parts = [row.parts for row in rows if row.parts is not None]
+        chain = [row.chain for row in rows if row.chain is not None]
+        for attribute, column in ((_PARTS, parts), (_CHAIN, chain)):
+            if len(column) not in (0, len(rows)):
+                raise _changed(place, f"some sends have no {attribute}")
         sends = Sends(
-            source.astype(np.int32),
-            destination.astype(np.int32),
-            size.astype(np.int64),
-            self.rounds,
+            np.array([row.source for row in rows], np.int32),
+            np.array([row.destination for row in rows], np.int32),
+            np.array([row.size_bytes for row in rows], np.int64),
+            np.array([row.rounds for row in rows], np.int64),
             np.array(parts, np.int64) if parts else None,
+            np.array(chain, np.int32) if chain else None,
+            self.fill_bytes,
+            self.tokens,
         )
         return Step(name, after, compute_s, sends, iteration)
 
@@ -292,13 +311,15 @@ def _take(read: dict[int, _Read], node: Node, rank: int, place: str) -> None:
     if destination == rank or not size or index in step.sends:
         raise _changed(place, "it is a send that cannot be")
     parts = _whole(node, _PARTS, place) if _PARTS in attrs else None
-    step.rounds = _whole(node, _ROUNDS, place)
-    step.sends[index] = (rank, destination, size, parts)
+    chain = _whole(node, _CHAIN, place, NONE) if _CHAIN in attrs else None
+    rounds = _whole(node, _ROUNDS, place)
+    step.fill_bytes, step.tokens = _whole(node, _FILL, place), _whole(node, _TOKENS, place)
+    step.sends[index] = _Send(rank, destination, size, rounds, parts, chain)
 
 
-def _whole(node: Node, name: str, place: str) -> int:
+def _whole(node: Node, name: str, place: str, least: int = 0) -> int:
     value = node.attrs.get(name)
-    if not isinstance(value, int) or not 0 <= value < 2**53:
+    if not isinstance(value, int) or not least <= value < 2**53:
         raise _changed(place, f"{name} is {value!r}")
     return value
 

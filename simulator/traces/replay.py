@@ -108,6 +108,7 @@ def trace_workload(
     for rank, trace in enumerate(traces):
         graph.add(rank, trace)
     graph.pair_sends()
+    graph.check_members()
     order = topological(graph.before)
     if len(order) < len(graph.before):
         stuck = min(set(range(len(graph.before))).difference(order))
@@ -115,7 +116,8 @@ def trace_workload(
             f"ranks wait for one another in a circle, at {graph.places[stuck]} among others",
             hint="the traces are of different runs, or a rank's process groups are not given",
         )
-    return Workload(ranks, condense(graph.seconds, graph.before, order, graph.communications))
+    steps = condense(graph.seconds, graph.before, order, graph.communications)
+    return Workload(ranks, steps, warnings=tuple(graph.warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ class _Collective:
     kind: CommType
     size_bytes: int
     root: int
+    there: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -138,6 +141,7 @@ class _Graph:
     before: list[list[int]] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
     communications: dict[int, Communication] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
     _collectives: dict[tuple[Members, int], _Collective] = field(default_factory=dict)
     _done: dict[Members, list[int]] = field(default_factory=lambda: defaultdict(list))
     _sends: dict[tuple[int, int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -148,6 +152,7 @@ class _Graph:
     def add(self, rank: int, trace: Trace) -> None:
         """The nodes of a rank, behind what they depend on and what shares their stream."""
         order, before = _ordered(trace)
+        self.warnings += _oddities(trace)
         vertices: dict[int, int] = {}
         counts: dict[Members, int] = defaultdict(int)
         last: dict[tuple[object, ...], int] = {}
@@ -188,6 +193,20 @@ class _Graph:
             for send, receive in zip(sends, receives, strict=True):
                 self.before[receive].append(send)
 
+    def check_members(self) -> None:
+        """Raises InputError for a collective that not all of its members come to."""
+        if self.alike:
+            return
+        for (members, _), made in self._collectives.items():
+            if missing := sorted(set(members) - made.there):
+                raise InputError(
+                    f"{self.places[made.vertex]} hangs: rank{'s' * (len(missing) > 1)} "
+                    f"{', '.join(map(str, missing[:5]))}{' ...' * (len(missing) > 5)} of its group "
+                    "never come to it",
+                    hint="the traces are cut off or of different runs, or a rank's process groups "
+                    "are not given",
+                )
+
     def _vertex(self, place: str, seconds: float = 0.0) -> int:
         self.seconds.append(seconds)
         self.before.append([])
@@ -220,6 +239,7 @@ class _Graph:
                 f"({self.places[made.vertex]})",
                 hint="the traces are of different runs, or a rank's process groups are not given",
             )
+        made.there.add(rank)
         return made.vertex
 
     def _point_to_point(self, node: Node, rank: int, place: str) -> int:
@@ -261,6 +281,23 @@ def _ordered(trace: Trace) -> tuple[list[int], list[list[int]]]:
         f"{trace.source}: node {trace.nodes[stuck].id} depends on itself, by way of others",
         hint="convert the trace again; chakra_converter reports such circles too",
     )
+
+
+def _oddities(trace: Trace) -> list[str]:
+    """What of a trace is passed over, in words."""
+    known = {node.id for node in trace.nodes}
+    absent = [
+        node for node in trace.nodes if not known.issuperset((*node.data_deps, *node.ctrl_deps))
+    ]
+    invalid = [node for node in trace.nodes if node.kind is Kind.INVALID]
+    return [
+        f"{trace.source}: {what} {len(nodes):,} node{'s' * (len(nodes) > 1)} ({nodes[0].id} first)"
+        for what, nodes in (
+            ("dependencies on nodes that are not in the trace are passed over, of", absent),
+            ("INVALID is the type, and no time is taken, of", invalid),
+        )
+        if nodes
+    ]
 
 
 def _lane(node: Node) -> tuple[object, ...]:

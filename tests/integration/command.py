@@ -46,5 +46,5 @@ def rocelab_process(*arguments: str | Path, stdin: str = "") -> Outcome:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )

@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 import os
-import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from labs.lab import Lab
+from labs.runtime import installation
+from labs.runtime.installation import find_installation
 from labs.runtime.teardown import take_down
 
 MakeLab = Callable[..., Lab]
 
+LONGEST_FIRST = (
+    *("remote", "runtimes", "controller", "job_runs", "fabric_kinds", "drill_command", "faults"),
+    *("schemes", "drill_runs", "fabric", "health", "predict", "frr_parser", "testkit", "forensics"),
+)
+"""Files that take longest: where several processes take file after file, one that begins last would
+be waited for."""
 
-@pytest.fixture(scope="session", autouse=True)
-def interruptible() -> None:
-    """A suite that a shell has started in the background ignores Ctrl-C, and so would every command
-    that it starts: here they do not."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files in the order of LONGEST_FIRST, then the others; each in its own order."""
+    place = {f"test_{name}.py": number for number, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def root() -> None:
     """These tests make real labs: without root they fail, they are not skipped."""
     assert os.geteuid() == 0, "integration tests need root: run `make test`"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def chosen_frr(pytestconfig: pytest.Config) -> Iterator[None]:
+    """With `--rocelab-frr PREFIX` that FRR stands in for this machine's, in labs that tests make
+    by themselves; commands that they start have this machine's."""
+    prefix = pytestconfig.getoption("--rocelab-frr")
+    with pytest.MonkeyPatch.context() as patch:
+        if prefix is not None:
+            chosen = find_installation(Path(prefix))
+            patch.setattr(installation, "_own", lambda: chosen)
+        yield
+
+
+@pytest.fixture
+def common_folder() -> Iterator[Path]:
+    """A folder that every user may enter, as pytest's own are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture

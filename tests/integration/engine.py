@@ -6,6 +6,7 @@ engine keeps is in a folder of its own and goes with it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from labs.errors import MachineError
+from labs.files import make_folders
 from labs.runtime.engine import Engine, find_engine
 
 STARTS_WITHIN_S = 30.0
@@ -39,7 +41,7 @@ def docker_engine() -> Iterator[Engine]:
 def _own_engine() -> Iterator[Engine]:
     program = shutil.which("dockerd")
     assert program is not None, "there is no Docker engine: `make setup` installs docker.io"
-    with tempfile.TemporaryDirectory(prefix="rocelab-docker-") as folder:
+    with _alone(), tempfile.TemporaryDirectory(prefix="rocelab-docker-") as folder:
         socket = Path(folder, "docker.sock")
         options = (
             *("--host", f"unix://{socket}", "--data-root", str(IMAGES), "--exec-root", folder),
@@ -55,10 +57,22 @@ def _own_engine() -> Iterator[Engine]:
         ):
             os.environ["DOCKER_HOST"] = f"unix://{socket}"
             try:
-                yield _answering(daemon, log)
+                engine = _answering(daemon, log)
+                # Whoever kills a suite leaves its containers, which the engine has kept as stopped.
+                engine.run("container", "prune", "--force")
+                yield engine
             finally:
                 del os.environ["DOCKER_HOST"]
                 daemon.terminate()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait for another suite's engine to end: a folder of images is one engine's."""
+    make_folders(IMAGES, 0o700)
+    with Path(f"{IMAGES}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _answering(daemon: subprocess.Popen[bytes], log: Path) -> Engine:

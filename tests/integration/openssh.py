@@ -144,7 +144,7 @@ class Server:
     ) -> tuple[int, bytes, str]:
         """Exit code, output and errors of a command run on the server."""
         with self.begin(*words, cwd=cwd, host=host, environment=environment) as process:
-            out, errors = process.communicate(timeout=180)
+            out, errors = process.communicate(timeout=300)
         return process.returncode, out, errors.decode()
 
 

@@ -6,28 +6,34 @@ packet sockets, never by the counters under test.
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import exp, lgamma, log, log1p
 
 from labs.lab import Lab
 from labs.plan.fabric import Port
 from labs.runtime import namespaces
 from labs.runtime.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
+from labs.runtime.queues import htb
 from labs.runtime.queues.counters import QueueCounters
 from labs.runtime.queues.reading import read_queue_counters
 from tests.integration.conftest import MakeLab
+from traffic.priority import run_first
 
 UNDER_TEST = ("rtsw1", "srv1-2")
 SO_TIMESTAMPNS = 35
 PACKET_OUTGOING = 4
 DATA, CNP, ACK = 26, 48, 46
 ECT0, CE = 2, 3
+PREAMBLE_AND_MORE = 24
+"""Bytes of a frame on a wire beyond those that a packet socket shows."""
 TINY = "fabric: {racks: 1, spines: 1, servers_per_rack: 2}"
 
 
@@ -70,11 +76,13 @@ class Wire:
         return (ethernet + ip + udp + struct.pack(">I", number)).ljust(length, b"\0")
 
     def send(self, frames: list[bytes]) -> list[int]:
-        """Send at once; the time (CLOCK_REALTIME, ns) before each."""
+        """Send at once, before the machine's other work; the time (CLOCK_REALTIME, ns) before
+        each."""
         times = []
-        for frame in frames:
-            times.append(time.time_ns())
-            self.sender.send(frame)
+        with ahead_of_others():
+            for frame in frames:
+                times.append(time.time_ns())
+                self.sender.send(frame)
         return times
 
     def receive(self, count: int, timeout_s: float = 20.0) -> list[Seen]:
@@ -97,6 +105,40 @@ class Wire:
 
     def queue(self, traffic_class: int) -> QueueCounters:
         return read_queue_counters(self.lab.fabric)[UNDER_TEST][traffic_class]
+
+
+@contextmanager
+def ahead_of_others() -> Iterator[None]:
+    """The calling thread runs first: a queue does not fill while its sender waits for a CPU."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    run_first()
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)
+
+
+@dataclass(frozen=True)
+class Drained:
+    """When frames of `length` bytes arrived from a port that always had the next one."""
+
+    arrived_ns: Sequence[int]
+    length: int
+
+    def rate_bps(self) -> float:
+        """With what Ethernet adds on a wire."""
+        bits = (len(self.arrived_ns) - 1) * (self.length + PREAMBLE_AND_MORE) * 8
+        return bits * 1e9 / (self.arrived_ns[-1] - self.arrived_ns[0])
+
+    def problems(self, rate_bps: int, mtu: int, tolerance: float) -> tuple[str, ...]:
+        """Why the rate is not known to within `tolerance`: the machine's timers were later than the
+        port's burst makes up for."""
+        bridged_ns = htb.burst_bytes(rate_bps, mtu) * 8e9 / rate_bps
+        gaps = (after - before for before, after in pairwise(self.arrived_ns))
+        idle_ns = sum(max(0.0, gap - bridged_ns) for gap in gaps)
+        if idle_ns <= tolerance / 3 * (self.arrived_ns[-1] - self.arrived_ns[0]):
+            return ()
+        return (f"not valid because the port's timer was {idle_ns / 1e6:.1f} ms late in all",)
 
 
 @contextmanager

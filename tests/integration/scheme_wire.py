@@ -17,8 +17,8 @@ from labs.lab import Lab
 from labs.runtime import namespaces
 from labs.runtime.netlink import SO_RCVBUFFORCE
 from traffic.flow import resolve_endpoints
+from traffic.rc.frames import ip_checksum
 from traffic.roce import Envelope, roce_frame
-from traffic.traceroute import _checksum
 from traffic.wire import BTH_OFFSET, IP_OFFSET, PSN_OFFSET, ROCE_PORT, UDP_OFFSET, Opcode
 
 ETH_P_IP = 0x0800
@@ -53,7 +53,7 @@ class SchemeWire:
             if address is not None:
                 frame[IP_OFFSET + offset : IP_OFFSET + offset + 4] = socket.inet_aton(address)
         struct.pack_into("!H", frame, IP_OFFSET + 10, 0)
-        struct.pack_into("!H", frame, IP_OFFSET + 10, _checksum(frame[IP_OFFSET:UDP_OFFSET]))
+        struct.pack_into("!H", frame, IP_OFFSET + 10, ip_checksum(frame[IP_OFFSET:UDP_OFFSET]))
         return bytes(frame)
 
     def send(self, frames: Iterable[bytes]) -> None:

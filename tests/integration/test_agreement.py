@@ -8,24 +8,26 @@ from bench.agreement.run import measure_cell
 from bench.agreement.simulated import simulate_job
 from labs.lab import Lab
 from tests.integration.conftest import MakeLab
+from tests.measured import measured
 
 LAB = "fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 8000\n"
 RING, ACROSS, ALLTOALL, _ = SHAPES
 
 
-def measured(lab: Lab, shape: int) -> CellResult:
+def agreement(lab: Lab, shape: int) -> CellResult:
     spec = lab.fabric.spec
     job = SHAPES[shape].job(4, 2**17)
     simulated = simulate_job(spec, job)
-    return measure_cell(lab, Cell(lab.name, SHAPES[shape], spec, job, simulated))
+    return measured(
+        lambda: measure_cell(lab, Cell(lab.name, SHAPES[shape], spec, job, simulated)), attempts=1
+    )
 
 
 def test_simulated_loads_and_bandwidth_are_the_labs(make_lab: MakeLab) -> None:
     lab = make_lab("t-agree-clos", LAB)
     lab.up()
-    ring, alltoall = measured(lab, 0), measured(lab, 2)
+    ring, alltoall = agreement(lab, 0), agreement(lab, 2)
     for found in (ring, alltoall):
-        assert found.problems == ()
         assert found.loads is not None
         assert found.loads.agree, found.loads.differing
         assert found.loads.packets > 1000

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -19,6 +18,7 @@ from labs.runtime.teardown import take_down
 from scripts.drill.result import from_json
 from scripts.faults.record import read_faults
 from tests.integration.command import PROGRAM, read, rocelab
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
 
@@ -34,7 +34,6 @@ faults:
 measure: {{sustained: 200ms}}
 expect: {{affected_flows: ">= 1", lost_packets: 0}}
 """
-WAIT_S = 20.0
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
@@ -44,14 +43,6 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def wait_for(happened: Callable[[], object], what: str) -> None:
-    """Other processes tell nobody: this looks every 20 ms."""
-    deadline = time.monotonic() + WAIT_S
-    while not happened():
-        assert time.monotonic() < deadline, f"{what} did not happen within {WAIT_S} s"
-        time.sleep(0.02)
 
 
 def carriers(lab: Lab, node: str) -> dict[str, bool]:
@@ -92,7 +83,7 @@ def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Pa
     # A command that was killed has left a fault.
     with start("fault", "inject", "it-keep", "carrier-down", "link=rtsw2:ctsw1", "lasts=60s") as it:
         lab = Lab.running("it-keep")
-        wait_for(lambda: not carriers(lab, "rtsw2")["ctsw1"], "the fault")
+        wait_until(lambda: not carriers(lab, "rtsw2")["ctsw1"], "the fault")
         busy = rocelab("drill", "run", kept, "--keep", "--out", folder / "2")
         it.send_signal(signal.SIGKILL)
     second = rocelab(
@@ -101,7 +92,8 @@ def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Pa
     check_failed(second.returncode, junit, folder / "2" / "result.json")
     assert "was up already" in second.stderr
     assert LabFiles("it-keep").record.read_text() == record
-    assert (busy.returncode, "has fault 1" in busy.stderr) == (2, True)
+    assert busy.returncode == 2
+    assert "lab it-keep is in use by a fault by hand, process" in busy.stderr, busy.stderr
 
     (folder / "it-keep.yaml").write_text(LAB.format(name="it-keep").replace("racks: 2", "racks: 3"))
     other = rocelab("drill", "run", kept, "--keep", "--out", folder / "3")
@@ -124,7 +116,7 @@ def test_an_interrupted_drill_that_keeps_its_lab_leaves_it_whole(kept: Path) -> 
     junit = kept.parent / "junit.xml"
     options = ("--keep", "--out", kept.parent / "1", "--junit", junit)
     with start("drill", "run", kept, *options) as drill:
-        wait_for(lambda: Path("/run/rocelab/it-keep/faults/1.json").exists(), "the drill's fault")
+        wait_until(lambda: Path("/run/rocelab/it-keep/faults/1.json").exists(), "the drill's fault")
         drill.send_signal(signal.SIGINT)
     lab = Lab.running("it-keep")
     assert drill.returncode == 130
@@ -132,7 +124,7 @@ def test_an_interrupted_drill_that_keeps_its_lab_leaves_it_whole(kept: Path) -> 
     assert all(carriers(lab, "rtsw1").values())
     error = Xml.parse(junit).getroot().find("testsuite/testcase/error")
     assert error is not None
-    assert error.get("type") == "KeyboardInterrupt"
+    assert error.get("type") == "Interrupted"
 
 
 def test_two_drills_at_once_break_each_its_own_lab(tmp_path: Path) -> None:
@@ -149,7 +141,7 @@ def test_two_drills_at_once_break_each_its_own_lab(tmp_path: Path) -> None:
         running[name] = start("drill", "run", folder / "drill.yaml", "--out", folder, "--retries=0")
     for name, process in running.items():
         with process:
-            _, errors = process.communicate(timeout=120)
+            _, errors = process.communicate(timeout=300)
         assert (tmp_path / name / "result.json").exists(), errors
         result = from_json((tmp_path / name / "result.json").read_text())
         for repeat in result.repeats:
@@ -200,14 +192,14 @@ def test_flapping_runs_in_the_foreground_as_often_as_asked(broken: Lab) -> None:
 def test_the_guardian_mends_what_a_killed_command_broke(broken: Lab) -> None:
     line = ("fault", "inject", "it-fault", "carrier-down", "link=rtsw2:ctsw2", "lasts=60s")
     with start(*line) as driver:
-        wait_for(lambda: not carriers(broken, "rtsw2")["ctsw2"], "the fault")
+        wait_until(lambda: not carriers(broken, "rtsw2")["ctsw2"], "the fault")
         (number,) = (each.number for each in read_faults(LabFiles("it-fault")))
         refused = rocelab("fault", "restore", "it-fault", str(number))
         driver.send_signal(signal.SIGKILL)
     assert refused.returncode == 2
     assert f"process {driver.pid}" in refused.stderr
-    wait_for(lambda: carriers(broken, "rtsw2")["ctsw2"], "the restore")
-    wait_for(lambda: not read_faults(LabFiles("it-fault")), "the proof")
+    wait_until(lambda: carriers(broken, "rtsw2")["ctsw2"], "the restore")
+    wait_until(lambda: not read_faults(LabFiles("it-fault")), "the proof")
 
 
 def test_a_fault_that_the_lab_can_not_have_leaves_nothing(broken: Lab) -> None:

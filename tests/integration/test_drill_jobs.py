@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from scripts.drill.phases.result import JobDrillResult, from_json
 from tests.integration.command import Outcome, rocelab
 from tests.integration.test_ownership import belongings
+from tests.measured import measured, problems_of_drill
 
 LAB = """name: it-jobs
 fabric: {kind: clos, racks: 1, spines: 1, servers_per_rack: 3}
@@ -56,17 +58,30 @@ IDLE_PHASE_ALONE = DRILL.partition("  - name: shared")[0]
 def run(folder: Path, dropped: str, drill: str = IDLE_PHASE_ALONE) -> Outcome:
     (folder / "lab.yaml").write_text(LAB)
     (folder / "short.yaml").write_text(drill.replace("DROPPED", dropped))
-    return rocelab("drill", "run", folder / "short.yaml", "--out", folder / "out")
+    return rocelab("drill", "run", folder / "short.yaml", "--retries=0", "--out", folder / "out")
+
+
+def measured_run(
+    folder: Path, dropped: str, drill: str = IDLE_PHASE_ALONE
+) -> tuple[Outcome, JobDrillResult]:
+    """A drill of which every phase was carried, and its result."""
+
+    def once() -> tuple[Outcome, JobDrillResult]:
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        outcome = run(folder, dropped, drill)
+        return outcome, from_json((folder / "out" / "result.json").read_text())
+
+    return measured(once, lambda ended: problems_of_drill(ended[1]))
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, JobDrillResult]:
     """A drill that passes: its folder of results, and the result in it."""
     folder = tmp_path_factory.mktemp("jobs")
-    outcome = run(folder, "<= 0", DRILL)
+    outcome, result = measured_run(folder, "<= 0", DRILL)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     assert "short: passed" in outcome.stdout
-    return folder / "out", from_json((folder / "out" / "result.json").read_text())
+    return folder / "out", result
 
 
 def test_the_results_are_a_document_a_page_and_a_plot(ran: tuple[Path, JobDrillResult]) -> None:
@@ -98,10 +113,10 @@ def test_the_lab_is_gone_after_the_drill(ran: tuple[Path, JobDrillResult]) -> No
 
 
 def test_an_expectation_that_is_not_met_exits_with_1_and_is_named(tmp_path: Path) -> None:
-    outcome = run(tmp_path, ">= 1")
+    outcome, result = measured_run(tmp_path, ">= 1")
     assert outcome.returncode == 1, outcome.stderr
     assert "not met" in outcome.stdout
-    assert not from_json((tmp_path / "out" / "result.json").read_text()).passed
+    assert not result.passed
     assert belongings("it-jobs") == []
 
 

@@ -9,16 +9,15 @@ from contextlib import contextmanager
 import pytest
 
 from labs.lab import Lab
-from labs.runtime.base import Progress
 from labs.runtime.teardown import take_down
 from scripts.job.document import JobReport
 from scripts.job.run import run_job
+from tests.integration.conftest import MakeLab
+from tests.integration.midway import Midway
+from tests.measured import measured
 from traffic.flow import Flow
 from traffic.job import JobSpec
 from traffic.session import TrafficSession
-
-from .carried import carried
-from .conftest import MakeLab
 
 HPN = "kind: hpn, segments: 2, servers_per_segment: 1, rails: 1"
 DUAL = f"""
@@ -43,19 +42,6 @@ def packets(report: JobReport, link: str, sender: str) -> int:
     return sum(each.packets for each in report.links if (each.link, each.sender) == (link, sender))
 
 
-class InTheMiddle:
-    """Does something once, when half of the iterations are over."""
-
-    def __init__(self, action: Callable[[], object]) -> None:
-        self._action = action
-        self.done = False
-
-    def __call__(self, progress: Progress) -> None:
-        if not self.done and progress.done * 2 >= progress.total:
-            self.done = True
-            self._action()
-
-
 @contextmanager
 def link_down(lab: Lab, name: str) -> Iterator[None]:
     lab.link(name).down()
@@ -78,8 +64,8 @@ def dual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -> None:
-    whole = carried(lambda: run_job(dual, job()))
-    assert (whole.problems, whole.errors) == ((), ())
+    whole = measured(lambda: run_job(dual, job()))
+    assert whole.errors == ()
     assert [check.name for check in whole.accounting if not check.agrees] == []
     assert whole.transport.port_moves == 0
     first, second = (packets(whole, each, "srv1-1") for each in PORTS)
@@ -88,16 +74,15 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
 
     def changed_in_the_middle(before: Callable[[], None], change: Callable[[], None]) -> JobReport:
         before()
-        middle = InTheMiddle(change)
+        middle = Midway(change)
         spec = job(iterations=6, transport={"qps": 4, "ack_timeout": "100us"})
         report = run_job(dual, spec, progress=middle)
         assert middle.done
         return report
 
     port = dual.link(PORTS[0])
-    half = carried(lambda: changed_in_the_middle(port.up, port.down))
+    half = measured(lambda: changed_in_the_middle(port.up, port.down))
     assert half.errors == ()
-    assert half.problems == ()
     assert half.transport.port_moves == 2
     assert any("lost carrier" in text for text in half.warnings)
     assert half.transport.posted_bytes == half.transport.delivered_bytes
@@ -106,8 +91,8 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
     slowed = [each.modelled_ns for each in half.iterations]
     assert max(slowed) > 1.5 * min(slowed)
 
-    again = carried(lambda: changed_in_the_middle(port.down, port.up))
-    assert (again.errors, again.problems) == ((), ())
+    again = measured(lambda: changed_in_the_middle(port.down, port.up))
+    assert again.errors == ()
     # Down when the queue pairs were made, back in the middle: away and home again.
     assert again.transport.port_moves == 4
     assert packets(again, PORTS[0], "srv1-1") > 0
@@ -117,7 +102,7 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
 def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeLab) -> None:
     lab = make_lab("t-dual-one", SINGLE)
     lab.up()
-    cut = InTheMiddle(lab.link("srv1-1:s1-tor1").down)
+    cut = Midway(lab.link("srv1-1:s1-tor1").down)
     report = run_job(
         lab,
         job(iterations=12, transport={"ack_timeout": "20us", "retries": 3}),

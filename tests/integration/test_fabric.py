@@ -6,8 +6,8 @@ import json
 import os
 import random
 import socket
-import time
-from collections.abc import Callable
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,16 @@ from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
 from labs.plan.routes import expected_routes
 from labs.runtime import runtime
+from labs.runtime.base import Progress
 from labs.runtime.daemons import vty_command, vty_json
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.namespaces import inside
+from labs.runtime.node import NamespaceNode
+from labs.runtime.processes import resume, stop
 from labs.runtime.record import recorded_labs
+from labs.runtime.teardown import take_down
 from tests.integration.conftest import MakeLab
+from tests.integration.waiting import wait_for_tables
 from traffic.traceroute import probe_path
 
 pytestmark = pytest.mark.side_by_side
@@ -32,6 +37,34 @@ IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
 TWO_TIERS = "fabric: {kind: clos, racks: 4, spines: 4, servers_per_rack: 2}"
 THREE_TIERS = "fabric: {kind: clos, zones: 2, racks: 3, spines: 2, atsws: 2, links_per_atsw: 2}"
 PARALLEL = "fabric: {kind: clos, racks: 3, spines: 2, links_per_pair: 2}"
+LABS = {
+    "two-tiers": TWO_TIERS + "\nlinks: {rate: 100G}",
+    "three-tiers": THREE_TIERS,
+    "parallel-links": PARALLEL,
+    "unnumbered": TWO_TIERS + "\nrouting: {numbering: unnumbered}",
+    "bfd": TWO_TIERS + "\nrouting: {bfd: {interval: 200ms, multiplier: 4}}",
+    "graceful-restart": TWO_TIERS
+    + "\nrouting: {graceful_restart: true}\nhashing: {policy: l3, seed: per-tier}",
+}
+
+
+@pytest.fixture(scope="module", params=LABS)
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Each of the labs in turn, as it is once `up` has returned; no test leaves it changed."""
+    name = f"it-{request.param}"
+    file = tmp_path_factory.mktemp("lab") / f"{name}.yaml"
+    file.write_text(f"name: {name}\n{LABS[request.param]}\n")
+    made = Lab.planned(file)
+    try:
+        made.up()
+        yield made
+    finally:
+        take_down(name)
+
+
+def only(*labs: str) -> pytest.MarkDecorator:
+    """Runs a test on these labs alone."""
+    return pytest.mark.parametrize("lab", labs, indirect=True, scope="module")
 
 
 def kernel_widths(lab: Lab, node: str) -> dict[str, int]:
@@ -51,43 +84,56 @@ def assert_every_route_is_at_full_width(lab: Lab) -> None:
         assert kernel_widths(lab, node) == {prefix: len(links) for prefix, links in routes.items()}
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        TWO_TIERS,
-        THREE_TIERS,
-        PARALLEL,
-        TWO_TIERS + "\nrouting: {numbering: unnumbered}",
-        TWO_TIERS + "\nrouting: {bfd: {interval: 100ms}}",
-        TWO_TIERS + "\nrouting: {graceful_restart: true}",
-    ],
-    ids=["two-tiers", "three-tiers", "parallel-links", "unnumbered", "bfd", "graceful-restart"],
-)
-def test_up_returns_when_every_kernel_holds_every_prefix_at_full_width(
-    make_lab: MakeLab, body: str
-) -> None:
-    lab = make_lab("it-width", body)
-    lab.up()
+def test_up_returns_when_every_kernel_holds_every_prefix_at_full_width(lab: Lab) -> None:
     assert_every_route_is_at_full_width(lab)
     for node in lab.fabric.switches:
-        peers = vty_json(lab.node(node.name).frr, "bgpd", "show bgp ipv4 unicast summary json")
+        peers = vty_json(
+            lab.node(node.name).frr, "bgpd", "show bgp ipv4 unicast summary json", dict
+        )
         links = [link for link in lab.fabric.sessions if node.name in (link.a.node, link.b.node)]
         assert {peer["state"] for peer in peers["peers"].values()} == {"Established"}
         assert len(peers["peers"]) == len(links)
 
 
-def test_bfd_runs_on_every_session_at_the_spec_s_interval(make_lab: MakeLab) -> None:
-    lab = make_lab("it-bfd", TWO_TIERS + "\nrouting: {bfd: {interval: 200ms, multiplier: 4}}")
-    lab.up()
+def test_up_waits_for_the_last_route(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bgpd stands still before its switch has a link that is up, and goes on a moment after the
+    wait for routes has begun."""
+    lab = make_lab("it-last", TWO_TIERS)
+    start_daemon = NamespaceNode.start_daemon
+    has_gone_on = threading.Event()
+
+    def go_on() -> None:
+        has_gone_on.set()
+        resume([lab.node("rtsw2").daemons()["bgpd"]])
+
+    def start_and_stop(node: NamespaceNode, daemon: str, niceness: int) -> None:
+        start_daemon(node, daemon, niceness)
+        if (node.name, daemon) == ("rtsw2", "bgpd"):
+            stop([node.daemons()[daemon]])
+
+    timer = threading.Timer(1.0, go_on)
+
+    def begin(progress: Progress) -> None:
+        if progress.stage == "convergence" and timer.ident is None:
+            timer.start()
+
+    monkeypatch.setattr(NamespaceNode, "start_daemon", start_and_stop)
+    lab.up(begin)
+    assert has_gone_on.is_set()
+    assert_every_route_is_at_full_width(lab)
+    timer.join()
+
+
+@only("bfd")
+def test_bfd_runs_on_every_session_at_the_spec_s_interval(lab: Lab) -> None:
     frr = lab.node("rtsw1").frr
     peers = json.loads(vty_command(frr, "bfdd", "show bfd peers json"))
     assert len(peers) == 4
     assert {(peer["transmit-interval"], peer["detect-multiplier"]) for peer in peers} == {(200, 4)}
 
 
-def test_kernel_settings_are_those_of_the_spec(make_lab: MakeLab) -> None:
-    lab = make_lab("it-kernel", TWO_TIERS + "\nhashing: {policy: l3, seed: per-tier}")
-    lab.up()
+@only("graceful-restart")
+def test_kernel_settings_are_those_of_the_spec(lab: Lab) -> None:
     seeds = {}
     for node in lab.fabric.switches:
         shown = lab.node(node.name).exec(
@@ -107,11 +153,8 @@ def test_kernel_settings_are_those_of_the_spec(make_lab: MakeLab) -> None:
     assert 0 not in seeds.values()
 
 
-def test_servers_of_different_zones_reach_each_other_with_full_size_packets(
-    make_lab: MakeLab,
-) -> None:
-    lab = make_lab("it-reach", THREE_TIERS)
-    lab.up()
+@only("three-tiers")
+def test_servers_of_different_zones_reach_each_other_with_full_size_packets(lab: Lab) -> None:
     address = lab.fabric.nics("z2-srv3-1")[0].ip
     payload = b"x" * (9000 - 28)
 
@@ -131,12 +174,8 @@ def test_servers_of_different_zones_reach_each_other_with_full_size_packets(
         assert receiver.recv(9000) == payload
 
 
-@pytest.mark.parametrize("body", [TWO_TIERS, THREE_TIERS, PARALLEL], ids=["2", "3", "parallel"])
-def test_a_thousand_predicted_paths_are_the_ones_seen_on_the_wire(
-    make_lab: MakeLab, body: str
-) -> None:
-    lab = make_lab("it-path", body)
-    lab.up()
+@only("two-tiers", "three-tiers", "parallel-links")
+def test_a_thousand_predicted_paths_are_the_ones_seen_on_the_wire(lab: Lab) -> None:
     chance = random.Random(1)
     pairs = [chance.sample([server.name for server in lab.fabric.servers], 2) for _ in range(4)]
     pairs = [pair for pair in pairs if pair[0].rpartition("-")[0] != pair[1].rpartition("-")[0]]
@@ -154,56 +193,52 @@ def test_a_thousand_predicted_paths_are_the_ones_seen_on_the_wire(
     assert len(used) > len(pairs), "all flows took one path: nothing was tested"
 
 
-def test_a_link_taken_down_and_up_is_used_again(make_lab: MakeLab) -> None:
-    lab = make_lab("it-link", TWO_TIERS)
-    lab.up()
+@only("two-tiers")
+def test_a_link_taken_down_and_up_is_used_again(lab: Lab) -> None:
     link = lab.link("rtsw1:ctsw2")
     rack = lab.fabric.prefixes_of["rtsw1"][0].prefix
     switches = [node.name for node in lab.fabric.switches]
+    whole = [(name, kernel_widths(lab, name)) for name in switches]
     opened = {name: os.open(lab.node(name).netns, os.O_RDONLY) for name in switches}
     try:
         with FibWatch(opened) as watch:
             link.down()
-            wait_until(watch, lambda: kernel_widths(lab, "rtsw4").get(rack) == 3)
+            wait_for_tables(watch, lambda: kernel_widths(lab, "rtsw4").get(rack) == 3)
             assert set(kernel_widths(lab, "rtsw1").values()) == {1, 3}
             link.up()
-            wait_until(watch, lambda: kernel_widths(lab, "rtsw4").get(rack) == 4)
-            wait_until(watch, lambda: set(kernel_widths(lab, "rtsw1").values()) == {1, 4})
+            wait_for_tables(watch, lambda: kernel_widths(lab, "rtsw4").get(rack) == 4)
+            wait_for_tables(watch, lambda: set(kernel_widths(lab, "rtsw1").values()) == {1, 4})
+            wait_for_tables(
+                watch, lambda: all(kernel_widths(lab, node) == each for node, each in whole)
+            )
     finally:
         for descriptor in opened.values():
             os.close(descriptor)
 
 
-def wait_until(watch: FibWatch, true: Callable[[], bool]) -> None:
-    """Return when `true()` holds, asked after each change of a table; fail after 20 s."""
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline, "the tables did not come to what was expected"
-        list(watch.events(0.5))
+@only("three-tiers")
+def test_two_labs_run_side_by_side_and_one_going_leaves_the_other(
+    lab: Lab, make_lab: MakeLab
+) -> None:
+    other = make_lab("it-other", PARALLEL)
+    other.up()
+    assert_every_route_is_at_full_width(other)
+    assert_every_route_is_at_full_width(lab)
+    other.down()
+    assert_every_route_is_at_full_width(lab)
+    assert "it-other" not in recorded_labs()
 
 
-def test_two_labs_run_side_by_side_and_one_going_leaves_the_other(make_lab: MakeLab) -> None:
-    first = make_lab("it-first", TWO_TIERS)
-    second = make_lab("it-second", THREE_TIERS)
-    first.up()
-    second.up()
-    first.down()
-    assert_every_route_is_at_full_width(second)
-    assert "it-first" not in recorded_labs()
-
-
-def test_a_lab_that_is_up_is_not_brought_up_again(make_lab: MakeLab) -> None:
-    lab = make_lab("it-again", TWO_TIERS)
-    lab.up()
+@only("two-tiers")
+def test_a_lab_that_is_up_is_not_brought_up_again(lab: Lab) -> None:
     with pytest.raises(InputError, match="is up"):
         Lab(lab.fabric).up()
     assert_every_route_is_at_full_width(lab)
 
 
-def test_a_lab_found_by_name_is_the_one_that_was_brought_up(make_lab: MakeLab) -> None:
-    lab = make_lab("it-found", TWO_TIERS + "\nlinks: {rate: 100G}")
-    lab.up()
-    assert Lab.running("it-found").fabric == lab.fabric
+@only("two-tiers")
+def test_a_lab_found_by_name_is_the_one_that_was_brought_up(lab: Lab) -> None:
+    assert Lab.running(lab.name).fabric == lab.fabric
 
 
 def test_a_timeout_names_what_is_missing_and_leaves_nothing(

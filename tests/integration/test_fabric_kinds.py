@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 import random
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from labs.runtime.record import recorded_labs
 from labs.runtime.teardown import take_down
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
+from tests.integration.waiting import wait_for_tables
 from traffic.traceroute import probe_path
 
 pytestmark = pytest.mark.side_by_side
@@ -203,9 +204,11 @@ def _switches(lab: Lab) -> list[str]:
 
 
 def _leads_to(lab: Lab, ip: str) -> set[str]:
-    """The ToRs by which every switch that has a route of its own to a NIC reaches it in the end."""
+    """The ToRs by which every switch that has a route of its own to a NIC reaches it in the end;
+    nothing while packets to it would go round in circles."""
     tables = fresh_tables(lab)
     found: set[str] = set()
+    order = TopologicalSorter[str]()
     for start in _switches(lab):
         reached, waiting = {start}, [start]
         while waiting:
@@ -217,11 +220,16 @@ def _leads_to(lab: Lab, ip: str) -> set[str]:
                 links = lab.fabric.links_of[name]
                 (link,) = (each for each in links if each.port(name).interface == hop.interface)
                 far = link.far(name).node
+                order.add(name, far)
                 if far.startswith("srv"):
                     found.add(name)
                 elif far not in reached:
                     reached.add(far)
                     waiting.append(far)
+    try:
+        order.prepare()
+    except CycleError:
+        return set()
     return found
 
 
@@ -234,11 +242,4 @@ def _watched(lab: Lab) -> Iterator[Callable[[Callable[[], bool]], None]]:
             opened[name] = os.open(lab.node(name).netns, os.O_RDONLY)
             stack.callback(os.close, opened[name])
         watch = stack.enter_context(FibWatch(opened))
-
-        def wait_until(true: Callable[[], bool]) -> None:
-            deadline = time.monotonic() + 20
-            while not true():
-                assert time.monotonic() < deadline, "the tables did not come to what was expected"
-                list(watch.events(0.5))
-
-        yield wait_until
+        yield partial(wait_for_tables, watch)

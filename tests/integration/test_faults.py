@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from labs.errors import InputError
 from labs.forwarding.fib import read_fib
 from labs.lab import Lab
 from labs.plan.fabric import Link
-from labs.runtime import daemons, namespaces, processes, wiring
+from labs.runtime import daemons, namespaces, peers, processes, wiring
 from labs.runtime.teardown import take_down
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults import policy
@@ -32,6 +32,7 @@ from scripts.faults.leaks import BadPrefix, RouteLeak
 from scripts.faults.links import CarrierDown, MtuMismatch, RateDegrade
 from scripts.faults.ports import read_default_ports, read_ports
 from scripts.faults.power import SwitchPowerLoss
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
 
@@ -39,7 +40,7 @@ CLOS = """
 name: t-faults
 fabric: {kind: clos, racks: 3, spines: 2, servers_per_rack: 1}
 dilation: 5000
-routing: {keepalive: 1s, hold: 3s}
+routing: {keepalive: 1s, hold: 5s}
 """
 HPN = """
 name: t-faults-hpn
@@ -50,8 +51,8 @@ routing: {bfd: {interval: 100ms, multiplier: 3}}
 queues: {engine: "off"}
 """
 IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3
-WHOLE_S = 30.0
-SEEN_S = 10.0
+WHOLE_S = 120.0
+SEEN_S = 60.0
 
 Lines = tuple[str, ...]
 State = dict[tuple[str, str], Lines]
@@ -77,13 +78,6 @@ def state_of(lab: Lab) -> State:
             told[node.name, "bgpd"] = tuple(running.splitlines())
             told[node.name, "daemons"] = tuple(lab.node(node.name).daemons())
     return told
-
-
-def until(condition: Callable[[], object], what: str, timeout_s: float = SEEN_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not seen in {timeout_s} s: {what}"
-        time.sleep(0.01)
 
 
 class Rig:
@@ -149,15 +143,17 @@ class Rig:
         found = [route for route in fib.routes if route.prefix == prefix]
         return {hop.interface for route in found for hop in route.next_hops if hop.carrier}
 
-    def session(self, link: str, switch: str) -> policy.Session:
+    def session(self, link: str, switch: str) -> peers.BgpPeer:
         """A switch's session on a link."""
         return policy.sessions(self.lab, switch)[policy.peer_name(self.link(link), switch)]
 
     def await_hops(self, switch: str, prefix: str, hops: set[str]) -> None:
-        until(lambda: self.hops(switch, prefix) == hops, f"{switch} sends {prefix} to {hops}")
+        wait_until(lambda: self.hops(switch, prefix) == hops, f"{switch} sends {prefix} to {hops}")
 
     def await_state(self, link: str, switch: str, state: str) -> None:
-        until(lambda: self.session(link, switch).state == state, f"{link} is {state} at {switch}")
+        wait_until(
+            lambda: self.session(link, switch).state == state, f"{link} is {state} at {switch}"
+        )
 
     def is_established(self, link: str, switch: str) -> bool:
         return self.session(link, switch).state == "Established"
@@ -208,7 +204,7 @@ def test_pulled_cables_take_the_carrier_of_both_ends_and_of_all_links_at_once(ri
     assert fault.remains(rig.lab) == ("rtsw1:ctsw1 is down", "rtsw2:ctsw1 is down")
     spine = read_ports(rig.lab.node("ctsw1"))
     assert [spine[name].carrier for name in ("rtsw1", "rtsw2", "rtsw3")] == [False, False, True]
-    until(lambda: rig.hops("rtsw1", rig.prefix("rtsw2")) == {"ctsw2"}, "rack 1 uses spine 2")
+    wait_until(lambda: rig.hops("rtsw1", rig.prefix("rtsw2")) == {"ctsw2"}, "rack 1 uses spine 2")
     rig.restore(fault)
 
 
@@ -216,12 +212,14 @@ def test_a_broken_fibre_is_seen_at_one_end_and_the_other_waits_for_its_hold_time
     fault = BrokenFibre((rig.link("rtsw1:ctsw2"),), "ctsw2")
     rig.inject(fault)
     assert any("dormant" in line for line in fault.remains(rig.lab))
-    until(lambda: not rig.is_established("rtsw1:ctsw2", "ctsw2"), "the dark end's session ends")
-    until(lambda: not rig.hops("ctsw2", rig.prefix("rtsw1")), "the dark end's route goes")
+    wait_until(
+        lambda: not rig.is_established("rtsw1:ctsw2", "ctsw2"), "the dark end's session ends"
+    )
+    wait_until(lambda: not rig.hops("ctsw2", rig.prefix("rtsw1")), "the dark end's route goes")
     assert rig.is_established("rtsw1:ctsw2", "rtsw1")
     assert read_ports(rig.lab.node("rtsw1"))["ctsw2"].carrier
     assert rig.hops("rtsw1", rig.prefix("rtsw2")) == {"ctsw1", "ctsw2"}
-    until(lambda: not rig.is_established("rtsw1:ctsw2", "rtsw1"), "the far end's hold timer")
+    wait_until(lambda: not rig.is_established("rtsw1:ctsw2", "rtsw1"), "the far end's hold timer")
     rig.restore(fault)
 
 
@@ -338,11 +336,11 @@ def bfd_states(lab: Lab, switch: str) -> set[str]:
 
 def test_without_bfdd_neighbours_end_the_sessions_and_with_it_they_come_back(dual: Rig) -> None:
     # BFD opens its sessions once a second, after BGP's: only one that was up can be seen to end.
-    until(lambda: bfd_states(dual.lab, "p1-agg1") == {"up"}, "BFD is up")
+    wait_until(lambda: bfd_states(dual.lab, "p1-agg1") == {"up"}, "BFD is up")
     fault = DaemonCrash("tor1a", "bfdd")
     dual.inject(fault)
     assert fault.remains(dual.lab) == ("bfdd of tor1a does not run",)
-    until(lambda: not dual.is_established("tor1a:p1-agg1", "p1-agg1"), "BFD has seen it")
+    wait_until(lambda: not dual.is_established("tor1a:p1-agg1", "p1-agg1"), "BFD has seen it")
     dual.restore(fault)
 
 
@@ -350,35 +348,36 @@ def test_a_crashed_bgpd_takes_its_routes_along_and_its_neighbours_leave(rig: Rig
     fault = DaemonCrash("ctsw1", "bgpd")
     rig.inject(fault)
     assert fault.remains(rig.lab) == ("bgpd of ctsw1 does not run",)
-    until(lambda: rig.hops("rtsw1", rig.prefix("rtsw2")) == {"ctsw2"}, "rack 1 has left")
+    wait_until(lambda: rig.hops("rtsw1", rig.prefix("rtsw2")) == {"ctsw2"}, "rack 1 has left")
     assert not rig.hops("ctsw1", rig.prefix("rtsw1"))
     rig.restore(fault)
 
 
 def test_without_zebra_the_kernel_forwards_on_and_no_change_reaches_it(rig: Rig) -> None:
     fault = DaemonCrash("rtsw1", "zebra")
-    bgpd = rig.lab.node("rtsw1").daemons()["bgpd"]
+    others = rig.lab.node("rtsw1").daemons()
+    del others["zebra"]
     rig.inject(fault)
-    assert rig.lab.node("rtsw1").daemons() == {"bgpd": bgpd}
+    assert rig.lab.node("rtsw1").daemons() == others
     assert rig.hops("rtsw1", rig.prefix("rtsw2")) == {"ctsw1", "ctsw2"}
     assert rig.is_established("rtsw1:ctsw1", "rtsw1")
     drain = Drain("ctsw1")
     drain.inject(rig.lab)
-    until(lambda: rig.hops("rtsw2", rig.prefix("rtsw3")) == {"ctsw2"}, "rack 2 has left")
+    wait_until(lambda: rig.hops("rtsw2", rig.prefix("rtsw3")) == {"ctsw2"}, "rack 2 has left")
     assert rig.hops("rtsw1", rig.prefix("rtsw3")) == {"ctsw1", "ctsw2"}
     drain.restore(rig.lab)
     rig.restore(fault)
-    assert rig.lab.node("rtsw1").daemons()["bgpd"] != bgpd
+    assert rig.lab.node("rtsw1").daemons()["bgpd"] != others["bgpd"]
 
 
 def test_a_hung_bgpd_looks_alive_until_its_neighbours_hold_timer(rig: Rig) -> None:
     fault = DaemonHang("ctsw1", "bgpd")
     rig.inject(fault)
     pid = rig.lab.node("ctsw1").daemons()["bgpd"]
-    until(lambda: processes.is_stopped(pid), "the stop")
+    wait_until(lambda: processes.is_stopped(pid), "the stop")
     assert fault.remains(rig.lab) == ("bgpd of ctsw1 is stopped",)
     assert rig.is_established("rtsw1:ctsw1", "rtsw1")
-    until(lambda: not rig.is_established("rtsw1:ctsw1", "rtsw1"), "the hold timer")
+    wait_until(lambda: not rig.is_established("rtsw1:ctsw1", "rtsw1"), "the hold timer")
     assert read_ports(rig.lab.node("rtsw1"))["ctsw1"].carrier
     rig.restore(fault)
     assert rig.lab.node("ctsw1").daemons()["bgpd"] == pid
@@ -391,15 +390,15 @@ def test_a_switch_without_power_is_dark_and_boots_cold(rig: Rig) -> None:
     assert node.daemons() == {}
     assert "proto bgp" not in node.exec(["ip", "route"]).stdout
     assert not any(read_ports(rig.lab.node(leaf))["ctsw1"].carrier for leaf in ("rtsw1", "rtsw3"))
-    until(lambda: rig.hops("rtsw1", rig.prefix("rtsw2")) == {"ctsw2"}, "rack 1 has left")
-    assert len(fault.remains(rig.lab)) == 5
+    wait_until(lambda: rig.hops("rtsw1", rig.prefix("rtsw2")) == {"ctsw2"}, "rack 1 has left")
+    assert len(fault.remains(rig.lab)) == len(rig.lab.daemons) + 3
     rig.restore(fault)
 
 
 def test_a_rack_switch_without_power_leaves_its_servers_their_routes(rig: Rig) -> None:
     fault = SwitchPowerLoss("rtsw3")
     rig.inject(fault)
-    until(lambda: not rig.hops("rtsw1", rig.prefix("rtsw3")), "rack 3 is gone")
+    wait_until(lambda: not rig.hops("rtsw1", rig.prefix("rtsw3")), "rack 3 is gone")
     rig.restore(fault)
     assert arrived(rig.lab, "srv3-1", "srv1-1", (100,)) == [100]
 
@@ -460,12 +459,12 @@ def test_draining_a_rack_s_only_switch_moves_nothing(rig: Rig) -> None:
 
     def asked() -> bool:
         command = f"show bgp ipv4 unicast {rig.prefix('rtsw2')} json"
-        told = daemons.vty_json(rig.lab.node("ctsw1").frr, "bgpd", command)
+        told = daemons.vty_json(rig.lab.node("ctsw1").frr, "bgpd", command, dict)
         return any(
             path["peer"]["peerId"] == peer and path.get("locPrf") == 0 for path in told["paths"]
         )
 
-    until(asked, "the spine prefers any other path")
+    wait_until(asked, "the spine prefers any other path")
     assert rig.hops("rtsw1", rig.prefix("rtsw2")) == {"ctsw1", "ctsw2"}
     rig.restore(fault)
 
@@ -476,14 +475,14 @@ def test_an_abrupt_removal_shuts_every_session_and_keeps_links_and_daemons(rig: 
     assert fault.remains(rig.lab) == ("ctsw2 has `neighbor RTSWS shutdown`",)
     states = {session.state for session in policy.sessions(rig.lab, "ctsw2").values()}
     assert states == {"Idle (Admin)"}
-    until(lambda: rig.hops("rtsw1", rig.prefix("rtsw2")) == {"ctsw1"}, "rack 1 has left")
+    wait_until(lambda: rig.hops("rtsw1", rig.prefix("rtsw2")) == {"ctsw1"}, "rack 1 has left")
     assert read_ports(rig.lab.node("rtsw1"))["ctsw2"].carrier
     rig.restore(fault)
 
 
 def counter(lab: Lab, switch: str, *path: str) -> int:
     """A number that bgpd keeps of each neighbour, summed."""
-    told = daemons.vty_json(lab.node(switch).frr, "bgpd", "show bgp neighbors json")
+    told = daemons.vty_json(lab.node(switch).frr, "bgpd", "show bgp neighbors json", dict)
     total = 0
     for value in told.values():
         for key in path:
@@ -499,7 +498,9 @@ def test_a_hard_reset_closes_the_sessions_and_they_come_back_by_themselves(rig: 
     fault.inject(rig.lab)
     assert counter(rig.lab, "ctsw1", "connectionsDropped") == before + 3
     fault.restore(rig.lab)
-    until(lambda: all(rig.is_established(link.name, "ctsw1") for link in links), "the sessions")
+    wait_until(
+        lambda: all(rig.is_established(link.name, "ctsw1") for link in links), "the sessions"
+    )
     rig.restore(fault)
 
 
@@ -508,7 +509,7 @@ def test_a_soft_reset_asks_for_all_routes_again_and_closes_nothing(rig: Rig) -> 
     asked = counter(rig.lab, "ctsw1", "messageStats", "routeRefreshSent")
     fault = SessionReset("ctsw1", (rig.link("rtsw2:ctsw1"),), soft=True)
     fault.inject(rig.lab)
-    until(
+    wait_until(
         lambda: counter(rig.lab, "ctsw1", "messageStats", "routeRefreshSent") == asked + 1,
         "a route refresh",
     )
@@ -517,16 +518,19 @@ def test_a_soft_reset_asks_for_all_routes_again_and_closes_nothing(rig: Rig) -> 
 
 
 def announced(lab: Lab, switch: str) -> int:
-    told = daemons.vty_json(lab.node(switch).frr, "bgpd", "show bgp ipv4 unicast summary json")
+    told = daemons.vty_json(
+        lab.node(switch).frr, "bgpd", "show bgp ipv4 unicast summary json", dict
+    )
     return max(int(peer["pfxSnt"]) for peer in told["peers"].values())
 
 
 def test_a_leak_into_filters_hurts_nobody(rig: Rig) -> None:
     fault = RouteLeak("rtsw1")
     rig.inject(fault)
-    until(lambda: announced(rig.lab, "rtsw1") == 5, "all is announced")
+    wait_until(lambda: announced(rig.lab, "rtsw1") == 5, "all is announced")
     for spine in ("ctsw1", "ctsw2"):
-        assert rig.session(f"rtsw1:{spine}", spine) == policy.Session("Established", 1)
+        session = rig.session(f"rtsw1:{spine}", spine)
+        assert (session.established, session.accepted) == (True, 1)
         assert rig.hops(spine, rig.prefix("rtsw2")) == {"rtsw2"}
     rig.restore(fault)
 
@@ -536,7 +540,7 @@ def test_a_leak_without_filters_ends_at_maximum_prefix_and_cuts_the_rack_off(rig
     rig.inject(fault)
     for spine in ("ctsw1", "ctsw2"):
         rig.await_state(f"rtsw1:{spine}", spine, policy.SHUT_FOR_PREFIXES)
-    until(lambda: not rig.hops("rtsw2", rig.prefix("rtsw1")), "rack 1 is cut off")
+    wait_until(lambda: not rig.hops("rtsw2", rig.prefix("rtsw1")), "rack 1 is cut off")
     assert rig.hops("rtsw2", rig.prefix("rtsw3")) == {"ctsw1", "ctsw2"}
     rig.restore(fault)
 
@@ -544,10 +548,10 @@ def test_a_leak_without_filters_ends_at_maximum_prefix_and_cuts_the_rack_off(rig
 def test_another_rack_s_prefix_is_refused_by_filters(rig: Rig) -> None:
     fault = BadPrefix("rtsw1", rig.prefix("rtsw2"))
     rig.inject(fault)
-    until(lambda: announced(rig.lab, "rtsw1") == 2, "it is announced")
+    wait_until(lambda: announced(rig.lab, "rtsw1") == 2, "it is announced")
     assert rig.hops("ctsw1", rig.prefix("rtsw2")) == {"rtsw2"}
     assert rig.hops("rtsw3", rig.prefix("rtsw2")) == {"ctsw1", "ctsw2"}
-    until(lambda: not rig.hops("rtsw1", rig.prefix("rtsw2")), "its own servers lose the rack")
+    wait_until(lambda: not rig.hops("rtsw1", rig.prefix("rtsw2")), "its own servers lose the rack")
     rig.restore(fault)
 
 
@@ -573,14 +577,14 @@ def test_a_paused_host_stops_whatever_runs_on_it(rig: Rig) -> None:
         ["nsenter", f"--net={node.netns}", "sh", "-c", script], start_new_session=True
     )
     try:
-        until(lambda: shell.pid in node.processes(), "the shell")
+        wait_until(lambda: shell.pid in node.processes(), "the shell")
         fault = HostPause("srv1-1")
         rig.inject(fault)
         assert processes.is_stopped(shell.pid)
         assert len(fault.remains(rig.lab)) == len(node.processes()) >= 1
         fault.restore(rig.lab)
         assert fault.remains(rig.lab) == ()
-        until(lambda: processes.is_running(shell.pid), "it goes on")
+        wait_until(lambda: processes.is_running(shell.pid), "it goes on")
     finally:
         os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
@@ -602,9 +606,9 @@ def test_a_parent_that_waits_for_a_stopped_child_to_begin_counts_as_stopped(
     subprocess.run(["clang", "-x", "c", "-", "-o", program], input=source, text=True, check=True)
     with subprocess.Popen([program], stdout=subprocess.PIPE) as parent:
         children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
-        until(lambda: children.read_text().split(), "the child")
+        wait_until(lambda: children.read_text().split(), "the child")
         (child,) = map(int, children.read_text().split())
-        until(lambda: processes.is_stopped(child), "the child's stop")
+        wait_until(lambda: processes.is_stopped(child), "the child's stop")
         assert processes.is_running(parent.pid)
         processes.stop([parent.pid])
         assert processes.is_stopped(parent.pid)

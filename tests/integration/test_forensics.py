@@ -6,7 +6,7 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,7 @@ from labs.runtime.teardown import take_down
 from scripts.documents import to_json
 from scripts.forensics.diagnose import diagnose_report
 from scripts.forensics.document import Cause, Diagnosis, from_json
+from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
 
@@ -45,12 +46,30 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def undisturbed(lab: Lab) -> list[Trial]:
-    return [healthy(lab, drawn(seed)) for seed in range(3)]
+    return [tried(lambda seed=seed: healthy(lab, drawn(seed))) for seed in range(3)]
 
 
 @pytest.fixture(scope="module")
 def paused(lab: Lab) -> Trial:
-    return host_pause(lab, drawn(1), "contiguous")
+    return tried(lambda: host_pause(lab, drawn(1), "contiguous"))
+
+
+def tried(trial: Callable[[], Trial]) -> Trial:
+    """A trial whose job the machine carried."""
+    return measured(trial, problems_of_trial)
+
+
+def problems_of_trial(trial: Trial) -> list[str]:
+    """Those of the machine: counters disagree by what a grey link loses, and a paused server's NIC
+    stands idle."""
+    injected = {
+        Cause.GREY_LINK: ("counters disagree",),
+        Cause.HOST_PAUSE: ("could not feed 1 of", *(f"{each}:" for each in trial.expected)),
+    }.get(trial.injected, ("nothing",))
+    machine = [
+        each for each in trial.report.problems if not all(words in each for words in injected)
+    ]
+    return [*trial.problems, *machine]
 
 
 def asked(trial: Trial) -> Diagnosis:
@@ -72,11 +91,11 @@ def test_a_server_whose_agent_was_stopped_is_named_with_the_time_it_cost(paused:
     assert found.verdict.excess.lab_ns > 80_000_000
     longest = max(paused.report.stalls, key=lambda stall: stall.length_ns)
     assert longest.server == paused.expected[0]
-    assert 95_000_000 < longest.length_ns < 350_000_000
+    assert longest.length_ns > 95_000_000
 
 
 def test_a_link_that_loses_a_few_packets_is_among_the_named_and_no_host_is(lab: Lab) -> None:
-    trial = grey_link(lab, drawn(2))
+    trial = tried(lambda: grey_link(lab, drawn(2)))
     found = asked(trial)
     assert names(found.verdict, trial), found
     assert found.verdict.server is None
@@ -85,14 +104,14 @@ def test_a_link_that_loses_a_few_packets_is_among_the_named_and_no_host_is(lab: 
 
 
 def test_a_link_that_another_job_fills_is_congested_and_not_grey(lab: Lab) -> None:
-    trial = congested_link(lab, drawn(3))
+    trial = tried(lambda: congested_link(lab, drawn(3)))
     found = asked(trial)
     assert names(found.verdict, trial), found
     assert "were not of this job" in found.verdict.evidence[1]
 
 
 def test_a_link_at_a_fraction_of_its_rate_is_slow(lab: Lab) -> None:
-    trial = slow_link(lab, drawn(13))
+    trial = tried(lambda: slow_link(lab, drawn(13)))
     found = asked(trial)
     assert names(found.verdict, trial), found
     assert trial.report.transport.retransmitted == 0
@@ -129,7 +148,7 @@ def test_the_command_reads_a_result_and_writes_verdict_and_picture(
         [sys.executable, "-c", program, str(document), "--json", "--picture", str(picture)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     found = from_json(done.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -12,10 +13,12 @@ import pytest
 from labs.lab import Lab
 from labs.plan.fabric import Fabric, Node
 from labs.render.frr import frr_configuration
-from labs.runtime.daemons import CRASH_FOLDER, frr_folder, remove_crash_folders
+from labs.runtime.installation import find_installation
 from labs.spec.catalog import catalog_names
 
 pytestmark = pytest.mark.side_by_side
+
+CRASH_FOLDER = Path("/var/tmp/frr")
 
 
 @pytest.fixture
@@ -50,15 +53,20 @@ def test_the_parser_s_complaints_are_seen(folder: Path) -> None:
 
 
 def complaints(daemon: str, file: Path) -> list[str]:
+    installation = find_installation()
+    program = installation.program(daemon)
+    if daemon == "zebra" and installation.has_mgmtd:
+        # Since FRR 10 interfaces are mgmtd's, and zebra alone does not know their commands.
+        program = installation.vtysh
     with subprocess.Popen(
-        [str(frr_folder() / daemon), "-C", "-f", str(file)],
+        [program, "-C", "-f", str(file)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     ) as process:
         output, _ = process.communicate()
     # A daemon that only checks its configuration leaves the folder for its crash log.
-    remove_crash_folders([CRASH_FOLDER / f"{daemon}.{process.pid}"])
+    shutil.rmtree(CRASH_FOLDER / f"{daemon}.{process.pid}", ignore_errors=True)
     lines = output.splitlines()
     found = [line for line in lines if line.strip() and "MPLS" not in line]
     return found or ([f"exit {process.returncode}"] if process.returncode else [])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,17 @@ from labs.forwarding.fib import read_fib
 from labs.lab import Lab
 from labs.runtime.namespaces import processes_in
 from labs.runtime.teardown import take_down
-from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.job.document import JobReport, from_json
 from scripts.job.run import run_job, run_jobs
-from tests.integration.carried import carried
-from tests.integration.command import PROGRAM, rocelab
+from tests.integration.command import PROGRAM, Outcome, rocelab
+from tests.integration.waiting import wait_until
+from tests.measured import measured, problems_of_command
 from traffic.job import JobSpec
 
 NAME = "t-job"
 BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 4000\nqueues: {buffer: 8MB}\n"
 JOB = ("--pattern", "allreduce", "--ranks", "4", "--size", "4MB", "--iterations", "3")
 LONG = (*JOB[:-1], "1000")
-INVALID = 3
 
 
 def job(**keys: object) -> JobSpec:
@@ -40,6 +38,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made = Lab.planned(file)
     take_down(NAME)
     made.up()
+    # What runs publish stays until the next one: from here on it is there.
+    run_job(made, job(pattern="allreduce", size="1MB", iterations=1))
     yield made
     take_down(NAME)
 
@@ -68,15 +68,13 @@ def assert_accounted(report: JobReport) -> None:
     assert [check.name for check in report.accounting if not check.agrees] == []
 
 
-def carried_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def measured_command(*arguments: str) -> Outcome:
     """A command's run that this machine carried."""
-    return measure_valid(
-        1, RETRIES, lambda _: rocelab(*arguments), lambda outcome: outcome.returncode != INVALID
-    )[-1]
+    return measured(lambda: rocelab(*arguments), problems_of_command)
 
 
 def test_a_ring_allreduce_takes_as_long_as_its_links_need(lab: Lab) -> None:
-    report = carried(lambda: run_job(lab, job(pattern="allreduce", size="4MB")))
+    report = measured(lambda: run_job(lab, job(pattern="allreduce", size="4MB")))
     assert_whole(report)
     assert report.headline("jct_ratio").modelled.n == 3
     assert 1.0 < report.headline("jct_ratio").modelled.median < 1.06
@@ -96,12 +94,10 @@ def test_jobs_at_once_share_nics_and_every_packet_of_their_sum_is_accounted_for(
         JobSpec.model_validate(incast),
         job(pattern="broadcast", size="1MB", transport={"dscp": 0, "qps": 2}),
     ]
-    streams, broadcast = measure_valid(
-        1,
-        RETRIES,
-        lambda _: run_jobs(lab, jobs),
-        lambda reports: not any(report.problems for report in reports),
-    )[-1]
+    streams, broadcast = measured(
+        lambda: run_jobs(lab, jobs),
+        lambda reports: [problem for report in reports for problem in report.problems],
+    )
     for report in (streams, broadcast):
         assert_whole(report)
     assert [rank.nic for rank in streams.ranks] == [rank.nic for rank in broadcast.ranks]
@@ -117,7 +113,7 @@ def test_jobs_at_once_share_nics_and_every_packet_of_their_sum_is_accounted_for(
 
 def test_an_alltoall_over_many_queue_pairs_comes_near_its_bound(lab: Lab) -> None:
     spec = job(pattern="alltoall", size="8MB", transport={"qps": 16, "strategy": "split"})
-    report = carried(lambda: run_job(lab, spec))
+    report = measured(lambda: run_job(lab, spec))
     assert_whole(report)
     assert report.transport.queue_pairs == 6 * 16
     assert report.headline("jct_ratio").modelled.median < 1.12
@@ -138,7 +134,7 @@ def test_an_incast_with_dcqcn_is_marked_and_both_sides_count_the_same_marks(lab:
     spec = JobSpec.model_validate(
         {"pattern": "incast", "ranks": 4, "duration": "400us", "transport": {"dcqcn": "sigcomm15"}}
     )
-    report = carried(lambda: run_job(lab, spec))
+    report = measured(lambda: run_job(lab, spec))
     assert_whole(report)
     assert report.transport.ce > 0
     assert report.transport.cnps_received == report.transport.cnps_sent > 0
@@ -151,7 +147,7 @@ def test_an_incast_with_dcqcn_is_marked_and_both_sides_count_the_same_marks(lab:
 def test_packets_that_full_queues_dropped_are_sent_again_and_explain_every_difference(
     lab: Lab,
 ) -> None:
-    transport = {"window": 4096, "message": "4MiB", "ecn": "not-ect", "ack_timeout": "2ms"}
+    transport = {"window": 4096, "message": "4MiB", "ecn": "not-ect", "ack_timeout": "500us"}
     report = run_job(
         lab,
         job(pattern="incast", size="12MB", iterations=1, warmup_iterations=0, transport=transport),
@@ -176,13 +172,13 @@ def test_a_run_leaves_the_lab_as_it_was(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_the_command_prints_json_that_reads_back(lab: Lab) -> None:
-    outcome = carried_command("traffic", NAME, *JOB, "--json")
+    outcome = measured_command("traffic", NAME, *JOB, "--json")
     assert outcome.returncode == 0, outcome.stderr
     assert_whole(from_json(outcome.stdout))
 
 
 def test_the_command_prints_what_nccl_tests_would(lab: Lab) -> None:
-    outcome = carried_command("traffic", NAME, *JOB)
+    outcome = measured_command("traffic", NAME, *JOB)
     assert outcome.returncode == 0, outcome.stderr
     assert "# Avg bus bandwidth" in outcome.stdout
     assert "Out of bounds values : 0 OK" in outcome.stdout
@@ -207,7 +203,7 @@ def test_a_capture_has_every_packet_of_every_nic(lab: Lab, tmp_path: Path) -> No
     assert len(shown) == sum(at_nics)
 
 
-@pytest.mark.side_by_side
+@pytest.mark.few_at_once
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -231,7 +227,7 @@ def test_bad_input_is_refused_and_the_lab_untouched(
     assert state(lab) == before
 
 
-@pytest.mark.side_by_side
+@pytest.mark.few_at_once
 def test_a_lab_that_is_not_up_is_refused() -> None:
     outcome = rocelab("traffic", "unnumbered", *JOB)
     assert outcome.returncode == 2
@@ -252,13 +248,14 @@ def test_a_command_ended_in_mid_run_leaves_the_lab_as_it_was(
         [*PROGRAM, "traffic", NAME, *LONG, "--pcap", str(pcap)], stderr=subprocess.DEVNULL
     ) as command:
         wait_until(lambda: len(processes(lab)) == daemons + 8)
-        time.sleep(0.5)
+        sent = lab.link("srv1-1:rtsw1").counters()["srv1-1"].tx_packets
+        wait_until(lambda: lab.link("srv1-1:rtsw1").counters()["srv1-1"].tx_packets > sent + 1000)
         command.send_signal(number)
     assert command.returncode != 0
     wait_until(lambda: len(processes(lab)) == daemons)
     assert not pcap.exists()
     # What a killed run has published stays until the next publishes; a controller passes it over.
-    assert_accounted(run_job(lab, job(pattern="allreduce", size="1MB")))
+    assert_accounted(run_job(lab, job(pattern="allreduce", size="1MB", iterations=1)))
     assert state(lab) == before
 
 
@@ -269,14 +266,7 @@ def processes(lab: Lab) -> list[int]:
     )
 
 
-def wait_until(condition: Callable[[], bool], limit_s: float = 30.0) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true in time"
-        time.sleep(0.02)
-
-
-@pytest.mark.side_by_side
+@pytest.mark.few_at_once
 def test_a_second_job_waits_its_turn_elsewhere(lab: Lab) -> None:
     with lab.locked(), pytest.raises(InputError, match="another command is working"):
         run_job(lab, job(pattern="allreduce", size="1MB"))
@@ -303,10 +293,10 @@ def test_a_lab_that_this_machine_can_not_carry_ends_invalid(tmp_path: Path) -> N
     file.write_text(f"name: t-job-fast\n{BODY.replace('dilation: 4000', 'dilation: 1')}")
     Lab.planned(file).up()
     try:
-        outcome = rocelab("traffic", "t-job-fast", *JOB)
+        outcome = rocelab("traffic", "t-job-fast", *JOB[:-1], "1")
     finally:
         take_down("t-job-fast")
     assert outcome.returncode == 3
     assert "warning: at dilation 1" in outcome.stderr
     assert "not valid because this machine could not feed" in outcome.stdout
-    assert "raise the lab's dilation" in outcome.stdout
+    assert "`--dilation" in outcome.stdout

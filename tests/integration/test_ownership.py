@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime import daemons
-from labs.runtime.record import LabFiles, read_left_outside, recorded_labs
 from labs.runtime.teardown import take_down
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
 
@@ -23,15 +22,11 @@ UP_TAKES_S = 2.0
 MOMENTS = 4
 """One in each quarter of an `up`; the soak tests kill a hundred times."""
 
-BEGAN_S = time.time()
-"""Of the tests of this process."""
 
-
-def belongings(lab: str, since_s: float = BEGAN_S) -> list[str]:
+def belongings(lab: str) -> list[str]:
     """Whatever of the lab is still on the machine: processes, mounts and files.
 
-    A suite of the pytest plugin has labs `<lab>-p<number>`: they belong to it. since_s: Unix time
-    when the lab can first have been there.
+    A suite of the pytest plugin has labs `<lab>-p<number>`: they belong to it.
     """
     of_the_lab = re.compile(rf"/run/rocelab/{re.escape(lab)}(-p\d+)?(?![\w-])").search
     left = [
@@ -47,51 +42,7 @@ def belongings(lab: str, since_s: float = BEGAN_S) -> list[str]:
         if of_the_lab(command):
             left.append(command)
     left += [str(path) for path in Path("/run/rocelab").glob("*") if of_the_lab(str(path))]
-    return left + unused_crash_folders(since_s)
-
-
-def unused_crash_folders(since_s: float) -> list[str]:
-    """Folders that FRR has made for crash logs since then, and that nobody will remove.
-
-    Not those that a process uses, is about to use or that a lab has on record: those of labs that
-    others run meanwhile.
-    """
-    found = [path for path in daemons.CRASH_FOLDER.glob("*.*") if is_made_since(since_s, path)]
-    accounted = daemons.crash_folders_of(
-        int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()
-    )
-    for lab in recorded_labs():
-        files = LabFiles(lab)
-        accounted |= read_left_outside(files) | recorded_crash_folders(files.nodes)
-    return [
-        str(path)
-        for path in found
-        if path not in accounted and not is_starting(path) and path.exists()
-    ]
-
-
-def is_made_since(since_s: float, path: Path) -> bool:
-    try:
-        return path.stat().st_ctime >= since_s
-    except FileNotFoundError:
-        return False
-
-
-def recorded_crash_folders(nodes: Path) -> set[Path]:
-    """What a lab has on record; of a lab that goes meanwhile, what could still be read."""
-    try:
-        return daemons.recorded_crash_folders(nodes)
-    except FileNotFoundError:
-        return set()
-
-
-def is_starting(crash_folder: Path) -> bool:
-    """Whether the process that a folder is named after runs: it ends once its daemon is ready."""
-    daemon, _, pid = crash_folder.name.partition(".")
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() == daemon
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    return left
 
 
 def host_interfaces() -> set[str]:
@@ -104,25 +55,25 @@ def test_killed_at_a_random_moment_of_up_the_next_down_leaves_nothing(
 ) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
-    before, began_s = host_interfaces(), time.time()
+    before = host_interfaces()
     program = f"from labs.lab import Lab; Lab.planned({str(spec)!r}).up()"
     with subprocess.Popen([sys.executable, "-c", program]) as driver:
         wait_until_started(driver, "it-kill")
         time.sleep(random.Random(moment).uniform(moment, moment + 1) * UP_TAKES_S / MOMENTS)
         driver.send_signal(signal.SIGKILL)
     take_down("it-kill")
-    assert belongings("it-kill", began_s) == []
+    assert belongings("it-kill") == []
     assert host_interfaces() == before
 
 
 def wait_until_started(driver: subprocess.Popen[bytes], lab: str) -> None:
     """Return once the driver has made the lab's folder."""
-    while driver.poll() is None and not Path("/run/rocelab", lab).exists():
-        time.sleep(0.005)
+    made = Path("/run/rocelab", lab)
+    wait_until(lambda: driver.poll() is not None or made.exists(), f"{made} is made")
 
 
 def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> None:
-    began_s, spec = time.time(), tmp_path / "lab.yaml"
+    spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
     up = f"from labs.lab import Lab; Lab.planned({str(spec)!r}).up()"
     subprocess.run([sys.executable, "-c", up], check=True)
@@ -133,7 +84,7 @@ def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> No
         time.sleep(0.02)
         driver.send_signal(signal.SIGKILL)
     take_down("it-kill")
-    assert belongings("it-kill", began_s) == []
+    assert belongings("it-kill") == []
 
 
 def test_a_process_that_is_not_of_the_lab_is_left_alone(tmp_path: Path) -> None:
@@ -150,6 +101,5 @@ def test_a_process_that_is_not_of_the_lab_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_down_of_a_lab_that_is_not_there_is_quiet() -> None:
-    began_s = time.time()
     take_down("it-never")
-    assert belongings("it-never", began_s) == []
+    assert belongings("it-never") == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 import signal
-import statistics
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -26,20 +26,24 @@ from scripts.stages.frrlog import Cause
 from scripts.stages.measure import FlowRecovery, stages_of
 from scripts.stages.model import SwitchStages
 from scripts.stages.recorder import StageRecorder
+from tests.measured import measured
 from traffic.flow import Flow, permutation
 from traffic.result import TrafficResult
 from traffic.session import TrafficSession
 
+pytestmark = pytest.mark.few_at_once
+
 NAME = "t-stages"
 LAB = f"""name: {NAME}
 fabric: {{kind: clos, racks: 3, spines: 2, servers_per_rack: 2}}
-routing: {{hold: 3s, keepalive: 1s, bfd: {{interval: 50ms, multiplier: 3}}}}
+routing: {{hold: 3s, keepalive: 1s, bfd: {{interval: 300ms, multiplier: 3}}}}
 """
 LINK = "rtsw1:ctsw2"
 WHOLE_S = 30.0
 MS = 10**6
-SLACK_NS = 150 * MS
-"""For a daemon that has to wait for one of two CPUs; a hold timer is a second and more."""
+SLACK_NS = 500 * MS
+"""For a daemon that waits for one of two CPUs: less than the detection time of BFD, 900 ms, and
+that less than the hold timer, so that what noticed something is told by the time it took."""
 
 
 def now_ns() -> int:
@@ -85,10 +89,30 @@ def assert_in_order(stages: SwitchStages) -> None:
     assert known == sorted(known), stages
 
 
+@contextmanager
+def watched_machine(lab: Lab, problems: list[str]) -> Iterator[None]:
+    """Flows that tell how late this machine is: why it is too late for a measurement, if it is, is
+    in `problems` afterwards."""
+    flows = permutation(lab.fabric, flows=6, rate_pps=200, payload_bytes=64, seed=1)
+    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session:
+        session.start()
+        yield
+        problems += session.stop().problems
+
+
+@dataclass(frozen=True)
+class EventRun:
+    """The stages of an event, and why they are no measurement, if they are not."""
+
+    stages: dict[str, SwitchStages]
+    problems: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class CarrierLoss:
     """What happened after a carrier was taken under traffic."""
 
+    problems: tuple[str, ...]
     stages: dict[str, SwitchStages]
     recorder: StageRecorder
     first_recovery_ns: int
@@ -98,6 +122,10 @@ class CarrierLoss:
 @pytest.fixture(scope="module")
 def carrier_loss(lab: Lab) -> CarrierLoss:
     """Every flow between racks at once, and the carrier of one uplink taken."""
+    return measured(lambda: carrier_taken(lab))
+
+
+def carrier_taken(lab: Lab) -> CarrierLoss:
     flows = permutation(lab.fabric, flows=24, rate_pps=1000, payload_bytes=256, seed=1)
     with (
         opened_namespaces(lab, lab.fabric.switches) as netns_of,
@@ -111,6 +139,7 @@ def carrier_loss(lab: Lab) -> CarrierLoss:
             time.sleep(max(0.0, (session.start() - now_ns()) / 10**9) + 0.3)
             event_ns = now_ns()
             lab.link(LINK).down()
+            took_ns = now_ns() - event_ns
             try:
                 wait_for_changes(timeline, event_ns, {"rtsw1", "ctsw2", "rtsw2", "rtsw3"})
                 time.sleep(0.3)
@@ -118,7 +147,7 @@ def carrier_loss(lab: Lab) -> CarrierLoss:
                 end_ns = now_ns()
                 lab.link(LINK).up()
             traffic = session.stop()
-        window = Window(event_ns, end_ns)
+        window = Window(event_ns, end_ns, took_ns)
         paths = {flow.id: path_of(lab, fibs.__getitem__, flow) for flow in flows}
         recoveries = recoveries_of(traffic, window, paths)
         known = [one.recovered_ns for one in recoveries if one.recovered_ns is not None]
@@ -128,6 +157,7 @@ def carrier_loss(lab: Lab) -> CarrierLoss:
         )
         timeline.wait_until_whole(WHOLE_S)
         return CarrierLoss(
+            (*traffic.problems, *recorder.problems()),
             {one.node: one for one in stages},
             recorder,
             min(known) - event_ns,
@@ -235,22 +265,28 @@ def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
     ends = ("rtsw1", "ctsw2")
     for end in ends:
         wire.prepare(LINK, end, Kind.BLACKHOLE)
-    with StageRecorder(lab) as recorder:
-        event_ns = now_ns()
-        try:
-            for end in ends:
-                wire.impair(LINK, end, Impairment(Kind.BLACKHOLE))
-            wait_for_changes(timeline, event_ns, {"rtsw1", "ctsw2", "rtsw2", "rtsw3"})
-        finally:
-            end_ns = now_ns()
-            for end in ends:
-                wire.clear(LINK, end, Kind.BLACKHOLE)
-    stages = measured(event_ns, end_ns, recorder, timeline)
+
+    def run() -> EventRun:
+        timeline.wait_until_whole(WHOLE_S)
+        problems: list[str] = []
+        with watched_machine(lab, problems), StageRecorder(lab) as recorder:
+            event_ns = now_ns()
+            try:
+                for end in ends:
+                    wire.impair(LINK, end, Impairment(Kind.BLACKHOLE))
+                wait_for_changes(timeline, event_ns, {"rtsw1", "ctsw2", "rtsw2", "rtsw3"})
+            finally:
+                end_ns = now_ns()
+                for end in ends:
+                    wire.clear(LINK, end, Kind.BLACKHOLE)
+        return event_run(event_ns, end_ns, recorder, timeline, problems)
+
+    stages = measured(run).stages
     for end in ends:
         assert stages[end].detected_by is Cause.BFD
         detected_ns = stages[end].detected_ns
         # The last packet before the fault may have come one interval earlier, with its jitter.
-        assert detected_ns is not None and 75 * MS <= detected_ns <= 150 * MS + SLACK_NS
+        assert detected_ns is not None and 450 * MS <= detected_ns <= 900 * MS + SLACK_NS
         assert_in_order(stages[end])
     assert stages["rtsw2"].detected_by is Cause.PEER
 
@@ -258,17 +294,22 @@ def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
 def test_a_hung_bgpd_is_noticed_by_the_hold_timer_of_its_neighbours(
     lab: Lab, timeline: FibTimeline
 ) -> None:
-    pid = daemons.running_pid("bgpd", lab.node("ctsw1").frr)
-    assert pid is not None
-    with StageRecorder(lab) as recorder:
-        event_ns = now_ns()
-        try:
-            os.kill(pid, signal.SIGSTOP)
-            wait_for_changes(timeline, event_ns, {"rtsw1", "rtsw2", "rtsw3"})
-        finally:
-            end_ns = now_ns()
-            os.kill(pid, signal.SIGCONT)
-    stages = measured(event_ns, end_ns, recorder, timeline)
+    pid = lab.node("ctsw1").daemons()["bgpd"]
+
+    def run() -> EventRun:
+        timeline.wait_until_whole(WHOLE_S)
+        problems: list[str] = []
+        with watched_machine(lab, problems), StageRecorder(lab) as recorder:
+            event_ns = now_ns()
+            try:
+                os.kill(pid, signal.SIGSTOP)
+                wait_for_changes(timeline, event_ns, {"rtsw1", "rtsw2", "rtsw3"})
+            finally:
+                end_ns = now_ns()
+                os.kill(pid, signal.SIGCONT)
+        return event_run(event_ns, end_ns, recorder, timeline, problems)
+
+    stages = measured(run).stages
     assert set(stages) == {"rtsw1", "rtsw2", "rtsw3"}
     for one in stages.values():
         assert one.detected_by is Cause.HOLD_TIMER
@@ -279,9 +320,11 @@ def test_a_hung_bgpd_is_noticed_by_the_hold_timer_of_its_neighbours(
 
 def test_stamps_of_log_and_kernel_are_of_one_clock(lab: Lab, timeline: FibTimeline) -> None:
     """zebra reads the kernel's message of a lost carrier as we do, and tells bgpd at once."""
-    apart = []
-    for _ in range(3):
-        with StageRecorder(lab) as recorder:
+
+    def run() -> EventRun:
+        timeline.wait_until_whole(WHOLE_S)
+        problems: list[str] = []
+        with watched_machine(lab, problems), StageRecorder(lab) as recorder:
             event_ns = now_ns()
             lab.link(LINK).down()
             wait_for_changes(timeline, event_ns, {"rtsw1", "rtsw2"})
@@ -292,19 +335,27 @@ def test_stamps_of_log_and_kernel_are_of_one_clock(lab: Lab, timeline: FibTimeli
             for one in recorder.records.links
             if (one.node, one.interface, one.carrier) == ("rtsw1", "ctsw2", False)
         )
-        session_ns = measured(event_ns, end_ns, recorder, timeline)["rtsw1"].session_ns
+        ran = event_run(event_ns, end_ns, recorder, timeline, problems)
+        session_ns = ran.stages["rtsw1"].session_ns
         assert session_ns is not None
         apart.append(abs(session_ns + event_ns - read_ns))
-        timeline.wait_until_whole(WHOLE_S)
-    assert statistics.median(apart) < 20 * MS
+        return ran
+
+    apart: list[int] = []
+    measured(run)
+    assert apart[-1] < 20 * MS
 
 
-def measured(
-    event_ns: int, end_ns: int, recorder: StageRecorder, timeline: FibTimeline
-) -> dict[str, SwitchStages]:
+def event_run(
+    event_ns: int,
+    end_ns: int,
+    recorder: StageRecorder,
+    timeline: FibTimeline,
+    problems: Sequence[str],
+) -> EventRun:
     changes = timeline.changes(event_ns, end_ns)
     found = stages_of(event_ns, Window(event_ns, end_ns), recorder.records, changes, ())
-    return {one.node: one for one in found}
+    return EventRun({one.node: one for one in found}, (*problems, *recorder.problems()))
 
 
 def test_the_log_is_read_from_where_the_recording_began(lab: Lab, timeline: FibTimeline) -> None:

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -55,10 +54,10 @@ def test_a_fault_that_takes_no_packet_gives_no_time(traffic, measure, fault):
     assert run.full_convergence <= "1s"
 """
 FLAPPING = """
-def test_flaps_are_counted_as_events(lab, traffic, measure):
+def test_flaps_are_seen(lab, traffic, measure):
     with measure(traffic(flows=8), sustained="200ms", accept_invalid=True) as run:
         run.carry_out("flapping", link="rtsw1:ctsw1", period="600ms", count=2)
-    assert len(run.repeat.events) == 4
+    assert {each.event.change for each in run.repeat.events} == {"begin", "end"}
     assert lab.name.startswith("it-twins-p")
     print(f"LAB {lab.name}")
 """
@@ -93,7 +92,7 @@ def run_suite(folder: Path, *options: str) -> Ran:
         text=True,
         cwd=folder,
         env=ENVIRONMENT,
-        timeout=240,
+        timeout=300,
     )
     return Ran(done.returncode, done.stdout + done.stderr, folder)
 
@@ -204,26 +203,24 @@ def test_nothing_is_left_of_a_troubled_suite(troubled: Ran) -> None:
 
 @pytest.mark.side_by_side
 def test_two_workers_with_the_same_lab_run_side_by_side(tmp_path: Path) -> None:
-    began_s = time.time()
     write_suite(tmp_path, "it-twins", one=FLAPPING, two=FLAPPING)
     ran = run_suite(tmp_path, "-n", "2", "--dist", "loadfile")
     assert ran.code == 0, ran.output
     assert len(set(re.findall(r"LAB (it-twins-p\d+)", ran.output))) == 2
     assert not (tmp_path / "results").exists(), "evidence of tests that passed"
-    assert belongings("it-twins", began_s) == []
+    assert belongings("it-twins") == []
 
 
 @pytest.mark.side_by_side
-def test_an_interrupted_suite_takes_its_lab_down(tmp_path: Path) -> None:
-    began_s = time.time()
-    assert stopped_by(signal.SIGINT, write_suite(tmp_path, "it-ctrlc", waiting=WAITING))
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_suite_takes_its_lab_down(number: signal.Signals, tmp_path: Path) -> None:
+    assert stopped_by(number, write_suite(tmp_path, "it-ctrlc", waiting=WAITING))
     assert left_of("it-ctrlc") == []
-    assert belongings("it-ctrlc", began_s) == []
+    assert belongings("it-ctrlc") == []
 
 
 @pytest.mark.side_by_side
 def test_what_a_killed_suite_left_is_said_by_the_next_one(tmp_path: Path) -> None:
-    began_s = time.time()
     left = stopped_by(signal.SIGKILL, write_suite(tmp_path, "it-killed", waiting=WAITING))
     try:
         assert left_of("it-killed") == [left]
@@ -233,7 +230,7 @@ def test_what_a_killed_suite_left_is_said_by_the_next_one(tmp_path: Path) -> Non
         assert left_of("it-killed") == [left]
     finally:
         take_down(left)
-    assert belongings("it-killed", began_s) == []
+    assert belongings("it-killed") == []
 
 
 def stopped_by(number: signal.Signals, suite: Path) -> str:
@@ -244,5 +241,5 @@ def stopped_by(number: signal.Signals, suite: Path) -> str:
         assert process.stdout is not None
         up = next(line for line in process.stdout if "UP " in line)
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     return up.split()[-1]

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,9 +25,11 @@ from labs.plan.fabric import Fabric
 from labs.runtime.namespaces import inside, processes_in
 from labs.spec.fabrics import ClosSpec
 from labs.spec.model import LabSpec
+from tests.integration.waiting import wait_until
+from tests.measured import measured
 from traffic.flow import Flow, resolve_endpoints
 from traffic.probe import NO_FLOW
-from traffic.result import TrafficResult
+from traffic.result import CLOCK_JUMP_LIMIT_NS, LAG_P99_LIMIT_NS, TrafficResult
 from traffic.roce import probe_frame
 from traffic.session import TrafficSession
 
@@ -68,13 +70,6 @@ def is_up(node: str, interface: str) -> bool:
 
 def agents_in(*nodes: str) -> list[int]:
     return processes_in(netns_of(node).stat().st_ino for node in nodes)
-
-
-def wait_until(condition: Callable[[], bool], limit_s: float = 30.0) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -134,7 +129,7 @@ def run(fabric: Fabric, flows: list[Flow], seconds: float = 0.5) -> TrafficResul
 
 
 def test_every_packet_sent_is_received_in_order_one_hop_away(fabric: Fabric) -> None:
-    result = run(fabric, flows_both_ways())
+    result = measured(lambda: run(fabric, flows_both_ways()))
     assert len(result.flows) == 4
     for record in result.flows:
         assert len(record.sent_seq) > 200
@@ -146,16 +141,15 @@ def test_every_packet_sent_is_received_in_order_one_hop_away(fabric: Fabric) -> 
         assert delay_ns.min() > 0
         assert np.median(delay_ns) < 1_000_000
     assert [agent.socket_drops for agent in result.agents] == [0, 0]
-    assert abs(result.clock_jump_ns) < 50_000
 
 
 def test_packets_leave_at_their_deadlines_and_servers_are_staggered(fabric: Fabric) -> None:
-    result = run(fabric, flows_both_ways(count=4, rate_pps=100))
+    result = measured(lambda: run(fabric, flows_both_ways(count=4, rate_pps=100)))
     for index, record in enumerate(result.flows):
         due_ns = result.started_ns + index % 2 * 5_000_000 + record.sent_seq * 10_000_000
         lag_ns = record.sent_ns - due_ns
-        assert lag_ns.min() >= -1_000  # two clock readings of two processes
-        assert np.median(lag_ns) < 5_000_000
+        assert lag_ns.min() >= -CLOCK_JUMP_LIMIT_NS  # two clock readings of two processes
+        assert np.median(lag_ns) < LAG_P99_LIMIT_NS
 
 
 def test_the_kernel_counts_as_many_packets_as_the_result(fabric: Fabric) -> None:
@@ -222,6 +216,7 @@ def test_packets_refused_by_a_dead_nic_are_counted_and_are_no_problem(fabric: Fa
         ip("link", "set", ROUTER, "down", node=ALICE)
         time.sleep(0.2)
         ip("link", "set", ROUTER, "up", node=ALICE)
+        wait_until(lambda: is_up(ALICE, ROUTER))
         time.sleep(0.2)
         result = session.stop()
     (record,) = result.flows
@@ -286,7 +281,7 @@ def test_agents_die_with_a_driver_that_is_killed(fabric: Fabric) -> None:
         "plan = t.build_fabric(t.LabSpec(name='t',"
         " fabric=t.ClosSpec(racks=1, spines=1, servers_per_rack=2)));"
         "session = t.TrafficSession(plan, t.netns_of, t.flows_both_ways()).__enter__();"
-        "session.start(); time.sleep(60)"
+        "session.start(); time.sleep(600)"
     )
     root = Path(__file__).parents[2]
     with subprocess.Popen([sys.executable, "-c", body, PREFIX], cwd=root) as driver:

@@ -55,7 +55,7 @@ def memory_bytes(lab: Lab) -> dict[str, int]:
 def rib_routes(lab: Lab) -> int:
     """Prefixes in the BGP tables of all switches."""
     return sum(
-        len(daemons.vty_json(lab.node(node.name).frr, "bgpd", "show bgp ipv4 json")["routes"])
+        len(daemons.vty_json(lab.node(node.name).frr, "bgpd", "show bgp ipv4 json", dict)["routes"])
         for node in lab.fabric.switches
     )
 

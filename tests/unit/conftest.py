@@ -1,11 +1,38 @@
-"""How many examples property tests look at where they do not say: half of Hypothesis' hundred.
-
-The whole suite runs for every change; `--hypothesis-profile=default` looks at all of them.
-"""
+"""A command line that is run in this process."""
 
 from __future__ import annotations
 
-from hypothesis import settings
+from functools import cache
+from pathlib import Path
 
-settings.register_profile("suite", max_examples=50)
-settings.load_profile("suite")
+import pytest
+from typer.main import get_command
+
+from labs.cli.app import run
+from scripts.cli import build
+
+
+@cache
+def application():
+    """The whole command line, which takes longer to declare than most command lines to run."""
+    return get_command(build())
+
+
+class Outcome:
+    """What a command line printed, and its exit code."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def rocelab(capsys: pytest.CaptureFixture[str]):
+    def call(*arguments: str | Path) -> Outcome:
+        with pytest.raises(SystemExit) as ended:
+            run(application(), [str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Outcome(code, captured.out, captured.err)
+
+    return call

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from simulator.engine.backend import Backend, best_backend
-from simulator.engine.program import Change, Program
+from simulator.engine.program import Change, Program, Rings
 from simulator.fabric.flows import Paths
 from simulator.fabric.network import Floats
 
@@ -29,6 +29,7 @@ def program(
     after: Sequence[Sequence[int]] | None = None,
     delay: Sequence[float] | None = None,
     latency: Sequence[float] | None = None,
+    rings: Rings | None = None,
 ) -> Program:
     """Tasks by their transfers, each a flow and bits."""
     tasks = len(transfers)
@@ -41,6 +42,7 @@ def program(
         first_transfer=offsets(transfers),
         flow=np.array([flow for one in transfers for flow, _ in one], np.int32),
         size_bits=np.array([bits for one in transfers for _, bits in one], float),
+        rings=rings,
     )
 
 
@@ -60,15 +62,25 @@ def drawn_capacity(rng: np.random.Generator, sends: int) -> Floats:
 Case = tuple[Program, Paths, Floats, list[Change]]
 
 
+def _drawn_rings(rng: np.random.Generator, counts: np.ndarray) -> Rings:
+    """Up to two rings in each task."""
+    task = np.repeat(np.arange(len(counts)), counts)
+    ring = 2 * task + rng.integers(0, 2, len(task))
+    ring[rng.random(len(task)) < 0.3] = -1
+    rings = 2 * len(counts)
+    return Rings(ring.astype(np.int32), rng.uniform(0, 1, rings), rng.choice([0.0, 3.0], rings))
+
+
 def _case(seed: int) -> Case:
     rng = np.random.default_rng(seed)
     sends, flows, tasks = (int(rng.integers(low, high)) for low, high in ((2, 14), (1, 50), (1, 8)))
     shared = bool(rng.random() < 0.5)
     sizes = rng.choice([1.0, 2.0, 3.7], 64) * rng.choice([1.0, rng.uniform(0.5, 2)], 64)
+    counts = rng.integers(0, 25, tasks)
     work = program(
         *(
             [(int(rng.integers(flows)), float(rng.choice(sizes))) for _ in range(count)]
-            for count in rng.integers(0, 25, tasks)
+            for count in counts
         ),
         after=[
             sorted(rng.choice(task, int(rng.integers(0, min(task, 3) + 1)), replace=False).tolist())
@@ -76,6 +88,7 @@ def _case(seed: int) -> Case:
         ],
         delay=rng.choice([0.0, 0.5, 1.3], tasks).tolist(),
         latency=rng.choice([0.0, 0.2], tasks).tolist(),
+        rings=_drawn_rings(rng, counts),
     )
     times = np.cumsum(rng.choice([0.0, 1.0, 7.3, 20.0], int(rng.integers(0, 5))))
     changes = [

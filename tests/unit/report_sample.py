@@ -156,8 +156,8 @@ def drill() -> DrillSpec:
     return DrillSpec.model_validate(DRILL)
 
 
-def result(*repeats: Repeat) -> DrillResult:
-    spec = drill()
+def result(*repeats: Repeat, spec: DrillSpec | None = None) -> DrillResult:
+    spec = spec or drill()
     fault = spec.faults[0]
     return conclude(
         drill=spec.model_dump(mode="json", exclude_none=True),

@@ -87,6 +87,7 @@ def record(flow: Flow, receive_ns: list[int]) -> FlowRecord:
         sent_seq=sequence,
         sent_ns=times,
         refused_seq=sequence[:0],
+        refused_ns=sequence[:0],
         received_seq=sequence,
         send_ns=times,
         receive_ns=times,

@@ -14,42 +14,35 @@ import typer
 from labs.cli import app as cli_app
 from labs.cli.arguments import running_or_planned
 from labs.errors import ExpectationError, InputError, MachineError, RocelabError
+from labs.lab import Lab
 from labs.render.files import MARKER, write_rendered
 from labs.status import live_widths
-from scripts.cli import build, main
+from scripts.cli import build
 
 BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3}\n"
 
 COMMANDS = (
-    *("plan", "render", "graph", "schema", "doctor", "up", "down", "list", "status"),
-    *("exec", "shell", "vtysh", "path", "scheme", "te", "capture", "traffic", "predict"),
+    *("labs", "plan", "render", "graph", "schema", "doctor", "up", "down", "list", "status"),
+    *(
+        "exec",
+        "ping",
+        "reach",
+        "shell",
+        "vtysh",
+        "path",
+        "scheme",
+        "te",
+        "capture",
+        "traffic",
+        "predict",
+    ),
     *("simulate", "whatif", "longrun", "sweep", "reference"),
     *("compare", "diagnose", "health", "evidence", "cli", "runs", "attach"),
 )
 GROUPS = {
-    "drill": ("list", "show", "run"),
+    "drill": ("list", "show", "run", "diff"),
     "fault": ("inject", "list", "restore", "kinds"),
 }
-
-
-class Outcome:
-    """What a command line printed, and its exit code."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def rocelab(capsys: pytest.CaptureFixture[str]):
-    def call(*arguments: str | Path) -> Outcome:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return Outcome(code, captured.out, captured.err)
-
-    return call
 
 
 def test_the_version_is_that_of_the_distribution(rocelab) -> None:
@@ -134,6 +127,17 @@ def test_an_interrupt_ends_with_130(rocelab, monkeypatch) -> None:
     assert rocelab("plan", "tiny").code == 130
 
 
+def test_the_dilation_that_advice_names_is_an_option(rocelab) -> None:
+    """`scripts.job.load` and `traffic.jobresult` advise it."""
+    for command in (("up",), ("drill", "run")):
+        assert rocelab(*command, "tiny", "--dilation", "0.5").code == 2
+        assert "--dilation" in rocelab(*command, "--help").out
+    refused = rocelab("drill", "run", "link-flap", "--dilation", "2000", "--out", "/nonexistent")
+    assert refused.code == 2
+    assert "traffic.rate_pps" in refused.err
+    assert Lab.planned("tiny", dilation=2000).fabric.spec.dilation == 2000
+
+
 def raise_in_plan(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail(_: str) -> None:
         raise error
@@ -141,11 +145,38 @@ def raise_in_plan(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
     monkeypatch.setattr("labs.lab.Lab.planned", fail)
 
 
-def test_a_reader_that_goes_away_is_not_an_error_to_speak_of() -> None:
+@pytest.mark.parametrize("line", ["plan zone-252x18 --json", "plan tiny", "drill list", "schema"])
+def test_a_command_whose_reader_has_gone_ends_quietly_as_by_sigpipe(line: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    outcome = subprocess.run(
+        [sys.executable, "-c", "from scripts.cli import main; main()", *line.split()],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert (outcome.returncode, outcome.stderr) == (cli_app.PIPE_EXIT_CODE, b"")
+
+
+def test_the_beginning_of_an_output_is_what_head_shows() -> None:
     program = f"{sys.executable} -c 'from scripts.cli import main; main()'"
     pipe = f"{program} plan zone-252x18 --json | head -c 1"
     outcome = subprocess.run(["sh", "-c", pipe], capture_output=True, text=True, check=False)
     assert (outcome.stdout, outcome.stderr) == ("{", "")
+
+
+def test_an_error_whose_reader_has_gone_ends_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    outcome = subprocess.run(
+        [sys.executable, "-c", "from scripts.cli import main; main()", "plan", "nosuch"],
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        check=False,
+    )
+    os.close(writer)
+    assert (outcome.returncode, outcome.stdout) == (cli_app.PIPE_EXIT_CODE, b"")
 
 
 def test_a_plan_for_people_counts_nodes_links_sessions_and_widths(rocelab) -> None:
@@ -225,7 +256,7 @@ def test_render_writes_a_folder_per_switch_and_replaces_only_its_own(tmp_path: P
 
     assert write_rendered(large.fabric, folder) == 8
     (folder / "ctsw4" / "notes.txt").write_text("mine")
-    assert write_rendered(small.fabric, folder) == 6
+    assert write_rendered(small.fabric, folder, overwrite=True) == 6
 
     assert sorted(entry.name for entry in folder.iterdir()) == [
         *(MARKER, "ctsw1", "ctsw2", "ctsw4", "rtsw1", "rtsw2", "rtsw3", "rtsw4"),
@@ -233,6 +264,37 @@ def test_render_writes_a_folder_per_switch_and_replaces_only_its_own(tmp_path: P
     assert [entry.name for entry in (folder / "ctsw4").iterdir()] == ["notes.txt"]
     assert "router bgp 4200000002" in (folder / "rtsw1" / "bgpd.conf").read_text()
     assert (folder / "rtsw1" / "zebra.conf").exists()
+
+
+@pytest.mark.parametrize("target", ["frr", "containerlab", "clabernetes"])
+def test_render_keeps_an_earlier_one_unless_told_otherwise(
+    rocelab, tmp_path: Path, target: str
+) -> None:
+    folder = tmp_path / "out"
+    line = ("render", "tiny", "--target", target, "-o", folder)
+    assert rocelab(*line).code == 0
+    changed = next(path for path in sorted(folder.rglob("*")) if path.suffix in (".conf", ".yaml"))
+    changed.write_text("mine")
+    again = rocelab(*line)
+    assert again.code == 2
+    assert f"{folder} has rendered files already" in again.err
+    assert "--force" in again.err
+    assert changed.read_text() == "mine"
+    assert rocelab(*line, "--force").code == 0
+    assert changed.read_text() != "mine"
+
+
+def test_graph_keeps_a_file_that_is_there_unless_told_otherwise(rocelab, tmp_path: Path) -> None:
+    file = tmp_path / "tiny.svg"
+    file.write_text("mine")
+    outcome = rocelab("graph", "tiny", "-o", file)
+    assert outcome.code == 2
+    assert f"{file} is there already" in outcome.err
+    assert "--force" in outcome.err
+    assert file.read_text() == "mine"
+    assert rocelab("graph", "tiny", "-o", file, "--force").code == 0
+    assert file.read_text().startswith("<svg")
+    assert rocelab("graph", "tiny", "-o", tmp_path / "none" / "tiny.svg").code == 2
 
 
 def test_render_refuses_a_folder_with_files_of_others(rocelab, tmp_path: Path) -> None:
@@ -267,10 +329,21 @@ def test_a_next_hop_without_carrier_is_not_counted() -> None:
 
 def test_a_user_without_rights_is_told_to_use_sudo(rocelab, monkeypatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    for arguments in (["status"], ["exec", "t", "rtsw1", "ls"], ["shell", "t", "rtsw1"]):
+    program = str(Path(sys.executable).with_name("rocelab"))
+    lines = (["status"], ["exec", "t", "rtsw1", "ls"], ["shell", "t", "rtsw1"], ["up", "tiny"])
+    for arguments in lines:
+        monkeypatch.setattr(sys, "argv", [program, *arguments])
         outcome = rocelab(*arguments)
         assert outcome.code == 3
-        assert "sudo" in outcome.err
+        assert f"run it with sudo: sudo {program} {' '.join(arguments)}\n" in outcome.err
+
+
+def test_a_script_of_a_user_without_rights_is_to_be_run_as_it_was(monkeypatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys, "argv", ["my script.py", "x"])
+    with pytest.raises(MachineError) as refused:
+        Lab.planned("tiny").up()
+    assert refused.value.hint == f"run it with sudo: sudo {sys.executable} 'my script.py' x"
 
 
 def test_the_application_has_every_command_once() -> None:

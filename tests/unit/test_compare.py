@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from narrow import broken
 from rich.console import Console
 
 from labs.errors import InputError, SpecError
@@ -17,7 +18,7 @@ from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from report.compare.html import render_html
 from report.compare.terminal import print_comparison
-from report.compare.view import anomalies, blocks, busbw_rows, link_matrix, repeatability
+from report.compare.view import anomalies, blocks, busbw_rows, link_matrix, repeatability, run_rows
 from scripts.balance import Direction
 from scripts.cli import main
 from scripts.compare.document import (
@@ -148,23 +149,48 @@ def test_a_run_the_machine_could_not_carry_is_left_out_where_another_is_valid() 
     assert found is not None
     assert found.tiers[0].mmr == 1.5
     assert found.busbw_gbs.n == 3
-    status, reason = status_of([run(), bad])
+    status, reason = status_of([run(), bad], 2)
     assert status is Status.MEASURED
     assert reason == "1 of 2 runs left out: not valid because of the test"
 
 
 def test_a_cell_without_a_valid_run_keeps_its_figures_and_is_marked() -> None:
     bad = run(40, 0, problems=("not valid because of the test",))
-    assert status_of([bad]) == (Status.INVALID, "not valid because of the test")
+    assert status_of([bad], 1) == (Status.INVALID, "not valid because of the test")
     found = cell_figures([bad], 400e9)
     assert found is not None
     assert (found.tiers[0].mmr, found.tiers[0].unused) == (2.0, 2)
-    assert status_of([run(errors=("queue pair 3 failed",))])[0] is Status.FAILED
-    assert status_of([run()]) == (Status.MEASURED, None)
+    assert status_of([run(errors=("queue pair 3 failed",))], 1)[0] is Status.FAILED
+    assert status_of([run()], 1) == (Status.MEASURED, None)
+
+
+def test_a_cell_whose_runs_ended_early_says_how_many_are_missing_and_why() -> None:
+    assert status_of([], 3, "no way to rtsw4") == (Status.NOT_RUN, "no way to rtsw4")
+    status, reason = status_of([run()], 3, "no way to rtsw4")
+    assert (status, reason) == (Status.MEASURED, "2 of 3 runs not made: no way to rtsw4")
+
+
+def test_every_run_of_a_repeated_cell_is_listed_with_why_it_does_not_count() -> None:
+    bad = run(40, 0, problems=("the <clock> jumped",))
+    twice = replace(comparison(lambda _: (run(), bad)), repeats=2)
+    rows = run_rows(twice)
+    assert len(rows) == 2 * len(twice.cells)
+    assert [row[3:6] for row in rows[:2]] == [
+        ("1", "valid", ""),
+        ("2", "invalid", "the <clock> jumped"),
+    ]
+    (first, *_) = [row for block in blocks(twice) for row in block.loads]
+    assert first.mark == "1 of 2 runs: 1 of 2 runs left out: the <clock> jumped"
+    assert "ecmp, 1 QP, contiguous: run 2 of 2 does not count: the <clock> jumped" in anomalies(
+        twice
+    )
+    page = render_html(twice)
+    assert page.count("<td>invalid</td><td>the &lt;clock&gt; jumped</td>") == len(twice.cells)
+    assert run_rows(comparison()) == []
 
 
 def cell(asked: Cell, runs: tuple[Run, ...], reason: str | None = None) -> CellResult:
-    status = (Status.NOT_RUN, reason) if reason else status_of(runs)
+    status = (Status.NOT_RUN, reason) if reason else status_of(runs, len(runs))
     return CellResult(
         scheme=asked.scheme.model_dump(mode="json"),
         qps=asked.qps,
@@ -272,6 +298,12 @@ def test_the_terminal_shows_each_placement_and_number_of_queue_pairs() -> None:
     assert "fragmented placement, 4 QPs per pair" in text
     assert text.count("ECMP (baseline)") == 4 + 1
     assert "not run" in text
+
+
+def test_a_narrow_terminal_shows_names_whole() -> None:
+    found = comparison(refused="spray")
+    for width in (80, 60):
+        assert broken(lambda console: print_comparison(found, console), width) == set()
 
 
 def test_the_repeatability_statement_gives_the_spread() -> None:

@@ -137,10 +137,80 @@ def test_a_recovery_too_short_to_be_sustained_is_none() -> None:
 
 
 def test_the_rate_derived_method_does_not_see_a_single_lost_packet() -> None:
-    event = measured(flow(lost={250}), Window(200 * MS, 1000 * MS)).events[0]
+    result = measured(flow(lost={200}), Window(200 * MS, 1000 * MS))
+    event = result.events[0]
     assert event.affected
     assert event.rate_derived_ns == 0
     assert event.loss_derived_ns == MS
+    together = aggregate_event([result], 0)
+    assert together.rate_derived_ns is None
+    assert aggregate([result], [together]).rate_derived_ns is None
+
+
+def test_what_one_flow_s_rate_does_not_show_does_not_hide_another_s() -> None:
+    window = Window(200 * MS, 1000 * MS)
+    flows = [measured(flow(lost={200}), window), measured(flow(lost=set(range(200, 230))), window)]
+    together = aggregate_event(flows, 0)
+    assert together.rate_derived_ns == 30 * MS
+    assert aggregate(flows, [together]).rate_derived_ns == 30 * MS
+
+
+def test_a_rate_that_does_not_come_back_leaves_the_whole_run_without_one() -> None:
+    windows = (Window(200 * MS, 500 * MS), Window(500 * MS, 1000 * MS))
+    flows = [measured(flow(lost=set(range(200, 230)) | set(range(600, 1000))), *windows)]
+    events = [aggregate_event(flows, index) for index in (0, 1)]
+    assert [event.rate_derived_ns for event in events] == [30 * MS, None]
+    assert aggregate(flows, events).rate_derived_ns is None
+
+
+@pytest.mark.parametrize(("lost", "below"), [(1, False), (4, False), (5, False), (6, True)])
+def test_how_much_lower_a_rate_must_be_is_a_share_of_the_interval(lost: int, below: bool) -> None:
+    """Intervals of 500 packets: up to 1 % fewer is the same rate."""
+    sent_ns = np.arange(2000, dtype=np.int64) * MS
+    received_ns = np.delete(sent_ns, np.arange(500, 500 + lost)) + 50_000
+    found = rate_derived_convergence(
+        sent_ns, received_ns, Window(500 * MS, 2000 * MS), Method(500 * MS, 500 * MS)
+    )
+    assert found == (500 * MS if below else 0)
+
+
+def test_one_packet_lost_long_after_an_event_has_no_time() -> None:
+    result = measured(flow(lost={700}), Window(200 * MS, 1000 * MS))
+    event = result.events[0]
+    assert (event.affected, event.restored, event.stray, event.lost) == (True, True, True, 1)
+    assert event.convergence_ns is None
+    assert event.loss_derived_ns is None
+    assert event.loss_of_connectivity_ns is None
+    together = aggregate_event([result], 0)
+    assert (together.affected_flows, together.lost, together.restored) == (1, 1, True)
+    assert together.full_convergence_ns is None
+
+
+def test_a_stray_packet_of_one_flow_does_not_hide_or_lengthen_another_s_time() -> None:
+    window = Window(200 * MS, 1000 * MS)
+    flows = [measured(flow(lost={700}), window), measured(flow(lost=set(range(200, 230))), window)]
+    together = aggregate_event(flows, 0)
+    assert together.full_convergence_ns == 30 * MS
+    assert together.loss_derived_ns == 30 * MS
+    assert aggregate(flows, [together]).full_convergence_ns == 30 * MS
+
+
+def test_one_packet_lost_as_the_event_came_has_a_time() -> None:
+    event = measured(flow(lost={201}), Window(200 * MS, 1000 * MS)).events[0]
+    assert not event.stray
+    assert event.convergence_ns == 2 * MS
+
+
+def test_one_packet_lost_while_the_event_may_still_have_come_has_a_time() -> None:
+    late = flow(lost={220})
+    assert measured(late, Window(200 * MS, 1000 * MS)).events[0].stray
+    event = measured(late, Window(200 * MS, 1000 * MS, uncertain_ns=20 * MS)).events[0]
+    assert (event.stray, event.convergence_ns) == (False, 21 * MS)
+
+
+def test_two_packets_lost_long_after_an_event_are_an_outage() -> None:
+    event = measured(flow(lost={700, 701}), Window(200 * MS, 1000 * MS)).events[0]
+    assert event.convergence_ns == 502 * MS
 
 
 def test_the_rate_derived_method_sees_packets_that_are_late_and_not_lost() -> None:

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bench.convergence.__main__ as convergence_table
+from bench.convergence.__main__ import DOCS, FAILURES
 from bench.convergence.aftermath import aftermath, deviations
 from bench.convergence.document import (
     CELL,
     SCHEMA_VERSION,
+    TABLE,
     CellResult,
     ConvergenceTable,
     Failure,
@@ -24,6 +27,7 @@ from bench.convergence.document import (
     summarise,
 )
 from bench.convergence.plan import (
+    COMPARED,
     LAB_NAME,
     QUICK,
     Breakage,
@@ -37,7 +41,7 @@ from bench.convergence.plan import (
     lab_spec,
 )
 from bench.convergence.plot import plot
-from bench.convergence.render import page
+from bench.convergence.render import DOCUMENT, page
 from bench.convergence.store import Store
 from bench.convergence.traffic import EACH_WAY, OTHERS, choose_probes, crossing
 from bench.convergence.validity import unsound
@@ -45,6 +49,7 @@ from labs.errors import InputError
 from labs.forwarding.fib import Fib, NextHop, Route, planned_fibs
 from labs.forwarding.path import find_nic, walk
 from labs.lab import plan
+from labs.runtime.installation import Installation
 from scripts.convergence import (
     EventConvergence,
     FlowConvergence,
@@ -408,6 +413,118 @@ def test_a_cell_of_another_lab_is_measured_again(tmp_path: Path) -> None:
     other = lab_spec(cell_of("carrier.clos-4")).model_dump(mode="json", exclude_none=True)
     store.write(measured("carrier.clos-2", [1.0], lab=other))
     assert store.read(cell) is None
+
+
+def test_a_cell_of_a_lab_from_before_a_key_was_added_still_counts(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    cell = cell_of("carrier.clos-2")
+    lab = lab_spec(cell).model_dump(mode="json", exclude_none=True)
+    del lab["management"]
+    store.write(measured("carrier.clos-2", [1.0], lab=lab))
+    assert store.read(cell) is not None
+
+
+def of_release(version: str, name: str, times_ms: list[float], **changes: object) -> CellResult:
+    cell = measured(name, times_ms, **changes)
+    return replace(cell, environment=replace(cell.environment, frr_version=version))
+
+
+def test_cells_of_another_release_are_kept_beside_those_of_the_plan(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    cell = cell_of("carrier.clos-4")
+    store.write(measured("carrier.clos-4", [1.0]))
+    for version in ("10.3", "8.4.4", "10.10"):
+        store.of_release(version).write(of_release(version, "carrier.clos-4", [2.0, 3.0]))
+    own, other = store.read(cell), store.of_release("10.3").read(cell)
+    assert own is not None and other is not None
+    assert (len(own.failures), own.environment.frr_version) == (1, "8.4.4")
+    assert (len(other.failures), other.environment.frr_version) == (2, "10.3")
+    assert store.releases() == ("8.4.4", "10.3", "10.10")
+
+
+def test_a_store_is_filled_from_a_published_table_and_keeps_what_it_has(tmp_path: Path) -> None:
+    published = replace(
+        table(measured("carrier.clos-2", [1.0]), measured("carrier.clos-4", [1.0, 2.0])),
+        releases=(of_release("10.3", "carrier.clos-4", [9.0]),),
+    )
+    store = Store(tmp_path)
+    store.write(measured("carrier.clos-4", [3.0]))
+    store.take(TABLE.read(to_json(published)))
+    cells = chosen_cells("carrier.clos-[24]")
+    assert store.read_all(cells) == (published.cells[0], measured("carrier.clos-4", [3.0]))
+    assert store.of_release("10.3").read_all(cells) == published.releases
+
+
+def test_the_published_table_is_of_the_plan_so_that_its_page_can_be_made_again(
+    tmp_path: Path,
+) -> None:
+    published = TABLE.read((DOCS / DOCUMENT).read_text(encoding="utf-8"))
+    store = Store(tmp_path)
+    store.take(published)
+    assert store.unfinished(all_cells(), FAILURES) == ()
+    assert page(published, []) == (DOCS / "convergence-table.md").read_text(encoding="utf-8")
+
+
+def test_releases_are_compared_by_a_cell_of_each_way_to_fail() -> None:
+    cells = {cell.name: cell for cell in all_cells()}
+    assert set(COMPARED) <= set(cells)
+    assert {cells[name].fault.breakage for name in COMPARED} == set(Breakage)
+
+
+def test_rows_of_two_releases_stand_side_by_side_and_each_names_its_own() -> None:
+    releases = (
+        of_release("8.4.4", "carrier.clos-4", [125.0]),
+        of_release("10.3", "carrier.clos-4", [60.0], rejected=5, reasons=("a sender stalled",)),
+    )
+    text = page(replace(table(measured("carrier.clos-4", [130.0])), releases=releases), [])
+    compared = text.partition("## FRR releases side by side")[2].partition("\n## ")[0]
+    rows = [line for line in compared.splitlines() if line.startswith("| cable pulled")]
+    place = "| cable pulled | 2-tier Clos | RTSW-CTSW link | 4 "
+    assert [row.partition(" | 1 |")[0] for row in rows[:2]] == [
+        f"{place}| 8.4.4",
+        f"{place}| 10.3",
+    ]
+    assert "| 10.3 | 1 | 60 ms |" in rows[1]
+    assert f"{place}| 10.3 | 1 | neighbour's update |" in rows[3]
+    assert "FRR 8.4.4 and 10.3" in compared
+    assert "- carrier.clos-4 (FRR 10.3): 5 failures measured again: a sender stalled" in text
+    assert "different machines" not in text
+    assert "different releases" not in text
+    columns = [line.count("|") for line in compared.splitlines() if line.startswith("|")]
+    assert columns == [15] * 4 + [13] * 4
+    drawn = plot(replace(table(), releases=releases))
+    assert "FRR 10.3" in drawn
+    assert "FRR releases side by side" in drawn
+
+
+def test_machines_that_differ_and_releases_mixed_in_the_plan_s_rows_are_said() -> None:
+    one, two = measured("carrier.clos-4", [125.0]), of_release("10.3", "flap.clos-4", [60.0])
+    assert "rows are of different releases of FRR" in page(table(one, two), [])
+    other = replace(two, environment=replace(one.environment, kernel="Linux 7"))
+    text = page(table(one, other), [])
+    assert "**2 different machines**" in text
+    assert "different releases" not in text
+
+
+def test_a_release_is_compared_cell_by_cell_with_this_machine_s_and_not_with_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Installation("8.4.4", "/usr/lib/frr", 1, 1, False, "/run/frr", "")
+    monkeypatch.setattr(
+        convergence_table,
+        "find_installation",
+        lambda folder: made if folder is None else replace(made, version=folder.name),
+    )
+    cells = chosen_cells("*.clos-4", COMPARED)[:2]
+    tasks = convergence_table._comparison(Store(tmp_path), cells, Path("/opt/10.3"))
+    assert [(task.title, task.frr) for task in tasks[:2]] == [
+        ("carrier.clos-4, FRR 8.4.4", None),
+        ("carrier.clos-4, FRR 10.3", Path("/opt/10.3")),
+    ]
+    assert [task.cell for task in tasks] == [each for cell in cells for each in (cell, cell)]
+    assert len({task.store.folder for task in tasks}) == 2
+    with pytest.raises(InputError, match=r"has FRR 8\.4\.4, as this machine has"):
+        convergence_table._comparison(Store(tmp_path), cells, Path("/opt/8.4.4"))
 
 
 def test_a_file_that_is_no_cell_is_named(tmp_path: Path) -> None:

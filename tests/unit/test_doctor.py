@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs import doctor, probes
-from labs.doctor import CAPABILITIES, KERNEL_FEATURES, Check, Diagnosis
+from labs.doctor import KERNEL_FEATURES, Check, Diagnosis
+from labs.lab import as_it_runs
 from labs.probes import Outcome
+from labs.runtime.rights import CAPABILITIES, Capability, effective_capabilities
+from labs.spec.catalog import find_lab
+from labs.spec.load import load_spec
 
 ALL = (1 << 41) - 1
 
@@ -25,15 +29,15 @@ def test_a_lab_can_run_when_nothing_that_is_needed_is_missing(checks: list[Check
 
 def test_capabilities_are_read_from_the_effective_set() -> None:
     status = "Name:\tsh\nCapPrm:\t0000000000000fff\nCapEff:\t000001fffeffffff\nCapBnd:\t0\n"
-    assert doctor.effective_capabilities(status) == 0x1FFFEFFFFFF
+    assert effective_capabilities(status) == 0x1FFFEFFFFFF
 
 
 def test_a_status_without_capabilities_counts_as_none() -> None:
-    assert doctor.effective_capabilities("Name:\tsh\n") == 0
+    assert effective_capabilities("Name:\tsh\n") == 0
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda capability: capability.name)
-def test_a_missing_capability_is_the_only_one_named(capability: doctor.Capability) -> None:
+def test_a_missing_capability_is_the_only_one_named(capability: Capability) -> None:
     checks = doctor.capability_checks(ALL & ~(1 << capability.bit))
     assert [one.name for one in checks if not one.ok] == [capability.name]
 
@@ -53,18 +57,22 @@ def test_without_a_namespace_every_kernel_check_says_it_was_not_tried() -> None:
     assert checks[0].found == "needs root"
     assert {one.found for one in checks[1:]} == {"not tried: needs root"}
     assert {one.remedy for one in checks} == {
-        "run `rocelab doctor` as root: sudo rocelab doctor",
+        "run it as root: sudo .venv/bin/rocelab doctor",
     }
 
 
-def test_a_missing_feature_keeps_its_own_remedy() -> None:
+def test_a_missing_feature_keeps_its_own_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = {feature.probe: Outcome(True, "present") for feature in KERNEL_FEATURES}
     outcomes["hash seed"] = Outcome(False, "not in this kernel (6.8.0)")
     seed = next(one for one in doctor.kernel_checks(outcomes) if not one.ok)
     assert seed.name == "multipath hash seed"
     assert not seed.needed
     assert "linux-generic-hwe-24.04" in seed.remedy
-    assert "hashing: 0" in seed.purpose
+    assert "every lab runs as with `hashing: 0`" in seed.purpose
+    monkeypatch.setattr("labs.runtime.kernel.seeds_supported", lambda: False)
+    asked = load_spec(find_lab("tiny"))
+    assert asked.hashing.seed != 0
+    assert as_it_runs(asked).hashing.seed == 0
 
 
 def test_what_is_needed_has_a_purpose_and_a_remedy() -> None:

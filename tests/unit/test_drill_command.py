@@ -15,13 +15,13 @@ from rich.console import Console
 
 from labs.errors import InputError
 from labs.lab import Lab
+from labs.spec.differences import differing_keys
 from labs.spec.fabrics import ClosSpec
 from labs.spec.model import LabSpec
 from labs.units import format_duration
 from report.drillview import bar, picture, print_view, scale
 from scripts.cli import main
 from scripts.drill.catalog import drill_names, find_drill
-from scripts.drill.labuse import differing_keys
 from scripts.drill.listing import listed_drills
 from scripts.drill.show import FaultRow, Span, view_of
 from scripts.faults.asked import asked_fault, ends_by_itself, kinds
@@ -246,7 +246,7 @@ command line: links: not YAML: expected ',' or ']' while parsing a flow sequence
 command line: flapping lasts count x period
   hint: remove lasts, or set count""",
     "daemon-crash switch=rtsw1 daemon=bgp": """\
-command line: daemon: expected zebra, bgpd or bfdd, got 'bgp'
+command line: daemon: expected zebra, bgpd, bfdd or mgmtd, got 'bgp'
   hint: did you mean bgpd?""",
 }
 

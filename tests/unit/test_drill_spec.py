@@ -150,7 +150,7 @@ def test_a_link_is_found_by_either_end_or_by_the_number_of_an_uplink() -> None:
 @pytest.mark.parametrize(
     ("selector", "message", "hint"),
     [
-        ("rtsw9:ctsw2", "no node rtsw9", "rocelab plan zone"),
+        ("rtsw9:ctsw2", "no node rtsw9", "ctsw1, ctsw2, ctsw3, rtsw1"),
         ("rtsw1:ctsw9", "no interface ctsw9", "ctsw1, ctsw2, ctsw3"),
         ({"node": "rtsw1", "uplink": 4}, "no uplink 4", "it has 3"),
     ],
@@ -227,3 +227,10 @@ def test_the_shipped_file_explains_every_key_it_sets() -> None:
     for key in measure:
         (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{key}:")]
         assert "#" in line
+
+
+def test_a_time_that_is_not_above_its_resolution_is_said_to_be_below_it() -> None:
+    assert format_kpi("full_convergence", 900_000, 1_200_000) == "< 1.2 ms"
+    assert format_kpi("full_convergence", 0, 1_200_000) == "< 1.2 ms"
+    assert format_kpi("full_convergence", 1_300_000, 1_200_000) == "1.3 ms"
+    assert format_kpi("lost_packets", 0, 1_200_000) == "0"

@@ -18,7 +18,7 @@ from labs.spec.model import LabSpec
 from scripts.faults import policy
 from scripts.faults.base import Fault
 from scripts.faults.bgp import AbruptRemoval, Drain, SessionReset
-from scripts.faults.daemons import DaemonCrash, DaemonHang, check_daemon
+from scripts.faults.daemons import DaemonCrash, DaemonHang, check_planned
 from scripts.faults.fibre import BrokenFibre
 from scripts.faults.hosts import HostPause
 from scripts.faults.leaks import BadPrefix, RouteLeak
@@ -88,8 +88,8 @@ def test_an_mtu_may_not_take_the_address_from_a_port() -> None:
 
 def test_bfdd_can_fail_only_where_it_runs() -> None:
     with pytest.raises(InputError, match=r"routing\.bfd"):
-        check_daemon(FABRIC, "bfdd")
-    check_daemon(fabric(routing={"bfd": True}), "bfdd")
+        check_planned(FABRIC, "bfdd")
+    check_planned(fabric(routing={"bfd": True}), "bfdd")
 
 
 def test_the_filters_of_a_rack_and_of_its_neighbours_are_read_from_what_is_rendered() -> None:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from labs.lab import Lab, plan
 from labs.plan.fabric import Fabric
+from labs.runtime.bracket import Bracket
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from scripts.faults.injector import Change
@@ -39,7 +40,12 @@ class Named:
     nodes: tuple[str, ...] = ()
 
     def prepare(self, lab: Lab) -> None: ...
-    def inject(self, lab: Lab) -> None: ...
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return frozenset()
+
+    def inject(self, lab: Lab) -> Bracket:
+        return Bracket.now()
+
     def restore(self, lab: Lab) -> None: ...
     def remains(self, lab: Lab) -> tuple[str, ...]:
         return ()

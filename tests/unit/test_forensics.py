@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from job_sample import ENVIRONMENT
+from narrow import broken
 from rich.console import Console
 
 from labs.errors import InputError
@@ -29,7 +30,7 @@ from scripts.forensics.diagnose import diagnose_report, make_case
 from scripts.forensics.document import Cause, Diagnosis, Verdict, Way, from_json
 from scripts.forensics.losses import lossy_links
 from scripts.forensics.paths import predicted_paths, ways_of
-from scripts.forensics.terminal import heat_map, print_diagnosis
+from scripts.forensics.terminal import heat_map, path_table, print_diagnosis
 from scripts.job.document import (
     Clock,
     Fidelity,
@@ -519,15 +520,22 @@ def test_the_map_shows_the_slow_row_and_the_text_says_who(tmp_path: Path) -> Non
     server = job.places[3].server
     written = report(job, late=paused_in(job, 210), stalls=(pause(server, 1910, 210),))
     found, case = diagnose_report(written)
-    rows = heat_map(found, case)[1:]
+    rows = heat_map(found, case, 160)[1:]
     full = [row for row in rows if "█" in row]
     assert len(full) == 1
     assert full[0].index("█") == full[0].index("|") + 1 + 5
+    narrow = heat_map(found, case, 28)
+    assert "2 steps per block" in narrow[0]
+    assert max(map(len, narrow[1:])) <= 28
+    late = full[0].partition("|")[0]
+    assert any("█" in row and row.startswith(late) for row in narrow[1:])
     console = Console(width=160, record=True, file=(tmp_path / "out").open("w"))
     print_diagnosis(found, case, console)
     text = console.export_text()
     assert f"host-pause: rank 3 on {server}; 210 ms of the lab" in text
     assert "in iteration 1" in text
+    for width in (80, 60):
+        assert broken(lambda console: console.print(path_table(found)), width) == set()
     for name in ("map.svg", "map.png"):
         write_picture(found, case, tmp_path / name)
         assert (tmp_path / name).stat().st_size > 5000

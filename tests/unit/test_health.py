@@ -7,7 +7,7 @@ import struct
 from array import array
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -21,9 +21,14 @@ from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCount
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.impairment import Direction
 from labs.runtime.wire.maps import WireCounters
+from scripts.convergence import Method
+from scripts.drill.faulted import FaultedRun, Settings
+from scripts.drill.timeline import FibTimeline
 from scripts.evidence.shelf import MOST_BYTES, Shelf, tail
+from scripts.health import monitor as monitoring
 from scripts.health.endpoints import EndpointTracker
 from scripts.health.losses import LossTracker
+from scripts.health.monitor import HealthMonitor
 from scripts.health.objectives import DEFINITIONS, HealthSpec, Sli
 from scripts.health.ports import PortReading
 from scripts.health.prometheus import loopback_address
@@ -32,6 +37,7 @@ from scripts.health.report import Account
 from scripts.health.routes import parse_route
 from scripts.health.sample import Places, Sample, compare, deepest
 from scripts.health.sessions import both_up, parse_changes
+from traffic.flow import permutation
 from traffic.live import LiveCounters, LiveFile, packed, unpacked
 
 FABRIC = Lab.planned("zone-small").fabric
@@ -405,3 +411,42 @@ def test_of_a_long_log_the_end_is_kept(tmp_path: Path) -> None:
     assert len(tail(log)) == MOST_BYTES
     assert tail(log).endswith(b"new\n")
     assert tail(log, 2) == b"w\n"
+
+
+class Bundle:
+    """A collection of evidence as far as the monitor begins one."""
+
+    begun: ClassVar[list[tuple[tuple[str, ...], float]]] = []
+
+    def __init__(
+        self, _: Lab, nodes: tuple[str, ...], folder: Path, *, capture_s: float, **__: object
+    ) -> None:
+        self.begun.append((nodes, capture_s))
+
+    def collect(self) -> None:
+        """Nothing is read."""
+
+
+def test_what_measures_a_lab_has_its_evidence_collected_when_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitoring, "Collection", Bundle)
+    monkeypatch.setattr(Bundle, "begun", [])
+    monitor = HealthMonitor(
+        Lab.planned("tiny"), HealthSpec(), evidence=tmp_path, evidence_later=True
+    )
+    monitor._collect(Sli.ROUTES_INCOMPLETE, {"rtsw1": 1.0}, 7)
+    assert Bundle.begun == []
+    monitor.collect_evidence()
+    assert [capture_s for _, capture_s in Bundle.begun] == [0]
+    monitor.collect_evidence()
+    assert len(Bundle.begun) == 1
+
+
+def test_a_drill_s_evidence_waits_for_its_end(tmp_path: Path) -> None:
+    lab = Lab.planned("tiny")
+    flows = permutation(lab.fabric, 2, 100, 64, 1)
+    settings = Settings(Method(10**6, 10**6), 0, 10**6, health=HealthSpec(), evidence=tmp_path)
+    run = FaultedRun(lab, flows, settings, FibTimeline(lab, {}))
+    assert run._monitor is not None
+    assert run._monitor._later

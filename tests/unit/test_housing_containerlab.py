@@ -16,7 +16,7 @@ from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.housing.containerlab import topology_of
 from labs.runtime.housing.containers import LABEL, Containers
 from labs.runtime.record import LabFiles
-from tests.unit.published_schemas import clab_schema
+from tests.unit.target_schemas import clab_schema
 
 
 def topology() -> dict[str, Any]:
@@ -34,13 +34,19 @@ def test_it_is_valid_against_containerlab_s_schema(validator: Any) -> None:
     assert [error.message for error in validator(clab_schema()).iter_errors(topology())] == []
 
 
-def test_every_node_waits_with_its_folder_at_the_same_path_and_no_network() -> None:
+def test_every_node_waits_with_its_folder_which_only_daemons_write_and_no_network() -> None:
     fabric = Lab.planned("tiny").fabric
     parts = topology()["topology"]
     assert set(parts["nodes"]) == {node.name for node in fabric.nodes}
     for name, node in parts["nodes"].items():
-        (bind,) = node["binds"]
-        assert bind.split(":") == [f"/run/rocelab/tiny/nodes/{name}"] * 2
+        folder = f"/run/rocelab/tiny/nodes/{name}"
+        own = [
+            f"{folder}/frr:{folder}/frr",
+            f"{folder}/frr:/run/frr",
+            f"{folder}/etc:/etc/frr:ro",
+        ]
+        expected = own if fabric.node(name).is_switch else []
+        assert node["binds"] == [f"{folder}:{folder}:ro", *expected]
     defaults = parts["defaults"]
     assert (defaults["network-mode"], defaults["privileged"]) == ("none", False)
     assert defaults["labels"] == {LABEL: "0123"}

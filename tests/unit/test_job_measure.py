@@ -257,7 +257,7 @@ PLAN = sample.allreduce()
 def test_a_job_beyond_the_machine_is_warned_of_with_a_dilation_to_take() -> None:
     text = warning([PLAN], 2)
     assert text is not None
-    assert "`dilation: 2000`" in text
+    assert "`--dilation 2000` of `rocelab up`, or of `rocelab drill run`" in text
     assert warning([PLAN], 8) is None
 
 

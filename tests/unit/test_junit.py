@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.errors import InputError, MachineError
+from scripts.drill.expectations import parse_expectation
 from scripts.drill.junit import junit_of, junit_of_error, make_place, write_junit
+from scripts.drill.phases.result import JobDrillResult
 from scripts.drill.result import DrillResult
 from tests.unit import phases_sample, report_sample
 
@@ -37,6 +39,11 @@ REQUIRED = {
     "testcase": {"classname", "name", "time"},
     "property": {"name", "value"},
 }
+
+
+_IDLE, _SHARED = phases_sample.repeat()
+SLOW = (replace(_IDLE, reports=(phases_sample.idle(busbw=0.5),)), _SHARED)
+"""A repeat whose first phase has too little busbw."""
 
 
 def written(document: Xml.Element, folder: Path) -> Xml.Element:
@@ -104,9 +111,47 @@ def test_a_failed_expectation_says_what_was_expected_and_observed(tmp_path: Path
     root = written(junit_of(report_sample.result(), 1), tmp_path)
     failure = root.find(".//testcase[@name='lost_packets <= 50']/failure")
     assert failure is not None
-    lost = max(repeat.overall.lost for repeat in report_sample.result().repeats)
-    assert failure.get("message") == f"Packets lost: expected <= 50, observed {lost}"
+    losses = [repeat.overall.lost for repeat in report_sample.result().repeats]
+    assert [lost > 50 for lost in losses] == [True] * 3
+    assert failure.get("message") == (
+        f"Packets lost: expected <= 50, observed {max(losses)}; not met in repeats 1, 2 and 3 of 3"
+    )
     assert is_red(root)
+
+
+def test_a_failed_expectation_names_the_repeats_that_missed_it_and_what_each_saw(
+    tmp_path: Path,
+) -> None:
+    repeats = [report_sample.repeat(seed) for seed in (1, 2)]
+    fewest, most = (repeat.overall.lost for repeat in repeats)
+    assert fewest < most
+    spec = report_sample.drill()
+    limit = parse_expectation("lost_packets", f"<= {fewest}")
+    between = spec.expect.model_copy(update={"lost_packets": limit})
+    invalid = report_sample.repeat(3, ("the clock jumped",))
+    result = report_sample.result(
+        repeats[0], invalid, repeats[1], spec=spec.model_copy(update={"expect": between})
+    )
+    root = written(junit_of(result, 1), tmp_path)
+    failure = root.find(f".//testcase[@name='lost_packets <= {fewest}']/failure")
+    assert failure is not None
+    assert (failure.get("message") or "").endswith("; not met in repeat 3 of 3")
+    assert (failure.text or "").splitlines()[1] == f"repeat 3: {most}"
+
+
+def test_a_drill_that_ran_once_does_not_count_its_repeat(tmp_path: Path) -> None:
+    root = written(junit_of(report_sample.result(report_sample.repeat(1)), 1), tmp_path)
+    failure = root.find(".//failure")
+    assert failure is not None
+    assert "repeat" not in (failure.text or "")
+
+
+def test_a_phase_names_the_repeats_that_missed_what_is_expected_of_it(tmp_path: Path) -> None:
+    result = phases_sample.result(phases_sample.repeat(), SLOW)
+    idle, _ = written(junit_of(result, 1), tmp_path)
+    failure = idle.find(".//testcase[@name='busbw >= 10']/failure")
+    assert failure is not None
+    assert (failure.get("message") or "").endswith("; not met in repeat 2 of 2")
 
 
 def test_the_spread_of_every_figure_and_what_each_repeat_measured_are_properties(
@@ -120,6 +165,19 @@ def test_the_spread_of_every_figure_and_what_each_repeat_measured_are_properties
     assert float(found["full_convergence.median"]) == spread.median
     assert (found["full_convergence.n"], found["repeat2.restored"]) == ("3", "true")
     assert int(found["repeat1.lost_packets"]) == result.repeats[0].overall.lost
+
+
+@pytest.mark.parametrize("result", [report_sample.result(), phases_sample.result()])
+def test_every_suite_names_the_software_that_ran(
+    result: DrillResult | JobDrillResult, tmp_path: Path
+) -> None:
+    environment = replace(result.environment, frr_version="10.3")
+    root = written(junit_of(replace(result, environment=environment), 1), tmp_path)
+    for suite in root:
+        found = properties(suite)
+        assert found["frr_version"] == "10.3"
+        assert found["kernel"] == environment.kernel
+        assert found["tool_version"] == environment.tool_version
 
 
 def test_a_repeat_that_was_no_measurement_beside_others_is_skipped(tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import paramiko
 import pytest
 
+import labs
 from labs.errors import InputError
 from labs.lab import Lab
 from labs.runtime.management import (
@@ -63,6 +67,32 @@ def test_ssh_reaches_a_node_by_its_name_and_verifies_its_key(
     assert told["stricthostkeychecking"] == "yes"
     assert told["identityfile"] == ["/run/rocelab/t-management/ssh/id_ed25519"]
     assert told["proxycommand"].endswith("/netns/management 100.64.0.10 22")
+
+
+def test_ssh_reaches_a_node_from_a_folder_whose_name_a_shell_would_read(
+    files: ManagementFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / "my kit; touch $(id) 100%h"
+    odd.mkdir()
+    python = odd / "python"
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$0" "$PYTHONPATH" "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(labs, "__path__", [str(odd / "labs")])
+    file = tmp_path / "config"
+    file.write_text(ssh_configuration(files, {"rtsw1": "100.64.0.9"}))
+    asked = ["ssh", "-G", "-F", str(file), "rtsw1"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    (proxy,) = (line for line in told.splitlines() if line.startswith("proxycommand "))
+    command = proxy.removeprefix("proxycommand ")
+    # As OpenSSH replaces tokens (ssh_config(5), TOKENS).
+    for token, value in (("%h", "100.64.0.9"), ("%p", "22")):
+        command = re.sub(rf"(?<!%){token}", value, command)
+    command = command.replace("%%", "%")
+    run = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    said = run.stdout.splitlines()
+    assert said[:2] == [str(python), str(odd)]
+    assert said[-3:] == [str(files.netns), "100.64.0.9", "22"]
 
 
 def test_a_lab_without_management_says_how_to_have_it() -> None:

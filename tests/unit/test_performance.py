@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nccl_sample import OUT_OF_PLACE, nccl_output
 
 from traffic.collectives import Algorithm, Pattern, Schedule, schedule
 from traffic.performance import (
@@ -19,18 +19,10 @@ from traffic.performance import (
     roofline_ns,
 )
 
-REFERENCE = Path(__file__).parents[2].parent / "shared/data/nccl-tests/all_reduce_8xH100.txt"
 GBPS_400 = 400 * 10**9
-SAMPLE = [
-    # size, time in us, algbw, busbw: all_reduce_perf on 8 GPUs, as published in a how-to.
-    (268435456, 1119.8, 239.71, 419.49),
-    (536870912, 2157.5, 248.83, 435.46),
-    (1073741824, 4027.3, 266.61, 466.57),
-    (2147483648, 7983.5, 268.99, 470.73),
-]
 
 
-@pytest.mark.parametrize(("size", "time_us", "algbw", "busbw"), SAMPLE)
+@pytest.mark.parametrize(("size", "time_us", "algbw", "busbw"), OUT_OF_PLACE)
 def test_bandwidths_of_an_allreduce_are_those_nccl_tests_printed(
     size: int, time_us: float, algbw: float, busbw: float
 ) -> None:
@@ -104,7 +96,7 @@ def test_a_jct_ratio_is_measured_over_possible() -> None:
 def table() -> str:
     rows = [
         Row(Pattern.ALLREDUCE, 8, size, time_us * 1000, wrong_bytes=0)
-        for size, time_us, _, _ in SAMPLE
+        for size, time_us, _, _ in OUT_OF_PLACE
     ]
     return nccl_table(rows, iterations=20, warmup_iterations=5, places=["srv1-1:1", "srv1-2:1"])
 
@@ -163,7 +155,6 @@ def test_no_rows_and_no_time_are_refused() -> None:
         _ = Row(Pattern.ALLREDUCE, 8, 100, 0.0).algbw_gbs
 
 
-@pytest.mark.skipif(not REFERENCE.exists(), reason=f"reference output {REFERENCE.name} is not here")
 def test_the_columns_stand_where_nccl_tests_puts_them() -> None:
     """Up to #wrong, which newer versions print a column wider, as we do."""
 
@@ -171,8 +162,8 @@ def test_the_columns_stand_where_nccl_tests_puts_them() -> None:
         rows = [line for line in lines if re.match(r" +[0-9]|# +(size|\(B\)) ", line)]
         return [[match.end() for match in re.finditer(r"\S+", row)] for row in rows]
 
-    real, ours = ends(REFERENCE.read_text().splitlines()), ends(table().splitlines())
-    assert len(real) == len(ours) == 2 + len(SAMPLE)
+    real, ours = ends(nccl_output().splitlines()), ends(table().splitlines())
+    assert len(real) == len(ours) == 2 + len(OUT_OF_PLACE)
     assert real[0][:9] == ours[0][:9]
     assert real[1][:6] == ours[1]
     assert [row[:8] for row in real[2:]] == [row[:8] for row in ours[2:]]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrow import broken
 
 from labs.errors import InputError, SpecError
 from labs.forwarding.fib import planned_fibs
@@ -28,6 +29,7 @@ from scripts.predict.flowfile import read_flows
 from scripts.predict.groups import planned_groups, read_groups
 from scripts.predict.matrix import FlowRow, matrix_of, rows_of_jobs
 from scripts.predict.predictor import Setting, asked_fabric, predict_document, predict_landing
+from scripts.predict.terminal import print_prediction
 from scripts.predict.whatif import read_asked
 from scripts.predict.wires import Wires
 from traffic.job import JobSpec
@@ -217,6 +219,8 @@ def test_the_document_adds_up_and_is_the_same_for_the_same_flows() -> None:
             assert tier.flows.random is not None
             assert tier.flows.random.flows == tier.flows.all_links.total
     assert found.worst[0].of_mean >= found.worst[-1].of_mean >= 1
+    for width in (80, 60):
+        assert broken(lambda console: print_prediction(found, console), width) == set()
 
 
 def test_unnumbered_links_are_said_to_give_a_distribution_only() -> None:

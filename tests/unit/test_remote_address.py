@@ -28,7 +28,10 @@ def test_an_address_reads_as_it_is_written(host: str, user: str | None, port: in
 
 @pytest.mark.parametrize(
     "text",
-    ["", "@vm", "me@", "vm:", "vm:0", "vm:65536", "vm:ssh", "me@vm/x", "-oProxyCommand=x", "a b"],
+    [
+        *("", "@vm", "me@", "vm:", "vm:0", "vm:65536", "vm:ssh", "me@vm/x", "-oProxyCommand=x"),
+        *("a b", "vm;reboot", "$(reboot)", "`reboot`", "a|b", "a&b", "vm\n", "a'b", "me;x@vm"),
+    ],
 )
 def test_what_names_no_machine_is_refused(text: str) -> None:
     with pytest.raises(InputError):

@@ -110,7 +110,7 @@ def make_run(root: Path, *command: str, files: dict[str, bytes] | None = None) -
 def ask(verb: str, folder: RunFolder | Path, *words: str) -> subprocess.CompletedProcess[bytes]:
     root = folder.root if isinstance(folder, RunFolder) else folder
     return subprocess.run(
-        [*SUPERVISOR, verb, str(root), *words], capture_output=True, check=False, timeout=60
+        [*SUPERVISOR, verb, str(root), *words], capture_output=True, check=False, timeout=300
     )
 
 
@@ -176,7 +176,7 @@ def test_a_run_whose_supervisor_was_killed_is_told_from_one_that_goes_on(tmp_pat
     assert ask("start", folder).returncode == 0
     listed = ask("list", tmp_path).stdout.decode()
     assert json.loads(listed.removeprefix(bootstrap.MARK))[0]["alive"] is True
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while not (frames := list(FrameReader().feed(folder.log.read_bytes()))):
         assert time.monotonic() < until
         os.sched_yield()

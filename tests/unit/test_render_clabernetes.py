@@ -1,4 +1,4 @@
-"""The objects for clabernetes: against golden files, the published schemas and size limits.
+"""The objects for clabernetes: against golden files, schemas and size limits.
 
 `RECORD=1 pytest` writes the golden file anew.
 """
@@ -36,7 +36,7 @@ from labs.render.clabernetes import (
 from labs.render.deployment import deployment
 from labs.render.files import MARKER, write_clabernetes
 from labs.spec.model import LabSpec
-from tests.unit.published_schemas import clab_schema, topology_schema
+from tests.unit.target_schemas import clab_schema, topology_schema
 from tests.unit.test_render_containerlab import SMALL_LABS, fabric, run, small
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -67,7 +67,7 @@ def test_the_topology_of_a_tiny_fabric_is_as_recorded() -> None:
 
 
 @pytest.mark.parametrize("lab", SMALL_LABS)
-def test_a_topology_is_valid_against_the_published_definition(lab: str) -> None:
+def test_a_topology_is_valid_against_clabernetes_s_definition(lab: str) -> None:
     version, schema = topology_schema()
     topology = topology_of(small(lab))
     assert (topology["apiVersion"], topology["kind"]) == (version, "Topology")
@@ -75,7 +75,7 @@ def test_a_topology_is_valid_against_the_published_definition(lab: str) -> None:
     assert [error.message for error in found] == []
 
 
-def test_the_published_definition_refuses_a_key_that_it_does_not_have() -> None:
+def test_the_definition_refuses_a_key_that_it_does_not_have() -> None:
     _, schema = topology_schema()
     topology = topology_of(fabric())
     topology["spec"]["deployment"]["filesFromConfigMaps"] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from io import StringIO
@@ -9,16 +10,20 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import report_sample
 from phases_sample import MS, idle, repeat, result
 from rich.console import Console
 from test_report_renderings import Outline
 
+from report.html import render_html
 from report.phases.html import render_job_html, write_job_report
 from report.phases.plots import link_loads_plot, rates_plot
 from report.phases.terminal import print_job_result
 from report.phases.view import figure_rows, link_rows, representative, share_rows
 from report.plots import svg
+from report.repeats import phase_tables
 from scripts.balance import Direction
+from scripts.documents import to_json
 from scripts.drill.phases.result import JobDrillResult
 from scripts.job.document import LinkFigures
 
@@ -100,7 +105,41 @@ def test_jobs_at_once_have_a_column_each_on_the_terminal_and_a_section_each_on_t
 
 def test_the_terminal_names_what_made_a_run_invalid() -> None:
     text = terminal(result(repeat(), repeat(problems=("a NIC stood idle",))))
-    assert "invalid: repeat 2, phase idle: a NIC stood idle" in text
+    assert "repeat 2, phase idle, is invalid: a NIC stood idle" in text
+
+
+def test_no_median_hides_a_repeat_that_failed_or_is_invalid() -> None:
+    three = result(repeat(), repeat(30 * MS), repeat(problems=("a <NIC> stood idle",)))
+    text = terminal(three)
+    missed = "repeat 2, phase shared, failed: Time to fair shares not measured, expected <= 30ms"
+    assert missed in text
+    assert "shared: 3 valid repeats, 1 of them failed" in " ".join(text.split())
+    assert re.search(r"time to fair shares +<= 30ms +not measured +not met in 1 of 3", text, re.I)
+    idle, shared = phase_tables(three)
+    assert [row.outcome for row in idle.rows] == ["passed", "passed", "invalid"]
+    assert [row.outcome for row in shared.rows] == ["passed", "failed", "passed"]
+    assert (
+        idle.columns[idle.columns.index("Bus bandwidth")] and idle.rows[0].figures[0] == "11 GB/s"
+    )
+    assert set(idle.rows[2].figures) == {"-"}
+    page = render_job_html(three)
+    assert "R" + missed[1:].replace("<", "&lt;") in page
+    assert "Repeat 3, phase idle, is invalid: a &lt;NIC&gt; stood idle" in page
+    assert '<td class="bad">failed</td>' in page
+    assert '<td class="bad">invalid</td>' in page
+
+
+def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
+    assert "Repeats of phase" not in terminal(result(repeat(30 * MS)))
+    assert ">outcome<" not in render_job_html(result(repeat(30 * MS)))
+
+
+def test_jobs_at_once_that_differ_each_have_their_figure_in_a_repeat() -> None:
+    first, second = repeat()
+    beside = (*second.reports, idle(9.0), idle(11.0))
+    tables = phase_tables(result((first, replace(second, reports=beside))))
+    (row,) = tables[1].rows
+    assert row.figures[tables[1].columns.index("Bus bandwidth")] == "9 GB/s, 11 GB/s"
 
 
 def test_the_run_that_is_drawn_is_the_valid_one_nearest_the_median() -> None:
@@ -141,3 +180,16 @@ def test_the_load_of_links_between_switches_is_listed_and_drawn() -> None:
     assert "rtsw1:ctsw2" in svg(figure, "loads")
     assert link_loads_plot(replace(report, links=())) is None
     assert rates_plot(report) is None
+
+
+def test_every_page_and_document_of_a_drill_names_the_frr_that_ran() -> None:
+    environment = replace(result().environment, frr_version="10.3")
+    pages = (
+        render_job_html(replace(result(), environment=environment)),
+        render_html(replace(report_sample.result(), environment=environment)),
+    )
+    for page in pages:
+        assert "<tr><th>FRR</th><td>10.3</td></tr>" in page
+    for found in (result(), report_sample.result()):
+        document = json.loads(to_json(replace(found, environment=environment)))
+        assert document["environment"]["frr_version"] == "10.3"

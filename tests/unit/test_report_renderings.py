@@ -11,13 +11,14 @@ from io import StringIO
 from xml.etree import ElementTree
 
 import pytest
-from report_sample import repeat, result
+from report_sample import drill, repeat, result
 from rich.console import Console
 
 from report.html import render_html
 from report.plots import MAX_FLOWS, fib_timeline, link_loads, loss_timeline, svg
 from report.terminal import print_result
 from report.view import fib_rows, flow_rows, kpi_rows, representative
+from scripts.drill.expectspec import ExpectSpec
 from scripts.drill.result import DrillResult
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -157,6 +158,57 @@ def test_one_repeat_has_no_spread_columns() -> None:
 def test_the_terminal_names_what_made_a_repeat_invalid() -> None:
     text = terminal(result(repeat(1), repeat(2, problems=("a sender lagged 40 ms",))))
     assert "repeat 2 is invalid: a sender lagged 40 ms" in text
+    assert re.search(r"^ 2 +invalid +- +- ", text, re.MULTILINE)
+
+
+def three() -> DrillResult:
+    """Of three repeats one meets what is expected: the second loses too many packets, the third is
+    no measurement."""
+    fewer = drill().model_copy(
+        update={"expect": ExpectSpec.model_validate({"lost_packets": "<= 60", "restored": True})}
+    )
+    return result(repeat(1), repeat(2), repeat(4, problems=("the <clock> jumped",)), spec=fewer)
+
+
+def test_no_median_hides_a_repeat_that_failed() -> None:
+    text = terminal(three())
+    assert "repeat 2 failed: Packets lost 62, expected <= 60" in text
+    assert "Overall, 2 valid of 3 repeats, 1 of them failed" in text
+    assert re.search(r"^ 1 +passed .* 59 +yes", text, re.MULTILINE)
+    assert re.search(r"^ 2 +failed .* 62 +yes", text, re.MULTILINE)
+    assert re.search(r"Packets lost +<= 60 +62 +not met in 1 of 2", text)
+    assert re.search(r"Restored +true +yes +met", text)
+
+
+def test_the_page_has_every_repeat_with_why_it_failed_or_is_invalid() -> None:
+    page = render_html(three())
+    assert "2 valid of 3 repeats, 1 of them failed" in page
+    assert "Repeat 2 failed: Packets lost 62, expected &lt;= 60" in page
+    assert "Repeat 3 is invalid: the &lt;clock&gt; jumped" in page
+    assert "<td>Packets lost 62, expected &lt;= 60</td>" in page
+    assert "<td>the &lt;clock&gt; jumped</td>" in page
+    assert page.count("expectation not met in 1 of 2") == 1
+
+
+def test_a_figure_that_a_valid_repeat_did_not_measure_says_how_many_did() -> None:
+    stuck = replace(repeat(2), overall=replace(repeat(2).overall, full_convergence_ns=None))
+    found = result(repeat(1), stuck)
+    assert re.search(r"Full convergence +28.4 ms +1 of 2", terminal(found))
+    assert "n = 1 of 2" in render_html(found)
+
+
+def test_a_truth_says_in_how_many_repeats_it_held() -> None:
+    stuck = replace(repeat(2), overall=replace(repeat(2).overall, restored=False))
+    assert re.search(r"Restored +in 1 of 2", terminal(result(repeat(1), stuck)))
+    assert '<td>Restored</td><td class="n">in 1 of 2</td>' in render_html(result(repeat(1), stuck))
+
+
+def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
+    alone = result(repeat(1))
+    assert not alone.passed
+    assert "Repeats" not in terminal(alone)
+    assert "failed:" not in terminal(alone)
+    assert "<h2>Repeats</h2>" not in render_html(alone)
 
 
 def test_the_repeat_that_is_shown_is_the_valid_one_nearest_the_median() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from report_sample import DRILL, repeat, result
+from report_sample import DRILL, drill, repeat, result
 
 from labs.errors import InputError
 from scripts.documents import to_json
+from scripts.drill.expectspec import ExpectSpec
 from scripts.drill.result import SCHEMA_VERSION, from_json, kpis
 
 MS = 10**6
@@ -67,6 +68,12 @@ def test_a_drill_without_a_valid_repeat_does_not_pass() -> None:
     assert all(verdict.observed is None for verdict in nothing.verdicts)
 
 
+def test_a_drill_that_expects_nothing_passes_with_a_valid_repeat_only() -> None:
+    nothing = drill().model_copy(update={"expect": ExpectSpec()})
+    assert result(repeat(1), spec=nothing).passed
+    assert not result(repeat(1, problems=("the clock jumped",)), spec=nothing).passed
+
+
 def test_times_and_rates_stand_in_both_clocks() -> None:
     scaled = {one.name: one for one in result().clocks.scaled}
     assert scaled["fault at"].lab == 2e9
@@ -88,7 +95,14 @@ def test_the_document_is_plain_json_with_a_schema_version_and_the_spec() -> None
     assert document["drill"]["name"] == DRILL["name"]
     assert document["lab"]["fabric"]["spines"] == 4
     assert document["repeats"][0]["flows"][0]["measurement"]["outages"] == [
-        {"end_ns": 6 * MS, "event": 0, "lost": 6, "start_ns": 0}
+        {
+            "end_gap_ns": MS,
+            "end_ns": 6 * MS,
+            "event": 0,
+            "lost": 6,
+            "start_gap_ns": MS,
+            "start_ns": 0,
+        }
     ]
 
 
@@ -96,7 +110,7 @@ def test_the_document_is_plain_json_with_a_schema_version_and_the_spec() -> None
     ("text", "message"),
     [
         ("not json", "not a result document"),
-        ("[1]", "schema version None"),
+        ("[1]", "no JSON object with keys"),
         ('{"schema_version": 99}', "schema version 99"),
         ('{"schema_version": 2}', "not a result document"),
     ],

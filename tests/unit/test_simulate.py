@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from narrow import broken
 from typer.testing import CliRunner
 
 from labs.errors import MachineError, RocelabError
 from labs.plan.build import build_fabric
 from labs.spec.catalog import find_lab
+from labs.spec.fabrics import ClosSpec
 from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
+from labs.spec.schemes import EcmpScheme, SprayScheme
 from report.simulation.html import render_html
+from report.simulation.terminal import print_report
 from scripts.balance import Direction
 from scripts.cli import build
 from scripts.documents import to_json
@@ -21,7 +27,9 @@ from scripts.predict.matrix import rows_of_jobs
 from scripts.predict.predictor import Setting, predict_document
 from simulator import size
 from simulator.document import SimulationReport, from_json
+from simulator.jobs import collectives
 from simulator.jobs.spec import SimulatedJob, collective_job
+from simulator.jobs.training_spec import TrainingSpec
 from simulator.simulate import Options, simulate
 from traffic.job import JobSpec
 from traffic.jobplan import plan_jobs
@@ -57,6 +65,61 @@ def test_a_ring_alone_on_its_leaf_takes_what_its_nics_need() -> None:
     assert job.headline("jct_ratio").modelled.median == pytest.approx(1, rel=1e-3)
     assert job.headline("busbw").modelled.median == pytest.approx(50 * 4096 / 4178, rel=5e-3)
     assert all(use.balance.total == 0 for use in report.uses)
+
+
+@pytest.mark.parametrize("most", [2**15, 0], ids=["ordered", "merged"])
+def test_a_time_is_compared_with_the_bound_of_what_is_in_it(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The pause between iterations is in neither."""
+    monkeypatch.setattr(collectives, "MOST_ORDERED", most)
+    ratios = []
+    for compute in ("0ms", "100ms"):
+        keys = {"ranks": 4, "size": "64MB", "iterations": 3, "compute": compute}
+        (job,) = simulate(
+            spec_of("zone-1-1"), [collective(pattern="allreduce", **keys)], EXACT
+        ).jobs
+        ratios.append(job.headline("jct_ratio").modelled.median)
+    assert ratios[1] == pytest.approx(ratios[0])
+    assert ratios[0] >= 1
+
+
+@pytest.mark.parametrize("most", [2**15, 0], ids=["ordered", "merged"])
+def test_the_last_transfer_is_over_when_its_job_is(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(collectives, "MOST_ORDERED", most)
+    report = simulate(
+        spec_of("zone-1-1"),
+        [collective(pattern="allreduce", ranks=8, size="1MB")],
+        Options(hop_latency_ns=5000),
+    )
+    assert report.finish_ns[-1] == pytest.approx(report.jobs[0].end_ns)
+
+
+def test_a_spray_over_one_way_only_is_ecmp() -> None:
+    """Queue pairs count when links are shared, and only the links that a path has take time."""
+    clos = ClosSpec(racks=2, spines=1, servers_per_rack=2, nics_per_server=2)
+    one_way = LabSpec(name="one-way", fabric=clos)
+    jobs = [
+        collective(
+            pattern="pairs", ranks=2, size="8MB", placement=placement, transport={"qps": qps}
+        ).model_copy(update={"name": f"qps{qps}"})
+        for qps, placement in ((1, ["srv1-1:1", "srv2-1:1"]), (3, ["srv1-2:1", "srv2-2:1"]))
+    ]
+    near = collective(pattern="pairs", ranks=2, size="1MB", placement=["srv1-1:2", "srv1-2:2"])
+    jobs.append(near.model_copy(update={"name": "near"}))
+    times = [
+        [
+            job.iterations_ns[0]
+            for job in simulate(
+                one_way.model_copy(update={"scheme": scheme}), jobs, Options(eps=0.0)
+            ).jobs
+        ]
+        for scheme in (EcmpScheme(kind="ecmp"), SprayScheme(kind="spray"))
+    ]
+    assert times[0] == pytest.approx(times[1], rel=1e-9)
+    assert times[0][0] > 1.2 * times[0][1]
 
 
 def test_two_flows_on_one_uplink_take_twice_as_long() -> None:
@@ -113,7 +176,10 @@ def test_flows_per_link_are_those_of_a_prediction(lab: str, scheme: str) -> None
     by_key = {(tier.tier, tier.direction): tier for tier in report.tiers}
     for tier in found.tiers:
         ours = by_key[tier.tier, tier.direction]
-        assert ours.all_links == tier.flows.all_links
+        theirs = tier.flows.all_links
+        assert ours.all_links.total == theirs.total
+        # A prediction counts all links, also those that no flow could take.
+        assert ours.all_links.links - ours.all_links.unused == theirs.links - theirs.unused
         assert ours.worst_group == tier.flows.worst_group
 
 
@@ -126,6 +192,8 @@ def test_jobs_beside_each_other_never_share_a_nic_and_each_has_its_figures() -> 
     assert [job.name for job in report.jobs] == ["one", "two"]
     assert not set(report.jobs[0].nics) & set(report.jobs[1].nics)
     assert all(job.headlines for job in report.jobs)
+    for width in (80, 60):
+        assert broken(lambda console: print_report(report, console), width) == set()
 
 
 def test_a_job_that_starts_later_ends_later_and_takes_as_long() -> None:
@@ -296,6 +364,65 @@ def test_bad_input_is_a_message_and_exit_code_2(arguments: list[str], said: str)
     assert said in message
 
 
+def test_a_training_job_has_its_speed_and_tokens() -> None:
+    training = {
+        "model": "gpt3-175b", "tensor": 8, "pipeline": 2, "micro_batches": 4, "gpu_flops": "400T",
+    }  # fmt: skip
+    found = {}
+    for peak in (None, "1P"):
+        block = training | ({} if peak is None else {"gpu_peak": peak})
+        job = SimulatedJob.model_validate({"name": "t", "iterations": 2, "training": block})
+        (found[peak],) = simulate(spec_of("zone-1-1"), [job], EXACT).jobs
+    outcome = found["1P"]
+    values = {each.name: each.modelled.median for each in outcome.headlines}
+    iteration_s = values["iteration_time"] / 1e9
+    assert values["tokens"] == pytest.approx(4 * 2048 / iteration_s)
+    shape = TrainingSpec.model_validate(training).model
+    flops = 3 * shape.forward_flops(4 * 2048, 2048) / 16 / iteration_s
+    assert values["gpu_tflops"] == pytest.approx(flops / 1e12)
+    assert 0 < values["gpu_tflops"] < 400
+    assert values["mfu"] == pytest.approx(100 * flops / 1e15)
+    assert "mfu" not in {each.name for each in found[None].headlines}
+
+
+@pytest.mark.parametrize("most", [2**15, 0], ids=["ordered", "merged"])
+def test_flows_are_written_with_when_each_began_and_was_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int
+) -> None:
+    monkeypatch.setattr(collectives, "MOST_ORDERED", most)
+    file = tmp_path / "flows.csv"
+    job = ["--pattern", "allreduce", "--ranks", "8", "--size", "1MB", "--qps", "2"]
+    code, text, _ = run("simulate", "zone-1-1", *job, "--flows", str(file), "--json")
+    assert code == 0
+    report = json.loads(text)
+    with file.open(newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    assert len(rows) == report["method"]["transfers"]
+    assert sum(int(row["payload_bytes"]) for row in rows) == report["jobs"][0]["payload_bytes"]
+    assert max(float(row["over_ns"]) for row in rows) == pytest.approx(report["jobs"][0]["end_ns"])
+    assert all(float(row["start_ns"]) < float(row["over_ns"]) for row in rows)
+    assert {(row["job"], row["source"]) for row in rows} == {
+        ("allreduce", nic) for nic in report["jobs"][0]["nics"]
+    }
+    parquet = tmp_path / "flows.parquet"
+    assert run("simulate", "zone-1-1", *job, "--flows", str(parquet))[0] == 0
+    table = pq.read_table(parquet)
+    assert table.column_names == list(rows[0])
+    assert table["over_ns"].to_pylist() == [float(row["over_ns"]) for row in rows]
+    code, _, said = run("simulate", "zone-1-1", *job, "--flows", str(tmp_path / "flows.txt"))
+    assert code == 2
+    assert "csv or .parquet" in said
+
+
+@pytest.mark.parametrize("command", ["simulate", "predict", "whatif", "longrun"])
+def test_an_error_begins_with_its_own_commands_name(command: str) -> None:
+    more = {"whatif": ["drain ctsw1"], "longrun": ["--rates", "llama3"]}
+    job = ["--pattern", "nothing", "--ranks", "4", "--size", "1MB"]
+    code, _, message = run(command, "zone-1-1", *more.get(command, []), *job)
+    assert code == 2
+    assert message.startswith(f"rocelab {command}: --pattern: expected")
+
+
 def test_whatif_says_what_a_drained_spine_costs() -> None:
     code, text, _ = run(
         "whatif",
@@ -324,6 +451,26 @@ def test_whatif_says_what_a_drained_spine_costs() -> None:
     assert job["during_s"] > job["before_s"]
     assert job["stall_s"] == 0
     assert job["extra_s"] == pytest.approx(job["slowed_s"])
+
+
+def test_balance_is_that_of_the_links_that_the_job_can_use() -> None:
+    """Two racks of four: the uplinks of the others are neither unused nor uneven."""
+    job = collective(
+        pattern="permutation",
+        ranks=4,
+        size="8MB",
+        transport={"qps": 64, "source_port": "per-qp"},
+        placement=["srv1-1:1", "srv2-1:1", "srv1-1:2", "srv2-1:2"],
+    )
+    spec = spec_of("zone-1-1")
+    report = simulate(spec, [job], EXACT)
+    uplinks = spec.fabric.spines * spec.fabric.links_per_pair
+    for use in report.uses:
+        assert (use.balance.links, use.balance.unused) == (2 * uplinks, 0)
+        assert use.balance.mmr < 2
+        assert len(use.bytes) == 4 * uplinks
+    for tier in report.tiers:
+        assert tier.all_links.links == 2 * uplinks
 
 
 def test_uses_hold_what_links_carried() -> None:

@@ -13,7 +13,7 @@ from labs.errors import MachineError
 from labs.runtime.base import Progress, no_progress
 from simulator.engine import backend as backends
 from simulator.engine.backend import Backend
-from simulator.engine.program import Change, Outcome
+from simulator.engine.program import Change, Outcome, Rings
 from simulator.engine.run import drive, run
 from tests.unit.engine_samples import BACKENDS, Case, cases, paths, program
 
@@ -46,6 +46,17 @@ def test_a_task_waits_for_others_then_its_delay_and_ends_after_its_latency(
     np.testing.assert_allclose(outcome.start_s, [0.5, 2.0, 3.125])
     np.testing.assert_allclose(outcome.end_s, [1.75, 2.125, 5.625])
     np.testing.assert_allclose(outcome.finish_s, [1.5, 5.125])
+
+
+@each_backend
+def test_a_rings_latency_passes_while_its_slowest_hop_sends(backend: Backend) -> None:
+    """Hops of 1, 1 and 4 s: a chunk takes 2 s on average, and its latency."""
+    for latency_s, over_s in ((1.5, 4.0), (3.0, 5.0)):
+        rings = Rings(np.zeros(3, np.int32), np.array([1 / 3]), np.array([latency_s]))
+        ring = program([(0, 1.0), (1, 1.0), (2, 4.0)], [], after=[[], [0]], rings=rings)
+        outcome = run(ring, paths([0], [1], [2]), np.ones(3), backend=backend)
+        np.testing.assert_allclose(outcome.finish_s, [1, 1, 4])
+        np.testing.assert_allclose(outcome.end_s, [over_s, over_s])
 
 
 @each_backend

@@ -156,6 +156,7 @@ def test_a_ring_over_groups_stays_within_each():
     }  # fmt: skip
     assert sends.size_bytes.tolist() == [1200] * 8
     assert sends.rounds == 6
+    assert sends.chain.tolist() == [0] * 4 + [1] * 4
 
 
 @settings(max_examples=40, deadline=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -112,12 +111,10 @@ def test_no_message_echoes_a_megabyte() -> None:
 
 
 def test_thousands_of_problems_are_counted_not_told() -> None:
-    started = time.process_time()
     found = messages(TINY + "".join(f"rack_{i}: 1\n" for i in range(4000)))
 
     assert len(found) == MAX_PROBLEMS + 1
     assert found[-1] == "lab.yaml: and 3,950 more problems"
-    assert time.process_time() - started < 2
 
 
 def test_problems_in_lists_have_their_index_and_line() -> None:

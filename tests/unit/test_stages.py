@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from labs.errors import InputError
+from labs.runtime.installation import TESTED_RELEASES
 from labs.runtime.linkwatch import LinkEvent
 from report.plots import svg
 from report.stages import CAUSES, stage_rows, stages_table, waterfall
@@ -88,6 +89,15 @@ def test_why_a_session_ended_is_read_from_what_bgpd_logged(
     name: str, neighbour: str, cause: Cause, detail: str
 ) -> None:
     assert ends_of(name) == [(neighbour, cause, detail)]
+
+
+def test_a_bgpd_that_is_held_up_between_two_lines_has_the_same_reason() -> None:
+    notification, ending = [
+        line for line in text_of("hold-rtsw1-bgpd").splitlines(True) if "%" in line
+    ][:2]
+    (event,) = parse_log("rtsw1", notification + ending.replace("55.155381", "55.555381"))
+    assert isinstance(event, SessionDown)
+    assert event.cause is Cause.HOLD_TIMER
 
 
 def test_a_notification_of_an_earlier_end_does_not_explain_a_later_one() -> None:
@@ -334,3 +344,20 @@ def test_a_waterfall_of_very_many_switches_keeps_those_that_ended_last() -> None
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert len(labels) == 40
     assert any(label.startswith("rtsw2") for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("release", "vrf"), [("8.4", "VRF 0"), ("10.3", "VRF default (table id 0)")]
+)
+def test_what_bgpd_tells_zebra_is_read_of_each_tested_release(release: str, vrf: str) -> None:
+    assert release in TESTED_RELEASES
+    stamp = "2026/11/22 17:34:27.244068 BGP: [YA0WD-VE94T]"
+    lines = (
+        f"{stamp} Tx route add {vrf} 198.18.0.4/30 metric 0 tag 0 count 2 nhg 0",
+        f"{stamp} Tx route delete {vrf} 198.18.0.8/30",
+    )
+    events = [each for each in parse_log("rtsw1", "\n".join(lines)) if isinstance(each, RouteStep)]
+    assert [(each.step, each.prefix, each.deleted) for each in events] == [
+        (Step.SENT, "198.18.0.4/30", False),
+        (Step.SENT, "198.18.0.8/30", True),
+    ]

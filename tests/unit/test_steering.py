@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.errors import InputError
+from labs.forwarding.bulk import e_ecmp_hashes
 from labs.forwarding.fib import FibOf, planned_fibs
 from labs.forwarding.multipath import UDP, Flow5, select
 from labs.forwarding.path import Path, find_nic, walk
@@ -22,7 +23,6 @@ from labs.forwarding.steering import (
     PinKey,
     SteeringModel,
     e_ecmp_hash,
-    e_ecmp_hashes,
     node_scheme,
     planned_pins,
     steering_hash,

@@ -43,7 +43,7 @@ FABRIC = plan(
 
 @pytest.fixture
 def no_lab_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "why_not", lambda: "this machine can not run labs: no FRR")
+    monkeypatch.setattr(machine, "why_not", lambda **_: "this machine can not run labs: no FRR")
 
 
 @pytest.mark.usefixtures("no_lab_runs_here")
@@ -102,6 +102,32 @@ def collected(pytester: pytest.Pytester, *options: str) -> list[str]:
     return [line for line in result.outlines if "::" in line]
 
 
+@pytest.mark.parametrize("where", ["absolute", "relative", "own"])
+def test_the_frr_of_the_command_line_is_that_of_the_labs(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """This machine's FRR need not be there where another one is chosen."""
+    asked: list[bool] = []
+
+    def why_not(*, own_frr: bool) -> None:
+        asked.append(own_frr)
+
+    monkeypatch.setattr(machine, "why_not", why_not)
+    monkeypatch.setattr("scripts.testkit.bench.Bench.up", lambda bench: None)
+    monkeypatch.setattr("scripts.testkit.bench.Bench.end", lambda bench: None)
+    folder = pytester.mkdir("frr-10")
+    options = {"absolute": [str(folder)], "relative": ["frr-10"], "own": []}[where]
+    wanted = None if where == "own" else folder
+    pytester.makepyfile(
+        "import pytest\nfrom pathlib import Path\n"
+        "@pytest.mark.lab('tiny')\ndef test_it(lab):\n"
+        f"    assert str(lab.runtime.housing.frr) == {str(wanted)!r}\n"
+    )
+    given = [word for option in options for word in ("--rocelab-frr", option)]
+    pytester.runpytest_inprocess(*given).assert_outcomes(passed=1)
+    assert asked == [where == "own"]
+
+
 def test_a_test_runs_on_each_lab_of_its_marker(pytester: pytest.Pytester) -> None:
     pytester.mkdir("deep").joinpath("mine.yaml").write_text(OWN_LAB)
     suite = pytester.path / "deep" / "test_deep.py"
@@ -134,7 +160,7 @@ def test_tests_of_several_modules_share_a_lab_of_session_scope(
     class Bench:
         evidence = None
 
-        def __init__(self, file: Path) -> None:
+        def __init__(self, file: Path, frr: Path | None) -> None:
             self.lab, self.name = object(), file.stem
 
         def up(self) -> None:
@@ -153,7 +179,7 @@ def test_tests_of_several_modules_share_a_lab_of_session_scope(
             steps.append(f"down {self.name}")
 
     monkeypatch.setattr("scripts.testkit.bench.Bench", Bench)
-    monkeypatch.setattr(machine, "why_not", lambda: None)
+    monkeypatch.setattr(machine, "why_not", lambda **_: None)
     test = MARKED.format(arguments="'tiny'")
     pytester.makepyfile(test_one=test, test_two=test)
     pytester.runpytest_inprocess().assert_outcomes(passed=2)

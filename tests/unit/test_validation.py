@@ -63,6 +63,17 @@ def test_figures_known_from_write_ups_are_marked_so() -> None:
     assert all("second-hand" not in row.source for row in hosts_text.HPN_ROWS)
 
 
+def test_predictions_are_counted_apart_from_what_holds_by_construction(found: Validation) -> None:
+    compared = [row for row in ROWS if row.low is not None]
+    apart = [
+        int(n) for n in re.findall(r"- (\d+) comparisons are (?:predicted|by constr)", page(found))
+    ]
+    assert sum(apart) == len(compared)
+    assert apart[1] == sum(row.by_construction for row in compared) > 10
+    assert not any(row.by_construction for row in zones_rows.QP_ROWS)
+    assert all(row.by_construction for row in hosts_text.VOLUME_ROWS)
+
+
 @pytest.mark.parametrize(
     ("values", "word"),
     [

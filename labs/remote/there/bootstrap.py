@@ -42,9 +42,12 @@ def venv_of(requirements_key: str) -> Path:
 
 def look(kit: str, requirements_key: str) -> dict[str, object]:
     """What the machine is, who we are there, and what of the kit is there already."""
+    home().mkdir(parents=True, exist_ok=True)
+    # What is in them runs as root, where sudo allows it: under no umask are they others' to write.
+    home().chmod(0o755)
     for name in FOLDERS:
-        (home() / name).mkdir(parents=True, exist_ok=True, mode=0o755)
-    (home() / "runs").chmod(0o700)
+        (home() / name).mkdir(exist_ok=True)
+        (home() / name).chmod(0o700 if name == "runs" else 0o755)
     _sweep()
     room = os.statvfs(home())
     return {
@@ -109,8 +112,8 @@ def make_venv(requirements_key: str, *requirements: str) -> dict[str, object]:
     offline = ["--no-index", "--find-links", str(wheels)] if wheels.is_dir() else []
 
     def fill(fresh: Path) -> None:
-        _call([sys.executable, "-m", "venv", str(fresh)])
-        pip = [str(fresh / "bin/python"), "-m", "pip", "install", "--no-input", "--quiet"]
+        _call([sys.executable, "-I", "-m", "venv", str(fresh)])
+        pip = [str(fresh / "bin/python"), "-I", "-m", "pip", "install", "--no-input", "--quiet"]
         _call([*pip, "--disable-pip-version-check", *offline, *requirements])
 
     _install(venv_of(requirements_key), fill)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from labs.errors import InputError
 from labs.runtime.housing.base import Housing
 from labs.runtime.housing.netns import NetnsHousing
@@ -10,11 +12,18 @@ from labs.runtime.kind import RuntimeKind
 __all__ = ["Housing", "RuntimeKind", "housing_of"]
 
 
-def housing_of(kind: RuntimeKind, image: str | None = None) -> Housing:
-    """The runtime of that name. `image` is that of containers, ours where none is named.
+def housing_of(kind: RuntimeKind, image: str | None = None, frr: Path | None = None) -> Housing:
+    """The runtime of that name. `image` is that of containers, ours where none is named; `frr` a
+    folder with the FRR that other nodes run (`labs.runtime.installation`), the machine's where none
+    is named.
 
-    Raises InputError for an image where nodes are no containers.
+    Raises InputError for an image where nodes are no containers, and for a folder where they are.
     """
+    if frr is not None and kind in (RuntimeKind.DOCKER, RuntimeKind.CONTAINERLAB):
+        raise InputError(
+            f"nodes of the runtime {kind} run the FRR of their image",
+            hint="name an image that has it with --image",
+        )
     # Here and not above: `netns` does not wait for the libraries of others.
     if kind is RuntimeKind.DOCKER:
         from labs.runtime.housing.docker import DockerHousing
@@ -32,5 +41,5 @@ def housing_of(kind: RuntimeKind, image: str | None = None) -> Housing:
     if kind is RuntimeKind.MININET:
         from labs.runtime.housing.mininet import MininetHousing
 
-        return MininetHousing()
-    return NetnsHousing()
+        return MininetHousing(frr)
+    return NetnsHousing(frr)

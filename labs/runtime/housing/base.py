@@ -11,6 +11,7 @@ from typing import Protocol
 
 from labs.plan.fabric import Fabric
 from labs.runtime.base import ProgressSink
+from labs.runtime.installation import Installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
@@ -29,6 +30,10 @@ class Housing(Protocol):
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
         """Make every node, and mount its namespace. Whatever is made outside the lab's folder is
         written down in it before. Raises MachineError, OSError."""
+        ...
+
+    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
+        """The FRR that is in the nodes that were made. Raises MachineError where there is none."""
         ...
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:

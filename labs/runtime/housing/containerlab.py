@@ -20,12 +20,15 @@ from pathlib import Path
 import yaml
 
 from labs.errors import MachineError
+from labs.files import write_file
 from labs.plan.fabric import Fabric
 from labs.render.containerlab import topology_file
 from labs.runtime.base import Progress, ProgressSink
+from labs.runtime.daemons import ETC_FOLDER, FrrFiles
 from labs.runtime.engine import find_engine, last_line
 from labs.runtime.housing.containers import (
     CAPABILITIES,
+    IMAGE_RUN_FOLDER,
     LABEL,
     WAITS,
     Containers,
@@ -35,6 +38,7 @@ from labs.runtime.housing.containers import (
     keep_namespace,
     remove_containers,
 )
+from labs.runtime.installation import Installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
@@ -61,13 +65,15 @@ class ContainerlabHousing:
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
         containers = begin(files, f"clab-{files.lab}", self.image, progress)
         topology = topology_of(fabric, files, containers)
-        _file(files).write_text(yaml.safe_dump(topology, sort_keys=False))
+        write_file(_file(files), yaml.safe_dump(topology, sort_keys=False))
         _run(files, "deploy")
         total = len(fabric.nodes)
         for done, node in enumerate(fabric.nodes, start=1):
             keep_namespace(files, containers, node.name)
             progress(Progress("nodes", done, total))
-        find_frr(fabric, files, containers)
+
+    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
+        return find_frr(fabric, files)
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return container_node(files, name)
@@ -95,11 +101,26 @@ def topology_of(fabric: Fabric, files: LabFiles, containers: Containers) -> Mapp
                 "cmd": shlex.join(["-c", WAITS]),
             },
             "nodes": {
-                node.name: {"binds": [f"{files.node(node.name)}:{files.node(node.name)}"]}
+                node.name: {"binds": _binds(files.node(node.name), own=node.is_switch)}
                 for node in fabric.nodes
             },
         },
     }
+
+
+def _binds(folder: Path, *, own: bool) -> list[str]:
+    """A node's folder, which can be read, and where its daemons read and write, if it has `own`
+    ones."""
+    if not own:
+        return [f"{folder}:{folder}:ro"]
+    files = FrrFiles(folder)
+    written = files.daemon_folder
+    return [
+        f"{folder}:{folder}:ro",
+        f"{written}:{written}",
+        f"{written}:{IMAGE_RUN_FOLDER}",
+        f"{files.etc}:{ETC_FOLDER}:ro",
+    ]
 
 
 def _find_program() -> str:

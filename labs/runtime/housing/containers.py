@@ -2,7 +2,8 @@
 
 FRR's daemons are started in a container one by one, so that any image with FRR will do, and its own
 entry point is not run. A container has its folder in the lab's mounted at the same path, so
-configurations, logs and sockets are where they are in every runtime.
+configurations, logs and sockets are where they are in every runtime; only what daemons write can be
+written from inside.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ import os
 import secrets
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from labs.errors import InputError, MachineError
+from labs.files import replace_file
 from labs.plan.fabric import Fabric
 from labs.runtime import daemons, namespaces
 from labs.runtime.base import ProgressSink
-from labs.runtime.engine import Engine, find_engine, last_line
+from labs.runtime.engine import Engine, find_engine
 from labs.runtime.image import built_image
+from labs.runtime.installation import FRR_FOLDERS, FRR_USER, Installation, version_in
 from labs.runtime.node import NamespaceNode
-from labs.runtime.record import LabFiles
+from labs.runtime.record import DamagedRecordError, LabFiles
 
 LABEL = "org.rocelab.record"
 CAPABILITIES = (
@@ -45,9 +48,14 @@ their user takes. Named one by one: some hosts refuse what `--privileged` wants.
 WAITS = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
 """A process 1 that does nothing and buries what is left to it."""
 
+IMAGE_RUN_FOLDER = Path("/run/frr")
+"""Where FRR's sockets are in images: Debian's and FRR's own have /var/run as a link to /run."""
+
 _FINDS_FRR = (
-    f"for folder in {' '.join(map(str, daemons.FRR_FOLDERS))}; do "
-    "test -x $folder/bgpd && echo $folder && break; done; id -u frr; id -g frr"
+    f"for folder in {' '.join(map(str, FRR_FOLDERS))}; do test -x $folder/bgpd && break; done; "
+    f"id -u {FRR_USER} && id -g {FRR_USER} && "
+    "echo $folder && { test -x $folder/mgmtd && echo mgmtd || echo -; } && "
+    "{ command -v vtysh || echo -; } && $folder/bgpd --version"
 )
 _EXEC_FAILED = (125, 126, 127)
 
@@ -55,16 +63,12 @@ _EXEC_FAILED = (125, 126, 127)
 @dataclass(frozen=True, slots=True)
 class Containers:
     """What is written down of a lab's containers: which engine has them, what their names begin
-    with, the label that only they have, and what their image has for FRR. `frr_folder` is empty
-    until that is known."""
+    with, the label that only they have, and their image."""
 
     program: str
     prefix: str
     label: str
     image: str
-    frr_folder: str = ""
-    user: int = 0
-    group: int = 0
 
     @property
     def engine(self) -> Engine:
@@ -107,41 +111,42 @@ class ContainerNode(NamespaceNode):
         here = {inner: pid for pid in self.processes() for inner in _inner_ids(pid)}
         found = {}
         for name in daemons.DAEMONS:
-            try:
-                pid = here[int(self.frr.pid(name).read_text())]
-            except (OSError, ValueError, KeyError):
-                continue
-            if daemons.is_daemon(pid, name):
+            inner = daemons.written_pid(name, self.frr)
+            pid = None if inner is None else here.get(inner)
+            if pid is not None and daemons.is_daemon(pid, name, self.frr):
                 found[name] = pid
         return found
 
     def configure_daemons(self, configuration: Mapping[str, str]) -> None:
-        owner = (self.containers.user, self.containers.group)
-        daemons.write_configuration(self.frr, configuration, owner)
+        daemons.write_configuration(self.installation, self.frr, configuration, ("vtysh",))
 
     def start_daemon(self, name: str, niceness: int = 0) -> None:
-        program = str(Path(self.containers.frr_folder, name))
-        arguments = daemons.start_arguments(program, name, self.frr)
-        done = self.containers.engine.call(
-            ("exec", *_variables(daemons.ENVIRONMENT), self.container, *arguments)
-        )
+        arguments = daemons.start_arguments(self.installation.program(name), name, self.frr)
+        try:
+            done = self.containers.engine.call(
+                ("exec", *_variables(daemons.ENVIRONMENT), self.container, *arguments),
+                timeout_s=daemons.START_TIMEOUT_S,
+            )
+        except MachineError:
+            raise daemons.not_started(name, self.frr, "", timed_out=True) from None
         if done.returncode != 0:
-            raise MachineError(f"{name} of {self.name} did not start: {last_line(done.stderr)}")
+            raise daemons.not_started(name, self.frr, done.stderr)
         pid = self.daemons().get(name)
         if pid is not None:
             daemons.schedule(name, pid, niceness)
 
 
 def read_containers(files: LabFiles) -> Containers:
-    """What is written down of the lab's containers. Raises FileNotFoundError."""
-    return Containers(**json.loads(_file(files).read_text()))
+    """What is written down of a lab's containers. Raises FileNotFoundError, DamagedRecordError."""
+    try:
+        return Containers(**json.loads(_file(files).read_text()))
+    except (ValueError, TypeError):
+        raise DamagedRecordError(files.lab, f"{_file(files)} names no containers") from None
 
 
 def write_containers(files: LabFiles, containers: Containers) -> None:
     """Write it down, whole or not at all."""
-    fresh = _file(files).with_suffix(".new")
-    fresh.write_text(json.dumps(asdict(containers)))
-    fresh.replace(_file(files))
+    replace_file(_file(files), json.dumps(asdict(containers)))
 
 
 def _file(files: LabFiles) -> Path:
@@ -172,19 +177,35 @@ def keep_namespace(files: LabFiles, containers: Containers, node: str) -> None:
     namespaces.keep(Path("/proc", pid, "ns/net"), files.netns_of(node))
 
 
-def find_frr(fabric: Fabric, files: LabFiles, containers: Containers) -> None:
-    """Write down what the image has for FRR. Raises MachineError where it has none."""
+def find_frr(fabric: Fabric, files: LabFiles) -> Installation:
+    """What the image of containers that run has for FRR. Raises MachineError where it has none."""
+    containers = read_containers(files)
     container = containers.container(fabric.switches[0].name)
     done = containers.engine.call(("exec", container, "/bin/sh", "-c", _FINDS_FRR))
-    words = done.stdout.split()
-    if len(words) != 3:
+    found = installation_in(done.stdout)
+    if found is None:
         raise MachineError(
-            f"image {containers.image} has no FRR, or no user frr",
+            f"image {containers.image} has no FRR, or no user {FRR_USER}",
             "name another with --image, or none for one that is built here",
         )
-    folder, user, group = words
-    write_containers(
-        files, replace(containers, frr_folder=folder, user=int(user), group=int(group))
+    return found
+
+
+def installation_in(said: str) -> Installation | None:
+    """The FRR of an image, from what a shell in it said of it; None where it has none."""
+    lines = said.splitlines()
+    if len(lines) < 6:
+        return None
+    user, group, folder, mgmtd, vtysh = lines[:5]
+    version = "\n".join(lines[5:])
+    return Installation(
+        version=version_in(version),
+        folder=folder,
+        user=int(user),
+        group=int(group),
+        has_mgmtd=mgmtd == "mgmtd",
+        run_folder=str(IMAGE_RUN_FOLDER),
+        vtysh="" if vtysh == "-" else vtysh,
     )
 
 

@@ -11,10 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from labs.plan.fabric import Fabric
+from labs.runtime import daemons
 from labs.runtime.base import Progress, ProgressSink
 from labs.runtime.engine import find_engine
 from labs.runtime.housing.containers import (
     CAPABILITIES,
+    IMAGE_RUN_FOLDER,
     LABEL,
     WAITS,
     Containers,
@@ -24,6 +26,7 @@ from labs.runtime.housing.containers import (
     keep_namespace,
     remove_containers,
 )
+from labs.runtime.installation import Installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
@@ -57,7 +60,9 @@ class DockerHousing:
             made = pool.map(make, [node.name for node in fabric.nodes])
             for done, _ in enumerate(made, start=1):
                 progress(Progress("nodes", done, total))
-        find_frr(fabric, files, containers)
+
+    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
+        return find_frr(fabric, files)
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return container_node(files, name)
@@ -68,11 +73,19 @@ class DockerHousing:
 
 def _create(files: LabFiles, name: str, containers: Containers) -> list[str]:
     folder = files.node(name)
+    own = daemons.FrrFiles(folder)
+    mounts = [f"type=bind,source={folder},target={folder},readonly"]
+    if own.daemon_folder.exists():
+        mounts += [
+            f"type=bind,source={own.daemon_folder},target={own.daemon_folder}",
+            f"type=bind,source={own.daemon_folder},target={IMAGE_RUN_FOLDER}",
+            f"type=bind,source={own.etc},target={daemons.ETC_FOLDER},readonly",
+        ]
     return [
         *("run", "--detach", "--name", containers.container(name), "--hostname", name),
         *("--label", f"{LABEL}={containers.label}", "--network", "none", "--cap-drop", "ALL"),
         *(word for each in CAPABILITIES for word in ("--cap-add", each)),
         *(_PODMAN_LIMITS if containers.program == "podman" else ()),
-        *("--mount", f"type=bind,source={folder},target={folder}"),
+        *(word for each in mounts for word in ("--mount", each)),
         *("--entrypoint", "/bin/sh", containers.image, "-c", WAITS),
     ]

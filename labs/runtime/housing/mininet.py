@@ -16,8 +16,9 @@ from pathlib import Path
 
 from labs.errors import MachineError
 from labs.plan.fabric import Fabric
-from labs.runtime import daemons, namespaces
+from labs.runtime import namespaces
 from labs.runtime.base import Progress, ProgressSink
+from labs.runtime.installation import Installation, find_installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
@@ -42,14 +43,16 @@ def find_mininet() -> None:
 
 @dataclass(frozen=True, slots=True)
 class MininetHousing:
-    """Namespaces that Mininet makes."""
+    """Namespaces that Mininet makes. `frr`: the folder of another FRR than this machine's."""
+
+    frr: Path | None
 
     @property
     def kind(self) -> RuntimeKind:
         return RuntimeKind.MININET
 
     def check(self) -> None:
-        daemons.frr_folder()
+        find_installation(self.frr)
         find_mininet()
         for program in PROGRAMS:
             if shutil.which(program) is None:
@@ -66,6 +69,9 @@ class MininetHousing:
             finally:
                 node.terminate()
             progress(Progress("nodes", done, len(fabric.nodes)))
+
+    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
+        return find_installation(self.frr)
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return NamespaceNode(name, files)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from labs.plan.fabric import Fabric
-from labs.runtime import daemons, namespaces
+from labs.runtime import namespaces
 from labs.runtime.base import Progress, ProgressSink
+from labs.runtime.installation import Installation, find_installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
@@ -18,14 +20,16 @@ from labs.runtime.record import LabFiles
 
 @dataclass(frozen=True, slots=True)
 class NetnsHousing:
-    """Bare namespaces of this machine."""
+    """Bare namespaces of this machine. `frr`: the folder of another FRR than this machine's."""
+
+    frr: Path | None
 
     @property
     def kind(self) -> RuntimeKind:
         return RuntimeKind.NETNS
 
     def check(self) -> None:
-        daemons.frr_folder()
+        find_installation(self.frr)
 
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
         nodes = fabric.nodes
@@ -36,6 +40,9 @@ class NetnsHousing:
                 progress(Progress("nodes", done, len(nodes)))
 
         namespaces.on_own_thread(make_all)
+
+    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
+        return find_installation(self.frr)
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return NamespaceNode(name, files)

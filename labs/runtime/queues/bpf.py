@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from labs.files import make_folder, make_folders
+
 CACHE = Path("/var/cache/rocelab/bpf")
 """Where compiled programs are kept: labs are root's, and so is what they load into the kernel."""
 
@@ -79,7 +81,7 @@ def compiled(source: Path) -> Path:
     clang = shutil.which("clang")
     if clang is None:
         raise BpfError("clang is missing")
-    CACHE.mkdir(parents=True, exist_ok=True)
+    make_folders(CACHE, 0o700)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         fresh = Path(folder, "fresh.o")
         try:
@@ -95,6 +97,7 @@ def compiled(source: Path) -> Path:
         if done.returncode != 0:
             errors = [line for line in done.stderr.splitlines() if "error" in line]
             raise BpfError(f"clang refuses {source.name}: {(errors or ['no reason given'])[0]}")
+        fresh.chmod(0o600)
         fresh.replace(kept)
     return kept
 
@@ -138,7 +141,7 @@ class Loaded:
 
 def mount(folder: Path) -> None:
     """Make `folder` a bpffs, unless it is one already. Raises BpfError."""
-    folder.mkdir(exist_ok=True)
+    make_folder(folder, 0o700, exist_ok=True)
     if os.path.ismount(folder):
         return
     libc = ctypes.CDLL(None, use_errno=True)

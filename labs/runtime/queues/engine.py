@@ -15,6 +15,7 @@ from typing import Protocol, Self
 
 from labs import probes
 from labs.errors import MachineError
+from labs.files import write_file
 from labs.plan.fabric import Fabric
 from labs.plan.queues import QueuedPort, plan_queues
 from labs.runtime import namespaces
@@ -167,7 +168,7 @@ class SwitchQueues:
                 f"queues.engine {engine.value} does not run here: {error}",
                 "run `rocelab doctor` for what it needs, or set queues.engine: auto",
             ) from None
-        _engine_file(self._files).write_text(engine.value)
+        write_file(_engine_file(self._files), engine.value)
 
 
 def _engine_file(files: LabFiles) -> Path:

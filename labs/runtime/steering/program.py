@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import labs
+from labs.files import make_folder
 from labs.plan.fabric import Fabric
 from labs.runtime import namespaces, netlink, wiring
 from labs.runtime.base import Progress, ProgressSink
@@ -59,7 +60,7 @@ def attach(fabric: Fabric, files: LabFiles, pins: int, progress: ProgressSink) -
     loaded = bpf.Loaded(file, sizes)
     try:
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        make_folder(folder, 0o700)
         for name in MAPS:
             bpf.pin(loaded.map(name), folder / name)
         program = loaded.program("steer")

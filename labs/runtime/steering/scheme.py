@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from labs import probes
 from labs.errors import InputError, MachineError
+from labs.files import replace_file
 from labs.forwarding.steering import (
     EntryKey,
     NodeScheme,
@@ -24,6 +25,7 @@ from labs.forwarding.steering import (
     node_scheme,
     planned_pins,
 )
+from labs.interruption import shielded, undone
 from labs.plan.fabric import Fabric
 from labs.runtime.base import ProgressSink, no_progress
 from labs.runtime.queues.bpf import BpfError
@@ -66,6 +68,7 @@ class Steering:
 
     def set_scheme(self, scheme: SchemeSpec, progress: ProgressSink = no_progress) -> None:
         """Switch to `scheme` from whatever runs, without a packet lost, and start counting anew.
+        Signals wait for the end of it.
 
         Raises InputError for a lab that is not up or does not hash by `l4`, MachineError where
         this machine can not run the program.
@@ -78,6 +81,11 @@ class Steering:
                 f"scheme {scheme.kind} needs hashing.policy: l4, the lab has {policy}",
                 hint="the kernel takes a packet's own hash in that policy alone",
             )
+        with shielded(f"lab {self._fabric.name} is switched to {scheme.kind}"):
+            self._switch(scheme, progress)
+            undone(f"lab {self._fabric.name} runs {scheme.kind}")
+
+    def _switch(self, scheme: SchemeSpec, progress: ProgressSink) -> None:
         before = self.read_scheme()
         if before.kind in _CONTROLLED:
             from labs.controller.process import stop_controller
@@ -186,10 +194,7 @@ class Steering:
         program.detach(self._fabric, self._files, progress)
 
     def _write(self, scheme: SchemeSpec) -> None:
-        file = _scheme_file(self._files)
-        fresh = file.with_suffix(".new")
-        fresh.write_text(_SCHEME.dump_json(scheme).decode())
-        fresh.replace(file)
+        replace_file(_scheme_file(self._files), _SCHEME.dump_json(scheme))
 
 
 def _scheme_file(files: LabFiles) -> Path:

@@ -23,6 +23,7 @@ from labs import probes
 from labs.errors import InputError, MachineError
 from labs.plan.fabric import Fabric
 from labs.runtime import namespaces
+from labs.runtime.bracket import Bracket
 from labs.runtime.record import LabFiles
 from labs.runtime.wire import lineprocess, program
 from labs.runtime.wire.impairment import Direction, Hook, Hooks, Impairment, Kind
@@ -50,8 +51,9 @@ class Wire:
         with self._alone():
             self._prepare(hook, kind)
 
-    def impair(self, link: str, towards: str, impairment: Impairment) -> None:
-        """Set one kind of impairment of a direction, in place of one of its kind.
+    def impair(self, link: str, towards: str, impairment: Impairment) -> Bracket:
+        """Set one kind of impairment of a direction, in place of one of its kind, and say when the
+        kernel had it.
 
         Takes well below a millisecond once prepared. Raises as `prepare` does.
         """
@@ -65,7 +67,8 @@ class Wire:
                 self._start_line(hook)
             with self._maps() as maps:
                 delay_ns = impairment.delay_ns if kind is Kind.DELAY else None
-                maps.set_rule(hook.slot, rule.with_part(kind, _part(impairment), delay_ns=delay_ns))
+                impaired = rule.with_part(kind, _part(impairment), delay_ns=delay_ns)
+                return Bracket.of(lambda: maps.set_rule(hook.slot, impaired))
 
     def clear(self, link: str, towards: str, kind: Kind) -> WireCounters | None:
         """End an impairment and let go of what it alone needed; what its port has counted.
@@ -101,6 +104,12 @@ class Wire:
             )
             for slot, rule in sorted(self._rules().items())
         }
+
+    def is_impaired(self, link: str, towards: str, kind: Kind) -> bool:
+        """Whether the kernel has an impairment of that kind, begun or not, ended or not. Raises
+        InputError where the lab has no such link."""
+        rule = self._rule(self._hooks.find(Direction(link, towards)))
+        return rule is not None and bool(rule.parts[kind].share)
 
     def counters(self) -> dict[Direction, WireCounters]:
         """What has been counted since each direction was prepared."""

@@ -12,6 +12,7 @@ from enum import IntEnum
 from labs.errors import InputError
 from labs.plan.fabric import Fabric
 from labs.runtime import wiring
+from labs.spec.wording import name_hint
 
 SECOND_NS = 10**9
 MAX_DELAY_NS = 10 * SECOND_NS
@@ -104,10 +105,9 @@ class Hooks:
         """Raises InputError where the fabric has no such link or it does not end there."""
         link = self._fabric.link_by_name.get(direction.link)
         if link is None:
-            some = ", ".join(link.name for link in self._fabric.sessions[:4])
             raise InputError(
                 f"lab {self._fabric.name} has no link {direction.link}",
-                hint=f"its links are {some} ...",
+                hint=name_hint(direction.link, self._fabric.link_by_name),
             )
         if direction.towards not in (link.a.node, link.b.node):
             raise InputError(

@@ -15,11 +15,10 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
-import labs
 from labs.errors import MachineError
+from labs.interpreter import module_command, module_environment
 from labs.runtime import namespaces, netlink, offloads, pidfile
 from labs.runtime.queues import tc
 from labs.runtime.record import LabFiles
@@ -63,12 +62,11 @@ def start(files: LabFiles, node: str, place: int, maps: WireMaps, mtu: int) -> N
     netns = files.netns_of(node)
     namespaces.inside(netns, lambda: _make_pair(maps.program("resume"), mtu))
     # Made here: a process whose starter was killed, and cleaned up after, finds nothing to claim.
-    pid_file(files, node).touch()
+    pid_file(files, node).touch(mode=0o600)
     told, tells = os.pipe()
     pins = str(program.pins_folder(files))
     pid = str(pid_file(files, node))
-    command = [sys.executable, "-m", "labs.runtime.wire.delayline", pins, pid, str(mtu)]
-    path = str(Path(labs.__path__[0]).parent)
+    command = module_command("labs.runtime.wire.delayline", pins, pid, str(mtu))
 
     def launch() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -77,7 +75,7 @@ def start(files: LabFiles, node: str, place: int, maps: WireMaps, mtu: int) -> N
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             pass_fds=(tells,),
-            env={**os.environ, "PYTHONPATH": path},
+            env=module_environment(),
             start_new_session=True,
         )
 

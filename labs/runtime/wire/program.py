@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import labs
+from labs.files import make_folder
 from labs.runtime import namespaces, netlink
 from labs.runtime.queues import bpf, tc
 from labs.runtime.queues.engine import bpf_folder
@@ -58,7 +59,7 @@ def make_pins(files: LabFiles, slots: int) -> None:
         # A folder with the right name is whole.
         fresh = folder.with_name("wire-new")
         shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir()
+        make_folder(fresh, 0o700)
         for name in PINS:
             is_map = name in ("rules", "counters")
             bpf.pin(loaded.map(name) if is_map else loaded.program(name), fresh / name)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
+from labs.interruption import shielded, undone
 from labs.lab import Lab
 from labs.plan.fabric import Fabric
 from labs.runtime.base import Progress, ProgressSink
@@ -54,14 +55,16 @@ def conditions(lab: Lab, phase: PhaseSpec, progress: ProgressSink) -> Iterator[N
 def _scheme(lab: Lab, phase: PhaseSpec, progress: ProgressSink) -> Iterator[None]:
     own = lab.steering
     before = own.read_scheme()
-    try:
-        with lab.locked():
-            during = Steering(under(lab, phase), LabFiles(lab.name))
-            during.set_scheme(phase.scheme or before, progress)
-        yield
-    finally:
-        with lab.locked():
-            own.set_scheme(before, progress)
+    with shielded(f"lab {lab.name} gets its scheme back") as shield:
+        try:
+            with shield.lifted():
+                with lab.locked():
+                    during = Steering(under(lab, phase), LabFiles(lab.name))
+                    during.set_scheme(phase.scheme or before, progress)
+                yield
+        finally:
+            with lab.locked():
+                own.set_scheme(before, progress)
 
 
 @contextmanager
@@ -69,16 +72,19 @@ def _links_down(
     lab: Lab, names: tuple[str, ...], switches: Mapping[str, int], progress: ProgressSink
 ) -> Iterator[None]:
     with FibTimeline(lab, switches) as timeline:
-        try:
-            with FibWatch(switches) as watch:
+        with shielded("links get their carrier back") as shield:
+            try:
+                with shield.lifted():
+                    with FibWatch(switches) as watch:
+                        for name in names:
+                            lab.link(name).down()
+                        _await_quiet(watch, progress)
+                    yield
+            finally:
                 for name in names:
-                    lab.link(name).down()
-                _await_quiet(watch, progress)
-            yield
-        finally:
-            for name in names:
-                lab.link(name).up()
-            timeline.wait_until_whole(convergence_timeout_s(lab.fabric))
+                    lab.link(name).up()
+                undone("links have their carrier back")
+        timeline.wait_until_whole(convergence_timeout_s(lab.fabric))
 
 
 def _await_quiet(watch: FibWatch, progress: ProgressSink) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from labs.errors import InputError
 from scripts.documents import Format
-from scripts.drill.expectations import Expectation, KpiValue, Verdict, judge
+from scripts.drill.expectations import Expectation, Figures, KpiValue, Verdict, judge, unmet
 from scripts.drill.phases.fairness import FairShares
 from scripts.drill.phases.kpis import job_kpis, phase_kpis
 from scripts.drill.result import Environment, spread_of
@@ -101,14 +101,12 @@ class JobDrillResult:
         """The runs of a phase, one per repeat."""
         return tuple(run for repeat in self.repeats for run in repeat if run.phase == phase)
 
-    def problems(self) -> list[str]:
-        """Why which run is no measurement."""
-        return [
-            f"repeat {number}, phase {run.phase}: {problem}"
-            for number, repeat in enumerate(self.repeats, 1)
-            for run in repeat
-            for problem in run.problems
-        ]
+    def unmet_by(self, repeat: Sequence[PhaseRun], phase: str) -> tuple[Verdict, ...]:
+        """The expectations of a phase that one repeat by itself does not meet, with what it
+        measured; none where the phase is not valid in it."""
+        verdicts = next(each.verdicts for each in self.phases if each.name == phase)
+        held = figures_held(repeat, phase)
+        return unmet(verdicts, held.figures, held.others) if held.figures else ()
 
 
 def conclude(
@@ -147,20 +145,31 @@ def summarise(
 
     Where a figure is held against another phase's, that is of its first job in the same repeat.
     """
-    valid: list[tuple[dict[str, KpiValue], ...]] = []
-    judged: list[dict[str, KpiValue]] = []
-    others: list[dict[str, dict[str, KpiValue]]] = []
-    for repeat in repeats:
-        figures = {run.phase: run.kpis() for run in repeat if run.valid}
-        if name not in figures:
-            continue
-        valid.append(figures[name])
-        held = phase_kpis(figures[name])
-        judged += held
-        firsts = {phase: phase_kpis(of_phase)[0] for phase, of_phase in figures.items()}
-        others += [firsts] * len(held)
+    valid = [run.kpis() for repeat in repeats for run in repeat if run.phase == name and run.valid]
+    held = [figures_held(repeat, name) for repeat in repeats]
+    figures = [each for of_repeat in held for each in of_repeat.figures]
+    others = [each for of_repeat in held for each in of_repeat.others]
     jobs = tuple(map(_summarised, zip(*valid, strict=True)))
-    return PhaseSummary(name, len(valid), jobs, judge(expectations, judged, others))
+    return PhaseSummary(name, len(valid), jobs, judge(expectations, figures, others))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a phase's expectations are held against in one repeat: figures of each of its jobs, and
+    for each those of the other phases."""
+
+    figures: tuple[Figures, ...]
+    others: tuple[Mapping[str, Figures], ...]
+
+
+def figures_held(repeat: Sequence[PhaseRun], phase: str) -> Held:
+    """The figures of a phase in one repeat, none where it is not valid; another phase's, where that
+    is valid, are those of its first job."""
+    figures = {run.phase: phase_kpis(run.kpis()) for run in repeat if run.valid}
+    if phase not in figures:
+        return Held((), ())
+    firsts = {name: of_phase[0] for name, of_phase in figures.items()}
+    return Held(figures[phase], (firsts,) * len(figures[phase]))
 
 
 def _summarised(figures: Sequence[Mapping[str, KpiValue]]) -> JobSummary:

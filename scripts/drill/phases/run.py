@@ -57,8 +57,8 @@ def run_job_drill(
     """
     lab = planned_lab(drill, path, housing)
     plans = {phase.name: _planned(lab, phase) for phase in drill.phases}
-    environment = read_environment()
     with use(lab, progress) as lab:
+        environment = read_environment(lab.installation)
         measured = measure_valid(
             repeats,
             retries,

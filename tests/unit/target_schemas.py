@@ -1,7 +1,8 @@
-"""The published schemas that rendered files are checked against, where they are found.
+"""The schemas that rendered files are checked against.
 
-They are read from the folder that ROCELAB_SCHEMAS names, or from ../shared/data/schemas beside
-the repository; a test that needs one and does not find it is skipped and says so.
+tests/data/schemas describes, in this project's own words, the keys that it writes. With
+ROCELAB_PUBLISHED=FOLDER the schemas that containerlab and clabernetes publish are read instead
+(tests/data/README.md).
 """
 
 from __future__ import annotations
@@ -11,26 +12,22 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-REPOSITORY = Path(__file__).parents[2]
+DATA = Path(__file__).parents[1] / "data"
 CLAB = "clab.schema.json"
 TOPOLOGIES = "clabernetes.containerlab.dev_topologies.yaml"
 
 
-def published(name: str) -> str:
-    folder = os.environ.get("ROCELAB_SCHEMAS", str(REPOSITORY.parent / "shared/data/schemas"))
-    file = Path(folder) / name
-    if not file.exists():
-        pytest.skip(f"{file} is not here: set ROCELAB_SCHEMAS to the folder with {name}")
-    return file.read_text()
+def schema_text(name: str) -> str:
+    folder = Path(os.environ.get("ROCELAB_PUBLISHED") or DATA)
+    return (folder / "schemas" / name).read_text()
 
 
 def clab_schema() -> dict[str, Any]:
     """containerlab's schema, in the regular expressions that Python has: `\\p{N}` and `\\p{L}`
     are digits and letters of any script."""
-    text = published(CLAB).replace(r"[\\p{N}\\p{L}]", r"[^\\W_]")
+    text = schema_text(CLAB).replace(r"[\\p{N}\\p{L}]", r"[^\\W_]")
     assert r"\\p" not in text
     schema = json.loads(text)
     assert isinstance(schema, dict)
@@ -40,7 +37,7 @@ def clab_schema() -> dict[str, Any]:
 def topology_schema() -> tuple[str, dict[str, Any]]:
     """The apiVersion of clabernetes' Topology, and its OpenAPI schema as a JSON Schema that lets
     nothing through which a cluster would silently drop."""
-    definition = yaml.safe_load(published(TOPOLOGIES))
+    definition = yaml.safe_load(schema_text(TOPOLOGIES))
     (version,) = definition["spec"]["versions"]
     schema = strict(version["schema"]["openAPIV3Schema"])
     assert isinstance(schema, dict)

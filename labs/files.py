@@ -1,0 +1,118 @@
+"""Files of a lab: made with the mode that is named, and read without trust where daemons write.
+
+Modes do not depend on the umask: FRR's user must reach its folder under 077, and nobody else may
+write below /run/rocelab under 000. A node's `frr` folder belongs to FRR's user, who may put
+anything there; root reads from it what is a regular file of that user, and nothing else. Standard
+library only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+FOLDER_MODE = 0o755
+FILE_MODE = 0o644
+MOST_BYTES = 256 << 20
+"""The most that is read at once of a file that somebody else writes."""
+
+
+class UntrustedFileError(OSError):
+    """A file that is not what its place should hold: a link, a device, or somebody else's."""
+
+
+def make_folder(folder: Path, mode: int = FOLDER_MODE, *, exist_ok: bool = False) -> None:
+    """Make one folder; an existing one keeps its mode. Raises OSError."""
+    try:
+        folder.mkdir(mode)
+    except FileExistsError:
+        if not exist_ok:
+            raise
+        # Where it has gone meanwhile, whoever uses it finds out.
+        with suppress(FileNotFoundError):
+            if not stat.S_ISDIR(folder.stat().st_mode):
+                raise
+        return
+    folder.chmod(mode)
+
+
+def make_folders(folder: Path, mode: int = FOLDER_MODE) -> None:
+    """Make a folder and those above it that are missing. Raises OSError."""
+    for above in reversed(folder.parents):
+        make_folder(above, mode, exist_ok=True)
+    make_folder(folder, mode, exist_ok=True)
+
+
+def write_file(
+    file: Path, content: str | bytes, mode: int = FILE_MODE, group: int | None = None
+) -> None:
+    """Write a file that has the mode, and the group where one is named, before it has any content.
+    Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(file, flags, mode & 0o600)
+    with os.fdopen(descriptor, "wb") as opened:
+        if group is not None:
+            os.fchown(descriptor, -1, group)
+        os.fchmod(descriptor, mode)
+        opened.write(content.encode() if isinstance(content, str) else content)
+
+
+def replace_file(file: Path, content: str | bytes, mode: int = FILE_MODE) -> None:
+    """Write a file so that a reader sees the old one or the new one, never half. Raises OSError."""
+    fresh = file.with_suffix(".new")
+    try:
+        write_file(fresh, content, mode)
+        fresh.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            fresh.unlink()
+        raise
+
+
+def append_file(file: Path, text: str, mode: int = FILE_MODE) -> int:
+    """Add to a file, which is made where it is missing; gives its size. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(file, flags, mode), "ab") as opened:
+        opened.write(text.encode())
+        return opened.tell()
+
+
+def open_untrusted(file: Path) -> BinaryIO:
+    """Open for reading a file in a folder whose owner, another user, may put anything there.
+
+    Raises UntrustedFileError where it is not a regular file of that owner, OSError as open(2).
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(file, flags)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise UntrustedFileError(error.errno, "is not a regular file", str(file)) from None
+        raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise UntrustedFileError(errno.EINVAL, "is not a regular file", str(file))
+        if found.st_uid != file.parent.stat().st_uid:
+            raise UntrustedFileError(errno.EPERM, "belongs to another user", str(file))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_untrusted(file: Path, offset: int = 0, most_bytes: int = MOST_BYTES) -> bytes:
+    """At most that much of such a file, from `offset` on. Raises as `open_untrusted`."""
+    with open_untrusted(file) as opened:
+        opened.seek(offset)
+        return opened.read(most_bytes)
+
+
+def untrusted_size(file: Path) -> int:
+    """Bytes of such a file. Raises as `open_untrusted`."""
+    with open_untrusted(file) as opened:
+        return os.fstat(opened.fileno()).st_size

@@ -1,0 +1,45 @@
+"""Our own modules as programs: controller, delay line, guardian and agents are further processes.
+
+They often run as root, started from whatever folder the user is in, so that nothing of that folder
+may become their code: `python -m` alone takes modules from there before those of the standard
+library. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import labs
+
+SAFE_PATH = "PYTHONSAFEPATH"
+
+
+def module_command(module: str, *arguments: str, site: bool = True) -> list[str]:
+    """The command that runs one of our modules in an interpreter like this one. It needs
+    `module_environment`. Without `site` it has the standard library and our packages alone."""
+    return [sys.executable, "-P", *(() if site else ("-S",)), "-m", module, *arguments]
+
+
+def module_environment() -> dict[str, str]:
+    """The environment of such a process: our own, with our packages wherever they are installed
+    and no other folder to import from."""
+    return {**os.environ, "PYTHONPATH": str(Path(labs.__path__[0]).parent)}
+
+
+@contextmanager
+def safe_path() -> Iterator[None]:
+    """Interpreters started meanwhile, which multiprocessing does without a word of ours, import
+    nothing from the current folder (Python: PYTHONSAFEPATH)."""
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before

@@ -1,0 +1,202 @@
+"""Ending a program by a signal: what it has begun is undone first, and one line says what that was.
+
+SIGINT (Ctrl-C), SIGTERM and SIGHUP raise `Interrupted` in the main thread, once; signals that come
+while it is undone change nothing. A signal that was ignored when the program began, as SIGINT is in
+a background job of a shell script, stays ignored. Standard library only.
+
+    with ending():                       # around a whole program
+        with shielded("lab x is taken down") as shield:
+            try:
+                with shield.lifted():    # here a signal raises
+                    ...
+            finally:
+                ...                      # here it waits for the end of the block
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import FrameType
+
+WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+"""The signals that end a program, and what is said of one that they ended."""
+
+_Handler = Callable[[int, FrameType | None], object] | int | None
+
+
+class Interrupted(KeyboardInterrupt):
+    """The program was told to end by a signal."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What this process was told, and what it has undone since."""
+
+    number: int | None = None
+    undone: list[str] = field(default_factory=list)
+    said: str | None = None
+
+
+_seen = _Seen()
+
+
+def undone(text: str) -> None:
+    """Say what was undone because a signal came; nothing where none did."""
+    if _seen.number is not None and text not in _seen.undone:
+        _seen.undone.append(text)
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """The outermost block of a program, which a signal ends as the module says.
+
+    Raises SystemExit with 128 and the signal's number, as shells have it, once the block is left.
+    Elsewhere than in the main thread signals are left to whoever runs that.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _seen.number, _seen.undone, _seen.said = None, [], None
+    has_raised = False
+
+    def handle(number: int, _: FrameType | None) -> None:
+        nonlocal has_raised
+        if has_raised:
+            # Unless a shield has said what.
+            if _seen.said is None:
+                _say("what was begun is undone first")
+            return
+        has_raised, _seen.number = True, number
+        raise Interrupted
+
+    before = _taken(handle)
+    try:
+        try:
+            yield
+        except KeyboardInterrupt:
+            if _seen.number is None:
+                raise
+        except SystemExit as end:
+            if _seen.number is None or end.code == os.EX_SOFTWARE:
+                raise
+        if _seen.number is not None:
+            what = ", ".join(_seen.undone) or "nothing had to be undone"
+            line = f"{WORDS[signal.Signals(_seen.number)]}: {what}\n"
+            try:
+                # Where the terminal has shown ^C.
+                sys.stderr.write(f"\n{line}" if sys.stderr.isatty() else line)
+                sys.stderr.flush()
+            except OSError:
+                leave_pipe()
+            raise SystemExit(128 + _seen.number)
+    finally:
+        _give_back(before)
+
+
+def leave_pipe() -> None:
+    """Let what is still to be written go nowhere: where nobody reads, Python would end with 120."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+class Shield:
+    """Keeps signals off; see `shielded`."""
+
+    def __init__(self, doing: str | None, at_signal: Callable[[], object]) -> None:
+        self._doing = doing
+        self._at_signal = at_signal
+        self._before: dict[int, _Handler] = {}
+        self._is_lifted = False
+        self._arrived: int | None = None
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """A part of the block in which signals do what they did before it."""
+        self._is_lifted = True
+        try:
+            self._pass_on()
+            yield
+        finally:
+            self._is_lifted = False
+
+    def _raise(self) -> None:
+        self._before = _taken(self._note)
+
+    def _end(self) -> None:
+        _give_back(self._before)
+        self._pass_on()
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        is_first = self._arrived is None
+        self._arrived = self._arrived or number
+        if self._is_lifted:
+            self._pass_on()
+            return
+        _seen.number = _seen.number or number
+        if is_first:
+            if self._doing is not None:
+                _say(f"{self._doing} first")
+            self._at_signal()
+
+    def _pass_on(self) -> None:
+        number, self._arrived = self._arrived, None
+        if number is None:
+            return
+        before = self._before[number]
+        if callable(before):
+            before(number, None)
+        else:
+            signal.signal(number, before)
+            signal.raise_signal(number)
+
+
+@contextmanager
+def shielded(doing: str | None, at_signal: Callable[[], object] = lambda: None) -> Iterator[Shield]:
+    """A block that signals do not end before it is over: undoing something, whole.
+
+    `doing` is said to who sends one meanwhile, and that it comes first: None where that takes no
+    time that anybody would notice. `at_signal` is called at the first, to hasten the end of the
+    block. Elsewhere than in the main thread, where signals
+    never come, nothing changes.
+    """
+    shield = Shield(doing, at_signal)
+    if threading.current_thread() is not threading.main_thread():
+        yield shield
+        return
+    shield._raise()
+    try:
+        yield shield
+    finally:
+        shield._end()
+
+
+def _taken(handler: Callable[[int, FrameType | None], object]) -> dict[int, _Handler]:
+    """Give the signals this handler, but those that are ignored; the handlers that they had."""
+    before: dict[int, _Handler] = {}
+    for number in WORDS:
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):
+            before[number] = signal.signal(number, handler)
+    return before
+
+
+def _give_back(before: dict[int, _Handler]) -> None:
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def _say(text: str) -> None:
+    """A line on stderr from a signal handler, which may have come in the middle of another. One
+    that was said last is not said again."""
+    if text == _seen.said:
+        return
+    _seen.said = text
+    with suppress(OSError):
+        os.write(2, f"{text}\n".encode())

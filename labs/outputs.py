@@ -1,0 +1,99 @@
+"""Files and folders that users name for what a command writes: what is there already stays.
+
+In: the path that a user named. Out: the path, ready for what the command will write, and no folder
+left behind for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from labs.errors import InputError, MachineError
+from labs.runtime.record import NO_ROOM
+
+RESULT, REPORT = "result.json", "report.html"
+OVERWRITE = "name another place, or say --force to overwrite it"
+
+
+T = TypeVar("T")
+
+
+@contextmanager
+def results_folder(folder: Path, *, overwrite: bool = False) -> Iterator[None]:
+    """The folder, made where it is missing, for what the block finds out and writes.
+
+    Where the block ends by an error or a signal, the folders that were made for it go again unless
+    something is in them. Raises InputError where the folder has a result already and none is to be
+    overwritten, or it can not be written to; MachineError where there is no room.
+    """
+    if not overwrite:
+        check_new(folder)
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    with _written_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with _written_to(folder):
+            yield
+    except BaseException:
+        for each in made:
+            with suppress(OSError):
+                each.rmdir()
+        raise
+
+
+def check_new_file(file: Path, *, overwrite: bool) -> None:
+    """Raises InputError where a file is there and not to be overwritten, or its folder is not."""
+    if file.exists() and not overwrite:
+        raise InputError(f"{file} is there already", hint=OVERWRITE)
+    if not file.parent.is_dir():
+        raise InputError(f"there is no folder {file.parent}", hint="make it first")
+
+
+def create_file(file: Path, *, overwrite: bool) -> BinaryIO:
+    """Open a file for writing. Raises InputError as `check_new_file` does, and where it can not be
+    written."""
+    check_new_file(file, overwrite=overwrite)
+    try:
+        return file.open("wb" if overwrite else "xb")
+    except OSError as error:
+        raise InputError(f"can not write {file}: {error.strerror}") from error
+
+
+@contextmanager
+def shown_if_unwritten(found: Sequence[T], show: Callable[[T], None]) -> Iterator[None]:
+    """Show what is in `found` where the block ends by an error: not all of it is in files."""
+    try:
+        yield
+    except Exception:
+        for each in found:
+            show(each)
+        raise
+
+
+def check_new(folder: Path, hint: str = OVERWRITE) -> None:
+    """Raises InputError where the folder has a result."""
+    for name in (RESULT, REPORT):
+        if (folder / name).exists():
+            raise InputError(f"{folder} has a {name} already", hint=hint)
+
+
+@contextmanager
+def _written_to(folder: Path) -> Iterator[None]:
+    """Say of the folder that it can not be written to, where that is what happens in it."""
+    try:
+        yield
+    except OSError as error:
+        where = Path(error.filename) if isinstance(error.filename, str) else None
+        if error.errno in NO_ROOM:
+            raise MachineError(
+                f"there is no room for results in {folder}: {error.strerror}",
+                hint="make room there, or name another folder",
+            ) from None
+        if where is None or not (where.is_relative_to(folder) or where in folder.parents):
+            raise
+        raise InputError(
+            f"results can not be written to {folder}: {error.strerror}", hint="name another folder"
+        ) from None

@@ -1,0 +1,102 @@
+"""How large a fabric is, counted from its spec without planning a node.
+
+In: what a spec says of a fabric. Out: its switches, servers, NICs and BGP sessions, the same as
+`labs.plan.build` makes, in microseconds for 32,256 GPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labs.plan.addressing import SPACE_SIZE, block_size
+from labs.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
+from labs.spec.model import LabSpec, Numbering
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The size of a fabric. A GPU has one NIC; a session is a cable between two switches.
+
+    homes: switches of the lowest tier that have NICs of their own, or pairs that share NICs of two
+    ports. home_addresses: the addresses that the NICs and loopback of each need.
+    """
+
+    switches: int
+    servers: int
+    nics: int
+    sessions: int
+    homes: int
+    home_addresses: int
+
+
+def counts_of(fabric: FabricSpec) -> Counts:
+    """The size of what a spec's fabric describes."""
+    match fabric:
+        case ClosSpec():
+            racks = fabric.zones * fabric.racks
+            spines = fabric.zones * fabric.spines
+            servers = racks * fabric.servers_per_rack
+            return Counts(
+                switches=racks + spines + fabric.atsws,
+                servers=servers,
+                nics=servers * fabric.nics_per_server,
+                sessions=racks * fabric.spines * fabric.links_per_pair
+                + spines * fabric.atsws * fabric.links_per_atsw,
+                homes=racks,
+                home_addresses=2 * fabric.servers_per_rack * fabric.nics_per_server + 1,
+            )
+        case RailSpec():
+            leaves = fabric.units * fabric.rails
+            return Counts(
+                switches=leaves + fabric.spines,
+                servers=fabric.units * fabric.servers_per_unit,
+                nics=leaves * fabric.servers_per_unit,
+                sessions=leaves * fabric.spines * fabric.links_per_pair,
+                homes=leaves,
+                home_addresses=2 * fabric.servers_per_unit + 1,
+            )
+        case HpnSpec():
+            return _hpn(fabric)
+        case FatTreeSpec():
+            half = fabric.k // 2
+            edges = fabric.k * half
+            servers = edges * fabric.servers
+            return Counts(
+                switches=2 * edges + half * half,
+                servers=servers,
+                nics=servers,
+                sessions=2 * edges * half,
+                homes=edges,
+                home_addresses=2 * fabric.servers + 1,
+            )
+
+
+def _hpn(fabric: HpnSpec) -> Counts:
+    rails = fabric.segments * fabric.rails
+    tors = rails * fabric.ports_per_nic
+    aggs = fabric.planes * fabric.aggs
+    # Two ToRs share the NICs of two ports, where there are any.
+    dual = fabric.ports_per_nic == 2 and fabric.servers_per_segment > 0
+    return Counts(
+        switches=tors + aggs + fabric.cores,
+        servers=fabric.segments * fabric.servers_per_segment,
+        nics=rails * fabric.servers_per_segment,
+        sessions=tors * fabric.aggs * fabric.links_per_pair
+        + aggs * fabric.cores * fabric.links_per_core,
+        homes=rails if dual else tors,
+        home_addresses=max(2, fabric.servers_per_segment)
+        if dual
+        else 2 * fabric.servers_per_segment + 1,
+    )
+
+
+def is_numbered(spec: LabSpec) -> bool:
+    """Whether links between switches have addresses: `auto` numbers them where they fit."""
+    if spec.routing.numbering is not Numbering.AUTO:
+        return spec.routing.numbering is Numbering.NUMBERED
+    counts = counts_of(spec.fabric)
+    # A home of an odd number of addresses holds its switch's loopback as well.
+    within = counts.homes if counts.home_addresses % 2 else 0
+    loopbacks = counts.switches - within
+    used = counts.homes * block_size(counts.home_addresses) + loopbacks
+    return used + used % 2 + 2 * counts.sessions <= SPACE_SIZE

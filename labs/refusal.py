@@ -1,0 +1,33 @@
+"""What a machine refuses: an OSError that tells of it, as an error that a user can act on.
+
+In: an OSError. Out: a `MachineError` with what, where and advice; nothing for one that a defect of
+this program is more likely to have caused, such as a file that is not there.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from labs.errors import MachineError
+
+_ADVICE = {
+    errno.ENOSPC: "make room there, or name another place",
+    errno.EDQUOT: "make room there, or name another place",
+    errno.EROFS: "mount it writable, or name another place",
+    errno.EACCES: "run it with sudo; `rocelab doctor` says what this machine does not allow",
+    errno.EPERM: "run it with sudo; `rocelab doctor` says what this machine does not allow",
+    errno.EMFILE: "raise the limit with `ulimit -n`",
+    errno.ENFILE: "raise the limit with `sysctl fs.file-max`",
+}
+
+
+def refusal(error: OSError) -> MachineError | None:
+    """The error as a user should read it, None where it is not the machine's refusal."""
+    advice = _ADVICE.get(error.errno or 0)
+    if advice is None:
+        return None
+    where = f"{error.filename}: " if error.filename is not None else ""
+    return MachineError(
+        f"the machine refused it: {where}{error.strerror}",
+        f"{advice} (`rocelab --debug` shows where it was refused)",
+    )

@@ -1,0 +1,49 @@
+"""When the kernel did something: CLOCK_REALTIME read right before and right after the call.
+
+In: the call. Out: a `Bracket` that holds the instant, and is as wide as it is uncertain. What takes
+time before the call (a thread, a lock, a namespace) stays outside.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """An instant between two readings of CLOCK_REALTIME, ns."""
+
+    before_ns: int
+    after_ns: int
+
+    @property
+    def width_ns(self) -> int:
+        return self.after_ns - self.before_ns
+
+    @classmethod
+    def now(cls) -> Self:
+        """The instant of this call: something begins that takes as long as it takes."""
+        now_ns = realtime_ns()
+        return cls(now_ns, now_ns)
+
+    @classmethod
+    def of(cls, call: Callable[[], object]) -> Self:
+        """Calls `call`. Raises what it raises."""
+        before_ns = realtime_ns()
+        call()
+        return cls(before_ns, realtime_ns())
+
+
+def spanning(brackets: Sequence[Bracket]) -> Bracket:
+    """From before the first to after the last. Raises ValueError where there is none."""
+    return Bracket(
+        min(each.before_ns for each in brackets), max(each.after_ns for each in brackets)
+    )
+
+
+def realtime_ns() -> int:
+    """CLOCK_REALTIME."""
+    return time.clock_gettime_ns(time.CLOCK_REALTIME)

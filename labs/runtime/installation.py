@@ -1,0 +1,273 @@
+"""Which FRR runs in a lab: where its programs are, which release it is and what it needs.
+
+In: nothing, for the machine's own FRR; or a folder: another system's tree, such as mmdebstrap
+makes, or a place that FRR was installed or unpacked in. Out: an `Installation`, which a lab keeps
+in its record, so that a daemon that is started again is the same.
+"""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from labs.errors import InputError, MachineError
+from labs.files import replace_file
+
+TESTED_RELEASES = ("8.4", "10.3")
+"""That of Debian 12, which the whole suite is run with, and that of Debian 13 as another system's
+tree beside it (`pytest tests/integration --rocelab-frr PREFIX`): tests that may run beside others
+and make their labs by themselves have passed. Not run that way: tests that want the machine alone,
+commands that tests start, other machines, and containers, where one lab was brought up by hand."""
+
+FRR_FOLDERS = (Path("/usr/lib/frr"), Path("/usr/libexec/frr"))
+FRR_USER = "frr"
+VTYSH_FOLDERS = (Path("/usr/bin"), Path("/usr/local/bin"))
+INSTALLED_FOLDERS = (
+    *("usr/lib/frr", "usr/libexec/frr", "lib/frr", "libexec/frr", "usr/sbin", "sbin"),
+    "",
+)
+"""Where daemons are below the folder that FRR was installed or unpacked in: as Debian and Fedora
+have them, as `make install` has them, and that folder itself."""
+LIBRARIES = ("libfrr.so*", "libyang.so*")
+VERSION_TIMEOUT_S = 20.0
+DEFAULT_RUN_FOLDER = "/var/run/frr"
+_FILE = "frr.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """An FRR. Paths are as a daemon sees them, whose `/` is `root`.
+
+    `run_folder` is where mgmtd, where there is one, and its clients have their sockets: it is
+    compiled in. `libraries` are folders that programs need in LD_LIBRARY_PATH. `vtysh` is empty
+    where there is none.
+    """
+
+    version: str
+    folder: str
+    user: int
+    group: int
+    has_mgmtd: bool
+    run_folder: str
+    vtysh: str
+    root: str = "/"
+    libraries: tuple[str, ...] = ()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that its programs need besides their usual ones."""
+        return {"LD_LIBRARY_PATH": ":".join(self.libraries)} if self.libraries else {}
+
+    @property
+    def place(self) -> str:
+        """Where its daemons are, as this machine sees it."""
+        return str(Path(self.root, self.folder.lstrip("/")))
+
+    def program(self, daemon: str) -> str:
+        return str(Path(self.folder, daemon))
+
+    def daemons(self, routing: Iterable[str]) -> tuple[str, ...]:
+        """Those daemons, in the order they are to start: with mgmtd where this release has one,
+        without which zebra of FRR 10 waits for ever for its configuration."""
+        return (*(("mgmtd",) if self.has_mgmtd else ()), *routing)
+
+
+def find_installation(prefix: Path | None = None) -> Installation:
+    """The machine's FRR, or the one in the folder `prefix`.
+
+    Raises InputError where the folder has none; MachineError where this machine has none, or it
+    does not run here.
+    """
+    if prefix is None or prefix.resolve() == Path("/"):
+        return _own()
+    folder = prefix.resolve()
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {prefix}", hint="--frr names one that FRR is in")
+    if Path(folder, "etc/passwd").is_file():
+        return _of_system(folder)
+    return _installed(folder)
+
+
+def frr_folder() -> Path:
+    """Where the machine's daemons are. Raises MachineError when FRR is not installed."""
+    for folder in FRR_FOLDERS:
+        if (folder / "bgpd").exists():
+            return folder
+    raise MachineError("FRR is not installed", "install it with `make setup` (Debian package frr)")
+
+
+def frr_owner() -> tuple[int, int]:
+    """User and group id that FRR's daemons run as. Raises MachineError when there is none."""
+    try:
+        return pwd.getpwnam(FRR_USER).pw_uid, grp.getgrnam(FRR_USER).gr_gid
+    except KeyError:
+        raise MachineError(
+            f"there is no user {FRR_USER}", "install FRR with `make setup`"
+        ) from None
+
+
+def _own() -> Installation:
+    return _described(frr_folder(), VTYSH_FOLDERS)
+
+
+def _described(
+    folder: Path, vtysh_folders: Sequence[Path], libraries: Sequence[str] = ()
+) -> Installation:
+    """The installation whose daemons are in `folder` and run with this machine's user."""
+    environment = {"LD_LIBRARY_PATH": ":".join(libraries)} if libraries else {}
+    said = _version_text((str(folder / "bgpd"), "--version"), environment)
+    user, group = frr_owner()
+    return Installation(
+        version=version_in(said),
+        folder=str(folder),
+        user=user,
+        group=group,
+        has_mgmtd=(folder / "mgmtd").exists(),
+        run_folder=run_folder_in(said),
+        vtysh=_first_vtysh(vtysh_folders),
+        libraries=tuple(libraries),
+    )
+
+
+def _of_system(root: Path) -> Installation:
+    """FRR of another system, whose whole tree is below `root`: programs, libraries and users."""
+
+    def inside(folder: Path) -> Path:
+        return root / folder.relative_to("/")
+
+    folder = next((each for each in FRR_FOLDERS if (inside(each) / "bgpd").exists()), None)
+    if folder is None:
+        raise InputError(
+            f"the system in {root} has no FRR",
+            hint=f"install it there: chroot {root} apt-get install frr",
+        )
+    user, group = _ids_in(root)
+    said = _version_text(("chroot", str(root), str(folder / "bgpd"), "--version"), {})
+    vtysh = next(
+        (each / "vtysh" for each in VTYSH_FOLDERS if (inside(each) / "vtysh").exists()), ""
+    )
+    return Installation(
+        version=version_in(said),
+        folder=str(folder),
+        user=user,
+        group=group,
+        has_mgmtd=(inside(folder) / "mgmtd").exists(),
+        run_folder=run_folder_in(said),
+        vtysh=str(vtysh),
+        root=str(root),
+    )
+
+
+def _installed(prefix: Path) -> Installation:
+    """FRR that was installed or unpacked in `prefix`, and runs with this machine's C library."""
+    folders = (Path(prefix, each) for each in INSTALLED_FOLDERS)
+    folder = next((each for each in folders if (each / "bgpd").exists()), None)
+    if folder is None:
+        raise InputError(
+            f"there is no FRR in {prefix}",
+            hint="name a folder that has bgpd and zebra, or one that has them in usr/lib/frr",
+        )
+    libraries = sorted({str(file.parent) for each in LIBRARIES for file in prefix.rglob(each)})
+    return _described(folder, (prefix / "usr/bin", prefix / "bin", folder), libraries)
+
+
+def _first_vtysh(folders: Iterable[Path]) -> str:
+    return next((str(each / "vtysh") for each in folders if (each / "vtysh").exists()), "")
+
+
+def _ids_in(root: Path) -> tuple[int, int]:
+    """User and group id of FRR's user in another system. Raises InputError where it has none."""
+    ids = []
+    for file in ("etc/passwd", "etc/group"):
+        for line in Path(root, file).read_text().splitlines():
+            name, _, rest = line.partition(":")
+            if name == FRR_USER:
+                ids.append(int(rest.split(":")[1]))
+    if len(ids) != 2:
+        raise InputError(
+            f"the system in {root} has no user and group {FRR_USER}",
+            hint="its FRR package makes them",
+        )
+    return ids[0], ids[1]
+
+
+def _version_text(command: tuple[str, ...], environment: Mapping[str, str]) -> str:
+    """What a daemon says of itself. Raises MachineError where it does not start."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=VERSION_TIMEOUT_S,
+            check=False,
+            env={"PATH": f"{os.defpath}:/usr/sbin:/sbin", **environment},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MachineError(f"{' '.join(command)} does not run: {error}") from None
+    if done.returncode != 0:
+        said = (done.stderr.strip() or f"it ends with {done.returncode}").splitlines()[-1]
+        raise MachineError(
+            f"{' '.join(command)} does not run: {said}",
+            "an FRR of another distribution runs from a whole tree of it: see docs/setup.md",
+        )
+    return done.stdout
+
+
+def version_in(said: str) -> str:
+    """`8.4.4` of `bgpd version 8.4.4`; `unknown` of anything else."""
+    words = said.split()
+    return words[2] if words[1:2] == ["version"] and len(words) > 2 else "unknown"
+
+
+def run_folder_in(said: str) -> str:
+    """The folder of sockets that is compiled in, from the options that a daemon says it was
+    configured with (FRR configure.ac): `runstatedir` since FRR 10, before that `localstatedir`
+    was this folder itself."""
+    options = dict(re.findall(r"--(runstatedir|localstatedir)=([^'\s]+)", said))
+    if "runstatedir" in options:
+        return f"{options['runstatedir'].removesuffix('/frr')}/frr"
+    if "localstatedir" in options:
+        state = options["localstatedir"]
+        return state if state.endswith("/frr") else f"{state}/run/frr"
+    return DEFAULT_RUN_FOLDER
+
+
+def release_of(version: str) -> str:
+    """`10.3` of `10.3.1` and of `10.3-dev`."""
+    found = re.match(r"\d+\.\d+", version)
+    return found[0] if found else version
+
+
+def release_order(version: str) -> tuple[tuple[int, ...], str]:
+    """Sorts versions: 8.4.4 before 10.3, and what is no number before all."""
+    numbers = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, numbers[0].split("."))) if numbers else (), version
+
+
+def untested(version: str) -> str | None:
+    """What to tell of a release that the suite has not run with; None where it has."""
+    if release_of(version) in TESTED_RELEASES:
+        return None
+    return (
+        f"FRR {version} is untested: rocelab is tested with {' and '.join(TESTED_RELEASES)}; "
+        "what is read from its logs (the stages of a convergence) may be missing"
+    )
+
+
+def write_installation(folder: Path, installation: Installation) -> None:
+    """Write it down in a lab's folder."""
+    replace_file(folder / _FILE, json.dumps(asdict(installation), indent=1))
+
+
+def read_installation(folder: Path) -> Installation:
+    """What was written down there. Raises FileNotFoundError."""
+    fields = json.loads((folder / _FILE).read_text())
+    return Installation(**{**fields, "libraries": tuple(fields["libraries"])})

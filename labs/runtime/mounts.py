@@ -1,0 +1,176 @@
+"""Mount namespaces: what a switch's daemons see as the file system.
+
+FRR's daemons have paths compiled in that no option changes: mgmtd's two sockets and the saved state
+of zebra and mgmtd, mgmtd's configuration, and the folder of crash logs. In a mount namespace of its
+own each switch has folders of its own at these places, so nothing is shared with the machine's FRR
+or with another switch. Where FRR is in another system's tree, that tree is the whole file system.
+
+In: a node's folder and what is to be where. Out: a namespace that `labs.runtime.namespaces.keep`
+keeps. All of it happens on a thread of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import re
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from labs.files import make_folders
+from labs.runtime import namespaces
+from labs.runtime.namespaces import MNT_DETACH, MS_BIND, check
+
+CLONE_FS = 0x200
+CLONE_NEWNS = 0x20000
+MS_REC = 0x4000
+MS_SLAVE = 1 << 19
+SYS_OPEN_TREE, SYS_MOVE_MOUNT = 428, 429
+"""Of all architectures (Linux 5.2), and glibc has wrappers only since 2.36."""
+OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
+AT_FDCWD, AT_RECURSIVE = -100, 0x8000
+MOVE_MOUNT_F_EMPTY_PATH = 0x4
+
+NS_GET_MNTNS_ID = 0x8008B705
+"""include/uapi/linux/nsfs.h."""
+
+RUN = Path("/run")
+SYSTEM_ROOT = Path("/")
+_OF_KERNEL = (Path("/proc"), Path("/dev"))
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def create(root: Path, node: Path, places: Mapping[Path, Path]) -> int:
+    """Make a mount namespace; gives a descriptor of it.
+
+    `root` is what is its `/`: this process's own, or a folder with another system. Of /run it has
+    `node`, the node's folder, and nothing else. Each of `places` shows a folder in `node`, where
+    the root has such a place or it is in /run. Raises OSError.
+    """
+
+    def make() -> int:
+        _unshare()
+        trees: dict[Path, int] = {}
+        try:
+            for origin in (root, node, *(() if root == SYSTEM_ROOT else _OF_KERNEL)):
+                trees[origin] = _open_tree(origin)
+            _change_root(trees[root])
+            for origin in trees.keys() - {root, node}:
+                _attach(trees[origin], origin)
+            _empty_run()
+            check(_libc.mount(b"rocelab", os.fsencode(RUN), b"tmpfs", 0, b"mode=0755"), "mount")
+            make_folders(node)
+            _attach(trees[node], node)
+        finally:
+            for descriptor in trees.values():
+                os.close(descriptor)
+        for place, shown in places.items():
+            if place.resolve().is_relative_to(RUN):
+                make_folders(place.resolve())
+            if place.is_dir():
+                _mount(shown, place, MS_BIND)
+        return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    return namespaces.on_own_thread(make)
+
+
+def _unshare() -> None:
+    """Move the calling thread into a fresh mount namespace, which can be kept in its present one.
+
+    The kernel mounts a mount namespace only in one of a lower number (fs/namespace.c, mnt_ns_loop),
+    and Linux 6.18 numbers by CPU: a fresh namespace may have a lower number than ours, made on
+    another CPU. Then one is made on each CPU in turn; that which ours was made on has higher ones.
+    """
+    ours = _number()
+    own_cpus = os.sched_getaffinity(0)
+    try:
+        check(_libc.unshare(CLONE_NEWNS), "unshare")
+        for cpu in sorted(os.sched_getaffinity(os.getpid())):
+            if ours is None or (_number() or 0) > ours:
+                break
+            os.sched_setaffinity(0, {cpu})
+            check(_libc.unshare(CLONE_NEWNS), "unshare")
+    finally:
+        os.sched_setaffinity(0, own_cpus)
+
+
+def _number() -> int | None:
+    """The kernel's number of the calling thread's mount namespace; None where it does not say."""
+    with Path("/proc/thread-self/ns/mnt").open("rb") as namespace:
+        try:
+            answer = fcntl.ioctl(namespace, NS_GET_MNTNS_ID, bytes(8))
+        except OSError:
+            return None
+    return int(struct.unpack("=Q", answer)[0])
+
+
+def enter(namespace: Path) -> None:
+    """Move the calling thread, which must end there, into a mount namespace. Raises OSError."""
+    descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _enter(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _enter(descriptor: int) -> None:
+    # A thread that shares its root and working directory with others may not (setns(2)).
+    check(_libc.unshare(CLONE_FS), "unshare")
+    check(_libc.setns(descriptor, CLONE_NEWNS), "setns")
+
+
+def _change_root(tree: int) -> None:
+    """Make a tree the root of the calling thread's mount namespace, and let all else go.
+
+    Whoever enters a namespace is at its root, wherever the process that made it had its own
+    (chroot(2)): so the tree is not made the thread's root, but the namespace's.
+    """
+    own = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _enter(own)
+    finally:
+        os.close(own)
+    # What the machine unmounts later is unmounted here too, so that nothing is kept in use.
+    _mount(None, SYSTEM_ROOT, MS_REC | MS_SLAVE)
+    _attach(tree, SYSTEM_ROOT)
+    os.fchdir(tree)
+    _mount(None, Path(), MS_REC | MS_SLAVE)
+    check(_libc.pivot_root(b".", b"."), "pivot_root")
+    # The old root lies on the new one now (pivot_root(2)).
+    check(_libc.umount2(b".", MNT_DETACH), "umount /")
+    os.chdir("/")
+
+
+def _empty_run() -> None:
+    """Unmount here what the machine has mounted on and below /run: other nodes' namespaces among
+    it, which would be kept alive."""
+    found = []
+    with Path("/proc/thread-self/mountinfo").open("rb") as lines:
+        for line in lines:
+            point = re.sub(rb"\\(\d{3})", lambda code: bytes([int(code[1], 8)]), line.split()[4])
+            if Path(os.fsdecode(point)).is_relative_to(RUN):
+                found.append(point)
+    for point in found:
+        # One below another is gone with it.
+        _libc.umount2(point, MNT_DETACH)
+
+
+def _open_tree(path: Path) -> int:
+    """A copy of all that is mounted at and below a path, mounted nowhere yet."""
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE
+    found = int(_libc.syscall(SYS_OPEN_TREE, AT_FDCWD, os.fsencode(path), flags))
+    check(min(found, 0), f"open_tree {path}")
+    return found
+
+
+def _attach(tree: int, place: Path) -> None:
+    arguments = (tree, b"", AT_FDCWD, os.fsencode(place), MOVE_MOUNT_F_EMPTY_PATH)
+    check(_libc.syscall(SYS_MOVE_MOUNT, *arguments), f"move_mount {place}")
+
+
+def _mount(source: Path | None, target: Path, flags: int) -> None:
+    origin = None if source is None else os.fsencode(source)
+    check(_libc.mount(origin, os.fsencode(target), None, flags, None), f"mount {target}")

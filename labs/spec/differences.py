@@ -1,0 +1,25 @@
+"""Where two specs of a lab differ, by the keys that a person writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from labs.spec.model import LabSpec
+
+
+def differing_keys(wanted: LabSpec, running: LabSpec) -> tuple[str, ...]:
+    """The keys, such as `routing.bfd`, whose values are not the same in two specs."""
+
+    def keys(one: Mapping[str, object], other: Mapping[str, object], above: str) -> list[str]:
+        found = []
+        for key in sorted({*one, *other}):
+            mine, theirs = one.get(key), other.get(key)
+            if mine == theirs:
+                continue
+            if isinstance(mine, dict) and isinstance(theirs, dict):
+                found += keys(mine, theirs, f"{above}{key}.")
+            else:
+                found.append(f"{above}{key}")
+        return found
+
+    return tuple(keys(wanted.model_dump(mode="json"), running.model_dump(mode="json"), ""))

@@ -1,0 +1,168 @@
+"""Two results of a drill side by side on a terminal.
+
+In: a `DrillDiff`. Out: what `print_difference` writes to a rich console.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from labs.cli.console import table
+from scripts.drill.difference import Change, DrillDiff, FigureDiff, Finding, Side
+from scripts.drill.expectations import Quantity, Verdict, format_kpi, kpi_named
+from scripts.statistics import Spread, least_rank_sum_p
+
+ENVIRONMENT = {
+    "tool_version": "rocelab",
+    "kernel": "kernel",
+    "frr_version": "FRR",
+    "python": "Python",
+    "cpu_model": "CPU",
+    "cpu_count": "CPUs",
+    "memory_gib": "memory, GiB",
+    "notes": "done without",
+}
+"""What the parts of a machine are called."""
+
+
+def print_difference(found: DrillDiff, console: Console) -> None:
+    """Figures with their spread, what the test says and does not say, and all that changed."""
+    console.print(Text(found.name, style="bold"))
+    for which, side in (("old", found.old), ("new", found.new)):
+        console.print(f"{which}  {_side(side)}", markup=False, highlight=False, soft_wrap=True)
+    machine = [(ENVIRONMENT.get(each.key, each.key), each) for each in found.environment]
+    tables = (
+        _figures(found),
+        _verdicts(found),
+        _changes("The machine and its software, where they differ", machine),
+        _changes("The drill, where it differs", [(each.key, each) for each in found.drill]),
+        _changes("The lab, where it differs", [(each.key, each) for each in found.lab]),
+    )
+    for shown in tables:
+        if shown.row_count:
+            console.print()
+            console.print(shown)
+    if not found.environment:
+        console.print("Machine and software are the same.")
+    console.print(_about_the_test(found), highlight=False, soft_wrap=True)
+    if found.drill or found.lab:
+        console.print(
+            "The drill or the lab changed: the two are not the same experiment.",
+            style="yellow",
+            soft_wrap=True,
+        )
+
+
+def _side(side: Side) -> str:
+    counted = f"{side.valid_repeats} valid of {side.repeats}"
+    verdict = "passed" if side.passed else "failed"
+    return f"{side.path}: {side.started}, repeats: {counted}, {verdict}"
+
+
+def _figures(found: DrillDiff) -> Table:
+    of_jobs = any(each.phase is not None for each in found.figures)
+    names = ("phase", "figure") if of_jobs else ("",)
+    shown = table(
+        "Medians (minimum to maximum, number of repeats)",
+        (*names, "new is", "difference", "p", "old", "new"),
+        left=len(names) + 1,
+        names=len(names),
+    )
+    styles = {Finding.HIGHER: "bold", Finding.LOWER: "bold", Finding.NOT_MEASURED: "yellow"}
+    for each in found.figures:
+        job = "" if each.job is None else f", job {each.job}"
+        finding = f"{each.finding}*" if each.apart and each.finding not in styles else each.finding
+        style = styles.get(each.finding, "none")
+        shown.add_row(
+            *((f"{each.phase}{job}",) if of_jobs else ()),
+            kpi_named(each.kpi).title,
+            f"[{style}]{finding}[/]",
+            _difference(each),
+            "" if each.p_value is None else f"{each.p_value:.3f}",
+            _spread(each.kpi, each.old, each.old_values),
+            _spread(each.kpi, each.new, each.new_values),
+        )
+    if any(each.apart and each.finding not in styles for each in found.figures):
+        shown.caption = "*: all values of one side are above all of the other's"
+    return shown
+
+
+def _spread(kpi: str, of_side: Spread | None, values: Sequence[float]) -> str:
+    if of_side is None:
+        return "not measured"
+    if kpi_named(kpi).quantity is Quantity.TRUTH:
+        return f"yes in {sum(values):.0f} of {of_side.n}"
+    if of_side.minimum == of_side.maximum:
+        return f"{format_kpi(kpi, of_side.median)} (n {of_side.n})"
+    low, high = (format_kpi(kpi, value) for value in (of_side.minimum, of_side.maximum))
+    return f"{format_kpi(kpi, of_side.median)} ({low} to {high}, n {of_side.n})"
+
+
+def _difference(each: FigureDiff) -> str:
+    if each.old is None or each.new is None or each.difference is None:
+        return ""
+    if kpi_named(each.kpi).quantity is Quantity.TRUTH:
+        return ""
+    sign = "-" if each.difference < 0 else "+" if each.difference else ""
+    text = sign + format_kpi(each.kpi, abs(each.difference))
+    if each.old.median and each.difference:
+        text += f" ({each.difference / each.old.median:+.1%})"
+    return text
+
+
+def _verdicts(found: DrillDiff) -> Table:
+    of_jobs = any(each.phase is not None for each in found.verdicts)
+    names = ("phase", "figure") if of_jobs else ("",)
+    shown = table(
+        "Expectations that came out otherwise or are stated otherwise",
+        (*names, "old", "new"),
+        left=len(names) + 2,
+        names=len(names),
+    )
+    for each in found.verdicts:
+        if each.changed:
+            shown.add_row(
+                *((each.phase or "",) if of_jobs else ()),
+                kpi_named(each.kpi).title,
+                _verdict(each.old),
+                _verdict(each.new),
+            )
+    return shown
+
+
+def _verdict(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return "not expected"
+    observed = format_kpi(verdict.kpi, verdict.observed)
+    style, said = ("green", "met") if verdict.passed else ("bold red", "not met")
+    return f"{verdict.expectation}: [{style}]{said}[/], {observed}"
+
+
+def _changes(title: str, rows: Sequence[tuple[str, Change]]) -> Table:
+    shown = table(title, ("", "old", "new"), left=3)
+    for name, change in rows:
+        shown.add_row(Text(name), Text(_value(change.old)), Text(_value(change.new)))
+    return shown
+
+
+def _value(value: object) -> str:
+    return "-" if value is None or value == [] else str(value)
+
+
+def _about_the_test(found: DrillDiff) -> str:
+    counts = found.old.valid_repeats, found.new.valid_repeats
+    text = (
+        f"p: two-sided rank-sum test (Mann-Whitney), exact; told apart below {found.alpha:g}. It "
+        "takes repeats as independent and says nothing of the cause. Each figure is tested by "
+        "itself: of twenty that do not differ, about one seems to."
+    )
+    if min(counts) and least_rank_sum_p(*counts) >= found.alpha:
+        text += (
+            f" {counts[0]} and {counts[1]} repeats are too few to tell any difference from chance: "
+            "run with --repeat 4 or more."
+        )
+    return text

@@ -1,0 +1,164 @@
+"""How each repeat of a drill went: valid or not, what it did not meet, and its figures.
+
+In: the result of a drill of either kind. Out: rows of text that the terminal and the page lay out,
+so that no median hides a repeat that failed. Nothing is measured here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rich.table import Table
+
+from labs.cli.console import table
+from scripts.drill.expectations import Figures, Kpi, Verdict, format_kpi, kpi_named
+from scripts.drill.phases.result import JobDrillResult, figures_held
+from scripts.drill.result import DrillResult, kpis
+
+HEADLINES = ("full_convergence", "loss_of_connectivity", "affected_flows", "lost_packets")
+JOB_HEADLINES = ("busbw", "goodput", "jct_ratio")
+"""What the table shows of every repeat that measured it, beside what the drill expects."""
+
+
+class Outcome(StrEnum):
+    """What came of a repeat."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatRow:
+    """A repeat, numbered from 1: its figures in the order of the table's columns, the KPIs of which
+    it did not meet what is expected, and in words why it failed or is invalid."""
+
+    number: int
+    outcome: Outcome
+    figures: tuple[str, ...]
+    unmet: frozenset[str]
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatTable:
+    """All repeats of a drill with faults, or of one phase of a drill of jobs."""
+
+    phase: str
+    columns: tuple[str, ...]
+    rows: tuple[RepeatRow, ...]
+
+    @property
+    def valid(self) -> int:
+        return sum(row.outcome is not Outcome.INVALID for row in self.rows)
+
+    @property
+    def failed(self) -> int:
+        return sum(row.outcome is Outcome.FAILED for row in self.rows)
+
+    @property
+    def summary(self) -> str:
+        """`3 valid repeats`, `3 valid of 4 repeats, 1 of them failed`."""
+        many = len(self.rows)
+        repeats = "repeat" if many == 1 else "repeats"
+        counted = f"{many} valid" if self.valid == many else f"{self.valid} valid of {many}"
+        return f"{counted} {repeats}" + (f", {self.failed} of them failed" if self.failed else "")
+
+    def verdict(self, verdict: Verdict) -> str:
+        """`met`, `not met`, and of several valid repeats in how many."""
+        if verdict.passed:
+            return "met"
+        times = sum(verdict.kpi in row.unmet for row in self.rows)
+        return f"not met in {times} of {self.valid}" if self.valid > 1 else "not met"
+
+    @property
+    def lines(self) -> list[str]:
+        """Why which repeat is invalid or, of several, failed: a line for each reason."""
+        where = f", phase {self.phase}," if self.phase else ""
+        said = {Outcome.INVALID: "is invalid"}
+        if len(self.rows) > 1:
+            said[Outcome.FAILED] = "failed"
+        return [
+            f"repeat {row.number}{where} {said[row.outcome]}: {reason}"
+            for row in self.rows
+            if row.outcome in said
+            for reason in row.why
+        ]
+
+
+def repeat_table(result: DrillResult) -> RepeatTable:
+    """The repeats of a drill with faults."""
+    figures = [kpis(repeat) if repeat.valid else {} for repeat in result.repeats]
+    shown = _shown(result.verdicts, HEADLINES, figures)
+    rows = [
+        _row(
+            number,
+            repeat.problems,
+            result.unmet_by(repeat),
+            [of_repeat],
+            shown,
+            repeat.overall.resolution_ns,
+        )
+        for number, (repeat, of_repeat) in enumerate(zip(result.repeats, figures, strict=True), 1)
+    ]
+    return RepeatTable("", tuple(kpi.title for kpi in shown), tuple(rows))
+
+
+def phase_tables(result: JobDrillResult) -> list[RepeatTable]:
+    """The repeats of each phase of a drill of jobs."""
+    return [_phase_table(result, phase.name, phase.verdicts) for phase in result.phases]
+
+
+def _phase_table(result: JobDrillResult, phase: str, verdicts: Sequence[Verdict]) -> RepeatTable:
+    held = [figures_held(repeat, phase).figures for repeat in result.repeats]
+    shown = _shown(verdicts, JOB_HEADLINES, [each for figures in held for each in figures])
+    rows = []
+    for number, (repeat, figures) in enumerate(zip(result.repeats, held, strict=True), 1):
+        problems = next(run.problems for run in repeat if run.phase == phase)
+        rows.append(_row(number, problems, result.unmet_by(repeat, phase), figures, shown))
+    return RepeatTable(phase, tuple(kpi.title for kpi in shown), tuple(rows))
+
+
+def _shown(
+    verdicts: Iterable[Verdict], headlines: Iterable[str], figures: Sequence[Figures]
+) -> list[Kpi]:
+    measured = [kpi for kpi in headlines if any(each.get(kpi) is not None for each in figures)]
+    return [kpi_named(kpi) for kpi in dict.fromkeys((*measured, *(v.kpi for v in verdicts)))]
+
+
+def _row(
+    number: int,
+    problems: tuple[str, ...],
+    misses: Sequence[Verdict],
+    figures: Sequence[Figures],
+    shown: Iterable[Kpi],
+    resolution_ns: float = 0.0,
+) -> RepeatRow:
+    outcome = Outcome.INVALID if problems else Outcome.FAILED if misses else Outcome.PASSED
+    cells = tuple("-" if problems else _cell(kpi, figures, resolution_ns) for kpi in shown)
+    unmet = frozenset(verdict.kpi for verdict in misses)
+    return RepeatRow(number, outcome, cells, unmet, problems or tuple(map(_missed, misses)))
+
+
+def _cell(kpi: Kpi, figures: Sequence[Figures], resolution_ns: float) -> str:
+    """One figure, or one of each job where they differ."""
+    cells = [format_kpi(kpi.name, each.get(kpi.name), resolution_ns) for each in figures]
+    return ", ".join(dict.fromkeys(cells))
+
+
+def _missed(verdict: Verdict) -> str:
+    observed = format_kpi(verdict.kpi, verdict.observed)
+    return f"{kpi_named(verdict.kpi).title} {observed}, expected {verdict.expectation}"
+
+
+def printed(repeats: RepeatTable) -> Table:
+    """The table for a terminal."""
+    title = f"Repeats of phase {repeats.phase}" if repeats.phase else "Repeats"
+    shown = table(title, ("repeat", "outcome", *repeats.columns), left=2, names=2)
+    styles = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.INVALID: "red"}
+    for row in repeats.rows:
+        style = styles[row.outcome]
+        shown.add_row(str(row.number), f"[{style}]{row.outcome}[/]", *row.figures)
+    return shown

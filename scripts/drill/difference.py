@@ -1,0 +1,289 @@
+"""What changed between two results of the same drill: figures, verdicts, machine, drill and lab.
+
+In: two results of one drill, of either kind. Out: a frozen `DrillDiff`, as JSON that
+docs/drills.md describes. Nothing is measured here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from labs.errors import InputError
+from scripts.drill import result as faults
+from scripts.drill.expectations import JOB_KPIS, KPIS, UNITS, KpiValue, Verdict
+from scripts.drill.phases import result as jobs
+from scripts.drill.phases.result import JobDrillResult
+from scripts.drill.result import DrillResult, kpis
+from scripts.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
+
+SCHEMA_VERSION = 1
+ALPHA = 0.05
+"""A difference that chance alone makes in fewer than one of twenty comparisons is told apart."""
+
+Result = DrillResult | JobDrillResult
+# Only a drill of jobs has it, and no document is read twice to know.
+_OF_JOBS = re.compile(rf'"kind":\s*"{jobs.KIND}"')
+
+
+class Finding(StrEnum):
+    """What two sets of repeats say of a figure. `too few` repeats could not differ by the test
+    whatever they had measured; `not measured`: by one side, or by neither."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    SAME = "same"
+    NOT_TOLD_APART = "not told apart"
+    TOO_FEW = "too few repeats"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two results: where it was read, when it began, how many repeats it has."""
+
+    path: str
+    started: str
+    repeats: int
+    valid_repeats: int
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FigureDiff:
+    """A KPI in both results, over the valid repeats that measured it, in `unit`.
+
+    phase, job: of a drill of jobs, and the job's number where it has several. old_values,
+    new_values: repeat by repeat, truths as 0 and 1; their spread is None where there are none.
+    difference: new median less old. p_value: by `scripts.statistics.rank_sum_p`. apart: no value
+    of one lies within the other's extremes.
+    """
+
+    phase: str | None
+    job: int | None
+    kpi: str
+    unit: str
+    old_values: tuple[float, ...]
+    new_values: tuple[float, ...]
+    old: Spread | None
+    new: Spread | None
+    difference: float | None
+    p_value: float | None
+    apart: bool
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictDiff:
+    """An expectation in both results; None where one does not state it."""
+
+    phase: str | None
+    kpi: str
+    old: Verdict | None
+    new: Verdict | None
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is stated otherwise, or came out otherwise."""
+        if self.old is None or self.new is None:
+            return True
+        before, after = ((each.expectation, each.passed) for each in (self.old, self.new))
+        return before != after
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value that differs, by its place; None where it is not there."""
+
+    key: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True, slots=True)
+class DrillDiff:
+    """Everything that differs between two results of the drill `name`, and every figure."""
+
+    schema_version: int
+    name: str
+    alpha: float
+    old: Side
+    new: Side
+    figures: tuple[FigureDiff, ...]
+    verdicts: tuple[VerdictDiff, ...]
+    environment: tuple[Change, ...]
+    drill: tuple[Change, ...]
+    lab: tuple[Change, ...]
+
+
+def read_result(path: Path) -> Result:
+    """The result of a drill in a file, or in the result.json of a folder. Raises InputError where
+    there is none, naming the file."""
+    file = path
+    try:
+        file = path / "result.json" if path.is_dir() else path
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InputError(
+            f"{file} can not be read: {why}",
+            hint="give a folder that `rocelab drill run --out` wrote, or its result.json",
+        ) from None
+    try:
+        if _OF_JOBS.search(text):
+            return jobs.from_json(text)
+        return faults.from_json(text)
+    except InputError as error:
+        raise InputError(f"{file}: {error.message}", hint=error.hint) from None
+
+
+def difference(old_path: Path, new_path: Path) -> DrillDiff:
+    """What changed from one result to the other. Raises InputError where one can not be read and
+    where they are of different drills."""
+    old, new = read_result(old_path), read_result(new_path)
+    if old.name != new.name or type(old) is not type(new):
+        raise InputError(
+            f"results of different drills: {old_path} is of {_drill(old)}, {new_path} of "
+            f"{_drill(new)}",
+            hint="give two results of one drill",
+        )
+    return DrillDiff(
+        schema_version=SCHEMA_VERSION,
+        name=new.name,
+        alpha=ALPHA,
+        old=_side(old, old_path),
+        new=_side(new, new_path),
+        figures=tuple(_figures(old, new)),
+        verdicts=tuple(_verdicts(old, new)),
+        environment=tuple(
+            change
+            for change in changes(_environment(old), _environment(new))
+            if change.key != "started"
+        ),
+        drill=tuple(changes(old.drill, new.drill)),
+        lab=tuple(changes(old.lab, new.lab)),
+    )
+
+
+def compared(
+    old: Sequence[float], new: Sequence[float]
+) -> tuple[float | None, float | None, bool, Finding]:
+    """Of one figure's values: the difference of medians, the p-value, whether their extremes leave
+    a gap, and what to say."""
+    if not old or not new:
+        return None, None, False, Finding.NOT_MEASURED
+    before, after = spread(old), spread(new)
+    gap = after.median - before.median
+    apart = before.maximum < after.minimum or after.maximum < before.minimum
+    p_value = rank_sum_p(old, new)
+    if len({*old, *new}) == 1:
+        finding = Finding.SAME
+    elif p_value >= ALPHA:
+        few = least_rank_sum_p(len(old), len(new)) >= ALPHA
+        finding = Finding.TOO_FEW if few else Finding.NOT_TOLD_APART
+    else:
+        # By ranks, as the test has it: medians may be equal, or even lie the other way.
+        above = sum((b > a) - (b < a) for a in old for b in new)
+        finding = Finding.HIGHER if above > 0 else Finding.LOWER
+    return gap, p_value, apart, finding
+
+
+def changes(old: object, new: object, key: str = "") -> Iterator[Change]:
+    """Where two JSON values differ, by keys such as `fabric.racks` and `faults[0].at`."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in dict.fromkeys((*old, *new)):
+            yield from changes(old.get(name), new.get(name), f"{key}.{name}" if key else str(name))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for place, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from changes(before, after, f"{key}[{place}]")
+    elif old != new:
+        yield Change(key, old, new)
+
+
+def _drill(result: Result) -> str:
+    kind = "jobs" if isinstance(result, JobDrillResult) else "faults"
+    return f"{result.name} (a drill of {kind})"
+
+
+def _side(result: Result, path: Path) -> Side:
+    if isinstance(result, JobDrillResult):
+        valid = sum(all(run.valid for run in repeat) for repeat in result.repeats)
+    else:
+        valid = len(result.valid_repeats)
+    return Side(str(path), result.environment.started, len(result.repeats), valid, result.passed)
+
+
+def _environment(result: Result) -> dict[str, object]:
+    """The machine, memory in whole GiB: what a kernel keeps for itself differs by a little."""
+    values: dict[str, object] = asdict(result.environment)
+    values["memory_gib"] = round(result.environment.memory_bytes / 2**30)
+    del values["memory_bytes"]
+    if isinstance(result, JobDrillResult):
+        values["notes"] = list(result.notes)
+    return values
+
+
+_Place = tuple[str | None, int | None]
+
+
+def _values(result: Result) -> dict[_Place, list[Mapping[str, KpiValue]]]:
+    """The figures of each valid repeat: of the drill, or by phase and job."""
+    if isinstance(result, DrillResult):
+        return {(None, None): [kpis(repeat) for repeat in result.valid_repeats]}
+    found: dict[_Place, list[Mapping[str, KpiValue]]] = {}
+    for phase in result.phases:
+        for run in result.runs_of(phase.name):
+            figures = run.kpis() if run.valid else ()
+            for number, of_job in enumerate(figures, 1):
+                job = number if len(figures) > 1 else None
+                found.setdefault((phase.name, job), []).append(of_job)
+    return found
+
+
+def _figures(old: Result, new: Result) -> Iterator[FigureDiff]:
+    """Every figure that one side measured."""
+    before, after = _values(old), _values(new)
+    for place in dict.fromkeys((*before, *after)):
+        for kpi in (KPIS if isinstance(new, DrillResult) else JOB_KPIS).values():
+            old_values, new_values = (
+                _measured(side.get(place, ()), kpi.name) for side in (before, after)
+            )
+            if old_values or new_values:
+                gap, p_value, apart, finding = compared(old_values, new_values)
+                yield FigureDiff(
+                    phase=place[0],
+                    job=place[1],
+                    kpi=kpi.name,
+                    unit=UNITS[kpi.quantity],
+                    old_values=old_values,
+                    new_values=new_values,
+                    old=spread(old_values) if old_values else None,
+                    new=spread(new_values) if new_values else None,
+                    difference=gap,
+                    p_value=p_value,
+                    apart=apart,
+                    finding=finding,
+                )
+
+
+def _measured(repeats: Iterable[Mapping[str, KpiValue]], kpi: str) -> tuple[float, ...]:
+    values = (each.get(kpi) for each in repeats)
+    return tuple(float(value) for value in values if value is not None)
+
+
+def _verdicts(old: Result, new: Result) -> Iterator[VerdictDiff]:
+    before, after = _stated(old), _stated(new)
+    for phase, kpi in dict.fromkeys((*before, *after)):
+        yield VerdictDiff(phase, kpi, before.get((phase, kpi)), after.get((phase, kpi)))
+
+
+def _stated(result: Result) -> dict[tuple[str | None, str], Verdict]:
+    if isinstance(result, DrillResult):
+        return {(None, verdict.kpi): verdict for verdict in result.verdicts}
+    return {
+        (phase.name, verdict.kpi): verdict for phase in result.phases for verdict in phase.verdicts
+    }

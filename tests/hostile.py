@@ -1,0 +1,29 @@
+"""A folder full of modules that tell when they are imported: of Python, of others and of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+NAMES = (
+    *("struct", "ctypes", "json", "socket", "typing", "os", "re", "dataclasses", "select"),
+    *("subprocess", "multiprocessing", "concurrent", "pickle", "signal", "threading", "venv"),
+    *("yaml", "typer", "rich", "pydantic", "numpy", "numba", "jinja2", "pyroute2", "paramiko"),
+    *("labs", "scripts", "traffic", "simulator", "report", "templates", "rocelab_pytest"),
+    *("sitecustomize", "usercustomize", "matplotlib", "click", "shellingham"),
+)
+_TRAP = "import builtins\nbuiltins.open(__file__ + '.sprung', 'w').close()\n"
+
+
+def fill_with_traps(folder: Path) -> None:
+    """Make a module and, for half of the names, a package, of every name in a folder."""
+    for number, name in enumerate(NAMES):
+        if number % 2 and not name.endswith("customize"):
+            (folder / name).mkdir()
+            (folder / name / "__init__.py").write_text(_TRAP)
+        else:
+            (folder / f"{name}.py").write_text(_TRAP)
+
+
+def sprung(folder: Path) -> list[str]:
+    """The modules that somebody has imported."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.sprung"))

@@ -1,0 +1,21 @@
+"""Something that happens while a job runs, wherever the machine is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from labs.runtime.base import Progress
+
+
+class Midway:
+    """Does something once, as soon as a share of the iterations is over: a job's `progress`."""
+
+    def __init__(self, action: Callable[[], object], share: float = 0.5) -> None:
+        self._action = action
+        self._share = share
+        self.done = False
+
+    def __call__(self, progress: Progress) -> None:
+        if not self.done and progress.done >= self._share * progress.total:
+            self.done = True
+            self._action()

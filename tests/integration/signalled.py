@@ -1,0 +1,56 @@
+"""The command `rocelab`, which sends itself real signals when its progress comes to a stage.
+
+    python -m tests.integration.signalled STAGE[,STAGE...] NUMBER ARGUMENT...
+
+At the first progress of a stage whose name begins with STAGE the signal goes to the process group,
+as a terminal sends it; then the next STAGE is waited for. So every moment is one that is known.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from labs.cli import console
+from labs.runtime.base import Progress, ProgressSink
+
+if TYPE_CHECKING:
+    from scripts.compare.run import Step, Watch
+
+
+def main(stages: list[str], number: int, arguments: list[str]) -> None:
+    """Run the command line."""
+
+    def come_to(stage: str) -> None:
+        if stages and stage.startswith(stages[0]):
+            stages.pop(0)
+            os.killpg(0, number)
+
+    @contextmanager
+    def progress_bars() -> Iterator[ProgressSink]:
+        def sink(step: Progress) -> None:
+            come_to(step.stage)
+
+        yield sink
+
+    @contextmanager
+    def steps() -> Iterator[Watch]:
+        def watch(step: Step) -> None:
+            come_to(step.title)
+
+        yield watch
+
+    console.progress_bars = progress_bars
+    # Here and not above: the commands take what shows progress from where it was replaced.
+    from scripts.cli import main as rocelab
+    from scripts.compare import command as compare
+
+    compare._steps = steps
+    rocelab(arguments)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1].split(","), int(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,117 @@
+"""Compiled functions are kept for the user who compiled them, and loaded by nobody else."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numba
+import pytest
+
+from simulator.compiling import cache_folder, compiled_in
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.side_by_side
+
+NOBODY = 65534
+HITS, COMPILED, NOT_KEPT, FAILED = 0, 1, 2, 3
+
+
+SOURCE = "def add(left, right):\n    return left + right\n"
+
+
+def as_nobody(work: Callable[[], int]) -> int:
+    """What `work` gives, a small number, in a process of that user."""
+    child = os.fork()
+    if child == 0:
+        code = FAILED
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            code = work()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def compiled_from(sources: list[Path]) -> int:
+    """Compiles, and says whether it was there already."""
+    folder = cache_folder(sources)
+    if folder is None:
+        return NOT_KEPT
+    # From a file that the other user can read, as this one may not be: numba looks at it.
+    spec = spec_from_file_location("rocelab_tests_source", sources[0])
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made = compiled_in(folder, module.add, numba.int64(numba.int64, numba.int64))
+    assert made(1, 2) == 3
+    return HITS if sum(made.stats.cache_hits.values()) else COMPILED  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def sources(common_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Sources in root's own folder, and a home of the other user's."""
+    # What numba loads when it first compiles, keeps and reads: the other user may not be able to
+    # read this Python.
+    tried = common_folder / "tried" / "source.py"
+    tried.parent.mkdir()
+    tried.write_text(SOURCE)
+    assert [compiled_from([tried]), compiled_from([tried])] == [COMPILED, HITS]
+    source = common_folder / "checkout" / "source.py"
+    source.parent.mkdir()
+    source.write_text(SOURCE)
+    home = common_folder / "home"
+    home.mkdir()
+    os.chown(home, NOBODY, NOBODY)
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    return [source]
+
+
+def test_another_user_compiles_once_in_a_folder_of_their_own(sources: list[Path]) -> None:
+    ours = cache_folder(sources)
+    assert ours is not None
+    assert ours.parent == sources[0].parent / "__pycache__"
+    assert as_nobody(lambda: compiled_from(sources)) == COMPILED
+    assert as_nobody(lambda: compiled_from(sources)) == HITS
+    (kept,) = Path(os.environ["HOME"], ".cache/rocelab").iterdir()
+    assert kept.stat().st_uid == NOBODY
+
+
+def test_who_wants_the_same_at_once_waits_for_who_makes_it(sources: list[Path]) -> None:
+    folder = cache_folder(sources)
+    assert folder is not None
+    maker = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(maker, fcntl.LOCK_EX)
+    child = os.fork()
+    if child == 0:
+        os.close(maker)
+        os._exit(compiled_from(sources))
+    # `->` marks a lock that is waited for (proc_locks(5)).
+    wait_until(lambda: re.search(rf"-> FLOCK .* {child} ", Path("/proc/locks").read_text()))
+    os.close(maker)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == COMPILED
+
+
+@pytest.mark.parametrize("variable", ["HOME", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME"])
+def test_root_loads_nothing_that_another_user_may_have_written(
+    sources: list[Path], monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    os.chown(sources[0].parent, NOBODY, NOBODY)
+    monkeypatch.setenv(variable, os.environ["HOME"])
+    assert as_nobody(lambda: compiled_from(sources)) == COMPILED
+    before = sorted(sources[0].parents[1].rglob("*"))
+    assert cache_folder(sources) is None or cache_folder(sources).stat().st_uid == os.geteuid()
+    made = [each for each in sorted(sources[0].parents[1].rglob("*")) if each not in before]
+    assert all(each.stat().st_uid == os.geteuid() for each in made)

@@ -1,0 +1,124 @@
+"""Every kind of fault on a real lab: its effect is seen, and an injection that does nothing is not
+taken for one."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from labs.lab import Lab
+from labs.runtime import namespaces
+from labs.runtime.bracket import Bracket
+from labs.runtime.teardown import take_down
+from labs.status import read_status
+from scripts.faults.asked import kinds
+from scripts.faults.base import Fault
+from scripts.faults.injector import Change, Held, Injector
+from scripts.faults.spec import SINGLE_FAULT
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.side_by_side
+
+LAB = """
+name: t-effects
+fabric: {kind: clos, racks: 3, spines: 2, servers_per_rack: 1}
+dilation: 5000
+routing: {keepalive: 1s, hold: 5s}
+"""
+SAMPLES: dict[str, dict[str, object]] = {
+    "carrier-down": {"link": "rtsw1:ctsw1"},
+    "carrier-down at one end": {"kind": "carrier-down", "link": "rtsw1:ctsw1", "side": "rtsw1"},
+    "blackhole": {"link": "rtsw1:ctsw1"},
+    "grey-loss": {"link": "rtsw1:ctsw1", "towards": "ctsw1"},
+    "corruption": {"link": "rtsw1:ctsw1"},
+    "delay": {"link": "rtsw1:ctsw1"},
+    "rate-degrade": {"link": "rtsw1:ctsw1"},
+    "mtu-mismatch": {"link": "rtsw1:ctsw1"},
+    "nic-port-down": {"server": "srv1-1"},
+    "slow-receiver": {"server": "srv1-1"},
+    "host-pause": {"server": "srv2-1"},
+    "power-loss": {"switch": "ctsw2"},
+    "daemon-crash": {"switch": "ctsw2"},
+    "daemon-hang": {"switch": "ctsw2"},
+    "drain": {"switch": "ctsw2"},
+    "abrupt-removal": {"switch": "ctsw2"},
+    "session-reset": {"switch": "ctsw2"},
+    "session-reset of one, soft": {
+        "kind": "session-reset",
+        "switch": "ctsw2",
+        "peer": "rtsw1",
+        "mode": "soft",
+    },
+    "route-leak": {"switch": "rtsw2"},
+    "route-leak without filters": {"kind": "route-leak", "switch": "rtsw2", "filtered": False},
+    "bad-prefix": {"switch": "rtsw2", "of": "rtsw1"},
+}
+SEVERAL = ("flapping", "campaign")
+"""Kinds that are made of others."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    file = tmp_path_factory.mktemp("effects") / "lab.yaml"
+    file.write_text(LAB)
+    lab = Lab.planned(file)
+    try:
+        lab.up()
+        yield lab
+    finally:
+        take_down(lab.name)
+
+
+@pytest.fixture
+def lab(made: Lab) -> Iterator[Lab]:
+    """The lab, its sessions and routes whole, with a process in the server that is paused."""
+    wait_until(lambda: read_status(made).converged)
+    server = made.node("srv2-1").netns
+    process = namespaces.inside(server, lambda: subprocess.Popen(["sleep", "infinity"]))
+    yield made
+    process.kill()
+    process.wait()
+
+
+class Idle(Injector):
+    """An injector that says that it has injected, and has not."""
+
+    def inject(self, held: Held) -> None:
+        now = Bracket.now()
+        self.changes.append(Change(held.fault, True, now.before_ns, 0))
+
+
+def prepared(injector: Injector, name: str) -> Held:
+    return injector.prepare(SINGLE_FAULT.validate_python({"kind": name} | SAMPLES[name]))
+
+
+def is_seen(fault: Fault, lab: Lab, before: frozenset[str]) -> bool:
+    return not before & fault.intact(lab)
+
+
+def test_there_is_a_sample_of_every_kind() -> None:
+    assert {kind.name for kind in kinds()} <= {*SAMPLES, *SEVERAL}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_an_injector_that_does_nothing_is_found_out(lab: Lab, name: str) -> None:
+    with Idle(lab) as injector:
+        held = prepared(injector, name)
+        injector.inject(held)
+        injector.look(held)
+        (problem,) = injector.unseen
+    assert "was not seen to take effect: " in problem
+    assert held.fault.kind in problem
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_what_a_fault_does_is_seen(lab: Lab, name: str) -> None:
+    with Injector(lab) as injector:
+        held = prepared(injector, name)
+        before = held.fault.intact(lab)
+        injector.inject(held)
+        wait_until(lambda: is_seen(held.fault, lab, before), f"{name} is seen")
+        injector.look(held)
+        assert injector.unseen == []

@@ -1,0 +1,131 @@
+"""Flows of a running lab and what is broken meanwhile: what a run counts, judges and mends."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from labs.lab import Lab
+from labs.runtime.record import LabFiles
+from labs.runtime.teardown import take_down
+from scripts.convergence import Method
+from scripts.drill.faulted import FaultedRun, Settings
+from scripts.drill.result import Repeat
+from scripts.drill.run import wait_until
+from scripts.drill.timeline import FibTimeline, opened_namespaces
+from scripts.faults.record import read_faults
+from scripts.faults.schedule import Timed
+from scripts.faults.spec import SINGLE_FAULT
+from traffic.flow import permutation
+
+pytestmark = pytest.mark.side_by_side
+
+NAME = "t-faulted"
+LAB = f"name: {NAME}\nfabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}\n"
+MS = 10**6
+SETTINGS = Settings(Method(50 * MS, 100 * MS), warmup_ns=400 * MS, event_window_ns=5000 * MS)
+RATE_PPS = 200
+DOWN = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": "rtsw1:ctsw1"})
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    file = tmp_path_factory.mktemp("lab") / f"{NAME}.yaml"
+    file.write_text(LAB)
+    made = Lab.planned(file)
+    try:
+        made.up()
+        yield made
+    finally:
+        take_down(NAME)
+
+
+@contextmanager
+def faulted(
+    lab: Lab, faults: Sequence[Timed] = (), settings: Settings = SETTINGS
+) -> Iterator[FaultedRun]:
+    flows = permutation(lab.fabric, 8, RATE_PPS, 64, seed=1)
+    with (
+        opened_namespaces(lab, lab.fabric.switches) as netns_of,
+        FibTimeline(lab, netns_of) as fib,
+    ):
+        fib.wait_until_whole(30.0)
+        with FaultedRun(lab, flows, settings, fib, faults) as run:
+            yield run
+        fib.wait_until_whole(30.0)
+
+
+def has_carrier(lab: Lab) -> bool:
+    (link,) = json.loads(
+        lab.node("rtsw1").exec(["ip", "-json", "link", "show", "dev", "ctsw1"]).stdout
+    )
+    return "LOWER_UP" in link["flags"]
+
+
+def assert_mended(lab: Lab) -> None:
+    assert has_carrier(lab)
+    assert read_faults(LabFiles(NAME)) == ()
+
+
+def counted(repeat: Repeat) -> int:
+    return sum(record.measurement.sent for record in repeat.flows)
+
+
+def test_packets_count_from_time_0_and_a_fault_that_has_not_ended_is_mended(lab: Lab) -> None:
+    with faulted(lab, [Timed(DOWN, 300 * MS, None)]) as run:
+        assert run.zero_ns - run.start_ns == SETTINGS.warmup_ns
+        run.carry_out(wait_until)
+        assert not has_carrier(lab)
+        wait_until(run.zero_ns + 1000 * MS)
+        repeat = run.finish(problems=["asked for"])
+        end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        assert_mended(lab)
+
+    assert [record.event.change for record in repeat.events] == ["begin"]
+    event_ns = run.injector.changes[0].t_ns
+    for record in repeat.flows:
+        # Bins begin with the counted time, and the warm-up's packets are in none.
+        assert record.rate.start_ns <= run.zero_ns - event_ns
+        assert run.zero_ns - event_ns - record.rate.start_ns < 50 * MS
+        assert sum(record.rate.sent) == record.measurement.sent
+        assert record.measurement.sent <= (end_ns - run.zero_ns) * RATE_PPS / 10**9 + 1
+    lost = [record for record in repeat.flows if record.measurement.lost]
+    assert 0 < len(lost) < len(repeat.flows)
+    assert repeat.overall.restored
+    assert {"rtsw1", "ctsw1", "rtsw2"} <= {change.node for change in repeat.fib}
+    assert repeat.problems[0] == "asked for"
+    assert repeat.fidelity is not None
+    assert repeat.fidelity.stall_ns is not None
+    assert repeat.fidelity.agents_cpu_s > 0
+    assert repeat.stages == ()
+    assert repeat.health is None
+
+
+def test_a_fault_that_began_late_makes_the_run_invalid(lab: Lab) -> None:
+    def late(instant_ns: int) -> None:
+        wait_until(instant_ns + 150 * MS)
+
+    with faulted(lab, [Timed(DOWN, 0, 400 * MS)]) as run:
+        run.carry_out(late)
+        repeat = run.finish()
+    told = [problem for problem in repeat.problems if "of rtsw1:ctsw1 began" in problem]
+    assert len(told) == 1
+    assert not repeat.valid
+    assert [record.event.change for record in repeat.events] == ["begin", "end"]
+
+
+def test_an_error_in_the_middle_mends_the_lab_and_ends_the_traffic(lab: Lab) -> None:
+    with pytest.raises(ZeroDivisionError), faulted(lab, [Timed(DOWN, 0, None)]) as run:
+        run.carry_out(wait_until)
+        assert not has_carrier(lab)
+        raise ZeroDivisionError
+    assert_mended(lab)
+    # Another run has the servers for itself.
+    with faulted(lab) as run:
+        wait_until(run.zero_ns + 300 * MS)
+        with pytest.raises(ValueError, match="needs an event"):
+            run.finish()

@@ -1,0 +1,164 @@
+"""Which FRR a lab's switches run, and that it shares nothing with the machine's or with another
+switch's. The same tests hold for every tested release: they run with the one that is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from labs.errors import MachineError
+from labs.lab import Lab, plan
+from labs.runtime import daemons
+from labs.runtime.housing import RuntimeKind, housing_of
+from labs.runtime.installation import find_installation
+from labs.runtime.teardown import take_down
+from labs.spec.model import LabSpec
+from labs.status import read_status
+from scripts.drill.environment import read_environment
+from scripts.faults.daemons import DaemonCrash
+from tests.integration.waiting import wait_until_whole
+
+pytestmark = pytest.mark.side_by_side
+
+LAB = "it-frr"
+SPEC = LabSpec.model_validate(
+    {"name": LAB, "fabric": {"kind": "clos", "racks": 2, "spines": 1}, "routing": {"bfd": True}}
+)
+
+
+def lab_of(prefix: Path | None) -> Lab:
+    return Lab(plan(SPEC), housing_of(RuntimeKind.NETNS, None, prefix))
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """This machine's system in a tree of its own, as if it were another's."""
+    root = tmp_path_factory.mktemp("system")
+    root.chmod(0o755)
+    with ExitStack() as mounted:
+        for name in ("proc", "dev", "run", "var/tmp", "var/lib/frr", "bin"):
+            (root / name).mkdir(parents=True)
+        (root / "var/run").symlink_to("/run")
+        for name in ("usr", "lib", "lib64", "etc"):
+            if not Path("/", name).exists():
+                continue
+            (root / name).mkdir()
+            subprocess.run(["mount", "--bind", f"/{name}", root / name], check=True)
+            mounted.callback(subprocess.run, ["umount", "-l", root / name], check=True)
+        yield root
+
+
+@pytest.fixture(scope="module")
+def lab(system: Path) -> Iterator[Lab]:
+    take_down(LAB)
+    made = lab_of(system)
+    made.up()
+    try:
+        yield Lab.running(LAB)
+    finally:
+        take_down(LAB)
+
+
+def test_a_lab_runs_the_frr_it_was_given_and_remembers_it(lab: Lab, system: Path) -> None:
+    assert lab.installation == find_installation(system)
+    assert lab.installation.root == str(system)
+    assert read_environment(lab.installation).frr_version == lab.installation.version
+    for node in read_status(lab).nodes:
+        assert tuple(node.daemons) == (lab.daemons if node.role.tier else ())
+        assert None not in node.daemons.values()
+        assert node.converged
+
+
+def test_each_switch_has_folders_of_its_own_where_frr_has_paths_compiled_in(lab: Lab) -> None:
+    for switch in lab.fabric.switches:
+        node = lab.node(switch.name)
+        for pid in node.daemons().values():
+            seen = Path(f"/proc/{pid}/root")
+            for place, own in (
+                (lab.installation.run_folder.replace("/var/run", "/run"), node.frr.daemon_folder),
+                ("/etc/frr", node.frr.etc),
+                ("/var/tmp", node.frr.crashes),
+            ):
+                assert (seen / place.lstrip("/")).samefile(own), (switch.name, place)
+            assert [each.name for each in (seen / "run/rocelab").iterdir()] == [LAB]
+            assert [each.name for each in (seen / f"run/rocelab/{LAB}").iterdir()] == ["nodes"]
+
+
+def test_mgmtd_and_its_clients_meet_in_the_switchs_own_folder(lab: Lab) -> None:
+    for switch in lab.fabric.switches:
+        own = lab.node(switch.name).frr.daemon_folder
+        assert (own / "mgmtd_be.sock").is_socket() == lab.installation.has_mgmtd
+
+
+def test_vtysh_of_a_switch_is_of_its_frr_and_asks_its_daemons(lab: Lab) -> None:
+    for switch in lab.fabric.switches:
+        program = lab.node(switch.name).frr.programs / "vtysh"
+        asked = [program, "-c", "show version", "-c", "show running-config"]
+        done = subprocess.run(asked, capture_output=True, text=True, check=True)
+        assert f"FRRouting {lab.installation.version}" in done.stdout
+        assert f"hostname {switch.name}" in done.stdout
+        assert done.stderr == ""
+
+
+@pytest.mark.parametrize("daemon", daemons.DAEMONS)
+def test_a_daemon_that_was_killed_comes_back_and_routing_with_it(lab: Lab, daemon: str) -> None:
+    if daemon not in lab.daemons:
+        with pytest.raises(Exception, match=f"run no {daemon}"):
+            DaemonCrash("rtsw1", daemon).prepare(lab)
+        return
+    before = lab.node("rtsw1").daemons()
+    fault = DaemonCrash("rtsw1", daemon)
+    fault.prepare(lab)
+    fault.inject(lab)
+    assert fault.remains(lab) == (f"{daemon} of rtsw1 does not run",)
+    fault.restore(lab)
+    assert fault.remains(lab) == ()
+    after = lab.node("rtsw1").daemons()
+    # Without zebra all are started anew.
+    assert {name for name in before if before[name] != after[name]} == (
+        set(before) if daemon == "zebra" else {daemon}
+    )
+    wait_until_whole(lab)
+
+
+def test_a_daemon_that_hangs_at_its_start_ends_up_in_time_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = find_installation()
+    (tmp_path / "bgpd").symlink_to(own.program("bgpd"))
+    first = own.daemons(("zebra", "bfdd", "bgpd"))[0]
+    hangs = tmp_path / first
+    hangs.write_text("#!/bin/sh\necho I wait for somebody >&2\nexec sleep 1000\n")
+    hangs.chmod(0o755)
+    monkeypatch.setattr(daemons, "START_TIMEOUT_S", 1.0)
+    spec = SPEC.model_copy(update={"name": "it-frr-hangs"})
+    lab = Lab(plan(spec), housing_of(RuntimeKind.NETNS, None, tmp_path))
+    with pytest.raises(MachineError, match=rf"{first} of .* did not start within 1 s") as failed:
+        lab.up()
+    assert "I wait for somebody" in str(failed.value)
+    assert not Path("/run/rocelab/it-frr-hangs").exists()
+
+
+def test_a_prefix_has_its_programs_run_with_its_libraries(tmp_path: Path) -> None:
+    own = find_installation()
+    copied = tmp_path / "usr/lib/frr"
+    copied.mkdir(parents=True)
+    for folder in (tmp_path, *list(tmp_path.parents)[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    for name in ("mgmtd", "zebra", "bfdd", "bgpd"):
+        if Path(own.folder, name).exists():
+            shutil.copy2(Path(own.folder, name), copied / name)
+    spec = SPEC.model_copy(update={"name": "it-frr-prefix"})
+    lab = Lab(plan(spec), housing_of(RuntimeKind.NETNS, None, tmp_path))
+    take_down(lab.name)
+    try:
+        lab.up()
+        for name, pid in lab.node("rtsw1").daemons().items():
+            assert Path(f"/proc/{pid}/exe").readlink() == copied / name
+    finally:
+        lab.down()

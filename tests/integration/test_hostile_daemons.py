@@ -1,0 +1,265 @@
+"""FRR's user turned against root: what a daemon that was taken over can do on a lab that is up.
+
+The attacks run as that user. The lab came up under umask 0, which must give it nothing either.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from labs.errors import MachineError
+from labs.lab import Lab
+from labs.runtime import daemons, namespaces
+from labs.runtime.installation import frr_owner
+from labs.runtime.teardown import take_down
+from scripts.evidence.bundle import collect_evidence
+from scripts.health.sessions import SessionReader
+from scripts.stages.tracing import log_sizes, logged_since, running_daemons
+from tests.integration.command import PROGRAM, rocelab
+from tests.vty import answer_all
+
+pytestmark = pytest.mark.side_by_side
+
+LAB = "t-hostile"
+SECRET = "only root reads this"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    file = tmp_path_factory.mktemp("lab") / "lab.yaml"
+    file.write_text(
+        f"name: {LAB}\nfabric: {{kind: clos, racks: 1, spines: 1}}\nmanagement: true\n"
+        "scheme: {kind: e-ecmp}\n"
+    )
+    take_down(LAB)
+    try:
+        subprocess.run([*PROGRAM, "up", file], check=True, umask=0, capture_output=True)
+        yield Lab.running(LAB)
+    finally:
+        take_down(LAB)
+
+
+@pytest.fixture
+def files(lab: Lab) -> daemons.FrrFiles:
+    return lab.node("rtsw1").frr
+
+
+def as_frr(*argv: str | Path) -> subprocess.CompletedProcess[str]:
+    """What FRR's user makes of a command."""
+    user, group = frr_owner()
+    return subprocess.run(
+        [str(each) for each in argv],
+        user=user,
+        group=group,
+        extra_groups=[],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@contextmanager
+def in_place_of(file: Path, *make: str | Path) -> Iterator[None]:
+    """FRR's user has taken `file` away, and made something in its place by the command `make`."""
+    aside = file.with_name(f"{file.name}.aside")
+    assert as_frr("mv", file, aside).returncode == 0
+    try:
+        assert as_frr(*make).returncode == 0
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        aside.rename(file)
+
+
+def test_frrs_user_writes_nowhere_but_where_daemons_do(lab: Lab) -> None:
+    root = lab.runtime.files.root
+    found = as_frr("find", root, "-writable", "-not", "-type", "l")
+    outside = [
+        line
+        for line in found.stdout.splitlines()
+        if not Path(line).is_relative_to(lab.runtime.files.nodes)
+        or "frr" not in Path(line).relative_to(lab.runtime.files.nodes).parts[1:]
+    ]
+    assert outside == []
+    node = lab.node("rtsw1").frr
+    for attack in (
+        ("ln", "-s", "/etc/passwd", node.folder / "zebra2"),
+        ("mkdir", node.folder / "more"),
+        ("mv", node.daemon_folder, node.folder / "moved"),
+        ("cp", "/bin/true", node.programs / "ls"),
+        ("rm", "-f", node.configuration("bgpd")),
+    ):
+        assert as_frr(*attack).returncode != 0, attack
+
+
+def test_what_rocelab_makes_under_umask_0_is_written_by_its_owner_alone(lab: Lab) -> None:
+    for path in lab.runtime.files.root.rglob("*"):
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode) or stat.S_ISSOCK(found.st_mode):
+            continue
+        assert not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
+
+
+def test_nobody_else_reaches_the_daemons_sockets(lab: Lab, files: daemons.FrrFiles) -> None:
+    found = files.daemon_folder.stat()
+    assert stat.S_IMODE(found.st_mode) == 0o750
+    assert (found.st_uid, found.st_gid) == frr_owner()
+
+
+def test_roots_programs_over_ssh_are_not_frrs(lab: Lab) -> None:
+    configuration = (lab.runtime.files.node("rtsw1") / "sshd_config").read_text()
+    (line,) = (line for line in configuration.splitlines() if line.startswith("SetEnv PATH="))
+    for folder in line.removeprefix("SetEnv PATH=").split()[0].split(":"):
+        for each in (Path(folder), *Path(folder).parents):
+            if each.exists():
+                assert each.stat().st_uid == 0, each
+
+
+def test_a_log_that_is_a_link_is_not_read_and_evidence_is_roots_alone(
+    lab: Lab, files: daemons.FrrFiles, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    secret.write_text(SECRET)
+    out = tmp_path / "evidence"
+    with in_place_of(files.log("bgpd"), "ln", "-s", secret, files.log("bgpd")):
+        evidence = collect_evidence(lab, ["rtsw1"], out, capture_s=0.1)
+        running = running_daemons(lab)
+        assert SECRET not in str(logged_since(running, dict.fromkeys(log_sizes(running), 0)))
+        assert SECRET not in daemons.last_log_line("bgpd", files)
+    assert "rtsw1/bgpd.log" in {gap.file for gap in evidence.gaps}
+    for path in (out, *out.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes()
+
+
+def test_a_log_writes_nothing_to_the_terminal_of_its_reader(files: daemons.FrrFiles) -> None:
+    write = f"printf 'one\\n\\033]0;two\\a\\n' > {files.log('bgpd')}"
+    with in_place_of(files.log("bgpd"), "sh", "-c", write):
+        assert daemons.last_log_line("bgpd", files) == "?]0;two?"
+
+
+def test_a_daemon_that_starts_again_writes_through_no_link(
+    lab: Lab, files: daemons.FrrFiles, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    secret.write_text(SECRET)
+    node = lab.node("rtsw1")
+    node.kill_daemons(["bgpd"])
+    with (
+        in_place_of(files.pid("bgpd"), "ln", "-s", secret, files.pid("bgpd")),
+        in_place_of(files.log("bgpd"), "ln", "-s", secret, files.log("bgpd")),
+        suppress(MachineError),
+    ):
+        node.start_daemon("bgpd")
+    assert secret.read_text() == SECRET
+    if "bgpd" not in node.daemons():
+        node.start_daemon("bgpd")
+
+
+def test_a_log_that_is_a_pipe_or_anothers_file_holds_nobody_up(
+    lab: Lab, files: daemons.FrrFiles
+) -> None:
+    with in_place_of(files.log("bgpd"), "mkfifo", files.log("bgpd")):
+        assert set(SessionReader(lab.fabric).established().values()) == {False}
+        assert daemons.last_log_line("bgpd", files) == "(nothing logged)"
+
+
+def test_a_pid_file_names_no_process_that_is_not_the_switchs_daemon(
+    lab: Lab, files: daemons.FrrFiles, common_folder: Path
+) -> None:
+    user, group = frr_owner()
+    program = common_folder / "bgpd"
+    shutil.copy("/bin/sleep", program)
+
+    def of_frr_elsewhere() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([program, "60"], user=user, group=group, extra_groups=[])
+
+    def of_root_in_the_node() -> subprocess.Popen[bytes]:
+        return namespaces.inside(lab.node("rtsw1").netns, lambda: subprocess.Popen([program, "60"]))
+
+    for victim in (of_frr_elsewhere, of_root_in_the_node):
+        with victim() as process:
+            try:
+                write = f"echo {process.pid} > {files.pid('bgpd')}"
+                with in_place_of(files.pid("bgpd"), "sh", "-c", write):
+                    assert "bgpd" not in lab.node("rtsw1").daemons()
+                    lab.node("rtsw1").kill_daemons(["bgpd"])
+                assert process.poll() is None
+            finally:
+                process.send_signal(signal.SIGKILL)
+
+
+def test_a_vty_that_is_a_link_leads_to_no_other_socket(
+    lab: Lab, files: daemons.FrrFiles, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(other))
+        listening.listen()
+        listening.setblocking(False)
+        link = files.vty("bgpd")
+        with in_place_of(link, "ln", "-s", other, link):
+            with pytest.raises(OSError, match="not a socket"):
+                daemons.vty_command(files, "bgpd", "show version", timeout_s=2)
+            with pytest.raises(BlockingIOError):
+                listening.accept()
+    assert "FRR" in daemons.vty_command(files, "bgpd", "show version")
+
+
+def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
+    lab: Lab, files: daemons.FrrFiles
+) -> None:
+    odd = b'{"peers": {"ctsw1": ["\\u001b[31m", 7]}}'
+    with answering(files.vty("bgpd"), odd):
+        for arguments in (["status", LAB], ["health", LAB, "--once"], ["fault", "list", LAB]):
+            outcome = rocelab(*arguments)
+            assert outcome.returncode in (0, 1), outcome.stderr
+            assert "Traceback" not in outcome.stderr + outcome.stdout
+        said = rocelab("status", LAB)
+        assert said.returncode == 1
+        assert (
+            "the answer of bgpd of rtsw1 can not be read: expected an object, got a list"
+            in said.stdout
+        )
+    assert rocelab("status", LAB).returncode == 0
+
+
+@contextmanager
+def answering(vty: Path, answer: bytes) -> Iterator[None]:
+    """Something else listens in place of a daemon's vty, and says this to whatever it is asked."""
+    aside = vty.with_name(f"{vty.name}.aside")
+    assert as_frr("mv", vty, aside).returncode == 0
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(vty))
+        listening.listen()
+        thread = Thread(target=answer_all, args=(listening, answer))
+        thread.start()
+        try:
+            yield
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            vty.unlink()
+            aside.rename(vty)
+
+
+def test_the_record_of_the_lab_is_whole_after_all_this(lab: Lab) -> None:
+    assert json.loads(lab.runtime.files.record.read_text())["lab"] == LAB
+    assert set(lab.node("rtsw1").daemons()) == set(lab.daemons)
+    assert os.path.ismount(lab.runtime.files.netns)

@@ -1,0 +1,59 @@
+"""Every kind of process that a command starts, from a folder that somebody else has filled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labs.lab import Lab
+from labs.runtime.teardown import take_down
+from labs.runtime.wire import lineprocess
+from tests.hostile import fill_with_traps, sprung
+
+pytestmark = pytest.mark.side_by_side
+
+LAB = "t-folder"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    made = tmp_path_factory.mktemp("hostile")
+    fill_with_traps(made)
+    (made / "lab.yaml").write_text(
+        f"name: {LAB}\nfabric: {{kind: clos, racks: 2, spines: 2}}\nscheme: {{kind: resilient}}\n"
+    )
+    try:
+        yield made
+    finally:
+        take_down(LAB)
+
+
+def command(folder: Path, *arguments: str) -> str:
+    """What the installed program says, run as a user runs it."""
+    program = Path(sys.executable).with_name("rocelab")
+    done = subprocess.run(
+        [program, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_no_command_runs_code_of_the_folder_it_is_in(folder: Path) -> None:
+    command(folder, "up", "lab.yaml")
+    files = Lab.running(LAB).runtime.files
+    command(folder, "list")
+    # A controller, a delay line, a guardian and agents: each is a process of its own.
+    command(folder, "te", LAB)
+    command(folder, "fault", "inject", LAB, "delay", "link=rtsw1:ctsw1", "delay=1ms")
+    assert lineprocess.is_alive(files, "ctsw1") or lineprocess.is_alive(files, "rtsw1")
+    command(folder, "fault", "inject", LAB, "carrier-down", "link=rtsw2:ctsw2", "lasts=100ms")
+    command(folder, "fault", "restore", LAB, "--all")
+    command(folder, "traffic", LAB, "--pattern", "pairs", "--ranks", "2", "--size", "64KB")
+    command(folder, "exec", LAB, "rtsw1", "--", "true")
+    command(folder, "evidence", LAB, "rtsw1", "--out", "bundle")
+    command(folder, "down", LAB)
+    assert sprung(folder) == []

@@ -1,0 +1,250 @@
+"""Every command, ended by a signal: one line says what was undone, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labs.lab import Lab
+from labs.runtime.namespaces import processes_in
+from labs.runtime.record import LabFiles
+from labs.runtime.teardown import take_down
+from scripts.faults.record import read_faults
+from tests.integration.command import PROGRAM
+from tests.integration.test_ownership import belongings
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.side_by_side
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 300.0
+FABRIC = "fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 1}\ndilation: 4000\n"
+DRILL = """name: short
+lab: it-sig.yaml
+traffic: {flows: 8, rate_pps: 500, warmup: 400ms, duration: 1600ms, seed: 3}
+faults:
+  - {kind: carrier-down, at: 400ms, links: [rtsw1:ctsw1], lasts: 400ms}
+measure: {sustained: 200ms}
+expect: {affected_flows: ">= 1"}
+"""
+SWEEP = """lab: it-sig.yaml
+job: {pattern: allreduce, ranks: 2, size: 1MB}
+over:
+  lab.dilation: [1, 2, 3, 4]
+"""
+LONG = ("--pattern", "allreduce", "--ranks", "2", "--size", "4MB", "--iterations", "1000")
+
+
+def begin(*command: str | Path, group: int = 0, deaf: bool = False) -> subprocess.Popen[str]:
+    """A command in a process group of its own; where it is `deaf` SIGINT is ignored, as in a
+    background job of a script."""
+    return subprocess.Popen(
+        [*map(str, command)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=group,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if deaf else None,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, list[str]]:
+    """The exit code and the lines of stderr, once the process and its whole group are gone."""
+    with process:
+        _, errors = process.communicate(timeout=LIMIT_S)
+    wait_until(lambda: not group_of(process.pid), "its process group is gone")
+    assert "Traceback" not in errors
+    return process.returncode, errors.splitlines()
+
+
+def group_of(leader: int) -> list[str]:
+    """The commands of a process group that have not ended."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, group, *_ = (process / "stat").read_text().rpartition(") ")[2].split()
+            if int(group) == leader and state != "Z":
+                found.append((process / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+def signalled(stages: str, number: int, *arguments: str | Path) -> tuple[int, list[str]]:
+    """What `rocelab` does and says that gets the signal at the stages."""
+    program = (sys.executable, "-m", "tests.integration.signalled")
+    return ended(begin(*program, stages, str(number), *arguments))
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Iterator[Path]:
+    """A lab of which nothing is left when the test ends."""
+    file = tmp_path / "it-sig.yaml"
+    file.write_text(f"name: it-sig\n{FABRIC}")
+    yield file
+    take_down("it-sig")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab that is up, and is to be as it was after each test."""
+    file = tmp_path_factory.mktemp("lab") / "lab.yaml"
+    file.write_text(f"name: it-sig-up\n{FABRIC}")
+    made = Lab.planned(file)
+    take_down("it-sig-up")
+    made.up()
+    yield made
+    take_down("it-sig-up")
+
+
+@pytest.fixture
+def whole(lab: Lab) -> Iterator[Lab]:
+    """The lab, compared with itself when the test ends."""
+
+    def state() -> object:
+        inodes = [lab.node(node.name).netns.stat().st_ino for node in lab.fabric.nodes]
+        return sorted(processes_in(inodes)), read_faults(LabFiles(lab.name))
+
+    before = state()
+    scheme = lab.steering.read_scheme()
+    yield lab
+    wait_until(lambda: state() == before, "the lab is as it was")
+    assert lab.steering.read_scheme() == scheme
+    with lab.locked():
+        pass
+
+
+@pytest.mark.parametrize("stage", ["nodes", "links", "daemons", "convergence"])
+def test_up_is_taken_back_from_every_stage(spec: Path, stage: str) -> None:
+    code, said = signalled(stage, signal.SIGINT, "up", spec)
+    assert (code, said) == (130, ["interrupted: lab it-sig was taken down"])
+    assert belongings("it-sig") == []
+
+
+def test_further_signals_wait_for_the_end_of_the_clean_up(spec: Path) -> None:
+    stages = "convergence,processes,interfaces"
+    code, said = signalled(stages, signal.SIGTERM, "up", spec)
+    assert code == 143
+    assert said == ["lab it-sig is taken down first", "terminated: lab it-sig was taken down"]
+    assert belongings("it-sig") == []
+
+
+def test_a_signal_to_down_waits_until_the_lab_is_down(spec: Path) -> None:
+    Lab.planned(spec).up()
+    code, said = signalled("processes", signal.SIGINT, "down", spec)
+    assert code == 130
+    assert said[-1] == "interrupted: lab it-sig was taken down"
+    assert belongings("it-sig") == []
+
+
+def test_a_drill_undoes_its_fault_and_takes_its_lab_down(spec: Path) -> None:
+    drill = spec.with_name("drill.yaml")
+    drill.write_text(DRILL)
+    out = spec.parent / "out"
+    stages = "drill short,processes"
+    code, said = signalled(stages, signal.SIGINT, "drill", "run", drill, "--out", out)
+    assert code == 130, said
+    assert said[-1].startswith("interrupted: ")
+    assert "the traffic was stopped" in said[-1]
+    assert said[-1].endswith("lab it-sig was taken down")
+    assert belongings("it-sig") == []
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_compare_takes_its_lab_down(spec: Path, number: int) -> None:
+    arguments = ("compare", spec, "--schemes", "ecmp", "--qps", "1", "--out", spec.parent / "out")
+    code, said = signalled("ecmp", number, *arguments)
+    assert code == 128 + number
+    assert said[-1].endswith("lab it-sig was taken down")
+    assert belongings("it-sig") == []
+
+
+def test_compare_gives_a_running_lab_its_scheme_back(whole: Lab) -> None:
+    code, said = signalled("e-ecmp", signal.SIGINT, "compare", whole.name, "--schemes", "e-ecmp")
+    assert code == 130
+    assert said[-1].startswith("interrupted: ")
+    assert f"lab {whole.name} runs ecmp" in said[-1]
+
+
+def test_traffic_is_stopped(whole: Lab) -> None:
+    code, said = signalled("iterations", signal.SIGINT, "traffic", whole.name, *LONG)
+    assert (code, said[-1]) == (130, "interrupted: the traffic was stopped")
+
+
+def test_traffic_that_hears_no_ctrl_c_ends_on_sigterm(whole: Lab) -> None:
+    command = begin(*PROGRAM, "traffic", whole.name, *LONG, deaf=True)
+    counters = Path("/run/rocelab", whole.name, "endpoints")
+    wait_until(lambda: len(list(counters.glob("*"))) == 2, "both agents")
+    os.killpg(command.pid, signal.SIGINT)
+    os.killpg(command.pid, signal.SIGTERM)
+    code, said = ended(command)
+    assert code == 143
+    assert said[-1].startswith("terminated: ")
+
+
+def test_a_fault_that_lasts_is_undone(whole: Lab) -> None:
+    fault = ("carrier-down", "link=rtsw1:ctsw1", "lasts=10m")
+    code, said = signalled("carrier-down", signal.SIGINT, "fault", "inject", whole.name, *fault)
+    assert (code, said) == (130, ["interrupted: carrier-down of rtsw1:ctsw1 was undone"])
+
+
+def test_health_says_what_it_saw_until_then(whole: Lab) -> None:
+    command = begin(*PROGRAM, "health", whole.name, "--json", "--interval", "100ms")
+    assert command.stdout is not None
+    assert "sample" in json.loads(command.stdout.readline())
+    os.killpg(command.pid, signal.SIGINT)
+    with command:
+        out, errors = command.communicate(timeout=LIMIT_S)
+    assert "report" in json.loads(out.splitlines()[-1])
+    assert (command.returncode, errors) == (
+        130,
+        f"interrupted: lab {whole.name} was only looked at\n",
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_capture_is_whole(whole: Lab, tmp_path: Path, number: int) -> None:
+    file = tmp_path / "x.pcapng"
+    command = begin(*PROGRAM, "capture", whole.name, "rtsw1", "ctsw1", "-o", file)
+    assert command.stderr is not None
+    assert "capturing" in command.stderr.readline()
+    os.killpg(command.pid, number)
+    code, said = ended(command)
+    assert code == 128 + number
+    assert said[-1].endswith(f"{file} is whole")
+    assert file.stat().st_size > 0
+
+
+def test_evidence_that_is_not_whole_is_removed(whole: Lab, tmp_path: Path) -> None:
+    folder = tmp_path / "evidence"
+    command = begin(*PROGRAM, "evidence", whole.name, "--out", folder, "--capture", "600")
+    wait_until(lambda: any(folder.rglob("packets.pcap")), "a capture")
+    os.killpg(command.pid, signal.SIGINT)
+    code, said = ended(command)
+    assert (code, said[-1]) == (130, f"interrupted: {folder}, which was not whole, was removed")
+    assert not folder.exists()
+
+
+def test_a_simulation_ends_at_once() -> None:
+    job = ("--pattern", "allreduce", "--ranks", "8", "--size", "1MB")
+    code, said = signalled("simulating", signal.SIGINT, "simulate", "zone-small", *job)
+    assert (code, said) == (130, ["interrupted: nothing had to be undone"])
+
+
+def test_a_sweep_ends_its_workers_and_goes_on_later(spec: Path) -> None:
+    sweep = spec.with_name("sweep.yaml")
+    sweep.write_text(SWEEP)
+    arguments = ("sweep", sweep, "--out", spec.parent / "cells", "--workers", "2")
+    code, said = signalled("cells", signal.SIGTERM, *arguments)
+    assert code == 143
+    assert said[-1].startswith("terminated: cells under way were dropped")

@@ -1,0 +1,131 @@
+"""Machines that do not allow what labs need: exit 3 and one line of advice, and nothing is left."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labs.lab import Lab
+from labs.runtime.namespaces import processes_in
+from labs.runtime.rights import CAPABILITIES, Capability
+from labs.runtime.teardown import take_down
+from tests.integration.command import PROGRAM, Outcome
+from tests.integration.test_ownership import belongings
+
+pytestmark = pytest.mark.side_by_side
+
+FABRIC = "fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 1}\n"
+DRILL = """
+name: short
+lab: it-no.yaml
+traffic: {flows: 4, rate_pps: 500, warmup: 200ms, duration: 800ms}
+faults: [{kind: carrier-down, at: 200ms, links: ["rtsw1:ctsw1"], lasts: 200ms}]
+measure: {sustained: 100ms}
+expect: {restored: true}
+"""
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def restricted(before: tuple[str, ...], *arguments: str | Path) -> Outcome:
+    """What `rocelab` does and says where `before` starts it."""
+    return subprocess.run(
+        [*before, *PROGRAM, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=ROOT,
+    )
+
+
+def without(capability: Capability) -> tuple[str, ...]:
+    """A program that runs another without the capability."""
+    name = capability.name.removeprefix("CAP_").lower()
+    return ("setpriv", f"--bounding-set=-{name}", f"--inh-caps=-{name}")
+
+
+def in_own_mounts(prepared: str) -> tuple[str, ...]:
+    """A program that runs another where a shell line has changed what is mounted."""
+    return ("unshare", "--mount", "sh", "-c", f'{prepared} && exec "$@"', "sh")
+
+
+def assert_refused(outcome: Outcome, *said: str) -> None:
+    assert outcome.returncode == 3, outcome.stderr
+    first, hint = outcome.stderr.splitlines()
+    assert all(each in first for each in said), first
+    assert hint.startswith("  hint: ")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Iterator[Path]:
+    """A lab of which nothing is left when the test ends."""
+    file = tmp_path / "it-no.yaml"
+    file.write_text(f"name: it-no\n{FABRIC}")
+    yield file
+    take_down("it-no")
+
+
+@pytest.mark.parametrize(
+    "capability", [each for each in CAPABILITIES if each.needed], ids=lambda each: each.name
+)
+def test_without_a_capability_that_labs_need_none_is_begun(
+    spec: Path, capability: Capability
+) -> None:
+    assert_refused(restricted(without(capability), "up", spec), f"{capability.name} is missing")
+    assert belongings("it-no") == []
+
+
+def test_a_lab_comes_up_without_priorities_and_is_taken_down_with_all_rights_only(
+    spec: Path,
+) -> None:
+    named = {each.name: each for each in CAPABILITIES}
+    up = restricted(without(named["CAP_SYS_NICE"]), "up", spec)
+    assert up.returncode == 0, up.stderr
+    assert "note: CAP_SYS_NICE is missing" in up.stdout
+    lab = Lab.running("it-no")
+    inodes = [lab.node(node.name).netns.stat().st_ino for node in lab.fabric.nodes]
+    daemons = processes_in(inodes)
+    for capability in (each for each in CAPABILITIES if each.takes_down):
+        assert_refused(restricted(without(capability), "down", "it-no"), capability.name)
+    assert processes_in(inodes) == daemons
+    assert restricted((), "down", "it-no").returncode == 0
+    assert belongings("it-no") == []
+
+
+@pytest.mark.parametrize("place", ["/run", "/proc/sys"])
+def test_where_a_place_is_read_only_no_lab_is_begun(spec: Path, place: str) -> None:
+    read_only = f"mount --bind {place} {place} && mount -o remount,bind,ro {place}"
+    assert_refused(restricted(in_own_mounts(read_only), "up", spec), f"{place} is read-only")
+    doctor = restricted(in_own_mounts(read_only), "doctor", "--json")
+    assert doctor.returncode == 3
+    assert f'"name": "writable {place}",\n   "ok": false' in doctor.stdout
+    assert belongings("it-no") == []
+
+
+def full_disk(folder: Path) -> tuple[str, ...]:
+    """A program that runs another with 16 KB of room in a folder, and lists the files there."""
+    full = f"mount -t tmpfs -o size=16k tmpfs {folder}"
+    kept = f'{full} && "$@"; code=$?; find {folder} -type f; exit $code'
+    return ("unshare", "--mount", "sh", "-c", kept, "sh")
+
+
+def test_a_drill_whose_result_has_no_room_shows_it(spec: Path, tmp_path: Path) -> None:
+    drill = spec.with_name("short.yaml")
+    drill.write_text(DRILL)
+    folder = tmp_path / "full"
+    folder.mkdir()
+    outcome = restricted(full_disk(folder), "drill", "run", drill, "--out", folder / "out")
+    assert_refused(outcome, f"no room for results in {folder}/out: No space left")
+    assert "\nshort: " in outcome.stdout
+    assert f"{folder}/out/report" not in outcome.stdout
+    assert belongings("it-no") == []
+
+
+def test_results_that_have_no_room_leave_no_half_files(tmp_path: Path) -> None:
+    job = ("--pattern", "allreduce", "--ranks", "8", "--size", "1MB", "--out", tmp_path / "out")
+    outcome = restricted(full_disk(tmp_path), "simulate", "zone-small", *job)
+    assert_refused(outcome, f"no room for results in {tmp_path}/out: No space left")
+    assert f"{tmp_path}/out/report" not in outcome.stdout

@@ -1,0 +1,106 @@
+"""Taking labs down where little works: no room left, or a namespace that is not the lab's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.side_by_side
+
+SPEC = "name: {name}\nfabric: {{kind: clos, racks: 1, spines: 1}}\n"
+
+
+def in_private_mounts(
+    program: str, *arguments: str, options: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    unshare = ["unshare", "--mount", "--propagation", "private", *options]
+    return subprocess.run(
+        [*unshare, sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize("limit", ["size=1m", "nr_inodes=400"])
+def test_a_lab_goes_down_where_run_is_full(limit: str, tmp_path: Path) -> None:
+    spec = tmp_path / "lab.yaml"
+    spec.write_text(SPEC.format(name="t-full"))
+    done = in_private_mounts(f"""
+import errno, subprocess
+from labs.lab import Lab
+from labs.runtime.processes import is_running, is_stopped
+from labs.runtime.record import RUN_ROOT, recorded_labs
+from labs.runtime.teardown import take_down
+
+# Not on the folder of labs: whoever removes that, in any mount namespace, unmounts what is on it.
+subprocess.run(["mount", "-t", "tmpfs", "-o", {limit!r}, "tmpfs", RUN_ROOT.parent], check=True)
+lab = Lab.planned({str(spec)!r})
+lab.up()
+pids = [pid for node in lab.fabric.switches for pid in lab.node(node.name).daemons().values()]
+try:
+    for number in range(10_000):
+        (RUN_ROOT / f"filler-{{number}}").write_bytes(bytes(1 << 16))
+except OSError as error:
+    assert error.errno == errno.ENOSPC, error
+try:
+    (RUN_ROOT / "t-full" / "more").write_bytes(b"x")
+    raise SystemExit("there is room left")
+except OSError:
+    pass
+take_down("t-full")
+assert recorded_labs() == [], recorded_labs()
+# Process 1 may take its time to wait for what has ended.
+left = [pid for pid in pids if is_running(pid) or is_stopped(pid)]
+assert not left, left
+""")
+    assert done.returncode == 0, done.stderr
+
+
+OTHER_NAMESPACE = """
+import os, subprocess, sys
+from pathlib import Path
+from labs.errors import MachineError
+from labs.runtime import namespaces
+from labs.runtime.record import LabFiles, Record, State, open_run_root, write_record
+from labs.runtime.teardown import take_down
+
+files = LabFiles("t-not-ours")
+os.close(open_run_root())
+machine = Path("/proc", sys.argv[1], "ns", "net").stat().st_ino
+write_record(files, Record("t-not-ours", "netns", State.RUNNING, 1.0, "0", {}, machine))
+files.netns.mkdir(exist_ok=True)
+namespaces.mount_tmpfs(files.netns)
+namespaces.keep(Path("/proc/self/ns/net"), files.netns_of("rtsw1"))
+with subprocess.Popen(["sleep", "600"]) as bystander:
+    try:
+        take_down("t-not-ours")
+        print("down")
+    except MachineError as error:
+        print(error)
+    print("lives" if bystander.poll() is None else "killed")
+    bystander.kill()
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--net",)], ids=["here", "in-a-namespace"])
+def test_down_never_ends_processes_of_the_machines_own_namespace(options: Sequence[str]) -> None:
+    done = in_private_mounts(OTHER_NAMESPACE, "self", options=options)
+    assert done.stdout.split("\n")[:2] == ["down", "lives"], done.stderr
+    assert not Path("/run/rocelab/t-not-ours").exists()
+
+
+def test_down_from_inside_a_node_is_refused() -> None:
+    done = in_private_mounts(OTHER_NAMESPACE, str(os.getpid()), options=("--net",))
+    assert done.returncode == 0, done.stderr
+    assert "this shell is in rtsw1 of lab t-not-ours" in done.stdout
+    assert done.stdout.splitlines()[-1] == "lives"
+    down = "from labs.runtime.teardown import take_down; take_down('t-not-ours')"
+    assert in_private_mounts(down).returncode == 0
+    assert not Path("/run/rocelab/t-not-ours").exists()

@@ -1,0 +1,37 @@
+"""Waiting for an event: on what is, however long the machine takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from labs.lab import Lab
+from labs.runtime.fibwatch import FibWatch
+from scripts.drill.timeline import FibTimeline, opened_namespaces
+
+LIMIT_S = 300.0
+"""Longer than any event takes on a busy machine: only a test that fails waits so long."""
+
+
+def wait_until(
+    condition: Callable[[], object], what: str = "the condition", limit_s: float = LIMIT_S
+) -> None:
+    """Return as soon as `condition` holds; fail, saying `what` did not come true, at the limit."""
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {limit_s:g} s: {what}"
+        time.sleep(0.01)
+
+
+def wait_for_tables(watch: FibWatch, true: Callable[[], bool]) -> None:
+    """Return when `true()` holds, asked after each change of a table; fail at the limit."""
+    end = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < end, "the tables did not come to what was expected"
+        list(watch.events(0.5))
+
+
+def wait_until_whole(lab: Lab) -> None:
+    """Return when every switch of the lab has every route with its full width."""
+    with opened_namespaces(lab, lab.fabric.switches) as netns, FibTimeline(lab, netns) as fib:
+        fib.wait_until_whole(LIMIT_S)

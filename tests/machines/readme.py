@@ -1,0 +1,213 @@
+"""Runs the commands of README and of the first pages of docs, as somebody types them.
+
+    sudo .venv/bin/python -m tests.machines.readme [--pages README.md,docs/cli.md]
+
+In a checkout that is set up, as root, on a machine of which nothing is expected: this makes a user
+`me` and an SSH server on a port of the loopback that answers to `vm`. Each command has to end as
+its page says and to show what it shows; `pages.py` has what is run in place of placeholders.
+Exit code 0: every command did, 1: one did not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from tests.integration.engine import docker_engine
+from tests.machines.loopback import virtual_machine
+from tests.machines.pages import PAGES, RUNS, UNFENCED, NotRun, Run
+from tests.machines.run import NOTHING_MEASURED
+from tests.machines.typed import Typed, commands, differences, shown_blocks
+
+CHECKOUT = Path(__file__).parents[2]
+LOG = CHECKOUT / "results/pages.log"
+DEFAULT_ENGINE = Path("/run/docker.sock")
+LIMIT_S = 900.0
+AGAIN = 2
+ACTIVATE = "source .venv/bin/activate"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a command of a page."""
+
+    typed: Typed
+    took_s: float
+    problems: tuple[str, ...]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.machines.readme")
+    parser.add_argument("--pages", default=",".join(PAGES), help="default: %(default)s")
+    given = parser.parse_args()
+    # A shell starts background jobs with SIGINT ignored, and so would be all that gets Ctrl-C here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    LOG.parent.mkdir(exist_ok=True)
+    verdicts: list[Verdict] = []
+    with LOG.open("w") as log, docker_engine(), engine_at(DEFAULT_ENGINE), virtual_machine():
+        for page in given.pages.split(","):
+            text = (CHECKOUT / page).read_text()
+            for typed in commands(page, text):
+                run = RUNS.get(page, {}).get(typed.text, Run())
+                if isinstance(run, Run):
+                    say(f"{page}:{typed.line}: {typed.text}")
+                    verdicts.append(try_command(typed, run, text, log))
+                    last = verdicts[-1]
+                    say(*(f"    FAILED: {each}" for each in last.problems))
+                    say(f"    {last.took_s:.0f} s" if not last.problems else f"    see {LOG}")
+    failed = [each for each in verdicts if each.problems]
+    say("", *not_run(given.pages.split(",")), "")
+    say(*(f"{each.typed.page}:{each.typed.line}: {each.typed.text}" for each in failed))
+    say(f"{len(verdicts) - len(failed)} passed, {len(failed)} failed")
+    return int(bool(failed))
+
+
+@contextmanager
+def engine_at(default: Path) -> Iterator[None]:
+    """The tests' own engine answers where Docker's does: sudo does not keep DOCKER_HOST."""
+    socket = os.environ.get("DOCKER_HOST", "").removeprefix("unix://")
+    if not socket or default.exists():
+        yield
+        return
+    default.symlink_to(socket)
+    try:
+        yield
+    finally:
+        default.unlink()
+
+
+def try_command(typed: Typed, run: Run, page: str, log: TextIO) -> Verdict:
+    """Run a command of a page with what belongs to it."""
+    began = time.monotonic()
+    problems: list[str] = []
+
+    def succeed(line: str) -> None:
+        code, _ = execute(line, Run(), log)
+        if code != 0:
+            problems.append(f"{line}: exit code {code}")
+
+    for line in run.before:
+        succeed(line)
+    output = ""
+    for line in run.lines or (typed.text,):
+        code, said = execute_measured(line, run, log)
+        output += said
+        if code != run.code:
+            problems.append(f"{line}: exit code {code} instead of {run.code}")
+    if NOTHING_MEASURED in output:
+        problems = ["not measured: this machine was too busy"]
+    if "Traceback (most recent call last)" in output:
+        problems.append("a traceback")
+    if NOTHING_MEASURED not in output:
+        problems += [f"does not show {each!r}" for each in run.shows if not re.search(each, output)]
+    if run.block and not problems:
+        (block,) = (each for each in shown_blocks(page) if each.startswith(run.block))
+        problems += [f"does not show: {each}" for each in differences(block, output)]
+    for line in run.after:
+        succeed(line)
+    return Verdict(typed, time.monotonic() - began, tuple(problems))
+
+
+def execute_measured(line: str, run: Run, log: TextIO) -> tuple[int, str]:
+    """Type a line, and up to `AGAIN` times more where the machine was too busy to measure."""
+    code, output = execute(line, run, log)
+    for _ in range(AGAIN):
+        if NOTHING_MEASURED not in output:
+            break
+        # The folder has the result that is not valid.
+        code, output = execute(f"{line} --force" if " --out " in line else line, run, log)
+    return code, output
+
+
+def execute(line: str, run: Run, log: TextIO) -> tuple[int, str]:
+    """Type a line in a shell of the checkout; its exit code and what it printed."""
+    script = f"{ACTIVATE} && {line}"
+    log.write(f"$ {line}\n")
+    if run.typed:
+        code, output = _on_terminal(script, run.typed)
+    else:
+        with subprocess.Popen(
+            ["bash", "-c", script],
+            cwd=CHECKOUT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+            errors="replace",
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=run.seconds or LIMIT_S)
+            except subprocess.TimeoutExpired:
+                # A line whose time is limited gets what a terminal sends for Ctrl-C.
+                os.killpg(process.pid, signal.SIGINT if run.seconds else signal.SIGKILL)
+                output, _ = process.communicate(timeout=LIMIT_S)
+        code = process.returncode
+    log.write(f"{output}\n[exit code {code}]\n\n")
+    log.flush()
+    return code, output
+
+
+def _on_terminal(script: str, typed: str) -> tuple[int, str]:
+    """Run a script on a terminal of 160 columns on which somebody types."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(CHECKOUT)
+        os.environ["COLUMNS"] = "160"
+        os.execvp("bash", ["bash", "-c", script])
+    output = b""
+    left = typed
+    deadline = time.monotonic() + 120
+    quiet_since = time.monotonic()
+    while time.monotonic() < deadline:
+        ready, _, _ = select.select([terminal], [], [], 0.2)
+        if ready:
+            try:
+                data = os.read(terminal, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            output += data
+            quiet_since = time.monotonic()
+        elif left and time.monotonic() - quiet_since > 2:
+            line, _, left = left.partition("\n")
+            os.write(terminal, f"{line}\n".encode())
+            quiet_since = time.monotonic()
+    else:
+        os.kill(pid, signal.SIGKILL)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), output.decode(errors="replace")
+
+
+def not_run(pages: list[str]) -> Iterator[str]:
+    """The commands that are not run or shortened, a line each with the reason."""
+    for page in pages:
+        for text, run in RUNS.get(page, {}).items():
+            if isinstance(run, NotRun):
+                yield f"not run: {page}: {text}: {run.reason}"
+            elif run.shortened:
+                yield f"shortened: {page}: {text}: {run.shortened}"
+    yield from (f"not run: {text}: {reason}" for text, reason in UNFENCED.items())
+
+
+def say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The commands that a page of the documentation has somebody type, taken from its text.
+
+A command is a line of a fenced block without a language that begins with a program's name; what
+follows two spaces and # is the page's comment. In a table it is the first code of a row that begins
+with `rocelab` or `make`; the table of docs/cli.md leaves `rocelab` out. Everything here is pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+PROGRAMS = (
+    *("make", "rocelab", "sudo", "ssh", "docker", "python", "pip", "source", "git", "."),
+    *(".venv/bin/rocelab", ".venv/bin/python", "./setup.sh"),
+)
+"""What a command of a page begins with."""
+
+CLI_PAGE = "docs/cli.md"
+"""Its first table has commands without the word `rocelab`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A command as a page has it, less what may be left out."""
+
+    page: str
+    line: int
+    text: str
+
+
+def commands(page: str, text: str) -> list[Typed]:
+    """Every command of a page, in its order."""
+    found = []
+    section = 0
+    for number, line, fenced in _lines(text):
+        section += line.startswith("## ") and fenced is None
+        command = _in_block(line) if fenced == "" else None
+        if fenced is None:
+            command = _in_table(line, short=page == CLI_PAGE and not section)
+        if command is not None:
+            found.append(Typed(page, number, command))
+    return found
+
+
+def shown_blocks(text: str) -> list[str]:
+    """Fenced blocks without a language that hold no command: what a command shows."""
+    blocks: list[list[str]] = []
+    before = None
+    for _, line, fenced in _lines(text):
+        if fenced == "" and before is None:
+            blocks.append([])
+        if fenced == "":
+            blocks[-1].append(line)
+        before = fenced
+    return ["\n".join(block) for block in blocks if not any(map(_in_block, block)) and any(block)]
+
+
+def differences(shown: str, output: str) -> list[str]:
+    """Lines of a page's block that a command's output does not have.
+
+    A word with a digit stands for any word, a rule for any rule: times and counts differ.
+    """
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    return [
+        line
+        for line in shown.splitlines()
+        if line.strip() and not any(_alike(line).search(each) for each in lines)
+    ]
+
+
+def _alike(line: str) -> re.Pattern[str]:
+    words = [r"\S+" if re.search(r"\d", word) else re.escape(word) for word in line.split()]
+    return re.compile(" ".join(words))
+
+
+def _lines(text: str) -> Iterator[tuple[int, str, str | None]]:
+    """Each line with its number, and the language of the block it is in: None outside of one."""
+    language = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.lstrip().startswith("```"):
+            yield number, line, language
+        elif language is None:
+            language = line.strip().removeprefix("```")
+        else:
+            language = None
+
+
+def _in_block(line: str) -> str | None:
+    command = re.sub(r"\s{2,}#.*$", "", line).strip()
+    return command if command.split(" ")[0] in PROGRAMS else None
+
+
+def _without_options(command: str) -> str:
+    without = re.sub(r" *\[[^][]*\](\.\.\.)?", "", command)
+    return without if without == command else _without_options(without)
+
+
+def _in_table(line: str, *, short: bool) -> str | None:
+    cell = re.match(r"\| `((?:[^`]|\\`)+)`", line)
+    if cell is None:
+        return None
+    command = _without_options(cell[1].replace("\\|", "|"))
+    if short and re.match(r"(--host |[a-z]+( |$))", command):
+        return f"rocelab {command}"
+    return command if command.split(" ")[0] in ("rocelab", "make") else None

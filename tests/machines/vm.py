@@ -1,0 +1,114 @@
+"""A system as a virtual machine: its own kernel and systemd, from a disk, in QEMU without KVM.
+
+In: a machine whose files are ready. Out: a disk made from them, booted once to run one command as
+root; the console goes to a log, and the command's exit code and results are read from the disk.
+
+Emulated, a CPU is 10 to 30 times slower. The virtual machine's clock runs by instructions, and
+skips what is idle: inside, timers are on time, outside it takes longer.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.machines.system import Machine, MissingError
+
+QEMU = "qemu-system-x86_64"
+MEMORY = "3G"
+DISK = "10G"
+ICOUNT = "shift=0,sleep=off"
+"""1 ns an instruction, a CPU that is slow but steady; time in which it idles is skipped."""
+
+CODE = Path("/root/code")
+
+# Through a pipe, since a console would be sent progress bars.
+UNIT = """\
+[Unit]
+Description=The command that this virtual machine was booted for
+After=multi-user.target
+
+[Service]
+Type=oneshot
+WorkingDirectory=/root/rocelab
+Environment=HOME=/root
+ExecStart=/bin/bash -c '({command}) 2>&1 | cat >/dev/console; echo $${{PIPESTATUS[0]}} >{code}'
+ExecStartPost=/bin/systemctl --no-block start poweroff.target
+TimeoutStartSec=infinity
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def check_tools() -> None:
+    """Raises MissingError where this machine can not boot a virtual one."""
+    missing = [each for each in (QEMU, "mke2fs", "debugfs") if shutil.which(each) is None]
+    if missing:
+        raise MissingError(
+            f"{', '.join(missing)}: missing; "
+            "apt-get install --no-install-recommends qemu-system-x86 e2fsprogs"
+        )
+
+
+def prepare(machine: Machine) -> None:
+    """Give a machine what a virtual one has besides: systemd, and the stock kernel."""
+    machine.run(
+        "apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y install"
+        " --no-install-recommends systemd-sysv linux-image-amd64 initramfs-tools udev"
+    )
+
+
+def make_disk(machine: Machine, command: str, folder: Path) -> None:
+    """Put the machine's files, with a service that runs `command`, on a disk in `folder`."""
+    unit = machine.root / "etc/systemd/system/machine-test.service"
+    unit.write_text(UNIT.format(command=command, code=CODE))
+    wanted = machine.root / "etc/systemd/system/multi-user.target.wants"
+    wanted.mkdir(parents=True, exist_ok=True)
+    (wanted / unit.name).symlink_to(f"../{unit.name}")
+    # A login on the console would take it from the service.
+    (machine.root / "etc/systemd/system/serial-getty@ttyS0.service").symlink_to("/dev/null")
+    (machine.root / "etc/fstab").write_text("/dev/vda / ext4 rw 0 1\n")
+    for name in ("vmlinuz", "initrd.img"):
+        (source,) = machine.root.glob(f"boot/{name}-*")
+        shutil.copyfile(source, folder / name)
+    disk = folder / "disk"
+    subprocess.run(
+        ["mke2fs", "-q", "-t", "ext4", "-d", str(machine.root), str(disk), DISK], check=True
+    )
+
+
+def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Boot the disk; the process ends when the virtual machine powers off."""
+    command = [
+        *(QEMU, "-accel", "tcg", "-icount", ICOUNT, "-cpu", "max", "-smp", "1", "-m", MEMORY),
+        *("-nodefaults", "-no-user-config", "-no-reboot", "-nic", "none", "-display", "none"),
+        *("-monitor", "none", "-serial", "stdio"),
+        *("-drive", f"file={folder / 'disk'},format=raw,if=virtio,cache=unsafe"),
+        *("-kernel", str(folder / "vmlinuz"), "-initrd", str(folder / "initrd.img")),
+        *("-append", "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off"),
+    ]
+    with log.open("wb") as output:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+
+def exit_code(folder: Path) -> int | None:
+    """The command's, None where the machine ended before it did."""
+    said = _debugfs(folder, f"cat {CODE}").strip()
+    return int(said) if said.isdigit() else None
+
+
+def take_results(folder: Path, target: Path) -> None:
+    """Copy the results folder of the checkout on the disk to an existing folder."""
+    _debugfs(folder, f"rdump /root/rocelab/results {target}")
+
+
+def _debugfs(folder: Path, request: str) -> str:
+    done = subprocess.run(
+        ["debugfs", "-R", request, str(folder / "disk")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout

@@ -1,0 +1,173 @@
+"""Tests that measure by the clock, on a machine that may be too busy for it.
+
+    report = measured(lambda: run_job(lab, job(pattern="allreduce", size="4MB")))
+    assert report.headline("jct_ratio").modelled.median < 1.06
+
+The product judges each run: a run with `problems` is no measurement. `measured` makes such a run
+again, `ATTEMPTS` times in all, and returns the first that is valid: only that one is compared.
+Where none is valid the test ends as `not measured`, with the product's reasons, apart from passed,
+failed and skipped: in the summary, in the counts, and in the JUnit file (a skipped case whose
+message begins with "not measured" and which has the property `not_measured`), with and without
+xdist. It works in fixtures too: each test that needs the fixture is then not measured. More than
+`MOST_NOT_MEASURED` of them fail a run of pytest; tests of one fixture count once.
+
+What load does not explain (`DEFECTS`) is a failure at the first run that shows nothing else.
+
+An assertion itself never gives way: no `passed or not valid`. Where the runs are not objects with
+`problems`, say how to read them:
+
+    drill = measured(lambda: run_drill(file, retries=0), problems_of_drill)
+    outcome = measured(lambda: rocelab("traffic", NAME, *JOB), problems_of_command)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from operator import attrgetter
+from subprocess import CompletedProcess
+from typing import Any, TypeVar
+
+import pytest
+
+from labs.errors import MachineError
+from scripts.drill.attempts import RETRIES, measure_valid
+from scripts.drill.phases.result import JobDrillResult
+from scripts.drill.result import DrillResult
+
+ATTEMPTS = 1 + RETRIES
+MOST_NOT_MEASURED = 3
+"""A run of pytest passes with so many measurements that it did not get, and no more."""
+
+DEFECTS = (
+    "counters disagree on",
+    "bytes posted",
+    "bytes were posted",
+    "took other links than predicted",
+)
+"""Words of problems that a busy machine does not cause by itself."""
+
+CATEGORY = "not measured"
+PROPERTY = "not_measured"
+INVALID = "not valid because "
+
+_Run = TypeVar("_Run")
+
+
+class NotMeasuredError(Exception):
+    """No run was valid. `origin` is where it was tried first: tests of a fixture share it."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("; ".join(reasons))
+        # pytest sets it to "file::test (phase)".
+        self.origin = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+
+
+def measured(
+    run: Callable[[], _Run],
+    problems_of: Callable[[_Run], Sequence[str]] = attrgetter("problems"),
+    attempts: int = ATTEMPTS,
+) -> _Run:
+    """The first valid of up to `attempts` runs. `problems_of` a run are why it is not valid.
+
+    Raises NotMeasuredError with the last run's problems where none is, and AssertionError where a
+    run has no problem but defects.
+    """
+    # A tuple each, since a run that raises is not judged but passed on.
+    runs = measure_valid(
+        1, attempts - 1, lambda _: _judged(run(), problems_of), lambda judged: not judged[1]
+    )
+    last, problems = runs[-1]
+    if problems:
+        raise NotMeasuredError(problems)
+    return last
+
+
+def _judged(
+    run: _Run, problems_of: Callable[[_Run], Sequence[str]]
+) -> tuple[_Run, tuple[str, ...]]:
+    problems = tuple(problems_of(run))
+    defects = [each for each in problems if any(words in each for words in DEFECTS)]
+    assert not problems or len(defects) < len(problems), f"not the machine's fault: {defects}"
+    return run, problems
+
+
+def problems_of_drill(result: DrillResult | JobDrillResult) -> tuple[str, ...]:
+    """Why a drill has no valid repeat; none where it has one."""
+    if isinstance(result, JobDrillResult):
+        return () if all(phase.valid_runs for phase in result.phases) else tuple(result.problems())
+    return () if result.valid_repeats else result.repeats[-1].problems
+
+
+def problems_of_command(outcome: CompletedProcess[str]) -> tuple[str, ...]:
+    """Why a command says that its run is not valid; none where it ended for another reason."""
+    if outcome.returncode != MachineError.exit_code:
+        return ()
+    lines = (outcome.stdout + outcome.stderr).splitlines()
+    return tuple(line.strip() for line in lines if INVALID in line)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test or fixture that got no valid run: to pytest a kind of skipped."""
+    report = yield
+    if call.excinfo is not None and isinstance(error := call.excinfo.value, NotMeasuredError):
+        path, line, _ = item.location
+        report.outcome = "skipped"
+        report.longrepr = (path, (line or 0) + 1, f"{CATEGORY}: {error}")
+        # JUnit reads the properties when the test is torn down; xdist passes attributes on.
+        item.user_properties.append((PROPERTY, str(error)))
+        vars(report)["not_measured"] = error.origin
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> Any:
+    """Neither passed nor skipped in what the terminal counts and shows."""
+    if _origin(report) is None:
+        return None
+    return CATEGORY, "N", (CATEGORY.upper(), {"yellow": True})
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Count(), "not-measured")
+
+
+class _Count:
+    """Measurements not had, where outcomes are reported: not in xdist's workers."""
+
+    def __init__(self) -> None:
+        self._origins: set[str] = set()
+
+    @property
+    def _too_many(self) -> bool:
+        return len(self._origins) > MOST_NOT_MEASURED
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if (origin := _origin(report)) is not None:
+            self._origins.add(origin)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._too_many and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        reports = terminalreporter.stats.get(CATEGORY, [])
+        if not reports:
+            return
+        terminalreporter.section(CATEGORY)
+        for report in reports:
+            _, _, reason = report.longrepr
+            terminalreporter.line(f"{report.nodeid}: {reason.removeprefix(f'{CATEGORY}: ')}")
+        if self._too_many:
+            terminalreporter.line(
+                f"more than {MOST_NOT_MEASURED} measurements were not valid: this run fails; "
+                "run it on a machine with less to do",
+                red=True,
+            )
+
+
+def _origin(report: pytest.TestReport) -> str | None:
+    return getattr(report, "not_measured", None)

@@ -1,0 +1,57 @@
+#!/bin/bash
+# What `make test` does after lint: types and unit tests, beside three kinds of tests with labs.
+# Usage: tests/suite.sh [COMMAND TO BECOME ROOT]
+#
+# Tests with labs wait and measure, types and unit tests compute: these have what the others leave
+# of the CPUs (SCHED_IDLE, sched(7)), and their share like anybody once those are over. What numba
+# compiles is compiled before, since others wait for it.
+set -u
+cd "$(dirname "$0")/.." || exit
+as_root=("$@")
+said=results/test-unit.log
+failed=0
+
+family() { # ids of these processes and of all that they have started
+    local process
+    for process in "$@"; do
+        echo "$process"
+        family $(pgrep --parent "$process")
+    done
+}
+
+labs() {
+    # Not in the foreground, where a signal to this shell would wait for it.
+    "${as_root[@]}" .venv/bin/python -m pytest -p no:cacheprovider "$@" tests/integration &
+    wait $! || failed=1
+}
+
+stop() { # as Ctrl-C at a terminal does, which tells every process
+    trap - EXIT INT TERM HUP
+    "${as_root[@]}" kill $(family $(jobs -p)) 2>/dev/null
+    wait
+    exit "$1"
+}
+
+trap 'stop 130' INT
+trap 'stop 143' TERM HUP
+echo "types and unit tests run beside the labs and say what they found at the end"
+mkdir -p results
+compute() {
+    .venv/bin/python -c "import simulator.engine.incremental" &&
+        chrt --idle --pid 0 $BASHPID &&
+        .venv/bin/mypy &&
+        .venv/bin/python -m pytest -n auto tests/unit
+}
+compute >"$said" 2>&1 &
+computing=$!
+# A file goes to one process: its tests share labs.
+side_by_side=(--dist loadfile --no-loadscope-reorder)
+labs -n 4 "${side_by_side[@]}" -m side_by_side
+labs -n 3 "${side_by_side[@]}" -m "few_at_once and not side_by_side"
+labs -m "not side_by_side and not few_at_once"
+for process in $(family $computing); do
+    "${as_root[@]}" chrt --other --pid 0 "$process" 2>/dev/null
+done
+wait $computing || failed=1
+cat "$said"
+exit $failed

@@ -1,0 +1,124 @@
+"""Every command of the command line, as the application itself declares it, with arguments that let
+it begin: a new command is tested by itself, or the tests say what they have to know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.models import ArgumentInfo, OptionInfo
+from typer.utils import get_params_from_function
+
+from scripts.cli import build
+
+WORDS = {
+    "lab": "zone-small",
+    "node": "rtsw1",
+    "command": "true",
+    "source": "srv1-1",
+    "destination": "srv2-1",
+    "src": "srv1-1",
+    "dst": "srv2-1",
+    "sport": "50000",
+    "interface": "ctsw1",
+    "folder": "out",
+    "file": "out.pcapng",
+    "result": "result.json",
+    "old": "old.json",
+    "new": "new.json",
+    "event": "drain ctsw1 for 2h",
+    "sweep_file": "sweep.yaml",
+    "measured": "measured.txt",
+    "drill": "link-flap",
+    "kind": "carrier-down",
+}
+"""What required parameters are given, by their names."""
+JOB = ("--pattern=allreduce", "--ranks=2", "--size=1MB")
+BESIDES = {
+    "traffic": JOB,
+    "predict": JOB,
+    "compare": JOB,
+    "simulate": JOB,
+    "whatif": JOB,
+    "longrun": (*JOB, "--rates=llama3"),
+    "reference": ("--pattern=allreduce", "--ranks=2"),
+    "inject": ("link=rtsw1:ctsw1",),
+    "restore": ("--all",),
+    "health": ("--once",),
+    "capture": ("--seconds=0.1",),
+}
+"""What commands need besides to get as far as reading what the others name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a command: `option` is what it is given with, None for an argument."""
+
+    name: str
+    annotation: Any
+    option: str | None
+    required: bool
+    metavar: str
+    help: str
+
+    @property
+    def is_path(self) -> bool:
+        return self.annotation is Path or self.annotation == Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, by the words that call it."""
+
+    words: tuple[str, ...]
+    parameters: Mapping[str, Parameter]
+
+    def line(self, **given: str) -> list[str]:
+        """The shortest command line that is complete, with these values in it."""
+        arguments, options = [], []
+        for each in self.parameters.values():
+            if each.name not in given and not each.required:
+                continue
+            value = given[each.name] if each.name in given else WORDS[each.name]
+            if each.option is None:
+                arguments.append(value)
+            else:
+                options.append(f"{each.option}={value}")
+        besides: Sequence[str] = BESIDES.get(self.words[-1], ())
+        if "job_file" in given or "flows" in given:
+            besides = [each for each in besides if each not in JOB]
+        options += [each for each in besides if each.startswith("-")]
+        arguments += [each for each in besides if not each.startswith("-")]
+        return [*self.words, *options, "--", *arguments]
+
+
+def commands() -> list[Command]:
+    """Every command, in the order of its registration."""
+    return list(_commands(build(), ()))
+
+
+def _commands(app: typer.Typer, above: tuple[str, ...]) -> Iterator[Command]:
+    for each in app.registered_commands:
+        assert each.callback is not None
+        name = each.name or each.callback.__name__
+        parameters = get_params_from_function(each.callback)
+        found = (_parameter(key, meta) for key, meta in parameters.items())
+        yield Command((*above, name), {each.name: each for each in found if each is not None})
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        yield from _commands(group.typer_instance, (*above, str(group.name)))
+
+
+def _parameter(name: str, meta: Any) -> Parameter | None:
+    info = meta.default
+    if not isinstance(info, ArgumentInfo | OptionInfo):
+        return None
+    option = None
+    if isinstance(info, OptionInfo):
+        long = [each for each in info.param_decls or () if each.startswith("-")]
+        option = max(long, key=len, default=f"--{name.replace('_', '-')}")
+    required = info.default is ...
+    return Parameter(name, meta.annotation, option, required, info.metavar or "", info.help or "")

@@ -1,0 +1,97 @@
+"""A trace in the shape that Chakra's converter gives one rank of PyTorch's data-parallel training.
+
+What a reader has to bear in such traces is all here: every operator split into two halves, of which
+one waits for the other; callers that are no nodes, that come later, or are the node itself, so that
+control dependencies go in circles; collectives that are three nodes, two launches on the CPU
+without a size and one kernel on the GPU; ids with gaps.
+"""
+
+from __future__ import annotations
+
+from simulator.traces.chakra import CommType, Kind, Metadata, Node, Trace
+
+CALLER = 3
+"""An id that no node has: the converter leaves callers out."""
+CPU_TID, GPU_TID, NCCL_TID = 1, 7, 14
+OPERATORS = 170
+"""Between two collectives: two halves on the CPU and a kernel on the GPU each."""
+COLLECTIVES = (
+    (CommType.BROADCAST, 212480),
+    (CommType.BROADCAST, 424),
+    (CommType.ALL_REDUCE, 8196000),
+    (CommType.ALL_REDUCE, 31502336),
+    (CommType.ALL_REDUCE, 26255360),
+    (CommType.ALL_REDUCE, 26550272),
+    (CommType.ALL_REDUCE, 9724160),
+)
+NAMES = {CommType.BROADCAST: "Broadcast", CommType.ALL_REDUCE: "AllReduce"}
+
+
+def pytorch_trace() -> Trace:
+    nodes: list[Node] = []
+    first = 216
+    for kind, size in COLLECTIVES:
+        kernels = []
+        for number in range(OPERATORS):
+            first += 4
+            halves = (first, first + 1)
+            caller = first + 5 if number % 3 else CALLER
+            nodes += split_operator("aten::op", Kind.COMPUTE, halves, caller, _latest(kernels), 3)
+            before = (first, *_latest(kernels))
+            nodes.append(
+                _node(first + 2, f"kernel {number}", Kind.COMPUTE, first + 1, before, 100, GPU_TID)
+            )
+            kernels.append(first + 2)
+        first += 6
+        halves = (first, first + 1)
+        launches = split_operator(
+            f"c10d::{NAMES[kind].lower()}_", Kind.COLLECTIVE, halves, first + 1, (), 80
+        )
+        on_gpu = _node(
+            first + 3,
+            f"ncclKernel_{NAMES[kind]}_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)",
+            Kind.COLLECTIVE,
+            first + 1,
+            (first, *kernels),
+            size // 3000,
+            NCCL_TID,
+            comm_type=int(kind),
+            comm_size=size,
+            involved_dim=(True,),
+        )
+        nodes += [*launches, on_gpu]
+    return Trace("rank.0.et", Metadata("", {"schema": "1.0.1", "pid": 1}), tuple(nodes))
+
+
+def split_operator(
+    name: str,
+    kind: Kind,
+    halves: tuple[int, int],
+    caller: int,
+    after: tuple[int, ...],
+    lasts_us: int,
+) -> list[Node]:
+    """Both halves of an operator on the CPU."""
+    one, two = halves
+    return [
+        _node(one, f"{name}(0)", kind, caller, after, lasts_us, CPU_TID),
+        _node(two, f"{name}(1)", kind, caller, (one, *after), lasts_us, CPU_TID),
+    ]
+
+
+def _latest(kernels: list[int]) -> tuple[int, ...]:
+    return tuple(kernels[-1:])
+
+
+def _node(
+    number: int,
+    name: str,
+    kind: Kind,
+    caller: int,
+    after: tuple[int, ...],
+    lasts_us: int,
+    tid: int,
+    **attrs: int | bool | tuple[bool, ...],
+) -> Node:
+    every = {"is_cpu_op": tid == CPU_TID, "tid": tid, **attrs}
+    return Node(number, name, kind, (caller,), after, lasts_us, every)

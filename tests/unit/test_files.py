@@ -1,0 +1,83 @@
+"""Files have the modes that are named, and what others may have put in their place is not read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labs.files import (
+    UntrustedFileError,
+    append_file,
+    make_folder,
+    make_folders,
+    read_untrusted,
+    replace_file,
+    untrusted_size,
+    write_file,
+)
+from labs.remote.there import bootstrap
+from simulator.compiling import cache_folder
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    try:
+        yield request.param
+    finally:
+        os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_modes_are_those_that_are_named_under_any_umask(umask: int, tmp_path: Path) -> None:
+    make_folder(tmp_path / "a")
+    make_folders(tmp_path / "b" / "c", 0o700)
+    write_file(tmp_path / "w", "x", 0o640)
+    replace_file(tmp_path / "r", b"x")
+    append_file(tmp_path / "p", "x", 0o600)
+    assert [mode(tmp_path / name) for name in "abwrp"] == [0o755, 0o700, 0o640, 0o644, 0o600]
+    assert mode(tmp_path / "b" / "c") == 0o700
+
+
+def test_folders_of_code_are_not_others_to_write(
+    umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source.py"
+    source.write_text("")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    kept = cache_folder([source])
+    bootstrap.look("kit", "key")
+    assert kept is not None
+    for folder in (kept, kept.parent, bootstrap.home(), *bootstrap.home().iterdir()):
+        assert not mode(folder) & 0o022, folder
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    replace_file(file, "old")
+    file.with_suffix(".new").mkdir()
+    with pytest.raises(OSError):
+        replace_file(file, "new")
+    assert file.read_text() == "old"
+
+
+def test_only_a_regular_file_is_read_where_others_write(tmp_path: Path) -> None:
+    secret, log = tmp_path / "secret", tmp_path / "log"
+    secret.write_text("secret")
+    assert read_untrusted(secret, 2, 3) == b"cre"
+    assert untrusted_size(secret) == 6
+    for make in (log.mkdir, lambda: os.mkfifo(log), lambda: log.symlink_to(secret)):
+        make()
+        with pytest.raises(UntrustedFileError, match="not a regular file"):
+            read_untrusted(log)
+        log.rmdir() if log.is_dir() else log.unlink()
+    with pytest.raises(FileNotFoundError):
+        read_untrusted(log)

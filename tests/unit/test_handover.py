@@ -1,0 +1,107 @@
+"""What root wrote for a user of sudo belongs to that user, and nothing else does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from labs.cli.handover import handed_over
+
+USER, GROUP = 4711, 4712
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the user who typed sudo."""
+    monkeypatch.setenv("SUDO_UID", str(USER))
+    monkeypatch.setenv("SUDO_GID", str(GROUP))
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, USER, GROUP)
+    return home
+
+
+def owner(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_uid, status.st_gid
+
+
+def test_what_is_written_and_the_folders_made_for_it_are_the_users(home: Path) -> None:
+    folder = home / "results/flap"
+    with handed_over(folder):
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep/result.json").write_text("{}")
+    for path in (home / "results", folder, folder / "deep", folder / "deep/result.json"):
+        assert owner(path) == (USER, GROUP), path
+
+
+def test_what_was_there_before_stays_with_its_owner(home: Path) -> None:
+    folder = home / "results"
+    (folder / "old").mkdir(parents=True)
+    for name in ("old/secret", "result.json", "in-place"):
+        (folder / name).write_text("of root")
+    with handed_over(folder):
+        fresh = folder / "fresh"
+        fresh.write_text("{}")
+        fresh.replace(folder / "result.json")
+        (folder / "in-place").write_text("{}")
+        (folder / "old/new").write_text("{}")
+    for name in ("result.json", "in-place", "old/new"):
+        assert owner(folder / name) == (USER, GROUP), name
+    for path in (folder, folder / "old", folder / "old/secret"):
+        assert owner(path) == (0, 0), path
+
+
+def test_a_folder_that_replaces_one_of_the_users_is_the_users(home: Path) -> None:
+    folder = home / "evidence"
+    folder.mkdir()
+    os.chown(folder, USER, GROUP)
+    with handed_over(home):
+        folder.rmdir()
+        folder.mkdir()
+    assert owner(folder) == (USER, GROUP)
+
+
+def test_a_file_in_a_folder_of_root_does_not_give_the_folder(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "of-root"
+    folder.mkdir()
+    file = folder / "x.pcapng"
+    with handed_over(file):
+        file.touch()
+    assert owner(file) == (USER, GROUP)
+    assert owner(folder) == (0, 0)
+
+
+def test_links_give_nothing_away(home: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of root")
+    folder = home / "results"
+    with handed_over(folder):
+        folder.mkdir()
+        (folder / "symbolic").symlink_to(secret)
+        (folder / "hard").hardlink_to(secret)
+    assert owner(folder) == (USER, GROUP)
+    assert owner(secret) == (0, 0)
+
+
+def test_what_an_attempt_that_failed_has_left_is_the_users(home: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), handed_over(home / "out"):
+        (home / "out").mkdir()
+        raise KeyboardInterrupt
+    assert owner(home / "out") == (USER, GROUP)
+    with pytest.raises(KeyboardInterrupt), handed_over(home / "gone"):
+        (home / "gone").mkdir()
+        (home / "gone").rmdir()
+        raise KeyboardInterrupt
+
+
+def test_without_sudo_all_stays(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SUDO_UID")
+    file = home / "result.json"
+    with handed_over(file), handed_over(None):
+        file.touch()
+    assert owner(file) == (0, 0)

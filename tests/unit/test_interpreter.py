@@ -1,0 +1,85 @@
+"""Nothing of the folder that a command is run in becomes its code."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labs.interpreter import module_command, module_environment, safe_path
+from simulator.sweep.crew import processes
+from tests.hostile import fill_with_traps, sprung
+
+ROOT = Path(__file__).parents[2]
+MODULES = (
+    ("labs.controller", True),
+    ("labs.remote.there.supervisor", True),
+    ("labs.runtime.management", True),
+    ("labs.runtime.wire.delayline", True),
+    ("scripts.faults.guardian", True),
+    ("traffic.agent", False),
+)
+
+
+@pytest.mark.parametrize(("module", "site"), MODULES)
+def test_a_module_of_ours_runs_in_a_hostile_folder_and_with_a_hostile_pythonpath(
+    module: str, site: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_with_traps(tmp_path)
+    # An empty entry is the current folder.
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:.:")
+    ended = subprocess.run(
+        module_command(module, site=site),
+        cwd=tmp_path,
+        env=module_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # It is ours that misses its arguments.
+    assert str(ROOT) in ended.stderr
+    assert sprung(tmp_path) == []
+
+
+def test_workers_of_a_sweep_import_nothing_from_the_folder_it_runs_in(tmp_path: Path) -> None:
+    fill_with_traps(tmp_path)
+    before = dict(os.environ)
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        with processes(1) as crew:
+            assert crew.executor.submit(os.getpid).result() != os.getpid()
+    finally:
+        os.chdir(here)
+    assert sprung(tmp_path) == []
+    assert dict(os.environ) == before
+
+
+def test_the_environment_is_as_before_after_a_safe_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+    with safe_path():
+        assert os.environ["PYTHONSAFEPATH"] == "1"
+    assert os.environ["PYTHONSAFEPATH"] == ""
+
+
+def test_our_own_modules_are_started_in_one_way() -> None:
+    # The last one only says what a user may type.
+    allowed = {
+        "labs/interpreter.py",
+        "labs/remote/there/bootstrap.py",
+        "labs/runtime/rights.py",
+    }
+    used = {
+        str(file.relative_to(ROOT))
+        for package in ("labs", "scripts", "traffic", "simulator", "report")
+        for file in (ROOT / package).rglob("*.py")
+        if re.search(r"\bsys\.executable\b|\bexecutable\b.*\bsys\b", file.read_text())
+    }
+    assert used == allowed
+    assert "-P" in module_command("x")
+    assert sys.executable in module_command("x")

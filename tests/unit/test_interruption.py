@@ -1,0 +1,182 @@
+"""Signals that end a program: what waits for them, what is said, and the exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from labs.interruption import WORDS, Interrupted, ending, shielded, undone
+from labs.runtime import namespaces
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Signals as a program at a terminal has them, however this suite was started."""
+    handlers = dict.fromkeys(WORDS, signal.SIG_DFL) | {signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def told(capfd: pytest.CaptureFixture[str]) -> list[str]:
+    return capfd.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("number", "word"), [(2, "interrupted"), (15, "terminated"), (1, "hung up")]
+)
+def test_a_signal_ends_a_program_with_one_line(
+    number: int, word: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as end, ending():
+        undone("not told: no signal has come")
+        try:
+            signal.raise_signal(number)
+        finally:
+            undone("this was undone")
+            undone("that as well")
+    assert end.value.code == 128 + number
+    assert told(capfd) == [f"{word}: this was undone, that as well"]
+    assert signal.getsignal(number) is before
+
+
+def test_a_program_that_sees_to_it_itself_ends_with_the_same_code(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end, ending():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise SystemExit(0) from None
+    assert end.value.code == 130
+    assert told(capfd) == ["interrupted: nothing had to be undone"]
+
+
+def test_a_defect_while_it_is_undone_stays_one() -> None:
+    with pytest.raises(SystemExit) as end, ending():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise SystemExit(os.EX_SOFTWARE) from None
+    assert end.value.code == os.EX_SOFTWARE
+
+
+def test_signals_that_come_while_it_is_undone_change_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    steps = []
+    with pytest.raises(SystemExit) as end, ending():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGINT)
+            steps.append("undone")
+            signal.raise_signal(signal.SIGTERM)
+            steps.append("whole")
+    assert (end.value.code, steps) == (143, ["undone", "whole"])
+    assert told(capfd) == [
+        "what was begun is undone first",
+        "terminated: nothing had to be undone",
+    ]
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with ending(), shielded("nothing") as shield, shield.lifted():
+        signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_shield_puts_signals_off_to_its_end(capfd: pytest.CaptureFixture[str]) -> None:
+    steps = []
+    with pytest.raises(KeyboardInterrupt), shielded("it is tidied up", lambda: steps.append("now")):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        steps.append("whole")
+    assert steps == ["now", "whole"]
+    assert told(capfd) == ["it is tidied up first"]
+
+
+def test_a_lifted_shield_lets_them_through_and_what_came_before_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    steps = []
+    with pytest.raises(SystemExit), ending(), shielded("outer") as outer, outer.lifted():
+        try:
+            with shielded("inner") as inner:
+                signal.raise_signal(signal.SIGINT)
+                with inner.lifted():
+                    steps.append("not reached")
+        except Interrupted:
+            steps.append("raised at the lifting")
+            raise
+    assert steps == ["raised at the lifting"]
+    assert told(capfd) == ["inner first", "interrupted: nothing had to be undone"]
+
+
+def test_other_threads_are_left_alone() -> None:
+    def work() -> None:
+        with ending(), shielded("nothing") as shield, shield.lifted():
+            done.append(signal.getsignal(signal.SIGINT))
+
+    done: list[object] = []
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [signal.default_int_handler]
+
+
+def test_work_on_a_thread_has_ended_when_an_interrupt_goes_on() -> None:
+    """Thread.join() alone would return while the thread still runs (bpo-45274)."""
+    begun, may_end = threading.Event(), threading.Event()
+    steps = []
+
+    def work() -> None:
+        begun.set()
+        os.kill(os.getpid(), signal.SIGINT)
+        may_end.wait()
+        steps.append("ended")
+
+    def give_up() -> None:
+        steps.append("given up")
+        may_end.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        namespaces.on_own_thread(work, give_up)
+    assert begun.is_set()
+    assert steps == ["given up", "ended"]
+
+
+def test_a_moment_that_signals_do_not_end_is_not_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), ending(), shielded(None):
+        signal.raise_signal(signal.SIGINT)
+        undone("it")
+    assert told(capfd) == ["interrupted: it"]
+
+
+def test_a_signal_gives_its_code_where_nobody_reads_what_is_said() -> None:
+    program = (
+        "import signal\nfrom labs.interruption import ending\n"
+        "with ending():\n    print('on its way')\n    signal.raise_signal(signal.SIGINT)\n"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=writer,
+            stderr=writer,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert ended.returncode == 130

@@ -1,0 +1,105 @@
+"""Folders for results: a result that is there stays, and an empty folder does not."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from labs.errors import InputError, MachineError
+from labs.outputs import RESULT, results_folder, shown_if_unwritten
+from labs.refusal import refusal
+from labs.runtime import kernel
+from scripts.cli import main
+
+JOB = ("--pattern", "allreduce", "--ranks", "4", "--size", "1MB")
+
+
+def test_a_result_is_overwritten_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    with results_folder(tmp_path):
+        (tmp_path / RESULT).write_text("old")
+    with (
+        pytest.raises(InputError, match=r"has a result\.json already\n.*--force"),
+        results_folder(tmp_path),
+    ):
+        raise AssertionError("not reached")
+    with results_folder(tmp_path, overwrite=True):
+        (tmp_path / RESULT).write_text("new")
+    assert (tmp_path / RESULT).read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [InputError("x"), KeyboardInterrupt()])
+def test_folders_that_were_made_for_nothing_go_again(tmp_path: Path, error: BaseException) -> None:
+    with pytest.raises(type(error)), results_folder(tmp_path / "a" / "b"):
+        raise error
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(type(error)), results_folder(tmp_path / "a" / "b"):
+        (tmp_path / "a" / "b" / "evidence").mkdir()
+        raise error
+    assert (tmp_path / "a" / "b" / "evidence").exists()
+
+
+def test_a_file_in_the_way_is_wrong_input(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="can not be written"), results_folder(tmp_path / "file/x"):
+        raise AssertionError("not reached")
+
+
+def test_a_full_disk_is_the_machines(tmp_path: Path) -> None:
+    said = f"no room for results in {tmp_path}"
+    with pytest.raises(MachineError, match=said), results_folder(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
+
+
+def test_what_was_found_out_is_shown_where_it_can_not_be_written() -> None:
+    shown: list[int] = []
+    with pytest.raises(MachineError), shown_if_unwritten([1], shown.append):
+        raise MachineError("no room")
+    with shown_if_unwritten([2], shown.append):
+        pass
+    assert shown == [1]
+
+
+def test_an_error_of_another_place_is_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), results_folder(tmp_path):
+        raise FileNotFoundError(errno.ENOENT, "No such file", "/elsewhere")
+
+
+def test_what_a_defect_may_have_caused_is_no_refusal() -> None:
+    assert refusal(FileNotFoundError(errno.ENOENT, "No such file", "/x")) is None
+    refused = refusal(PermissionError(errno.EPERM, "Operation not permitted", "/x"))
+    assert refused is not None
+    assert (refused.exit_code, "/x: Operation" in str(refused)) == (3, True)
+
+
+def test_simulate_asks_before_it_overwrites(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def code(*more: str) -> object:
+        with pytest.raises(SystemExit) as ended:
+            main(["simulate", "tiny", *JOB, "--out", str(tmp_path), *more])
+        return ended.value.code
+
+    assert code() == 0
+    before = (tmp_path / RESULT).read_text()
+    assert code() == 2
+    assert "--force" in capsys.readouterr().err
+    assert (tmp_path / RESULT).read_text() == before
+    assert code("--force") == 0
+
+
+def test_a_lab_does_without_settings_that_an_older_kernel_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "SETTINGS", tmp_path)
+    present = tmp_path / "ipv4/ip_forward"
+    present.parent.mkdir()
+    present.write_text("0")
+    for name in kernel.OPTIONAL:
+        kernel.write_settings({name: "1", "ipv4/ip_forward": "1"})
+    assert present.read_text() == "1"
+    with pytest.raises(MachineError, match="fib_multipath_hash_policy"):
+        kernel.write_settings({"ipv4/fib_multipath_hash_policy": "1"})
+    with pytest.raises(MachineError, match=r"ipv6/conf/all/forwarding\n.*numbered do without"):
+        kernel.write_settings({"ipv6/conf/all/forwarding": "1"})

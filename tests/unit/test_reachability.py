@@ -1,0 +1,60 @@
+"""Reachability without a lab: which pairs are probed, what a packet says, how failures show."""
+
+from __future__ import annotations
+
+import pytest
+from scapy.layers.inet import ICMP, IP
+from scapy.layers.l2 import Ether
+
+from labs.cli.reach import failures
+from labs.lab import Lab
+from traffic.reachability import Frames, Reachability, nic_names, nics_of, pairs_of
+
+TAG = 0xBEEF
+
+
+@pytest.mark.parametrize("lab", ["tiny", "rail-small", "hpn-small", "zone-1-1"])
+def test_every_nic_is_paired_with_every_nic_of_every_other_server_once(lab: str) -> None:
+    nics = nics_of(Lab.planned(lab).fabric)
+    pairs = list(pairs_of(nics))
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == {
+        (a, b)
+        for a in range(len(nics))
+        for b in range(len(nics))
+        if nics[a].server != nics[b].server
+    }
+
+
+def test_a_nic_is_called_by_its_number_only_where_there_are_several() -> None:
+    one, several = Lab.planned("tiny").fabric, Lab.planned("rail-small").fabric
+    assert nic_names(one, nics_of(one))[0] == one.servers[0].name
+    assert nic_names(several, nics_of(several))[1] == f"{several.servers[0].name}:2"
+
+
+def test_a_frame_is_an_echo_reply_with_right_checksums_and_is_read_back() -> None:
+    nics = nics_of(Lab.planned("rail-small").fabric)
+    frames = Frames(nics, TAG)
+    for pair in pairs_of(nics):
+        frame = frames.build(pair, nics[pair[0]].links[0])
+        seen = Ether(frame)
+        sums = seen[IP].chksum, seen[ICMP].chksum
+        del seen[IP].chksum, seen[ICMP].chksum
+        again = Ether(seen.build())
+        assert sums == (again[IP].chksum, again[ICMP].chksum)
+        assert (seen[IP].src, seen[IP].dst) == (nics[pair[0]].ip, nics[pair[1]].ip)
+        assert seen[ICMP].type == 0
+        assert seen.dst == nics[pair[0]].links[0].b.mac
+        assert frames.read(frame[14:]) == pair
+        assert Frames(nics, TAG + 1).read(frame[14:]) is None
+
+
+def test_a_nic_that_nothing_reaches_is_one_row() -> None:
+    names = ("a-1", "b-1", "c-1", "d-1")
+    cut = tuple((a, b) for a in names for b in names if a != b and "a-1" in (a, b))
+    assert list(failures(found(names, cut))) == [("a-1", "any"), ("any", "a-1")]
+    assert list(failures(found(names, (("b-1", "c-1"), ("b-1", "d-1"))))) == [("b-1", "c-1, d-1")]
+
+
+def found(names: tuple[str, ...], failed: tuple[tuple[str, str], ...]) -> Reachability:
+    return Reachability(names, len(names) * (len(names) - 1), failed, 0.1)

@@ -1,0 +1,178 @@
+"""Records of labs: what is damaged, older or newer is said and stops nothing else."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labs.errors import InputError
+from labs.lab import Lab
+from labs.runtime import record
+from labs.runtime.record import (
+    DamagedRecordError,
+    LabFiles,
+    Record,
+    State,
+    locked,
+    open_run_root,
+    read_record,
+    recorded_labs,
+    write_record,
+)
+from labs.runtime.teardown import take_down
+from labs.status import Presence, known_labs
+from scripts.testkit.turns import turn
+
+WHOLE = Record("t-whole", "netns", State.RUNNING, 1.5, "0.1", {"name": "t-whole"}, 4026531833)
+
+
+@pytest.fixture
+def run_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "run"
+    monkeypatch.setattr(record, "RUN_ROOT", root)
+    monkeypatch.setattr("scripts.testkit.turns.RUN_ROOT", root)
+    root.mkdir()
+    write_record(LabFiles("t-whole"), WHOLE)
+    return root
+
+
+def written() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(LabFiles("t-whole").record.read_text())
+    return document
+
+
+def put(root: Path, content: bytes) -> None:
+    (root / "t-bad").mkdir()
+    (root / "t-bad" / "record.json").write_bytes(content)
+
+
+def changed(**fields: object) -> bytes:
+    return json.dumps({**written(), **fields}).encode()
+
+
+def test_a_record_is_read_as_it_was_written(run_root: Path) -> None:
+    assert read_record("t-whole") == WHOLE
+    assert written()["schema_version"] == record.SCHEMA_VERSION
+    assert read_record("t-none") is None
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (lambda: b"", "not JSON"),
+        (lambda: b'{"lab": ', "not JSON"),
+        (lambda: b"\xff\xfe", "not JSON"),
+        (lambda: b"[" * 200_000, "not JSON"),
+        (lambda: b"[]", "not a JSON object"),
+        (lambda: b"null", "not a JSON object"),
+        (lambda: changed(schema_version=2, version="9.9"), "rocelab 9.9 wrote it, with schema"),
+        (lambda: changed(schema_version=None), "schema version None and not 1"),
+        (lambda: changed(state="dreaming"), "state"),
+        (lambda: changed(state=["running"]), "state"),
+        (lambda: changed(spec=[]), "spec"),
+        (lambda: changed(started_unix_s="yesterday"), "started_unix_s"),
+        (lambda: changed(machine_netns=None), "machine_netns"),
+        (lambda: changed(more=1), "more"),
+    ],
+)
+def test_a_damaged_record_is_listed_as_such_and_taken_down(
+    run_root: Path, content: Any, reason: str
+) -> None:
+    put(run_root, content())
+    with pytest.raises(DamagedRecordError, match=reason):
+        read_record("t-bad")
+    bad, whole = known_labs()
+    assert (bad.name, bad.state) == ("t-bad", Presence.DAMAGED)
+    assert reason in str(bad.problem)
+    assert (whole.name, whole.state, whole.problem) == ("t-whole", Presence.LEFT_BEHIND, None)
+    with pytest.raises(InputError, match="damaged") as refused:
+        Lab.running("t-bad")
+    assert "rocelab down t-bad" in str(refused.value.hint)
+    take_down("t-bad")
+    assert recorded_labs() == ["t-whole"]
+
+
+def test_a_record_whose_spec_or_runtime_this_version_does_not_know_is_damaged(
+    run_root: Path,
+) -> None:
+    for fields in ({"runtime": "quantum"}, {"spec": {"name": "t-bad", "unheard_of": 1}}):
+        put(run_root, changed(**fields))
+        with pytest.raises(InputError, match="damaged"):
+            Lab.running("t-bad")
+        take_down("t-bad")
+    assert recorded_labs() == ["t-whole"]
+
+
+def test_a_record_that_is_a_folder_is_damaged(run_root: Path) -> None:
+    (run_root / "t-bad" / "record.json").mkdir(parents=True)
+    with pytest.raises(DamagedRecordError, match="directory"):
+        read_record("t-bad")
+    take_down("t-bad")
+    assert recorded_labs() == ["t-whole"]
+
+
+def test_what_is_no_lab_in_the_folder_of_labs_is_left_alone(run_root: Path) -> None:
+    for stray in ("Not A Lab", "UPPER", "a.b"):
+        (run_root / stray).mkdir()
+    (run_root / "t-file").write_text("")
+    (run_root / "t-link").symlink_to(run_root / "t-whole")
+    assert [lab.name for lab in known_labs()] == ["t-whole"]
+
+
+def test_without_room_for_a_lock_file_the_folder_of_the_lab_is_locked(
+    run_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def full(path: Any, flags: int, *more: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", full)
+    refused = pytest.raises(InputError, match="another command")
+    with locked("t-whole"), refused, locked("t-whole"):
+        pass
+    with pytest.raises(OSError, match="No space"), locked("t-other"):
+        pass
+
+
+def test_locks_are_taken_while_the_folder_of_all_labs_comes_and_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "RUN_ROOT", tmp_path / "run")
+    failures: list[BaseException] = []
+
+    def take_turns(name: str) -> None:
+        try:
+            for _ in range(300):
+                with locked(name):
+                    pass
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=take_turns, args=(f"t-{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_turn_keeps_the_folder_that_it_holds(tmp_path: Path, run_root: Path) -> None:
+    take_down("t-whole")
+    with turn():
+        with locked("t-a"):
+            pass
+        descriptor = open_run_root()
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(descriptor)

@@ -1,0 +1,102 @@
+"""Where the simulator changes its method with size, both give the same figures."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from labs.errors import InputError
+from labs.spec.catalog import find_lab
+from labs.spec.load import load_spec
+from simulator.jobs import collectives
+from simulator.jobs.collectives import MOST_EXCHANGED, MOST_ORDERED
+from simulator.jobs.spec import collective_job
+from simulator.simulate import LARGE_EPS, Options, Simulation
+from traffic.collectives import count_sends
+from traffic.job import JobSpec
+
+LARGE = load_spec(find_lab("llama3-24k"))
+
+
+def microseconds(latency_ns: float, eps: float | None = None, **keys: object) -> float:
+    job = collective_job(JobSpec.model_validate(keys))
+    simulation = Simulation(LARGE, [job], Options(eps=eps, hop_latency_ns=latency_ns))
+    return 1e6 * simulation.iteration_seconds(simulation.run())[0][-1]
+
+
+def test_an_alltoall_takes_a_little_longer_with_a_rank_more() -> None:
+    """182 ranks are the first whose sends are more than are simulated of other collectives."""
+    assert 181 * 180 <= MOST_ORDERED < 182 * 181
+    times = [
+        microseconds(0, pattern="alltoall", ranks=ranks, size="64MB") for ranks in (180, 181, 182)
+    ]
+    for fewer, more in pairwise(times):
+        assert more == pytest.approx(fewer, rel=0.03)
+
+
+def test_an_alltoall_of_more_sends_than_are_simulated_in_order_is_refused() -> None:
+    job = JobSpec.model_validate({"pattern": "alltoall", "ranks": 1025, "size": "64MB"})
+    assert count_sends(job.pattern, 1024, 64 * 10**6) <= MOST_EXCHANGED
+    with pytest.raises(InputError, match="1,025 ranks is 1,049,600 sends") as caught:
+        collectives.workload_of(job, None, 1)
+    assert "fewer ranks" in (caught.value.hint or "")
+
+
+RANKS = 64
+
+
+@pytest.mark.parametrize(("size", "latency_ns"), [("1MB", 1000), ("64MB", 0)])
+@pytest.mark.parametrize(
+    ("bound", "keys"),
+    [
+        (0.01, {"pattern": "allreduce"}),
+        (0.01, {"pattern": "allreduce", "channels": 2}),
+        (0.01, {"pattern": "allgather", "channels": 4}),
+        (0.01, {"pattern": "reducescatter"}),
+        (0.01, {"pattern": "allreduce", "placement": "random"}),
+        (0.03, {"pattern": "broadcast"}),
+        (0.03, {"pattern": "broadcast", "channels": 2}),
+        (0.15, {"pattern": "allreduce", "algorithm": "tree"}),
+        (0.15, {"pattern": "allreduce", "algorithm": "tree", "channels": 2}),
+        (0.10, {"pattern": "allreduce", "algorithm": "hierarchical", "group": 8}),
+        (0.10, {"pattern": "allreduce", "algorithm": "hierarchical", "group": 8, "channels": 2}),
+        (0.01, {"pattern": "gather"}),
+        (0.01, {"pattern": "incast"}),
+        (0.01, {"pattern": "permutation", "channels": 2}),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else None,
+)
+def test_merged_sends_take_what_those_in_order_take(
+    monkeypatch: pytest.MonkeyPatch,
+    bound: float,
+    keys: dict[str, object],
+    size: str,
+    latency_ns: float,
+) -> None:
+    """Trees fill, and phases of a hierarchical AllReduce follow each other, in order a little
+    sooner than merged: pieces overtake."""
+    times = []
+    for most in (2**30, 0):
+        monkeypatch.setattr(collectives, "MOST_ORDERED", most)
+        times.append(microseconds(latency_ns, ranks=RANKS, size=size, eps=0.0, **keys))
+    in_order, merged = times
+    assert merged == pytest.approx(in_order, rel=bound)
+
+
+def test_a_rings_latency_is_that_of_its_own_hops_at_every_size() -> None:
+    """128 ranks are the last whose sends are simulated one by one."""
+    assert 2 * 128 * 127 <= MOST_ORDERED < 2 * 129 * 128
+    times = [
+        microseconds(1000, pattern="allreduce", ranks=ranks, size="1MB")
+        for ranks in (127, 128, 129)
+    ]
+    for fewer, more in pairwise(times):
+        assert fewer < more == pytest.approx(fewer, rel=0.02)
+
+
+def test_completions_taken_together_move_an_alltoall_by_less_than_a_percent() -> None:
+    keys = {"pattern": "alltoall", "ranks": 96, "size": "64MB"}
+    assert microseconds(0, eps=LARGE_EPS, **keys) == pytest.approx(
+        microseconds(0, eps=0.0, **keys), rel=0.01
+    )

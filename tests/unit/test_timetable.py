@@ -1,0 +1,445 @@
+"""Faults carried out in time, beside a caller and alone: in order, late or not, ended or not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from labs.errors import MachineError
+from labs.lab import Lab
+from labs.runtime import bracket
+from labs.runtime.bracket import Bracket
+from scripts.faults import injector as injecting
+from scripts.faults.injector import Held, Injector
+from scripts.faults.record import RecordedFault
+from scripts.faults.resolve import resolve
+from scripts.faults.schedule import Timed
+from scripts.faults.spec import SINGLE_FAULT, SingleFaultSpec
+from scripts.faults.timetable import LATE_LIMIT_NS, carried_out, carry_out, events_of, prepare_first
+
+MS = 10**6
+ZERO_NS = 1_000 * 10**9
+LONG_MS = 3_600_000
+WAIT_S = 20.0
+
+
+@dataclass(eq=False)
+class Noted:
+    """A fault that breaks nothing: it notes what is asked of it."""
+
+    subject: str
+    log: list[str]
+    begins: Callable[[], None] = lambda: None
+    reaches_kernel: Callable[[], None] = lambda: None
+    kind: str = "carrier-down"
+    broken: bool = False
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(self.subject.split(":"))
+
+    def prepare(self, lab: Lab) -> None:
+        self.log.append(f"prepare {self.subject}")
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return frozenset() if self.broken else frozenset({f"{self.subject} has carrier"})
+
+    def inject(self, lab: Lab) -> Bracket:
+        self.log.append(f"inject {self.subject}")
+        self.reaches_kernel()
+        self.broken = True
+        return Bracket.of(self.begins)
+
+    def restore(self, lab: Lab) -> Bracket:
+        self.log.append(f"restore {self.subject}")
+        self.broken = False
+        return Bracket.now()
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass
+class Scheduled(Noted):
+    """One that the kernel begins and ends."""
+
+    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
+        self.log.append(f"schedule {self.subject}")
+        self.reaches_kernel()
+        self.broken = True
+        return Bracket.of(self.begins)
+
+
+class OnPaper(Injector):
+    """An injector whose faults are `Noted`: it needs neither a lab that runs nor its record."""
+
+    def __init__(self, **begins: Callable[[], None]) -> None:
+        super().__init__(Lab.planned("zone-small"))
+        self.log: list[str] = []
+        self._begins = begins
+        self.reaches_kernel: Callable[[], None] = lambda: None
+        self.kind: type[Noted] = Noted
+        self._count = 0
+
+    def _recorded(self, spec: SingleFaultSpec) -> Held:
+        subject = resolve(self._lab.fabric, spec).subject
+        begins = self._begins.get(subject.partition(":")[2], lambda: None)
+        fault = self.kind(subject, self.log, begins, self.reaches_kernel)
+        self._count += 1
+        return Held(fault, RecordedFault(self._count, spec, None))
+
+
+def down(spine: str, at_ms: int, ends_ms: int | None = None) -> Timed:
+    spec = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": f"rtsw1:{spine}"})
+    return Timed(spec, at_ms * MS, None if ends_ms is None else ends_ms * MS)
+
+
+class Clock:
+    """CLOCK_REALTIME as the injector reads it: it moves where a test moves it."""
+
+    def __init__(self) -> None:
+        self.now_ns = ZERO_NS
+        self.extra_ns = 0
+
+    def wait(self, instant_ns: int) -> None:
+        self.now_ns = max(self.now_ns, instant_ns + self.extra_ns)
+
+    def advance(self, ms: int) -> None:
+        self.now_ns += ms * MS
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(bracket, "realtime_ns", lambda: made.now_ns)
+    monkeypatch.setattr(injecting, "realtime_ns", lambda: made.now_ns)
+    monkeypatch.setattr(injecting, "clock_offset_ns", lambda: 0)
+    return made
+
+
+def changes(injector: Injector) -> list[tuple[str, bool, int]]:
+    return [
+        (each.fault.subject, each.begins, (each.t_ns - ZERO_NS) // MS) for each in injector.changes
+    ]
+
+
+# --- in time -------------------------------------------------------------------------------------
+
+
+def test_faults_begin_and_end_at_their_times_each_prepared_before(clock: Clock) -> None:
+    injector = OnPaper()
+    faults = [down("ctsw1", 100, 900), down("ctsw2", 500)]
+    assert carry_out(injector, faults, ZERO_NS, clock.wait) == ()
+    assert injector.log == [
+        "prepare rtsw1:ctsw1",
+        "inject rtsw1:ctsw1",
+        "prepare rtsw1:ctsw2",
+        "inject rtsw1:ctsw2",
+        "restore rtsw1:ctsw1",
+    ]
+    assert changes(injector) == [
+        ("rtsw1:ctsw1", True, 100),
+        ("rtsw1:ctsw2", True, 500),
+        ("rtsw1:ctsw1", False, 900),
+    ]
+
+
+def test_faults_that_begin_close_to_the_first_are_prepared_with_it(clock: Clock) -> None:
+    injector = OnPaper()
+    faults = [down("ctsw1", 100), down("ctsw2", 200), down("ctsw3", 201)]
+    prepared = prepare_first(injector, faults)
+    assert sorted(prepared) == [0, 1]
+    assert carry_out(injector, faults, ZERO_NS, clock.wait, prepared) == ()
+    assert [line for line in injector.log if line.startswith("prepare")] == [
+        f"prepare rtsw1:ctsw{spine}" for spine in (1, 2, 3)
+    ]
+    assert injector.log[-2:] == ["inject rtsw1:ctsw2", "inject rtsw1:ctsw3"]
+
+
+def test_a_fault_that_the_kernel_schedules_is_not_begun_again(clock: Clock) -> None:
+    injector = OnPaper()
+    injector.kind = Scheduled
+    assert carry_out(injector, [down("ctsw1", 100, 300)], ZERO_NS, clock.wait) == ()
+    assert injector.log == ["prepare rtsw1:ctsw1", "schedule rtsw1:ctsw1", "restore rtsw1:ctsw1"]
+    assert changes(injector) == [("rtsw1:ctsw1", True, 100), ("rtsw1:ctsw1", False, 300)]
+
+
+@pytest.mark.parametrize(("late_ms", "problems"), [(100, 0), (101, 2)])
+def test_a_change_later_than_the_limit_is_not_what_was_asked_for(
+    clock: Clock, late_ms: int, problems: int
+) -> None:
+    assert LATE_LIMIT_NS == 100 * MS
+    clock.extra_ns = late_ms * MS
+    found = carry_out(OnPaper(), [down("ctsw1", 0, 500)], ZERO_NS, clock.wait)
+    assert len(found) == problems
+    if found:
+        assert found == (
+            "not valid because carrier-down of rtsw1:ctsw1 began 101 ms late (the limit is 100 ms)",
+            "not valid because carrier-down of rtsw1:ctsw1 ended 101 ms late (the limit is 100 ms)",
+        )
+
+
+def test_a_fault_that_waits_for_the_one_before_it_is_not_late(clock: Clock) -> None:
+    injector = OnPaper(ctsw1=partial(clock.advance, 100))
+    faults = [down("ctsw1", 0), down("ctsw2", 0)]
+    assert carry_out(injector, faults, ZERO_NS, clock.wait) == ()
+    assert changes(injector)[1] == ("rtsw1:ctsw2", True, 100)
+    assert injector.changes[0].took_ns == 100 * MS
+
+
+# --- stamped -------------------------------------------------------------------------------------
+
+
+def test_a_fault_is_stamped_when_it_reaches_the_kernel_and_not_when_it_is_asked_for(
+    clock: Clock,
+) -> None:
+    injector = OnPaper(ctsw1=partial(clock.advance, 3))
+    injector.reaches_kernel = partial(clock.advance, 939)
+    late = carry_out(injector, [down("ctsw1", 0)], ZERO_NS, clock.wait)
+    (change,) = injector.changes
+    assert (change.t_ns - ZERO_NS, change.took_ns) == (939 * MS, 3 * MS)
+    assert [text for text in late if "began 939 ms late" in text]
+
+
+def test_one_that_the_kernel_is_told_of_late_is_stamped_when_it_was_told(clock: Clock) -> None:
+    injector = OnPaper(ctsw1=partial(clock.advance, 3))
+    injector.kind, injector.reaches_kernel = Scheduled, partial(clock.advance, 1000)
+    carry_out(injector, [down("ctsw1", 100, 5000)], ZERO_NS, clock.wait)
+    begin, end = injector.changes
+    assert (begin.t_ns - ZERO_NS, begin.took_ns) == (1000 * MS, 3 * MS)
+    assert (end.t_ns - ZERO_NS, end.took_ns) == (5000 * MS, 0)
+
+
+def test_one_that_was_over_before_the_kernel_was_told_is_no_measurement(clock: Clock) -> None:
+    """It looks as if it were there: the kernel has a rule whose time has passed."""
+    injector = OnPaper()
+    injector.kind, injector.reaches_kernel = Scheduled, partial(clock.advance, 106)
+    carry_out(injector, [down("ctsw1", 100, 105)], ZERO_NS, clock.wait)
+    assert injector.unseen == [
+        "not valid because carrier-down of rtsw1:ctsw1 was over before the kernel had been told of "
+        "it"
+    ]
+
+
+def test_one_that_the_kernel_is_told_of_in_time_begins_at_the_instant_itself(clock: Clock) -> None:
+    injector = OnPaper(ctsw1=partial(clock.advance, 3))
+    injector.kind, injector.reaches_kernel = Scheduled, partial(clock.advance, 97)
+    carry_out(injector, [down("ctsw1", 100, 300)], ZERO_NS, clock.wait)
+    assert [(each.t_ns - ZERO_NS, each.took_ns) for each in injector.changes] == [
+        (100 * MS, 0),
+        (300 * MS, 0),
+    ]
+
+
+def test_an_instant_that_is_not_known_well_enough_is_no_measurement(clock: Clock) -> None:
+    injector = OnPaper(ctsw1=partial(clock.advance, 101))
+    assert carry_out(injector, [down("ctsw1", 0)], ZERO_NS, clock.wait) == (
+        "not valid because carrier-down of rtsw1:ctsw1 may have begun up to 101 ms after its stamp "
+        "(the limit is 100 ms)",
+    )
+
+
+def test_an_event_says_how_uncertain_its_instant_is(clock: Clock) -> None:
+    injector = OnPaper(ctsw1=partial(clock.advance, 3))
+    carry_out(injector, [down("ctsw1", 0, 500)], ZERO_NS, clock.wait)
+    assert [event.took_ns for event in events_of(injector.changes, MS)] == [3 * MS, 0]
+
+
+def test_what_ends_before_the_kernel_would_have_ended_it_ends_then(clock: Clock) -> None:
+    injector = OnPaper()
+    injector.kind = Scheduled
+    prepared = prepare_first(injector, [down("ctsw1", 0, 500)])
+    injector.schedule(prepared[0], ZERO_NS, ZERO_NS + 500 * MS)
+    clock.advance(200)
+    injector.restore(prepared[0])
+    assert changes(injector) == [("rtsw1:ctsw1", True, 0), ("rtsw1:ctsw1", False, 200)]
+
+
+# --- seen ----------------------------------------------------------------------------------------
+
+
+class Idle(Noted):
+    """One whose injection does nothing."""
+
+    def inject(self, lab: Lab) -> Bracket:
+        return Bracket.now()
+
+
+class Looked(Noted):
+    """One that notes when it is looked at."""
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        now_ms = (bracket.realtime_ns() - ZERO_NS) // MS
+        self.log.append(f"look at {self.subject} at {now_ms}")
+        return super().intact(lab)
+
+
+def test_an_injection_that_does_nothing_is_no_measurement(clock: Clock) -> None:
+    injector = OnPaper()
+    injector.kind = Idle
+    carry_out(injector, [down("ctsw1", 100, 900)], ZERO_NS, clock.wait)
+    assert injector.unseen == [
+        "not valid because carrier-down of rtsw1:ctsw1 was not seen to take effect: rtsw1:ctsw1 "
+        "has carrier"
+    ]
+
+
+def test_one_that_never_ends_is_looked_at_when_all_is_over(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(injecting, "remove_fault", lambda *_: None)
+    injector = OnPaper()
+    injector.kind = Idle
+    carry_out(injector, [down("ctsw1", 100)], ZERO_NS, clock.wait)
+    assert injector.unseen == []
+    injector.restore_all()
+    assert len(injector.unseen) == 1
+
+
+def test_what_took_effect_is_no_problem(clock: Clock) -> None:
+    injector = OnPaper()
+    carry_out(injector, [down("ctsw1", 100, 900), down("ctsw2", 500, 901)], ZERO_NS, clock.wait)
+    assert injector.unseen == []
+
+
+def test_a_fault_is_looked_at_shortly_before_it_ends_and_not_when_it_begins(clock: Clock) -> None:
+    injector = OnPaper()
+    injector.kind = Looked
+    carry_out(injector, [down("ctsw1", 100, 900)], ZERO_NS, clock.wait)
+    looks = [line for line in injector.log if line.startswith("look")]
+    assert looks[-1] == "look at rtsw1:ctsw1 at 800"
+    assert len(looks) == 2
+
+
+def test_a_fault_is_looked_at_before_another_on_its_nodes_may_hide_it(clock: Clock) -> None:
+    injector = OnPaper()
+    injector.kind = Looked
+    carry_out(injector, [down("ctsw1", 100), down("ctsw2", 700)], ZERO_NS, clock.wait)
+    assert "look at rtsw1:ctsw1 at 600" in injector.log
+
+
+def test_a_link_that_flaps_fast_is_seen_to_fail_each_time(clock: Clock) -> None:
+    injector = OnPaper()
+    faults = [down("ctsw1", at_ms, at_ms + 40) for at_ms in (0, 50, 100)]
+    carry_out(injector, faults, ZERO_NS, clock.wait)
+    assert injector.unseen == []
+
+
+def test_where_there_is_nothing_to_break_nothing_was_broken(clock: Clock) -> None:
+    injector = OnPaper()
+    held = injector.prepare(down("ctsw1", 0).spec)
+    assert isinstance(held.fault, Noted)
+    held.fault.broken = True
+    injector._intact[held.recorded.number] = frozenset()
+    injector.inject(held)
+    injector.look(held)
+    assert injector.unseen == [
+        "not valid because there was nothing that carrier-down of rtsw1:ctsw1 could change"
+    ]
+
+
+# --- beside a caller -----------------------------------------------------------------------------
+
+
+def now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_REALTIME)
+
+
+def no_thread_is_left() -> bool:
+    return all(thread.name != "faults" for thread in threading.enumerate())
+
+
+def test_faults_are_carried_out_while_the_caller_works(clock: Clock) -> None:
+    began = threading.Event()
+    injector = OnPaper(ctsw2=began.set)
+    faults = [down("ctsw1", 0), down("ctsw2", 1)]
+    # ZERO_NS is long past: nothing waits, and by the injector's clock nothing is late.
+    with carried_out(injector, faults, ZERO_NS, prepare_first(injector, faults)) as problems:
+        assert began.wait(WAIT_S)
+    assert no_thread_is_left()
+    assert problems == []
+    assert [each.fault.subject for each in injector.changes] == ["rtsw1:ctsw1", "rtsw1:ctsw2"]
+
+
+def test_faults_that_had_not_begun_when_the_caller_ended_are_a_problem(clock: Clock) -> None:
+    began = threading.Event()
+    injector = OnPaper(ctsw1=began.set)
+    faults = [down("ctsw1", 0), down("ctsw2", LONG_MS), down("ctsw3", LONG_MS)]
+    with carried_out(injector, faults, now_ns(), prepare_first(injector, faults)) as problems:
+        assert began.wait(WAIT_S)
+        assert problems == []
+    assert no_thread_is_left()
+    assert problems == ["not valid because all was over before 2 of 3 faults had begun"]
+    assert "inject rtsw1:ctsw2" not in injector.log
+
+
+def test_a_fault_that_the_kernel_had_yet_to_begin_when_the_caller_ended_is_a_problem(
+    clock: Clock,
+) -> None:
+    """A job that ends before its blackhole begins is no measurement of a blackhole."""
+    told = threading.Event()
+    injector = OnPaper(ctsw1=told.set)
+    injector.kind = Scheduled
+    begins_ms = LONG_MS
+    start_ns = now_ns()
+    with carried_out(injector, [down("ctsw1", begins_ms)], start_ns, {}) as problems:
+        assert told.wait(WAIT_S)
+    assert problems == ["not valid because all was over before 1 of 1 faults had begun"]
+    assert injector.happened() == ()
+
+
+def test_a_fault_that_had_not_ended_is_no_problem_and_left_to_the_injector(clock: Clock) -> None:
+    began = threading.Event()
+    injector = OnPaper(ctsw1=began.set)
+    with carried_out(injector, [down("ctsw1", 0, LONG_MS)], now_ns(), {}) as problems:
+        assert began.wait(WAIT_S)
+    assert no_thread_is_left()
+    assert problems == []
+    assert "restore rtsw1:ctsw1" not in injector.log
+    assert len(injector._held) == 1
+
+
+def test_lateness_is_among_the_problems(clock: Clock) -> None:
+    began = threading.Event()
+    injector = OnPaper(ctsw1=began.set)
+    clock.advance(250)
+    with carried_out(injector, [down("ctsw1", 0)], ZERO_NS, {}) as problems:
+        assert began.wait(WAIT_S)
+    (problem,) = problems
+    assert "began 250 ms late" in problem
+
+
+def test_a_fault_that_fails_is_raised_when_the_callers_work_is_over(clock: Clock) -> None:
+    failed = threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise MachineError("no such device")
+
+    injector = OnPaper(ctsw1=fail)
+    worked = False
+    with (
+        pytest.raises(MachineError, match="no such device"),
+        carried_out(injector, [down("ctsw1", 0)], now_ns(), {}),
+    ):
+        assert failed.wait(WAIT_S)
+        worked = True
+    assert worked
+    assert no_thread_is_left()
+
+
+def test_what_goes_wrong_with_the_caller_ends_the_faults_and_is_what_is_raised() -> None:
+    injector = OnPaper()
+    with (
+        pytest.raises(KeyboardInterrupt),
+        carried_out(injector, [down("ctsw1", LONG_MS)], now_ns(), {}) as problems,
+    ):
+        raise KeyboardInterrupt
+    assert no_thread_is_left()
+    assert problems == ["not valid because all was over before 1 of 1 faults had begun"]
+    assert "inject rtsw1:ctsw1" not in injector.log

@@ -1,0 +1,75 @@
+"""Commands of the documentation: found in its text, and known to what runs them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.machines.pages import PAGES, README, RUNS, UNFENCED, NotRun, Run
+from tests.machines.typed import Typed, commands, differences, shown_blocks
+
+CHECKOUT = Path(__file__).parents[2]
+
+PAGE = """\
+Text with `make drill`.
+
+```
+make drill     # the comment
+ Restored   yes
+```
+
+| `rocelab up LAB [--as A [--json]]...`, `down` | two |
+| `lab` | no command |
+
+```
+ Full convergence   130 ms
+Done, all
+```
+
+```yaml
+make: no command
+```
+"""
+
+
+def test_commands_are_lines_of_blocks_and_first_cells_of_tables() -> None:
+    assert commands("docs/x.md", PAGE) == [
+        Typed("docs/x.md", 4, "make drill"),
+        Typed("docs/x.md", 8, "rocelab up LAB"),
+    ]
+
+
+def test_a_block_without_a_command_is_what_one_shows() -> None:
+    (block,) = shown_blocks(PAGE)
+    assert differences(block, "x\n  Full   convergence 94 ms |\n Done, all") == []
+    assert differences(block, "Full convergence") == [" Full convergence   130 ms", "Done, all"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_of_a_page_can_be_run_as_it_stands_or_is_explained(page: str) -> None:
+    found = [each.text for each in commands(page, (CHECKOUT / page).read_text())]
+    known = RUNS.get(page, {})
+    assert sorted(known.keys() - found) == [], "in tests/machines/pages.py, but not in the page"
+    for text in found:
+        run = known.get(text, Run())
+        lines = (text,) if isinstance(run, NotRun) else run.lines or (text,)
+        if isinstance(run, Run):
+            unclear = [line for line in lines if re.search(r"\b[A-Z]{3,}\b(?!=)|\[|\.\.\.", line)]
+            assert unclear == [], "tests/machines/pages.py has to say what is typed"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_command_is_said_to_show_is_a_block_of_its_page(page: str) -> None:
+    blocks = shown_blocks((CHECKOUT / page).read_text())
+    for run in RUNS.get(page, {}).values():
+        if isinstance(run, Run) and run.block:
+            assert [each for each in blocks if each.startswith(run.block)]
+
+
+def test_make_targets_in_sentences_of_the_readme_are_run_or_explained() -> None:
+    text = (CHECKOUT / README).read_text()
+    named = set(re.findall(r"`(make [a-z-]+)[^`]*`", text))
+    typed = {each.text for each in commands(README, text)}
+    assert sorted(named - typed - UNFENCED.keys()) == []

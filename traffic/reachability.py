@@ -1,0 +1,215 @@
+"""Whether every NIC of a lab reaches every other: one packet a pair and direction, in one batch.
+
+In: a running fabric and the namespaces of its servers. Out: the ordered pairs of NICs whose packets
+did not arrive. A packet is an ICMP echo reply that nobody asked for: a kernel takes it without
+answering, so each direction is seen by itself. It leaves by its own NIC, as RoCE's do and a
+server's default route does not, and is routed and hashed by switches like any other ICMP: it takes
+one of the equal paths, and a lost link among others is for `rocelab path --probe` to find.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from labs.errors import MachineError
+from labs.plan.fabric import Fabric, Link, Nic
+from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.runtime.namespaces import inside
+from labs.runtime.runtime import raise_descriptor_limit
+from traffic.traceroute import checksum
+
+QUIET_S = (0.2, 0.5, 1.0)
+"""After each attempt, how long nothing may have arrived before the next, or the end."""
+_BURST = 64
+_RECEIVE_BUFFER = 4 << 20
+_SO_RCVBUFFORCE = 33
+_SOL_RAW = 255
+_ICMP_FILTER = 1
+_ECHO_REPLY = 0
+_TTL = 64
+_IP_BYTES, _ICMP_BYTES = 20, 16
+
+Pair = tuple[int, int]
+"""Places of the source and the destination in a list of NICs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reachability:
+    """What was found: `nics` by name, and how many of the ordered `pairs` were seen to fail."""
+
+    nics: tuple[str, ...]
+    pairs: int
+    failed: tuple[tuple[str, str], ...]
+    took_s: float
+
+
+def nics_of(fabric: Fabric) -> tuple[Nic, ...]:
+    """Every NIC of every server, in the fabric's order."""
+    return tuple(nic for server in fabric.servers for nic in fabric.nics(server.name))
+
+
+def nic_names(fabric: Fabric, nics: Sequence[Nic]) -> tuple[str, ...]:
+    """`srv1-1`, or `srv1-1:2` for a server's second NIC where it has more than one."""
+    return tuple(
+        f"{nic.server}:{nic.number}" if len(fabric.nics(nic.server)) > 1 else nic.server
+        for nic in nics
+    )
+
+
+def pairs_of(nics: Sequence[Nic]) -> Iterator[Pair]:
+    """Every ordered pair of NICs of two servers, so that neighbours in the order share neither
+    source nor destination: no port's queue gets more than its part at once."""
+    for step in range(1, len(nics)):
+        for source in range(len(nics)):
+            destination = (source + step) % len(nics)
+            if nics[source].server != nics[destination].server:
+                yield source, destination
+
+
+class Frames:
+    """The frames of one run, told from others by `tag` (16 bits)."""
+
+    def __init__(self, nics: Sequence[Nic], tag: int) -> None:
+        self._tag = tag
+        self._addresses = [socket.inet_aton(nic.ip) for nic in nics]
+
+    def build(self, pair: Pair, link: Link) -> bytes:
+        """The frame that leaves by `link`, a port of the pair's source."""
+        source, destination = pair
+        ethernet = _mac(link.b.mac) + _mac(link.a.mac) + b"\x08\x00"
+        length = _IP_BYTES + _ICMP_BYTES
+        start = struct.pack("!BBHHHBB", 0x45, 0, length, self._tag, 0, _TTL, socket.IPPROTO_ICMP)
+        ends = self._addresses[source] + self._addresses[destination]
+        header = start + struct.pack("!H", checksum(start + ends)) + ends
+        rest = struct.pack("!HHII", self._tag, 0, source, destination)
+        sum_of = checksum(struct.pack("!BB", _ECHO_REPLY, 0) + rest)
+        return ethernet + header + struct.pack("!BBH", _ECHO_REPLY, 0, sum_of) + rest
+
+    def read(self, packet: bytes) -> Pair | None:
+        """The pair of a packet that begins with its IPv4 header, None for one that is not ours."""
+        if len(packet) < _IP_BYTES + _ICMP_BYTES or packet[0] != 0x45:
+            return None
+        kind, tag, source, destination = struct.unpack_from("!BxxxHxxII", packet, _IP_BYTES)
+        if (
+            kind != _ECHO_REPLY
+            or tag != self._tag
+            or max(source, destination) >= len(self._addresses)
+        ):
+            return None
+        ends = self._addresses[source] + self._addresses[destination]
+        return (source, destination) if packet[12:20] == ends else None
+
+
+def probe_reachability(
+    fabric: Fabric, netns_of: Callable[[str], Path], progress: ProgressSink = no_progress
+) -> Reachability:
+    """Send a packet from every NIC to those of all other servers, three times where it is lost.
+
+    A NIC with two ports sends by both, and reaches what either reaches. Raises OSError when a
+    namespace can not be entered, MachineError without CAP_NET_RAW or with too few open files.
+    """
+    started_s = time.monotonic()
+    nics = nics_of(fabric)
+    names = nic_names(fabric, nics)
+    frames = Frames(nics, int.from_bytes(os.urandom(2), "big"))
+    missing = dict.fromkeys(pairs_of(nics))
+    total = len(missing)
+    with ExitStack() as stack:
+        senders, listeners = _open(nics, netns_of, stack)
+        poll = select.epoll()
+        stack.callback(poll.close)
+        for listener in listeners:
+            poll.register(listener, select.EPOLLIN)
+        by_descriptor = {listener.fileno(): listener for listener in listeners}
+
+        def receive(timeout_s: float) -> bool:
+            ready = poll.poll(timeout_s)
+            for descriptor, _ in ready:
+                for packet in _drain(by_descriptor[descriptor]):
+                    pair = frames.read(packet)
+                    if pair is not None:
+                        missing.pop(pair, None)
+            return bool(ready)
+
+        for quiet_s in QUIET_S:
+            for number, pair in enumerate(list(missing), start=1):
+                source = nics[pair[0]]
+                for link in source.links:
+                    _send(senders[source.server], link, frames.build(pair, link))
+                if number % _BURST == 0:
+                    receive(0)
+                    progress(Progress("pairs", total - len(missing), total))
+            while missing and receive(quiet_s):
+                pass
+            progress(Progress("pairs", total - len(missing), total))
+    failed = tuple((names[source], names[destination]) for source, destination in sorted(missing))
+    return Reachability(names, total, failed, time.monotonic() - started_s)
+
+
+def _open(
+    nics: Sequence[Nic], netns_of: Callable[[str], Path], stack: ExitStack
+) -> tuple[Mapping[str, socket.socket], Sequence[socket.socket]]:
+    """A socket that sends for each server, by its name, and one that receives for each."""
+    servers = dict.fromkeys(nic.server for nic in nics)
+    raise_descriptor_limit(2 * len(servers) + 256)
+    senders: dict[str, socket.socket] = {}
+    listeners = []
+    stack.callback(_close, senders)
+
+    def open_server(server: str) -> socket.socket:
+        senders[server] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        senders[server].setblocking(False)
+        listener = stack.enter_context(
+            socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+        )
+        all_others = ~(1 << _ECHO_REPLY) & 0xFFFF_FFFF
+        listener.setsockopt(_SOL_RAW, _ICMP_FILTER, struct.pack("=I", all_others))
+        listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+        listener.setblocking(False)
+        return listener
+
+    for server in servers:
+        try:
+            listeners.append(inside(netns_of(server), partial(open_server, server)))
+        except PermissionError as error:
+            raise MachineError(
+                f"no permission to send raw frames in {server}: {error}",
+                hint="run as root, or with CAP_NET_RAW and CAP_SYS_ADMIN",
+            ) from error
+    return senders, listeners
+
+
+def _close(senders: Mapping[str, socket.socket]) -> None:
+    """The kernel waits an RCU grace period for each packet socket (packet_release, net/packet/
+    af_packet.c): those that are closed at once wait for the same one."""
+    with ThreadPoolExecutor(max_workers=64) as pool:
+        list(pool.map(socket.socket.close, senders.values()))
+
+
+def _send(sender: socket.socket, link: Link, frame: bytes) -> None:
+    try:
+        sender.sendto(frame, (link.a.interface, 0))
+    except OSError:
+        return  # a port that is down, or whose queue is full: what is lost is missing
+
+
+def _drain(listener: socket.socket) -> Iterator[bytes]:
+    while True:
+        try:
+            yield listener.recv(128)
+        except BlockingIOError:
+            return
+
+
+def _mac(text: str) -> bytes:
+    return bytes.fromhex(text.replace(":", ""))
