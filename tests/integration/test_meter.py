@@ -13,8 +13,6 @@ from scripts.drill.result import DrillResult
 from scripts.drill.run import run_drill
 from tests.measured import measured, problems_of_drill
 
-pytestmark = pytest.mark.few_at_once
-
 RATE_PPS = 2000
 INTERVAL_NS = 10**9 // RATE_PPS
 LENGTHS_MS = (5, 12, 50, 200, 1000, 5000)
