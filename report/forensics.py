@@ -65,7 +65,9 @@ def lateness_map(found: Diagnosis, case: Case) -> Figure:
     figure.colorbar(image, ax=axis, pad=0.01, label="late, ms of the lab")
     verdict = found.verdict
     title = "nothing slowed this job down that its plan does not explain"
-    if verdict.cause is not Cause.NONE:
+    if verdict.cause is Cause.INVALID:
+        title = "the run broke its limits, so nothing is said of the network"
+    elif verdict.cause is not Cause.NONE:
         title = f"{verdict.cause}: {verdict.subject} ({format_duration(verdict.excess.lab_ns)})"
     axis.set_title(
         f"{title}\nhow late what a rank was sent arrived, by step ({steps} per iteration)",

@@ -74,7 +74,10 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
     typical = float(np.median(timed.took))
     least_ns = LEAST_SHARE * float(timed.took.sum())
     blamed = [verdict for verdict in found if verdict.excess.lab_ns >= least_ns]
-    verdict = blamed[0] if blamed else _nothing(case, found)
+    if case.report.problems:
+        verdict = _invalid(case)
+    else:
+        verdict = blamed[0] if blamed else _nothing(case, found)
     shown = timed.worst(verdict.iterations)
     return Diagnosis(
         schema_version=SCHEMA_VERSION,
@@ -89,6 +92,14 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
         shown=timed.first + shown,
         took=case.times(float(timed.took[shown])),
         path=tuple(_stretch(case, link) for link in timed.paths[shown]),
+    )
+
+
+def _invalid(case: Case) -> Verdict:
+    """A run that broke its limits shows what this machine did, whatever was found."""
+    return Verdict(
+        *(Cause.INVALID, "the run", None, (), (), case.times(0), ()),
+        evidence=tuple(case.report.problems),
     )
 
 

@@ -12,17 +12,18 @@ from enum import StrEnum
 from scripts.documents import Format
 from scripts.job.document import Times
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Cause(StrEnum):
-    """What slowed a job down."""
+    """What slowed a job down; INVALID where its run was, so that nothing is said of the network."""
 
     HOST_PAUSE = "host-pause"
     GREY_LINK = "grey-link"
     SLOW_LINK = "slow-link"
     CONGESTED_LINK = "congested-link"
     NONE = "none"
+    INVALID = "invalid"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,10 +78,10 @@ class Stretch:
 class Diagnosis:
     """What was found out about one job.
 
-    verdict: the cause with the greatest excess; others: further findings, those without an effect
-    on the job's time included. shown: the recorded iteration that the verdict shows in most, or
-    without a cause the one with the greatest excess; `took` is its time, path its critical path.
-    typical: the median time of all recorded.
+    verdict: the cause with the greatest excess, or that the run was invalid and why; others:
+    further findings, those without an effect on the job's time included. shown: the recorded
+    iteration that the verdict shows in most, or without a cause the one with the greatest excess;
+    `took` is its time, path its critical path. typical: the median time of all recorded.
     """
 
     schema_version: int

@@ -17,7 +17,8 @@ from scripts.forensics.paths import FlowPaths, named
 from scripts.job.document import FlowFigures
 
 LEAST_LOSSES = 3
-"""Losses below which nothing is said: NAKs and timeouts that no drop of a queue explains."""
+"""Losses below which nothing is said: NAKs and timeouts that no drop of a queue on the flow's way
+explains."""
 
 ELSEWHERE = 1e-6
 """The probability with which a packet is lost for another reason."""
@@ -32,15 +33,18 @@ def lossy_links(case: Case) -> list[Verdict]:
     """The links that lose packets in silence: none or one verdict.
 
     The likelihood of a hypothesis is that of the losses seen, Poisson in each flow, where every
-    packet that crosses the link, and every message's last ACK, is lost with one probability.
+    packet that crosses the link, and every message's last ACK, is lost with one probability. What
+    queues on a flow's way dropped is taken off its losses first, all of it from each flow, since
+    whose packets those were is not counted.
     """
     flows = case.report.flows
     losses = np.array([_losses(case, flow) for flow in flows], np.float64)
-    dropped = sum(queue.dropped_packets for queue in case.report.queues)
-    if losses.sum() - dropped < LEAST_LOSSES:
-        return []
     if case.paths is None:
-        return [_unlocated(case, losses)]
+        dropped = sum(queue.dropped_packets for queue in case.report.queues)
+        return [] if losses.sum() - dropped < LEAST_LOSSES else [_unlocated(case, losses)]
+    losses = np.maximum(0, losses - _dropped_on_the_way(case, case.paths))
+    if losses.sum() < LEAST_LOSSES:
+        return []
     ways, exposure = _exposure(flows, case.paths)
     scores = np.array([_likelihood(losses, column, flows) for column in exposure.T])
     best = scores >= scores.max() - INDISTINCT
@@ -57,6 +61,15 @@ def _losses(case: Case, flow: FlowFigures) -> float:
     limit_ns = case.job.transport.ack_timeout * case.report.clock.dilation / 2
     stalled = any(end - begin >= limit_ns for name in ends for begin, end in case.spans[name])
     return float(flow.naks + (0 if stalled else flow.timeouts))
+
+
+def _dropped_on_the_way(case: Case, paths: Sequence[FlowPaths]) -> Floats:
+    """How many packets the queues dropped that each flow's data and answers cross."""
+    ways = {way for path in paths for way in (*path.data, *path.answers)}
+    dropped = {way: sum(queue.dropped_packets for queue in case.queues_at(way)) for way in ways}
+    return np.array(
+        [sum(dropped[way] for way in {*path.data, *path.answers}) for path in paths], np.float64
+    )
 
 
 def _exposure(flows: Sequence[FlowFigures], paths: Sequence[FlowPaths]) -> tuple[list[Way], Floats]:

@@ -24,8 +24,6 @@ SHOWN_STRETCHES = 8
 
 def print_diagnosis(found: Diagnosis, case: Case, console: Console) -> None:
     """Verdict, further findings, notes, the map and the critical path."""
-    for problem in case.report.problems:
-        console.print(f"note: {problem}", style="yellow", markup=False, soft_wrap=True)
     style = "bold green" if found.verdict.cause is Cause.NONE else "bold red"
     console.print(_headline(found.verdict), style=style, highlight=False, soft_wrap=True)
     _print_evidence(found.verdict, console)
@@ -44,6 +42,8 @@ def print_diagnosis(found: Diagnosis, case: Case, console: Console) -> None:
 def _headline(verdict: Verdict) -> str:
     if verdict.cause is Cause.NONE:
         return "none: nothing slowed this job down that its plan does not explain"
+    if verdict.cause is Cause.INVALID:
+        return "invalid: the run broke its limits, so nothing is said of the network; run it again"
     cost = (
         f"{format_duration(verdict.excess.lab_ns)} of the lab on the critical path "
         f"({format_duration(verdict.excess.modelled_ns)} modelled)"

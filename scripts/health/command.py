@@ -76,8 +76,8 @@ def health(
     json: JsonOption = False,
 ) -> None:
     """Sample the health of a running lab until Ctrl-C, --for or --once. Exits 1 when --for or
-    --once saw an objective missed, 130 after Ctrl-C. With --json each sample is a line, and the
-    report the last."""
+    --once saw an objective missed or could not read all of the lab, 130 after Ctrl-C. With --json
+    each sample is a line, and the report the last."""
     from labs.errors import InputError
 
     need_root("reading counters in nodes")
@@ -91,7 +91,7 @@ def health(
         write([json_dumps({"report": asdict(report)}), "\n"])
     elif limit_s is not None:
         print_report(report)
-    if limit_s is not None and not report.met:
+    if limit_s is not None and not report.is_healthy:
         raise typer.Exit(1)
 
 
@@ -240,5 +240,11 @@ def print_report(report: HealthReport) -> None:
     out().print(lines)
     for problem in report.problems:
         err().print(problem, style="yellow", markup=False)
+    if report.unread_samples:
+        err().print(
+            f"{report.unread_samples} of {report.samples} samples lack what could not be read: "
+            f"the lab is not known to be healthy; `rocelab status {report.lab}` says what runs",
+            markup=False,
+        )
     for folder in report.evidence:
         say(f"evidence: {folder}")

@@ -133,6 +133,7 @@ class HealthMonitor:
             problems=self._account.problems,
             cpu_s=self._cpu_s,
             evidence=tuple(str(folder) for folder in self._collected.values()),
+            unread_samples=self._account.unread_samples,
         )
 
     def collect_evidence(self) -> None:

@@ -50,8 +50,8 @@ class SliReport:
 class HealthReport:
     """The health of a lab from `started_ns` to `ended_ns`.
 
-    `problems` says what could not be read, and why watching ended early; `cpu_s` is what watching
-    cost; `evidence` are folders of bundles.
+    `problems` says what could not be read, and why watching ended early; `unread_samples` are those
+    that lack something; `cpu_s` is what watching cost; `evidence` are folders of bundles.
     """
 
     lab: str
@@ -63,11 +63,17 @@ class HealthReport:
     problems: tuple[str, ...]
     cpu_s: float
     evidence: tuple[str, ...] = ()
+    unread_samples: int = 0
 
     @property
     def met(self) -> bool:
-        """Whether every objective was met in every sample."""
+        """Whether every objective was met in every sample, as far as the lab could be read."""
         return all(each.met for each in self.slis)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether every objective was met and nothing was left unread."""
+        return self.met and not self.unread_samples
 
     def sli(self, sli: Sli) -> SliReport:
         """What became of one SLI."""
@@ -99,10 +105,12 @@ class Account:
         self._tallies = {sli: _Tally() for sli in Sli}
         self._problems: dict[str, None] = {}
         self.samples = 0
+        self.unread_samples = 0
 
     def add(self, sample: Sample) -> dict[Sli, dict[str, float]]:
         """Count a sample; what of it missed its objective."""
         self.samples += 1
+        self.unread_samples += bool(sample.gaps)
         self._problems.update(dict.fromkeys(f"could not read {gap}" for gap in sample.gaps))
         for sli, values in sample.values.items():
             tally = self._tallies[sli]

@@ -409,6 +409,33 @@ def test_losses_that_a_queue_dropped_are_no_grey_link() -> None:
     assert Cause.GREY_LINK not in {each.cause for each in found.others}
 
 
+def test_what_a_queue_elsewhere_dropped_explains_no_loss_here() -> None:
+    job = planned()
+    way = uplinks(job)[0]
+    ends = {way.sender, way.receiver}
+    elsewhere = next(
+        each
+        for each in uplinks(job)
+        if not (over(way, job) & over(each, job)) and not ends & {each.sender, each.receiver}
+    )
+    sent = flows(job, lambda ways: 20 if way in ways else 0)
+    dropped = queue(elsewhere, marked=0.0, dropped=10 * sum(flow.naks for flow in sent))
+    found = diagnosed(report(job, late=late_over(way, job, 50), sent=sent, queues=(dropped,)))
+    assert found.verdict.cause is Cause.GREY_LINK
+    assert way in found.verdict.links
+
+
+def test_of_an_invalid_run_nothing_is_blamed_and_what_was_seen_is_told() -> None:
+    job = planned()
+    way = uplinks(job)[0]
+    sent = flows(job, lambda ways: 20 if way in ways else 0)
+    written = report(job, late=late_over(way, job, 50), sent=sent)
+    why = "not valid because senders were late"
+    found = diagnosed(replace(written, problems=(why,)))
+    assert (found.verdict.cause, found.verdict.evidence) == (Cause.INVALID, (why,))
+    assert [each.cause for each in found.others] == [diagnosed(written).verdict.cause]
+
+
 def test_a_queue_in_front_of_a_link_that_others_use_is_congestion() -> None:
     job = planned()
     way = uplinks(job)[0]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import struct
 from array import array
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -25,6 +27,7 @@ from scripts.convergence import Method
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.timeline import FibTimeline
 from scripts.evidence.shelf import MOST_BYTES, Shelf, tail
+from scripts.health import command
 from scripts.health import monitor as monitoring
 from scripts.health.endpoints import EndpointTracker
 from scripts.health.losses import LossTracker
@@ -33,7 +36,7 @@ from scripts.health.objectives import DEFINITIONS, HealthSpec, Sli
 from scripts.health.ports import PortReading
 from scripts.health.prometheus import loopback_address
 from scripts.health.reading import Reading
-from scripts.health.report import Account
+from scripts.health.report import Account, HealthReport
 from scripts.health.routes import parse_route
 from scripts.health.sample import Places, Sample, compare, deepest
 from scripts.health.sessions import both_up, parse_changes
@@ -316,6 +319,34 @@ def test_a_report_has_the_worst_value_when_where_and_how_often() -> None:
         ("b", 2, 0.9),
     ]
     assert all(each.met for each in account.slis() if each.sli != "queue_depth")
+
+
+def test_a_lab_that_was_not_read_whole_is_not_known_to_be_healthy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def code_of(*samples: Sample) -> int:
+        account = Account(HealthSpec())
+        for each in samples:
+            account.add(each)
+        report = HealthReport(
+            *("a-lab", 0, 1, 1, account.samples, account.slis(), account.problems, 0.0),
+            unread_samples=account.unread_samples,
+        )
+        monkeypatch.setattr(command, "_watch", lambda *_: report)
+        try:
+            command.health("a-lab", once=True)
+        except typer.Exit as ended:
+            return ended.exit_code
+        return 0
+
+    monkeypatch.setattr(command, "need_root", lambda _: None)
+    monkeypatch.setattr(command, "running_lab", lambda name: name)
+    whole = sample(1)
+    assert code_of(whole) == 0
+    assert code_of(whole, replace(whole, gaps=("rtsw1: No such device",))) == 1
+    said = capsys.readouterr().err
+    assert "could not read rtsw1: No such device" in said
+    assert "1 of 2 samples lack what could not be read" in said
 
 
 def test_an_objective_can_be_raised_and_turned_off() -> None:
