@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from labs.plan.fabric import Fabric
+from labs.plan.fabric import Fabric, Role
 
 _SEED = 20240804
 
@@ -206,6 +206,14 @@ def tier_balances(
             )
         )
     return tuple(result)
+
+
+def leaf_uplinks(tiers: Iterable[TierBalance]) -> Balance | None:
+    """The balance of what leaves sent up, in every kind of fabric; None where no tier is of it."""
+    for tier in tiers:
+        if tier.direction is Direction.UP and Role(tier.tier.partition("-")[0]).tier == 1:
+            return tier.all_links
+    return None
 
 
 @dataclass(frozen=True, slots=True)

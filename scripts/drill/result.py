@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from labs.errors import InputError
-from scripts.balance import Direction, LinkLoad, Polarization, TierBalance
+from scripts.balance import LinkLoad, Polarization, TierBalance, leaf_uplinks
 from scripts.convergence import (
     EventConvergence,
     FlowMeasurement,
@@ -325,13 +325,7 @@ def _rate(samples: FlowSamples, start_ns: int, end_ns: int, interval_ns: int) ->
 def kpis(repeat: Repeat) -> dict[str, KpiValue]:
     """The KPIs of a repeat by name (`scripts.drill.expectations.KPIS`), None where not measured."""
     overall = repeat.overall
-    uplinks = [
-        tier.all_links
-        for run in repeat.hashing
-        if run.own
-        for tier in run.tiers
-        if tier.direction is Direction.UP and tier.tier.startswith("rtsw-")
-    ]
+    uplinks = leaf_uplinks(tier for run in repeat.hashing if run.own for tier in run.tiers)
     return {
         "restored": overall.restored,
         "full_convergence": overall.full_convergence_ns,
@@ -344,8 +338,8 @@ def kpis(repeat: Repeat) -> dict[str, KpiValue]:
         "lost_outside_events": overall.lost_outside_events,
         "reordered_packets": overall.reordered,
         "duplicated_packets": overall.duplicated,
-        "uplink_mmr": uplinks[0].mmr if uplinks else None,
-        "uplink_jfi": uplinks[0].jfi if uplinks else None,
+        "uplink_mmr": uplinks.mmr if uplinks else None,
+        "uplink_jfi": uplinks.jfi if uplinks else None,
     }
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labs.lab import Lab
 from labs.plan.build import build_fabric
 from labs.spec.fabrics import ClosSpec
 from labs.spec.model import LabSpec
@@ -19,6 +20,7 @@ from scripts.balance import (
     Direction,
     PairedChoices,
     balance,
+    leaf_uplinks,
     link_loads,
     normalized_information,
     polarization,
@@ -118,6 +120,22 @@ def test_loads_are_grouped_by_the_lower_node_in_both_directions() -> None:
     assert down.random is None
     assert [group.balance.mmr for group in down.groups] == [2.0, None]
     assert down.all_links.unused == 3
+
+
+@pytest.mark.parametrize(
+    "lab", ["zone-small", "zones-small", "rail-small", "hpn-small", "fat-tree-4"]
+)
+def test_leaf_uplinks_are_those_of_the_first_tier_of_switches_in_every_kind(lab: str) -> None:
+    fabric = Lab.planned(lab).fabric
+    links = {link for server in fabric.servers for link in fabric.links_of[server.name]}
+    leaves = {link.b.node for link in links}
+    uplinks = [link for link in fabric.sessions if link.a.node in leaves]
+    packets = {(link.name, end.node): 7 for link in fabric.sessions for end in (link.a, link.b)}
+    packets |= {(link.name, link.a.node): 100 for link in uplinks[::2]}
+    found = leaf_uplinks(tier_balances(link_loads(fabric, packets)))
+    assert found == balance([packets[link.name, link.a.node] for link in uplinks])
+    assert found.mmr is not None
+    assert found.mmr > 1.5
 
 
 def test_a_counter_that_was_not_read_is_not_a_load_of_zero() -> None:

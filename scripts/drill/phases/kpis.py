@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from labs.plan.build import build_fabric
 from labs.plan.queues import class_of_dscp
 from labs.spec.model import LabSpec
-from scripts.balance import Direction
+from scripts.balance import Direction, leaf_uplinks
 from scripts.drill.expectations import JOB_KPIS, KpiValue
 from scripts.drill.phases.fairness import FairShares
 from scripts.job.document import JobReport
@@ -85,10 +85,10 @@ def _job_kpis(
         figures["model_time_to_fairness"] = fair.model_ns
         figures["time_to_fairness_ratio"] = fair.ratio
     figures |= _link_kpis(report)
-    uplinks = [tier for tier in report.tiers if tier.direction is Direction.UP]
-    if uplinks and uplinks[0].all_links.mmr is not None:
-        figures["uplink_mmr"] = uplinks[0].all_links.mmr
-        figures["uplink_jfi"] = uplinks[0].all_links.jfi
+    uplinks = leaf_uplinks(report.tiers)
+    if uplinks is not None and uplinks.mmr is not None:
+        figures["uplink_mmr"] = uplinks.mmr
+        figures["uplink_jfi"] = uplinks.jfi
     return figures
 
 
