@@ -137,7 +137,7 @@ def _verdicts(found: DrillDiff) -> Table:
 def _verdict(verdict: Verdict | None) -> str:
     if verdict is None:
         return "not expected"
-    observed = format_kpi(verdict.kpi, verdict.observed)
+    observed = verdict.shown()
     style, said = ("green", "met") if verdict.passed else ("bold red", "not met")
     return f"{verdict.expectation}: [{style}]{said}[/], {observed}"
 

@@ -30,7 +30,7 @@ from report.view import (
     untouched,
 )
 from report.view import by_plan as plans
-from scripts.drill.expectations import KPIS, format_kpi
+from scripts.drill.expectations import KPIS
 from scripts.drill.result import DrillResult, Repeat
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def render_html(result: DrillResult) -> str:
             (
                 KPIS[one.kpi].title,
                 one.expectation,
-                format_kpi(one.kpi, one.observed),
+                one.shown(),
                 one.passed,
                 repeats.verdict(one),
             )

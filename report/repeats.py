@@ -149,7 +149,7 @@ def _cell(kpi: Kpi, figures: Sequence[Figures], resolution_ns: float) -> str:
 
 
 def _missed(verdict: Verdict) -> str:
-    observed = format_kpi(verdict.kpi, verdict.observed)
+    observed = verdict.shown()
     return f"{kpi_named(verdict.kpi).title} {observed}, expected {verdict.expectation}"
 
 

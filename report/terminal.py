@@ -25,7 +25,7 @@ from report.view import (
     tier_rows,
     untouched,
 )
-from scripts.drill.expectations import KPIS, format_kpi
+from scripts.drill.expectations import KPIS
 from scripts.drill.result import DrillResult, Repeat
 
 
@@ -172,7 +172,7 @@ def _verdict_table(result: DrillResult, repeats: RepeatTable) -> Table:
         shown.add_row(
             KPIS[verdict.kpi].title,
             verdict.expectation,
-            format_kpi(verdict.kpi, verdict.observed),
+            verdict.shown(),
             f"[{'green' if verdict.passed else 'bold red'}]{repeats.verdict(verdict)}[/]",
         )
     return shown

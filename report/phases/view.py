@@ -80,7 +80,7 @@ def job_name(phase: str, number: int, jobs: int) -> str:
 
 
 def figure_rows(job: JobSummary, valid_runs: int) -> list[FigureRow]:
-    """The KPIs that a job measured, in the order in which they are defined."""
+    """The KPIs that apply to a job, measured or not, in the order in which they are defined."""
     rows = []
     for kpi in JOB_KPIS.values():
         value, extremes, cov, n = "", "", "", valid_runs
@@ -95,6 +95,8 @@ def figure_rows(job: JobSummary, valid_runs: int) -> list[FigureRow]:
                 low, high = (format_kpi(kpi.name, x) for x in (spread.minimum, spread.maximum))
                 extremes = low if low == high else f"{low} to {high}"
                 cov = "" if spread.cov is None else f"{spread.cov:.0%}"
+        elif kpi.name in job.unmeasured:
+            value, n = format_kpi(kpi.name, None), 0
         if value:
             rows.append(FigureRow(kpi.name, kpi.title, kpi.meaning, value, extremes, cov, n))
     return rows
@@ -107,7 +109,7 @@ def verdict_rows(result: JobDrillResult, repeats: Sequence[RepeatTable]) -> list
             phase.name,
             kpi_named(verdict.kpi).title,
             verdict.expectation,
-            format_kpi(verdict.kpi, verdict.observed),
+            verdict.shown(),
             verdict.passed,
             of_phase.verdict(verdict),
         )

@@ -330,12 +330,18 @@ class Expectation:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """An expectation and what came of it. `observed` is of the repeat that did worst, in the KPI's
-    unit (ns, packets, ratio, truth); None where a repeat did not measure it."""
+    unit (ns, packets, ratio, truth); None where a repeat did not measure it, or where it does not
+    apply to what ran (`applicable`)."""
 
     kpi: str
     expectation: str
     observed: KpiValue
     passed: bool
+    applicable: bool = True
+
+    def shown(self) -> str:
+        """What was observed, as people say it."""
+        return format_kpi(self.kpi, self.observed) if self.applicable else "not applicable"
 
 
 def kpi_named(name: str) -> Kpi:
@@ -428,7 +434,8 @@ def _verdict(
         compared = [_over(value, of) for value, of in zip(values, references, strict=True)]
     known = [each for each in compared if each is not None]
     if not known or len(known) < len(compared):
-        return Verdict(expectation.kpi, expectation.written, None, passed=False)
+        applies = not repeats or any(expectation.kpi in repeat for repeat in repeats)
+        return Verdict(expectation.kpi, expectation.written, None, False, applies)
     worst = _worst(expectation, known)
     observed = values[compared.index(worst)]
     return Verdict(expectation.kpi, expectation.written, observed, expectation.met_by(worst))

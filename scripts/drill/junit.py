@@ -17,7 +17,7 @@ from xml.etree import ElementTree as Xml
 
 from labs.errors import InputError, RocelabError
 from labs.spec.wording import listed
-from scripts.drill.expectations import UNITS, KpiValue, Verdict, format_kpi, kpi_named
+from scripts.drill.expectations import UNITS, KpiValue, Verdict, kpi_named
 from scripts.drill.phases.result import JobDrillResult, PhaseRun
 from scripts.drill.result import DrillResult, Environment, kpis
 from scripts.statistics import Spread
@@ -156,11 +156,11 @@ def _suite(
         title = kpi_named(verdict.kpi).title
         where, of_repeats = _where_unmet(verdict, runs)
         if verdict.observed is None:
-            why = "not measured" if measured else "no repeat was a measurement"
+            why = verdict.shown() if measured else "no repeat was a measurement"
             message = f"{title}: expected {verdict.expectation}, {why}{where}"
             _outcome(case, "error", "not-measured", message, "\n".join((message, *of_repeats)))
         else:
-            observed = format_kpi(verdict.kpi, verdict.observed)
+            observed = verdict.shown()
             message = f"{title}: expected {verdict.expectation}, observed {observed}{where}"
             text = "\n".join((message, *of_repeats, kpi_named(verdict.kpi).meaning))
             _outcome(case, "failure", "expectation", message, text)
@@ -180,7 +180,7 @@ def _where_unmet(verdict: Verdict, runs: Sequence[_Run]) -> tuple[str, list[str]
         return "", []
     numbers = listed([str(number) for number in missed], "and")
     where = f"; not met in repeat{'s' * (len(missed) > 1)} {numbers} of {len(runs)}"
-    lines = [f"repeat {n}: {format_kpi(each.kpi, each.observed)}" for n, each in missed.items()]
+    lines = [f"repeat {n}: {each.shown()}" for n, each in missed.items()]
     return where, lines
 
 

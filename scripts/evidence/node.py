@@ -20,8 +20,9 @@ from labs.runtime.daemons import vty_command
 from labs.runtime.node import NamespaceNode
 from scripts.evidence.shelf import Shelf, tail
 
-VTY_TIMEOUT_S = 1.5
-COMMAND_TIMEOUT_S = 4.0
+VTY_TIMEOUT_S = 5.0
+COMMAND_TIMEOUT_S = 15.0
+"""A hundred times what an answer takes: evidence is collected when machines are busy, too."""
 CAPTURE_SNAP_BYTES = 256
 CAPTURE_PACKETS = 50_000
 

@@ -66,12 +66,15 @@ class SchemeWire:
         found: dict[str, list[int]] = {name: [] for name in self.listeners}
         last = next(reversed(self.listeners))
         deadline = time.monotonic() + timeout_s
-        while True:
+        over = False
+        while not over:
+            time.sleep(0.002)
+            # Before the others are drained: what is there by now was seen on the way to it.
+            found[last] += _drained(self.listeners[last])
+            over = len(found[last]) >= count or time.monotonic() > deadline
             for name, listener in self.listeners.items():
                 found[name] += _drained(listener)
-            if len(found[last]) >= count or time.monotonic() > deadline:
-                return found
-            time.sleep(0.002)
+        return found
 
 
 def _drained(listener: socket.socket) -> Iterator[int]:

@@ -12,6 +12,7 @@ from report_sample import result as fault_result
 
 from labs.errors import InputError, SpecError
 from labs.lab import Lab
+from report.phases.view import figure_rows
 from scripts.documents import to_json
 from scripts.drill import result as faults
 from scripts.drill.catalog import CATALOG, drill_names, lab_of
@@ -156,7 +157,6 @@ def test_sizes_and_bandwidths_are_compared_in_bytes_and_gigabytes_per_second() -
 def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
     (figures,) = job_kpis([shared()], shares())
     assert figures["goodput"] == pytest.approx(95 / 8)
-    assert figures["busbw"] is None
     assert figures["cnps"] == figures["class_5_packets"] == figures["switch_marks"] == 90
     assert figures["marks_outside_data"] == 0
     assert figures["class_6_packets"] == 63
@@ -164,7 +164,11 @@ def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
     assert figures["rtt_p99"] == 50 * US
     assert figures["rate_ratio"] == 1.02
     assert figures["completed"] is figures["accounted"] is True
-    assert set(figures) == set(JOB_KPIS)
+    of_iterations = {"busbw", "jct_ratio"}
+    of_faults = {"jct_overhead", "zero_impact"}
+    of_links = {"uplink_mmr", "uplink_jfi", "unused_links"}  # the sample has none
+    inapplicable = of_iterations | of_faults | of_links | {"nic_port_share"}
+    assert set(JOB_KPIS) - set(figures) == inapplicable
 
 
 def pair_beside(**counts: int) -> JobReport:
@@ -178,7 +182,8 @@ def test_each_of_several_jobs_has_figures_of_its_own_and_devices_those_of_all() 
     incast, pair = job_kpis([shared(), pair_beside(retransmitted=3)])
     assert (incast["retransmitted_packets"], pair["retransmitted_packets"]) == (0, 3)
     assert (incast["cnps"], pair["cnps"]) == (90, 0)
-    assert (incast["busbw"], pair["busbw"]) == (None, 11.0)
+    assert "busbw" not in incast
+    assert pair["busbw"] == 11.0
     for kpi in ("class_6_packets", "queue_max", "switch_marks", "marks_outside_data"):
         assert incast[kpi] == pair[kpi]
     assert incast["marks_outside_data"] == 0
@@ -202,7 +207,20 @@ def test_a_phase_is_judged_by_the_counts_of_all_jobs_and_by_the_figures_of_each(
     assert verdicts["busbw"] == (11.0, True)
     assert verdicts["rtt_p99"] == (50 * US, False)
     assert [job.spread["timeouts"].median for job in phase.jobs] == [0, 1.5]
-    assert "busbw" not in phase.jobs[0].spread
+    assert "busbw" not in {**phase.jobs[0].spread, **phase.jobs[0].unmeasured}
+
+
+def test_what_one_job_of_two_did_not_measure_is_not_met_by_the_other() -> None:
+    runs = [[PhaseRun("both", (pair_beside(), replace(pair_beside(), headlines=())), None)]]
+    expected = [parse_expectation("busbw", ">= 1"), parse_expectation("goodput", ">= 1")]
+    phase = summarise("both", runs, expected)
+    of_busbw, of_goodput = phase.verdicts
+    assert (of_busbw.passed, of_busbw.shown()) == (False, "not measured")
+    assert (of_goodput.passed, of_goodput.shown()) == (False, "not applicable")
+    assert phase.jobs[1].unmeasured["busbw"] == 1
+    shown = {row.name: row.value for row in figure_rows(phase.jobs[1], phase.valid_runs)}
+    assert shown["busbw"] == "not measured"
+    assert "goodput" not in shown
 
 
 def busbw(gbps: float, name: str) -> PhaseRun:
@@ -237,10 +255,10 @@ def test_without_the_other_phase_nothing_is_held_against_it() -> None:
     assert (verdict.passed, verdict.observed) == (False, None)
 
 
-def test_a_lab_without_queues_measures_nothing_of_them() -> None:
+def test_what_queues_count_does_not_apply_to_a_lab_without() -> None:
     (figures,) = job_kpis([replace(idle(), queue_engine="off", queues=())])
-    assert figures["dropped_packets"] is None
-    assert figures["class_6_packets"] is None
+    assert "dropped_packets" not in figures
+    assert "class_6_packets" not in figures
     assert figures["retransmitted_packets"] == 0
 
 

@@ -1,8 +1,8 @@
 """The KPIs of a phase, from the reports of its jobs.
 
 In: a `JobReport` of each job that ran at the same time and, where the phase was modelled, its
-`FairShares`. Out: a value for each of JOB_KPIS, None for what a job does not have. Nothing is
-measured here.
+`FairShares`. Out: a value for each of JOB_KPIS that applies to the job, None for what was not
+measured of it; what does not apply (a stream has no busbw) is not in it. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -30,65 +30,62 @@ SUMMED = ("retransmitted_packets", "naks", "timeouts", "ce_packets", "cnps")
 def job_kpis(
     reports: Sequence[JobReport], fair: FairShares | None = None
 ) -> tuple[dict[str, KpiValue], ...]:
-    """A value per KPI for each job of a phase, in the KPI's own unit. What devices counted is of
-    all jobs, and the same for each."""
+    """A value per KPI that applies, for each job of a phase, in the KPI's own unit. What devices
+    counted is of all jobs, and the same for each."""
     classes = frozenset(map(data_class, reports))
     return tuple(_job_kpis(report, fair, classes) for report in reports)
 
 
 def phase_kpis(jobs: Sequence[Mapping[str, KpiValue]]) -> tuple[dict[str, KpiValue], ...]:
     """What a phase's expectations are held against, as many as jobs: the counts of all of them
-    together, and every other figure of each job that has it."""
+    together, and every other figure of each job that it applies to, measured or not."""
     found: list[dict[str, KpiValue]] = [{} for _ in jobs]
     for kpi in JOB_KPIS:
-        measured = [figures[kpi] for figures in jobs if figures[kpi] is not None]
+        values = [figures[kpi] for figures in jobs if kpi in figures]
         if kpi in SUMMED:
-            measured = [sum(value or 0 for value in measured)]
-        measured = measured or [None]
+            values = [sum(value or 0 for value in values)]
+        if not values:
+            continue
         for place, figures in enumerate(found):
-            figures[kpi] = measured[min(place, len(measured) - 1)]
+            figures[kpi] = values[min(place, len(values) - 1)]
     return tuple(found)
 
 
 def _job_kpis(
     report: JobReport, fair: FairShares | None, classes: frozenset[int]
 ) -> dict[str, KpiValue]:
-    transport, trips, fairness = report.transport, report.round_trips, report.fairness
+    transport, trips = report.transport, report.round_trips
+    job = JobSpec.model_validate(report.job)
     figures: dict[str, KpiValue] = {
-        **dict.fromkeys(JOB_KPIS),
         **_queue_kpis(report, classes),
         "completed": not report.errors
         and transport.posted_bytes == transport.acked_bytes == transport.delivered_bytes,
         "accounted": all(check.agrees for check in report.accounting),
-        "busbw": _headline(report, "busbw"),
-        "jct_ratio": _headline(report, "jct_ratio"),
         "retransmitted_packets": transport.retransmitted,
         "naks": transport.naks_sent,
         "timeouts": transport.timeouts,
         "ce_packets": transport.ce,
         "cnps": transport.cnps_received,
+        "rtt_p50": None if trips is None else trips.p50.modelled_ns,
+        "rtt_p99": None if trips is None else trips.p99.modelled_ns,
+        **_link_kpis(report),
     }
-    goodput_bps = _headline(report, "goodput")
-    if goodput_bps is not None:
-        figures["goodput"] = goodput_bps / BYTES_PER_GB_BITS
-    if trips is not None:
-        figures["rtt_p50"] = trips.p50.modelled_ns
-        figures["rtt_p99"] = trips.p99.modelled_ns
-    if fairness is not None:
-        figures["rate_ratio"] = fairness.ratio
-        figures["sender_jfi"] = fairness.jfi
-    if report.impact is not None:
-        figures["jct_overhead"] = report.impact.overhead
-        figures["zero_impact"] = report.impact.zero_impact
-    if fair is not None:
-        figures["time_to_fairness"] = fair.lab_ns
-        figures["model_time_to_fairness"] = fair.model_ns
-        figures["time_to_fairness_ratio"] = fair.ratio
-    figures |= _link_kpis(report)
-    uplinks = leaf_uplinks(report.tiers)
-    if uplinks is not None and uplinks.mmr is not None:
-        figures["uplink_mmr"] = uplinks.mmr
-        figures["uplink_jfi"] = uplinks.jfi
+    if job.size is not None:
+        figures |= {name: _headline(report, name) for name in ("busbw", "jct_ratio")}
+    if job.duration is not None:
+        goodput_bps, fairness = _headline(report, "goodput"), report.fairness
+        figures["goodput"] = None if goodput_bps is None else goodput_bps / BYTES_PER_GB_BITS
+        figures["rate_ratio"] = None if fairness is None else fairness.ratio
+        figures["sender_jfi"] = None if fairness is None else fairness.jfi
+    if any(event.change == "begin" for event in report.events):
+        impact = report.impact
+        figures["jct_overhead"] = None if impact is None else impact.overhead
+        figures["zero_impact"] = None if impact is None else impact.zero_impact
+    # A phase whose job failed is not modelled.
+    if fair is not None or report.errors:
+        figures["time_to_fairness"] = None if fair is None else fair.lab_ns
+        figures["model_time_to_fairness"] = None if fair is None else fair.model_ns
+        figures["time_to_fairness_ratio"] = None if fair is None else fair.ratio
     return figures
 
 
@@ -97,19 +94,23 @@ def _link_kpis(report: JobReport) -> dict[str, KpiValue]:
     inside = {link.name for link in fabric.sessions}
     carried = [bool(each.packets) for each in report.links if each.link in inside]
     figures: dict[str, KpiValue] = {}
-    if any(carried):
-        figures["unused_links"] = carried.count(False) / len(carried)
+    if carried:
+        figures["unused_links"] = carried.count(False) / len(carried) if any(carried) else None
+    uplinks = leaf_uplinks(report.tiers)
+    if uplinks is not None:
+        figures |= {"uplink_mmr": uplinks.mmr, "uplink_jfi": uplinks.jfi}
     received = {
         each.link: each.packets for each in report.links if each.direction is Direction.DOWN
     }
-    shares = []
-    for server in fabric.servers:
-        for nic in fabric.nics(server.name):
-            ports = [received.get(link.name, 0) for link in nic.links]
-            if len(ports) > 1 and any(ports):
-                shares.append(max(ports) / sum(ports))
-    if shares:
-        figures["nic_port_share"] = max(shares)
+    nics = [
+        [received.get(link.name, 0) for link in nic.links]
+        for server in fabric.servers
+        for nic in fabric.nics(server.name)
+        if len(nic.links) > 1
+    ]
+    if nics:
+        shares = [max(ports) / sum(ports) for ports in nics if any(ports)]
+        figures["nic_port_share"] = max(shares, default=None)
     return figures
 
 

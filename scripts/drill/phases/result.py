@@ -8,7 +8,7 @@ every field.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from labs.errors import InputError
@@ -55,10 +55,12 @@ class PhaseRun:
 @dataclass(frozen=True, slots=True)
 class JobSummary:
     """A job of a phase over the valid runs. truths: in how many of them a KPI was true; `spread`
-    covers those that measured the KPI (its `n`)."""
+    covers those that measured the KPI (its `n`); unmeasured: in how many a KPI that applies to the
+    job was not. A KPI that is in none of them does not apply."""
 
     truths: dict[str, int]
     spread: dict[str, Spread]
+    unmeasured: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +177,14 @@ def figures_held(repeat: Sequence[PhaseRun], phase: str) -> Held:
 def _summarised(figures: Sequence[Mapping[str, KpiValue]]) -> JobSummary:
     """A job from its figures in each valid run."""
     truths: dict[str, int] = {}
+    unmeasured: dict[str, int] = {}
     for of_run in figures:
         for kpi, value in of_run.items():
             if isinstance(value, bool):
                 truths[kpi] = truths.get(kpi, 0) + value
-    return JobSummary(truths, spread_of(figures))
+            elif value is None:
+                unmeasured[kpi] = unmeasured.get(kpi, 0) + 1
+    return JobSummary(truths, spread_of(figures), unmeasured)
 
 
 _FORMAT = Format(
