@@ -21,7 +21,8 @@ family() { # ids of these processes and of all that they have started
 
 labs() {
     # Not in the foreground, where a signal to this shell would wait for it.
-    "${as_root[@]}" .venv/bin/python -m pytest -p no:cacheprovider "$@" tests/integration &
+    "${as_root[@]}" tests/alone.sh .venv/bin/python -m pytest -p no:cacheprovider "$@" \
+        tests/integration &
     wait $! || failed=1
 }
 

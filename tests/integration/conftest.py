@@ -65,6 +65,7 @@ def make_lab(tmp_path: Path) -> Iterator[MakeLab]:
         file = tmp_path / f"{name}.yaml"
         file.write_text(f"name: {name}\n{body}\n")
         names.append(name)
+        take_down(name)
         return Lab.planned(file)
 
     yield make

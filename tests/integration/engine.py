@@ -20,7 +20,7 @@ from labs.errors import MachineError
 from labs.files import make_folders
 from labs.runtime.engine import Engine, find_engine
 
-STARTS_WITHIN_S = 30.0
+STARTS_WITHIN_S = 300.0
 IMAGES = Path("/var/cache/rocelab/docker-for-tests")
 """Kept from one run to the next, or each would build the image."""
 
@@ -52,7 +52,10 @@ def _own_engine() -> Iterator[Engine]:
         with (
             log.open("wb") as output,
             subprocess.Popen(
-                [program, *options], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                ["setpriv", "--pdeathsig", "TERM", program, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
             ) as daemon,
         ):
             os.environ["DOCKER_HOST"] = f"unix://{socket}"

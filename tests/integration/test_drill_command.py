@@ -56,6 +56,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A lab that tests break and mend."""
     file = tmp_path_factory.mktemp("broken") / "lab.yaml"
     file.write_text(LAB.format(name="it-fault"))
+    take_down("it-fault")
     lab = Lab.planned(file)
     lab.up()
     yield lab

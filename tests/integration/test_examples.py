@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ def test_an_example_passes(file: str, tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             cwd=ROOT,
+            # A summary line has its reason where there is room.
+            env=os.environ | {"COLUMNS": "1000"},
             check=False,
         )
 

@@ -48,7 +48,10 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             if not Path("/", name).exists():
                 continue
             (root / name).mkdir()
-            subprocess.run(["mount", "--bind", f"/{name}", root / name], check=True)
+            # Read-only: whoever kills the test must not leave the machine's own files open to
+            # pytest, which removes old folders of tests.
+            mount = ["mount", "-o", "bind,ro", f"/{name}", root / name]
+            subprocess.run(mount, check=True)
             mounted.callback(subprocess.run, ["umount", "-l", root / name], check=True)
         yield root
 

@@ -74,6 +74,7 @@ def lab(kind: RuntimeKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     name = f"it-run-{kind}"
     file = tmp_path_factory.mktemp(name) / "lab.yaml"
     file.write_text(SPEC.format(name=name))
+    take_down(name)
     made = Lab.planned(file, housing_of(kind))
     try:
         made.up()

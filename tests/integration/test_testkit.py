@@ -66,7 +66,7 @@ import time
 
 def test_waits(lab):
     print(f"UP {lab.name}", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -103,6 +103,8 @@ def command(folder: Path, *options: str) -> list[str]:
 
 
 def write_suite(folder: Path, lab: str, **files: str) -> Path:
+    for name in left_of(lab):
+        take_down(name)
     (folder / f"{lab}.yaml").write_text(LAB.format(name=lab))
     for name, tests in files.items():
         (folder / f"test_{name}.py").write_text(HEAD.format(lab=lab) + tests)
@@ -222,9 +224,11 @@ def test_an_interrupted_suite_takes_its_lab_down(number: signal.Signals, tmp_pat
 @pytest.mark.side_by_side
 def test_what_a_killed_suite_left_is_said_by_the_next_one(tmp_path: Path) -> None:
     left = stopped_by(signal.SIGKILL, write_suite(tmp_path, "it-killed", waiting=WAITING))
+    passing = "def test_it(lab): pass"
+    (tmp_path / "test_waiting.py").write_text(HEAD.format(lab="it-killed") + passing)
     try:
         assert left_of("it-killed") == [left]
-        ran = run_suite(write_suite(tmp_path, "it-killed", waiting="def test_it(lab): pass"))
+        ran = run_suite(tmp_path)
         assert f"has left the lab {left}: take it down with `rocelab down {left}`" in ran.output
         assert ran.code == 0
         assert left_of("it-killed") == [left]
