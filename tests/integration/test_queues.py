@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -22,7 +23,12 @@ from labs.plan.queues import mark_probability, plan_queues
 from labs.runtime import namespaces
 from labs.runtime.daemons import vty_json
 from labs.runtime.queues.engine import FEATURES, LONGEST_PACKETS
-from labs.runtime.queues.reading import QueueReader, QueueSampler, read_queue_counters
+from labs.runtime.queues.reading import (
+    DepthSample,
+    QueueReader,
+    QueueSampler,
+    read_queue_counters,
+)
 from labs.runtime.record import LabFiles
 from labs.spec.queues import QueueEngine
 from scripts.faults.links import RateDegrade
@@ -43,7 +49,7 @@ from tests.integration.queue_wire import (
     two_sided,
     wire,
 )
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import LIMIT_S, wait_until
 from tests.measured import measured
 
 SLOW_PPM = 10_000
@@ -261,22 +267,35 @@ def test_a_port_sends_at_its_rate(
 
 def test_depths_are_sampled_while_a_queue_drains(make_lab: MakeLab, engine: str) -> None:
     lab = lab_with(make_lab, "t-queues-depth", "2M", f"engine: {engine}")
-    with wire(lab) as line, QueueSampler(lab.fabric, 5_000_000) as sampler:
-        line.send([line.frame(DATA, 0, 1000, number) for number in range(400)])
-        line.receive(400)
-        rounds = len(sampler.times_ns)
-        wait_until(lambda: len(sampler.times_ns) >= rounds + 2, "a sample of the empty queue")
+    taken: list[DepthSample] = []
+    with wire(lab) as line:
 
-    samples = [each for each in sampler.samples if (each.node, each.interface) == UNDER_TEST]
+        def drained() -> Drained:
+            with QueueSampler(lab.fabric, 5_000_000) as sampler:
+                line.send([line.frame(DATA, 0, 1000, number) for number in range(400)])
+                arrived_ns = [each.time_ns for each in line.receive(400)]
+                assert len(arrived_ns) == 400
+                rounds = len(sampler.times_ns)
+                wait_until(lambda: len(sampler.times_ns) >= rounds + 2, "a sample when empty")
+            taken[:] = sampler.samples
+            return Drained(arrived_ns, 1000)
+
+        measured(drained, lambda each: each.problems(2 * 10**6, 1500, 0.03))
+
+    samples = [each for each in taken if (each.node, each.interface) == UNDER_TEST]
     assert {each.traffic_class for each in samples} == {3}
     depths = [each.depth_bytes for each in samples]
     peak = depths.index(max(depths))
     assert max(depths) > 200_000  # of 400,000 sent: a slow CPU fills while the port drains
     assert depths[-1] == 0
     assert depths[peak:] == sorted(depths[peak:], reverse=True)
-    first, last = samples[peak], samples[-2]
-    drained = (first.depth_bytes - last.depth_bytes) * 8e9 / (last.t_ns - first.t_ns)
-    assert drained == pytest.approx(2e6 * 1000 / 1024, rel=0.03)
+    held = samples[peak:-1]
+    # The median: a sampler that waits for a CPU between clock and queue has one depth too late.
+    rate = statistics.median(
+        (first.depth_bytes - last.depth_bytes) * 8e9 / (last.t_ns - first.t_ns)
+        for first, last in zip(held, held[len(held) // 2 :], strict=False)
+    )
+    assert rate == pytest.approx(2e6 * 1000 / 1024, rel=0.03)
 
 
 @pytest.mark.side_by_side
@@ -355,15 +374,16 @@ def test_a_session_stays_while_its_port_is_full_for_longer_than_the_hold_time(
     sender = namespaces.inside(lab.node("srv1-1").netns, packet_socket)
     with sender, QueueReader(lab.fabric) as reader:
         frame = Wire(lab, sender, sender, near.a, near.b, far.a).frame(DATA, 0, 1400, 0)
-        ends = time.monotonic() + 5
-        while time.monotonic() < ends:
+        began, deepest, dropped = time.monotonic(), 0, 0
+        while (spent := time.monotonic() - began) < 5 or dropped <= 1000:
+            assert spent < LIMIT_S, "the port does not fill"
             for _ in range(20):
                 sender.send(frame)
+            full = reader.counters()["rtsw1", "ctsw1"][3]
+            deepest, dropped = max(deepest, full.depth_bytes), full.dropped_packets
             time.sleep(0.005)
-        full = reader.counters()["rtsw1", "ctsw1"][3]
 
-    assert full.dropped_packets > 1000
-    assert full.depth_bytes > 900_000
+    assert deepest > 900_000
     assert sessions(lab) == before
 
 
@@ -425,7 +445,8 @@ def test_the_engine_red_sorts_drops_and_counts_on_this_kernel(
 ) -> None:
     """No class is marked, so that it runs where sch_red is missing: all but the marks is tried."""
     monkeypatch.setattr("labs.probes.missing", lambda _: None)
-    lab = lab_with(make_lab, "t-queues-red", "8M", "engine: red, marked: [], buffer: 100KB")
+    # So slow that the queue is still full when the sampler next has a CPU.
+    lab = lab_with(make_lab, "t-queues-red", "1M", "engine: red, marked: [], buffer: 100KB")
     with wire(lab) as line:
         line.send([line.frame(48, 0, 1000, number, port=179) for number in range(50)])
         assert len(line.receive(50)) == 50
