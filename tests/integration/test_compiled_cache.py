@@ -112,6 +112,7 @@ def test_root_loads_nothing_that_another_user_may_have_written(
     monkeypatch.setenv(variable, os.environ["HOME"])
     assert as_nobody(lambda: compiled_from(sources)) == COMPILED
     before = sorted(sources[0].parents[1].rglob("*"))
+    assert compiled_from(sources) != HITS
     assert cache_folder(sources) is None or cache_folder(sources).stat().st_uid == os.geteuid()
     made = [each for each in sorted(sources[0].parents[1].rglob("*")) if each not in before]
     assert all(each.stat().st_uid == os.geteuid() for each in made)

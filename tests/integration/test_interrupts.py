@@ -248,3 +248,10 @@ def test_a_sweep_ends_its_workers_and_goes_on_later(spec: Path) -> None:
     code, said = signalled("cells", signal.SIGTERM, *arguments)
     assert code == 143
     assert said[-1].startswith("terminated: cells under way were dropped")
+    journal = spec.parent / "cells" / "cells.jsonl"
+    kept = journal.read_text().splitlines()
+    code, said = ended(begin(*PROGRAM, *arguments))
+    assert code == 0, said
+    cells = journal.read_text().splitlines()
+    assert len(cells) == 4
+    assert cells[: len(kept)] == kept

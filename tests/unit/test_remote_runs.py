@@ -16,6 +16,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -68,9 +69,9 @@ class FullDisk:
 def test_a_full_disk_leaves_whole_frames_and_the_number_of_bytes_lost(
     payloads: list[bytes], room: int
 ) -> None:
-    path = Path(f"/tmp/t-remote-log-{os.getpid()}")
     disk = FullDisk(room)
-    try:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "log")
         log = Log(path)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("labs.remote.there.supervisor.os.write", disk)
@@ -81,8 +82,6 @@ def test_a_full_disk_leaves_whole_frames_and_the_number_of_bytes_lost(
         log.end(3)
         assert path.read_bytes().startswith(seen)
         frames = list(FrameReader().feed(path.read_bytes()))
-    finally:
-        path.unlink(missing_ok=True)
     kept = b"".join(frame.payload for frame in frames if frame.kind is Kind.OUT)
     lost = sum(int(frame.payload) for frame in frames if frame.kind is Kind.LOST)
     assert b"".join(payloads)[: len(kept)] == kept
