@@ -336,6 +336,7 @@ def test_a_port_keeps_its_queues_over_a_flap(make_lab: MakeLab) -> None:
                 lambda: reader.depths_bytes().sum() == 0, "a port without carrier holds nothing"
             )
         link.up()
+    wait_until(lambda: is_up(lab, *UNDER_TEST) and is_up(lab, "srv1-2", "rtsw1"), "the carrier")
     runs = 0
     with wire(lab) as line:
 
@@ -350,6 +351,12 @@ def test_a_port_keeps_its_queues_over_a_flap(make_lab: MakeLab) -> None:
         run = measured(drained, lambda each: each.problems(8 * 10**6, 1500, 0.02))
     assert counted_at(lab)[3].packets == 100 + 100 * runs
     assert run.rate_bps() == pytest.approx(8e6, rel=0.02)
+
+
+def is_up(lab: Lab, node: str, interface: str) -> bool:
+    """Whether the kernel sends there: a little later than it is told that the link is up."""
+    (link,) = json.loads(lab.node(node).exec(["ip", "-json", "link", "show", interface]).stdout)
+    return bool(link["operstate"] == "UP")
 
 
 @pytest.mark.side_by_side
