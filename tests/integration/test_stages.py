@@ -26,6 +26,7 @@ from scripts.stages.frrlog import Cause
 from scripts.stages.measure import FlowRecovery, stages_of
 from scripts.stages.model import SwitchStages
 from scripts.stages.recorder import StageRecorder
+from tests.integration.waiting import LIMIT_S
 from tests.measured import measured
 from traffic.flow import Flow, permutation
 from traffic.result import TrafficResult
@@ -39,7 +40,6 @@ fabric: {{kind: clos, racks: 3, spines: 2, servers_per_rack: 2}}
 routing: {{hold: 3s, keepalive: 1s, bfd: {{interval: 300ms, multiplier: 3}}}}
 """
 LINK = "rtsw1:ctsw2"
-WHOLE_S = 30.0
 MS = 10**6
 SLACK_NS = 500 * MS
 """For a daemon that waits for one of two CPUs: less than the detection time of BFD, 900 ms, and
@@ -69,14 +69,14 @@ def timeline(lab: Lab) -> Iterator[FibTimeline]:
         opened_namespaces(lab, lab.fabric.switches) as netns_of,
         FibTimeline(lab, netns_of) as timeline,
     ):
-        timeline.wait_until_whole(WHOLE_S)
+        timeline.wait_until_whole(LIMIT_S)
         yield timeline
-        timeline.wait_until_whole(WHOLE_S)
+        timeline.wait_until_whole(LIMIT_S)
 
 
 def wait_for_changes(timeline: FibTimeline, since_ns: int, nodes: set[str]) -> None:
     """Return when each of these switches has changed its FIB."""
-    deadline = time.monotonic() + WHOLE_S
+    deadline = time.monotonic() + LIMIT_S
     while not nodes <= {change.node for change in timeline.changes(since_ns, now_ns())}:
         assert time.monotonic() < deadline, f"no FIB change of {nodes}"
         time.sleep(0.01)
@@ -115,8 +115,8 @@ class CarrierLoss:
     problems: tuple[str, ...]
     stages: dict[str, SwitchStages]
     recorder: StageRecorder
-    first_recovery_ns: int
-    last_recovery_ns: int
+    recovered_ns: tuple[int | None, ...]
+    """When each flow that lost packets was good again, from the event on."""
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def carrier_taken(lab: Lab) -> CarrierLoss:
         opened_namespaces(lab, lab.fabric.switches) as netns_of,
         FibTimeline(lab, netns_of) as timeline,
     ):
-        fibs = timeline.wait_until_whole(WHOLE_S)
+        fibs = timeline.wait_until_whole(LIMIT_S)
         with (
             StageRecorder(lab) as recorder,
             TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session,
@@ -142,7 +142,8 @@ def carrier_taken(lab: Lab) -> CarrierLoss:
             took_ns = now_ns() - event_ns
             try:
                 wait_for_changes(timeline, event_ns, {"rtsw1", "ctsw2", "rtsw2", "rtsw3"})
-                time.sleep(0.3)
+                # Traffic on the new paths, which tells when each flow was good again.
+                time.sleep(1.0)
             finally:
                 end_ns = now_ns()
                 lab.link(LINK).up()
@@ -150,18 +151,18 @@ def carrier_taken(lab: Lab) -> CarrierLoss:
         window = Window(event_ns, end_ns, took_ns)
         paths = {flow.id: path_of(lab, fibs.__getitem__, flow) for flow in flows}
         recoveries = recoveries_of(traffic, window, paths)
-        known = [one.recovered_ns for one in recoveries if one.recovered_ns is not None]
-        assert len(known) == len(recoveries) > 0
         stages = stages_of(
             event_ns, window, recorder.records, timeline.changes(event_ns, end_ns), recoveries
         )
-        timeline.wait_until_whole(WHOLE_S)
+        timeline.wait_until_whole(LIMIT_S)
         return CarrierLoss(
             (*traffic.problems, *recorder.problems()),
             {one.node: one for one in stages},
             recorder,
-            min(known) - event_ns,
-            max(known) - event_ns,
+            tuple(
+                None if one.recovered_ns is None else one.recovered_ns - event_ns
+                for one in recoveries
+            ),
         )
 
 
@@ -224,8 +225,10 @@ def test_the_last_flow_is_good_again_at_a_switch_that_it_crossed(
     carrier_loss: CarrierLoss,
 ) -> None:
     instants = {one.first_good_packet_ns for one in carrier_loss.stages.values()}
-    assert carrier_loss.stages["ctsw2"].first_good_packet_ns == carrier_loss.last_recovery_ns
-    assert carrier_loss.first_recovery_ns <= min(one for one in instants if one is not None)
+    known = [one for one in carrier_loss.recovered_ns if one is not None]
+    assert len(known) == len(carrier_loss.recovered_ns) > 0
+    assert carrier_loss.stages["ctsw2"].first_good_packet_ns == max(known)
+    assert min(known) <= min(one for one in instants if one is not None)
 
 
 def test_the_resolution_is_measured_and_within_a_millisecond(carrier_loss: CarrierLoss) -> None:
@@ -267,7 +270,7 @@ def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
         wire.prepare(LINK, end, Kind.BLACKHOLE)
 
     def run() -> EventRun:
-        timeline.wait_until_whole(WHOLE_S)
+        timeline.wait_until_whole(LIMIT_S)
         problems: list[str] = []
         with watched_machine(lab, problems), StageRecorder(lab) as recorder:
             event_ns = now_ns()
@@ -297,7 +300,7 @@ def test_a_hung_bgpd_is_noticed_by_the_hold_timer_of_its_neighbours(
     pid = lab.node("ctsw1").daemons()["bgpd"]
 
     def run() -> EventRun:
-        timeline.wait_until_whole(WHOLE_S)
+        timeline.wait_until_whole(LIMIT_S)
         problems: list[str] = []
         with watched_machine(lab, problems), StageRecorder(lab) as recorder:
             event_ns = now_ns()
@@ -322,7 +325,7 @@ def test_stamps_of_log_and_kernel_are_of_one_clock(lab: Lab, timeline: FibTimeli
     """zebra reads the kernel's message of a lost carrier as we do, and tells bgpd at once."""
 
     def run() -> EventRun:
-        timeline.wait_until_whole(WHOLE_S)
+        timeline.wait_until_whole(LIMIT_S)
         problems: list[str] = []
         with watched_machine(lab, problems), StageRecorder(lab) as recorder:
             event_ns = now_ns()
@@ -342,8 +345,11 @@ def test_stamps_of_log_and_kernel_are_of_one_clock(lab: Lab, timeline: FibTimeli
         return ran
 
     apart: list[int] = []
-    measured(run)
-    assert apart[-1] < 20 * MS
+    for _ in range(3):
+        measured(run)
+    # zebra and bgpd may wait for a CPU before they write, so it is the smallest that tells: clocks
+    # that differ do so in every run.
+    assert min(apart) < 20 * MS
 
 
 def event_run(
