@@ -20,6 +20,7 @@ from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.record import read_faults
 from scripts.faults.schedule import Timed
 from scripts.faults.spec import SINGLE_FAULT
+from tests.integration.waiting import LIMIT_S
 from traffic.flow import permutation
 
 pytestmark = pytest.mark.side_by_side
@@ -53,10 +54,10 @@ def faulted(
         opened_namespaces(lab, lab.fabric.switches) as netns_of,
         FibTimeline(lab, netns_of) as fib,
     ):
-        fib.wait_until_whole(30.0)
+        fib.wait_until_whole(LIMIT_S)
         with FaultedRun(lab, flows, settings, fib, faults) as run:
             yield run
-        fib.wait_until_whole(30.0)
+        fib.wait_until_whole(LIMIT_S)
 
 
 def has_carrier(lab: Lab) -> bool:
