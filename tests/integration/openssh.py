@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -149,11 +149,12 @@ class Server:
 
 
 def _children(pid: int) -> list[int]:
-    """All processes below one, the lowest last."""
+    """All processes below one, the lowest last; those of one that ends meanwhile are left out."""
     found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            found += [child, *_children(child)]
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *_children(child)]
     return found
 
 

@@ -35,7 +35,7 @@ traffic: {{flows: 8, rate_pps: 500, warmup: 400ms, duration: 1600ms, seed: 3}}
 faults:
   - {{kind: carrier-down, at: 400ms, links: [rtsw1:ctsw1, rtsw1:ctsw2], lasts: 400ms}}
 measure: {{sustained: 200ms}}
-expect: {{affected_flows: ">= 1", restored: true}}
+expect: {{affected_flows: ">= 1"}}
 """
 LOST_EXIT_CODE = 75
 
