@@ -16,7 +16,7 @@ from labs.errors import ExpectationError, InputError
 from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
 from labs.plan.routes import expected_routes
-from labs.runtime import runtime
+from labs.runtime import runtime, wiring
 from labs.runtime.base import Progress
 from labs.runtime.daemons import vty_command, vty_json
 from labs.runtime.fibwatch import FibWatch
@@ -245,6 +245,13 @@ def test_a_timeout_names_what_is_missing_and_leaves_nothing(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make_lab("it-late", TWO_TIERS)
+    bring_up = wiring.bring_up
+    # So that it learns no route, however long the other switches take to start.
+    monkeypatch.setattr(
+        wiring,
+        "bring_up",
+        lambda link, node, indexes: [] if node == "rtsw1" else bring_up(link, node, indexes),
+    )
     monkeypatch.setattr(runtime, "convergence_timeout_s", lambda _: 0.0)
     with pytest.raises(ExpectationError) as caught:
         lab.up()
