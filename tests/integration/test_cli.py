@@ -210,8 +210,8 @@ def test_a_capture_is_pcapng_with_the_packets_and_the_time_they_came(
     probes = [
         time_ns for time_ns, data in packets if data[34:38] == struct.pack("!HH", 50007, 4791)
     ]
-    assert len(probes) == 1
-    assert before_ns < probes[0] < after_ns
+    # More than one where the answer was late.
+    assert probes and all(before_ns < time_ns < after_ns for time_ns in probes)
 
     again = rocelab_process("capture", lab, "srv3-1", "rtsw3", "-o", file)
     assert again.returncode == 2
