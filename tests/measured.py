@@ -44,6 +44,8 @@ DEFECTS = (
     "bytes posted",
     "bytes were posted",
     "took other links than predicted",
+    "there was nothing that",
+    "so it did not trace",
 )
 """Words of problems that a busy machine does not cause by itself."""
 
