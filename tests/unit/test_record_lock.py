@@ -13,6 +13,7 @@ import pytest
 from labs.errors import InputError
 from labs.runtime import record
 from labs.runtime.record import LOCK_GRACE_S, locked
+from tests.unit.limits import LIMIT_S
 
 HOLDER = """
 import os, sys
@@ -35,7 +36,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_lock_that_a_killed_commands_child_still_holds_is_had_when_it_lets_go(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record, "LOCK_GRACE_S", 30.0)
+    monkeypatch.setattr(record, "LOCK_GRACE_S", LIMIT_S)
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(root)],
         stdin=subprocess.PIPE,

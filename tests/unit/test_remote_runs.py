@@ -28,6 +28,7 @@ from labs.remote.there import bootstrap
 from labs.remote.there.frames import Frame, FrameReader, Kind
 from labs.remote.there.runfolder import Request, RunFolder
 from labs.remote.there.supervisor import BUSY_EXIT, GONE_EXIT, Log
+from tests.unit.limits import LIMIT_S
 
 SUPERVISOR = (sys.executable, "-m", "labs.remote.there.supervisor")
 FRAMES = st.lists(st.builds(Frame, st.sampled_from(Kind), st.binary(max_size=40)), max_size=8)
@@ -109,7 +110,7 @@ def make_run(root: Path, *command: str, files: dict[str, bytes] | None = None) -
 def ask(verb: str, folder: RunFolder | Path, *words: str) -> subprocess.CompletedProcess[bytes]:
     root = folder.root if isinstance(folder, RunFolder) else folder
     return subprocess.run(
-        [*SUPERVISOR, verb, str(root), *words], capture_output=True, check=False, timeout=300
+        [*SUPERVISOR, verb, str(root), *words], capture_output=True, check=False, timeout=LIMIT_S
     )
 
 
@@ -171,11 +172,11 @@ def test_ctrl_c_reaches_the_command_and_a_run_is_not_removed_before_it_ends(
 
 
 def test_a_run_whose_supervisor_was_killed_is_told_from_one_that_goes_on(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run", "sh", "-c", "echo $$ $PPID; exec sleep 60")
+    folder = make_run(tmp_path / "run", "sh", "-c", "echo $$ $PPID; exec sleep infinity")
     assert ask("start", folder).returncode == 0
     listed = ask("list", tmp_path).stdout.decode()
     assert json.loads(listed.removeprefix(bootstrap.MARK))[0]["alive"] is True
-    until = time.monotonic() + 120
+    until = time.monotonic() + LIMIT_S
     while not (frames := list(FrameReader().feed(folder.log.read_bytes()))):
         assert time.monotonic() < until
         os.sched_yield()

@@ -34,6 +34,7 @@ from simulator.sweep.report import layout_of, numbers, render_html
 from simulator.sweep.run import run_sweep
 from simulator.sweep.spec import Axis, Sweep, read_sweep
 from simulator.sweep.store import Record, open_journal
+from tests.unit.limits import LIMIT_S
 
 JOB = "{pattern: allreduce, ranks: 4, size: 1MB}"
 
@@ -321,7 +322,7 @@ def test_a_killed_sweep_is_resumed_with_every_cell_run_exactly_once(tmp_path: Pa
     with journal.open("a") as torn:
         torn.write('{"digest": "12')
     (tmp_path / "go").touch()
-    subprocess.run(command, env=environment, check=True, timeout=300)
+    subprocess.run(command, env=environment, check=True, timeout=LIMIT_S)
     ended = Counter((tmp_path / "ended").read_text().split())
     assert ended == Counter("12345678")
     table = pq.read_table(tmp_path / "out" / "sweep.parquet")
@@ -353,9 +354,9 @@ def in_session(session: int) -> list[int]:
     return found
 
 
-def until(true: object, seconds: float = 120) -> None:
+def until(true: object) -> None:
     assert callable(true)
-    end = time.monotonic() + seconds
+    end = time.monotonic() + LIMIT_S
     while not true():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.01)
