@@ -11,6 +11,7 @@ user, where root trusts nothing: neither that a log is a file nor that a pid fil
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -48,6 +49,7 @@ STATE_FOLDER = Path("/var/lib/frr")
 CRASH_FOLDER = Path("/var/tmp")  # noqa: S108 - FRR's choice, not ours
 """What is compiled into daemons, besides the folder of their sockets: mgmtd's and vtysh's
 configuration, what zebra and mgmtd remember, and where `frr/` with crash logs is made."""
+_PR_SET_NO_NEW_PRIVS = 38
 _LAST_BYTES = 4096
 _LAST_LINES = 5
 _VTYSH = """\
@@ -58,6 +60,7 @@ exec {command} "$@"
 """
 _VTYSH_CONFIGURATION = "service integrated-vtysh-config\n"
 
+_libc = ctypes.CDLL(None)
 
 T = TypeVar("T", dict[str, Any], list[Any])
 
@@ -184,6 +187,8 @@ def start_daemon(
 
         def start() -> subprocess.Popen[bytes]:
             mounts.enter(view)
+            # On this thread and what it starts: no program's set-user-ID bit gives a daemon more.
+            _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             return subprocess.Popen(
                 arguments,
                 stdin=subprocess.DEVNULL,

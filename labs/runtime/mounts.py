@@ -27,6 +27,12 @@ CLONE_FS = 0x200
 CLONE_NEWNS = 0x20000
 MS_REC = 0x4000
 MS_SLAVE = 1 << 19
+MS_REMOUNT = 0x20
+MS_NOSUID, MS_NODEV, MS_NOSYMFOLLOW = 0x2, 0x4, 0x100
+_RESTRICTED = MS_NOSUID | MS_NODEV | MS_NOSYMFOLLOW
+"""For folders that FRR's user writes in. A daemon starts as root and gives a folder there to that
+user before it becomes it (zlog_init of FRR's lib/zlog.c): it must not follow a link that the user
+has put in its place. Linux 5.10 and later keep to the last of them."""
 SYS_OPEN_TREE, SYS_MOVE_MOUNT = 428, 429
 """Of all architectures (Linux 5.2), and glibc has wrappers only since 2.36."""
 OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
@@ -64,6 +70,7 @@ def create(root: Path, node: Path, places: Mapping[Path, Path]) -> int:
             check(_libc.mount(b"rocelab", os.fsencode(RUN), b"tmpfs", 0, b"mode=0755"), "mount")
             make_folders(node)
             _attach(trees[node], node)
+            _restrict(node)
         finally:
             for descriptor in trees.values():
                 os.close(descriptor)
@@ -72,6 +79,7 @@ def create(root: Path, node: Path, places: Mapping[Path, Path]) -> int:
                 make_folders(place.resolve())
             if place.is_dir():
                 _mount(shown, place, MS_BIND)
+                _restrict(place)
         return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
     return namespaces.on_own_thread(make)
@@ -169,6 +177,10 @@ def _open_tree(path: Path) -> int:
 def _attach(tree: int, place: Path) -> None:
     arguments = (tree, b"", AT_FDCWD, os.fsencode(place), MOVE_MOUNT_F_EMPTY_PATH)
     check(_libc.syscall(SYS_MOVE_MOUNT, *arguments), f"move_mount {place}")
+
+
+def _restrict(place: Path) -> None:
+    _mount(None, place, MS_REMOUNT | MS_BIND | _RESTRICTED)
 
 
 def _mount(source: Path | None, target: Path, flags: int) -> None:

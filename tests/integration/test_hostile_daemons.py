@@ -173,6 +173,28 @@ def test_a_daemon_that_starts_again_writes_through_no_link(
         node.start_daemon("bgpd")
 
 
+def test_a_daemon_that_starts_again_gives_no_folder_away_that_a_link_leads_to(
+    lab: Lab, files: daemons.FrrFiles, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir(mode=0o755)
+    place = files.crashes / "frr"
+    node = lab.node("rtsw1")
+    node.kill_daemons(["bgpd"])
+    with in_place_of(place, "ln", "-s", secret, place), suppress(MachineError):
+        node.start_daemon("bgpd")
+    assert secret.stat().st_uid == 0
+    assert list(secret.iterdir()) == []
+    if "bgpd" not in node.daemons():
+        node.start_daemon("bgpd")
+
+
+def test_a_daemon_gains_no_rights_by_what_it_executes(lab: Lab) -> None:
+    for pid in lab.node("rtsw1").daemons().values():
+        status = Path(f"/proc/{pid}/status").read_text()
+        assert "NoNewPrivs:\t1\n" in status
+
+
 def test_a_log_that_is_a_pipe_or_anothers_file_holds_nobody_up(
     lab: Lab, files: daemons.FrrFiles
 ) -> None:
@@ -194,10 +216,12 @@ def test_a_pid_file_names_no_process_that_is_not_the_switchs_daemon(
     shutil.copy("/bin/sleep", program)
 
     def of_frr_elsewhere() -> subprocess.Popen[bytes]:
-        return subprocess.Popen([program, "60"], user=user, group=group, extra_groups=[])
+        return subprocess.Popen([program, "600"], user=user, group=group, extra_groups=[])
 
     def of_root_in_the_node() -> subprocess.Popen[bytes]:
-        return namespaces.inside(lab.node("rtsw1").netns, lambda: subprocess.Popen([program, "60"]))
+        return namespaces.inside(
+            lab.node("rtsw1").netns, lambda: subprocess.Popen([program, "600"])
+        )
 
     for victim in (of_frr_elsewhere, of_root_in_the_node):
         with victim() as process:
