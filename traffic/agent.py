@@ -117,8 +117,8 @@ class Agent:
                     self._channel.send({"stopped_ns": monotonic_ns()})
                     self._settling = True
                 case "finish":
-                    self._live.write(monotonic_ns())
                     drained = self._await_quiet(command["quiet_ns"], command["limit_ns"])
+                    self._live.write(monotonic_ns())
                     self._report(drained, _cpu_s() - startup_cpu_s)
                     return
 

@@ -57,6 +57,7 @@ class LiveCounters:
 
 
 _RECORD = Struct(f"={len(fields(LiveCounters))}QI")
+RECORD_BYTES = _RECORD.size
 _CHECKSUM_BYTES = 4
 
 

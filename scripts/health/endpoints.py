@@ -6,38 +6,49 @@ grows. A run may be shorter than the time between two samples, so agents are loo
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import astuple
 
 from labs.runtime.record import LabFiles
-from traffic.live import LiveCounters, unpacked
+from traffic.live import RECORD_BYTES, LiveCounters, unpacked
 from traffic.session import LIVE_FOLDER
 
 LOOK_INTERVAL_S = 0.15
-"""An agent waits longer than this between its last count and its end (`traffic.session.QUIET_NS`),
-so that none is missed."""
+"""An agent whose file was there at one look at least is counted to its end: a run lasts longer than
+this, since agents start before it and wait for its last packets (`traffic.session.QUIET_NS`)."""
 
 
 class EndpointTracker:
-    """Follows the agents of a lab."""
+    """Follows the agents of a lab. A file that was seen stays open, so that what its agent wrote
+    last is read also where the file has been removed meanwhile."""
 
     def __init__(self, files: LabFiles) -> None:
         self._folder = files.root / LIVE_FOLDER
+        self._open: dict[str, int] = {}
         self._latest: dict[str, LiveCounters] = {}
         self._ended: dict[str, LiveCounters] = {}
 
     def look(self) -> None:
-        """Take the counters of the agents that run now."""
-        try:
-            files = list(self._folder.iterdir())
-        except FileNotFoundError:
-            return
-        for file in files:
-            try:
-                found = unpacked(file.read_bytes())
-            except FileNotFoundError:
-                continue
-            if found is not None:
-                self._take(file.name, found)
+        """Take the counters of the agents that run now, and the last of those that have ended."""
+        for server, file in list(self._open.items()):
+            # In this order: nobody writes to a file that is removed.
+            removed = os.fstat(file).st_nlink == 0
+            self._take(server, file)
+            if removed:
+                os.close(self._open.pop(server))
+        with suppress(FileNotFoundError):
+            for path in self._folder.iterdir():
+                if path.name not in self._open:
+                    with suppress(FileNotFoundError):
+                        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                        self._open[path.name] = file
+                        self._take(path.name, file)
+
+    def close(self) -> None:
+        """Let the files go."""
+        while self._open:
+            os.close(self._open.popitem()[1])
 
     def totals(self) -> dict[str, LiveCounters]:
         """The sums, by server; time and process are those of the last run."""
@@ -46,7 +57,10 @@ class EndpointTracker:
             for server, latest in self._latest.items()
         }
 
-    def _take(self, server: str, found: LiveCounters) -> None:
+    def _take(self, server: str, file: int) -> None:
+        found = unpacked(os.pread(file, RECORD_BYTES + 1, 0))
+        if found is None:
+            return
         before = self._latest.get(server)
         if before is not None and before.pid != found.pid:
             self._ended[server] = added(before, self._ended.get(server))

@@ -85,6 +85,7 @@ class HealthReader:
             self._inode = os.fstat(descriptors[self._first]).st_ino
             keep = undo.enter_context(ExitStack())
             keep.callback(self._close_sockets)
+            keep.callback(self.endpoints.close)
             self._expected = expected_routes(self._fabric)
             indexes = wiring.interface_indexes(self._fabric)
             self._named: dict[str, dict[int, str]] = {name: {} for name in descriptors}

@@ -145,9 +145,14 @@ def test_endpoints_are_summed_over_runs(tmp_path: Path, monkeypatch: pytest.Monk
         tracker.look()
     (folder / "srv1-1").write_bytes(b"torn")
     tracker.look()
-    (folder / "srv1-1").unlink()
-    tracker.look()
     assert tracker.totals()["srv1-1"].sent == 25 + 6 + 1
+    # What an agent wrote between the last look and its end, and the next agent of the same server.
+    (folder / "srv1-1").write_bytes(packed(LiveCounters(pid=9, sent=3)))
+    (folder / "srv1-1").unlink()
+    (folder / "srv1-1").write_bytes(packed(LiveCounters(pid=10, sent=100)))
+    tracker.look()
+    assert tracker.totals()["srv1-1"].sent == 25 + 6 + 3 + 100
+    tracker.close()
 
 
 # Losses
