@@ -75,12 +75,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Describe the marker, and check how long labs stay up."""
+    """Describe the marker, check how long labs stay up, and start no program of this folder."""
+    from labs.interpreter import leave_current_folder_out
+
     config.addinivalue_line(
         "markers",
         "lab(*labs, scope=None): the labs (of rocelab) that a test runs on: names of the catalog, "
         "or paths of YAML files from the test's file; scope: how long they stay up",
     )
+    leave_current_folder_out()
     config.stash[_BENCHES] = []
 
 

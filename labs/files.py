@@ -11,8 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import BinaryIO
 
 FOLDER_MODE = 0o755
@@ -61,16 +63,28 @@ def write_file(
         opened.write(content.encode() if isinstance(content, str) else content)
 
 
-def replace_file(file: Path, content: str | bytes, mode: int = FILE_MODE) -> None:
-    """Write a file so that a reader sees the old one or the new one, never half. Raises OSError."""
-    fresh = file.with_suffix(".new")
+@contextmanager
+def replacing(file: Path, mode: int = FILE_MODE) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `file` when the block ends well: a reader sees the
+    old one or the new one, never half, and in a folder where others may write, too, none is written
+    that was there before. Raises OSError."""
+    fresh = file.with_name(f".{file.name}.{token_hex(8)}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        write_file(fresh, content, mode)
+        with os.fdopen(os.open(fresh, flags, mode & 0o600), "wb") as opened:
+            os.fchmod(opened.fileno(), mode)
+            yield opened
         fresh.replace(file)
     except BaseException:
         with suppress(OSError):
             fresh.unlink()
         raise
+
+
+def replace_file(file: Path, content: str | bytes, mode: int = FILE_MODE) -> None:
+    """Write a file as a whole, `replacing` what is there. Raises OSError."""
+    with replacing(file, mode) as opened:
+        opened.write(content.encode() if isinstance(content, str) else content)
 
 
 def append_file(file: Path, text: str, mode: int = FILE_MODE) -> int:

@@ -30,6 +30,13 @@ def module_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(labs.__path__[0]).parent)}
 
 
+def leave_current_folder_out() -> None:
+    """Take what is not absolute out of PATH, an empty entry among it: the programs that we start
+    (ip, tc, tcpdump ...) are never those of whatever folder the user is in."""
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join(filter(os.path.isabs, entries)) or os.defpath
+
+
 @contextmanager
 def safe_path() -> Iterator[None]:
     """Interpreters started meanwhile, which multiprocessing does without a word of ours, import

@@ -49,5 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Loading the commands takes most of a second, in which a signal is one like later.
     with ending():
         from labs.cli.app import run
+        from labs.interpreter import leave_current_folder_out
 
+        leave_current_folder_out()
         run(build(), arguments)

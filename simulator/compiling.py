@@ -20,6 +20,10 @@ from typing import ParamSpec, TypeVar, cast
 
 from labs.files import make_folders
 
+LOCK = "lock"
+"""In a folder of machine code, a file that only its user may open: whoever may open what is locked
+could hold us up."""
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -76,7 +80,8 @@ def _in_turn(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(folder / LOCK, flags, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labs.errors import InputError, MachineError
-from labs.files import replace_file
+from labs.files import replace_file, replacing
 from simulator.figures import NS, transfers_over_s
 
 if TYPE_CHECKING:
@@ -55,9 +55,8 @@ def write_flows(simulation: Simulation, outcome: Outcome, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    fresh = path.with_name(f"{path.name}.new")
-    pq.write_table(pa.table(columns), fresh)
-    fresh.replace(path)
+    with replacing(path) as file:
+        pq.write_table(pa.table(columns), file)
 
 
 def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 Entry = tuple[int, int]
@@ -33,37 +32,46 @@ def handed_over(path: Path | None) -> Iterator[None]:
         return
     owner = int(user), int(group)
     place = path.absolute()
-    missing = [each for each in (place, *place.parents) if not os.path.lexists(each)]
-    before = dict(_state(name, within) for name, within in _entries(place))
+    above = next(each for each in place.parents if each.is_dir())
+    names = place.relative_to(above).parts
+    # Held open: a link that is put in its place meanwhile leads nowhere.
+    held = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield
+        before = dict(_state(name, within) for name, within in _entries(names, held))
+        try:
+            yield
+        finally:
+            for name, within in _entries(names, held):
+                # What an attempt that failed has removed again is not there.
+                with suppress(OSError):
+                    _give(name, within, owner, before)
     finally:
-        for name, within in chain(((each, None) for each in missing), _entries(place)):
-            # What an attempt that failed has removed again is not there.
-            with suppress(FileNotFoundError):
-                _give(name, within, owner, before)
+        os.close(held)
 
 
-def _entries(place: Path) -> Iterator[tuple[str | Path, int | None]]:
-    """The place and all below it, by name and the descriptor of its folder."""
-    if not os.path.lexists(place):
-        return
-    yield place, None
-    if place.is_dir() and not place.is_symlink():
-        for _, folders, files, within in os.fwalk(place):
+def _entries(names: Sequence[str], within: int) -> Iterator[tuple[str, int]]:
+    """The entries of a path below an open folder, as many as there are, and all below the last,
+    each by name and the descriptor of its folder. No link is followed."""
+    with ExitStack() as opened, suppress(OSError):
+        for place, name in enumerate(names, 1):
+            os.stat(name, dir_fd=within, follow_symlinks=False)
+            yield name, within
+            if place < len(names):
+                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+                within = os.open(name, flags, dir_fd=within)
+                opened.callback(os.close, within)
+        for _, folders, files, here in os.fwalk(names[-1], dir_fd=within):
             for name in (*folders, *files):
-                yield name, within
+                yield name, here
 
 
-def _state(name: str | Path, within: int | None) -> tuple[Entry, State]:
+def _state(name: str, within: int) -> tuple[Entry, State]:
     found = os.stat(name, dir_fd=within, follow_symlinks=False)
     changed_ns = 0 if stat.S_ISDIR(found.st_mode) else found.st_ctime_ns
     return (found.st_dev, found.st_ino), (found.st_uid, changed_ns)
 
 
-def _give(
-    name: str | Path, within: int | None, owner: tuple[int, int], before: Mapping[Entry, State]
-) -> None:
+def _give(name: str, within: int, owner: tuple[int, int], before: Mapping[Entry, State]) -> None:
     """Change the owner of an entry that is root's and was not there before as it is now."""
     entry, state = _state(name, within)
     if before.get(entry) == state:

@@ -147,9 +147,10 @@ def detach_mount(path: Path) -> None:
 
 
 def mount_tmpfs(path: Path) -> None:
-    """Mount an empty tmpfs on `path`, whose own mounts are not seen in other mount namespaces, as
-    one of a mount namespace must not be (mount_namespaces(7)). Raises OSError."""
-    check(_libc.mount(b"rocelab", os.fsencode(path), b"tmpfs", 0, b"mode=0755"), "mount tmpfs")
+    """Mount an empty tmpfs on `path`, which nobody but root may look into, and whose own mounts are
+    not seen in other mount namespaces, as one of a mount namespace must not be
+    (mount_namespaces(7)). Raises OSError."""
+    check(_libc.mount(b"rocelab", os.fsencode(path), b"tmpfs", 0, b"mode=0700"), "mount tmpfs")
     check(_libc.mount(None, os.fsencode(path), None, MS_PRIVATE, None), "mount tmpfs")
 
 

@@ -44,6 +44,9 @@ RUN_ROOT = Path("/run/rocelab")
 LOCK_GRACE_S = 1.0
 LOCK_STEP_S = 0.02
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+TURN = ".turn"
+"""In the folder of all labs: whoever has it locked measures on this machine. Root's alone, as all
+that is locked: whoever may open a file may lock it."""
 _ATTEMPTS = 100
 """How often the folder of all labs may go between making and using it."""
 
@@ -263,15 +266,24 @@ def is_still_at(descriptor: int, path: Path) -> bool:
         return False
 
 
+def open_turn() -> int:
+    """A descriptor of the file whose lock is the turn. Raises OSError."""
+    for _ in range(_ATTEMPTS):
+        os.close(open_run_root())
+        with suppress(FileNotFoundError):
+            return os.open(RUN_ROOT / TURN, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), TURN)
+
+
 def _remove_run_root_if_unused() -> None:
-    """Remove the folder of all labs, unless a lab is in it or somebody holds a lock on it."""
-    try:
-        descriptor = os.open(RUN_ROOT, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            RUN_ROOT.rmdir()
-    finally:
-        os.close(descriptor)
+    """Remove the folder of all labs, unless a lab is in it or somebody has the turn."""
+    turn = RUN_ROOT / TURN
+    with suppress(OSError):
+        if turn.exists():
+            descriptor = os.open(turn, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                turn.unlink()
+            finally:
+                os.close(descriptor)
+        RUN_ROOT.rmdir()

@@ -7,7 +7,6 @@ exactly where the drill did: a repeat that was no measurement, beside others tha
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 from labs.errors import InputError, RocelabError
+from labs.files import replace_file
 from labs.spec.wording import listed
 from scripts.drill.expectations import UNITS, KpiValue, Verdict, kpi_named
 from scripts.drill.phases.result import JobDrillResult, PhaseRun
@@ -97,14 +97,10 @@ def write_junit(document: Xml.Element, path: Path) -> None:
     can not be written."""
     Xml.indent(document)
     text = Xml.tostring(document, encoding="utf-8", xml_declaration=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        fresh.write_bytes(text + b"\n")
-        fresh.replace(path)
+        replace_file(path, text + b"\n")
     except OSError as error:
         raise _unwritable(path, error.strerror or "unknown error") from None
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def _unwritable(path: Path, why: str) -> InputError:

@@ -13,11 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from labs.errors import InputError, MachineError
+from labs.files import replace_file
 from labs.plan.queues import lab_rate_bps
 from scripts.health.monitor import Snapshot
 from scripts.health.objectives import Sli
@@ -106,7 +107,7 @@ class Exporter:
         if self._file is None:
             return
         try:
-            write_to_textfile(str(self._file), self._registry)
+            replace_file(self._file, generate_latest(self._registry))
         except OSError as error:
             raise InputError(f"can not write {self._file}: {error.strerror}") from None
 

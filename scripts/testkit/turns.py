@@ -11,18 +11,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from labs.runtime.record import RUN_ROOT, is_still_at, open_run_root
+from labs.runtime.record import RUN_ROOT, TURN, is_still_at, open_turn
 
 
 @contextmanager
 def turn() -> Iterator[None]:
     """Wait until nobody else has the turn, and hold it. It ends with the process at the latest."""
-    # The folder of all labs is there anyway, so that no lock file stays behind.
     while True:
-        descriptor = open_run_root()
+        descriptor = open_turn()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if is_still_at(descriptor, RUN_ROOT):
+            if is_still_at(descriptor, RUN_ROOT / TURN):
                 yield
                 return
         finally:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from labs.files import replace_file
 from labs.spec.source import Data
 from labs.units import DURATION, RATE, SHARE, SIZE
 from simulator.sweep.spec import Axis, Sweep
@@ -89,9 +90,7 @@ def numbers(axis: Axis) -> list[float] | None:
 
 def write_report(path: Path, sweep: Sweep, rows: Sequence[Row]) -> None:
     """Write the page to `path`. Raises OSError."""
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.write_text(render_html(sweep, rows), encoding="utf-8")
-    fresh.replace(path)
+    replace_file(path, render_html(sweep, rows))
 
 
 def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from labs.errors import InputError, MachineError
+from labs.files import replacing
 from labs.outputs import check_new
 
 if TYPE_CHECKING:
@@ -128,12 +129,10 @@ def write_table(folder: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) 
     columns = {name: _column([row.get(name) for row in rows]) for name in names}
     told = {METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}
     table = pa.table(columns).replace_schema_metadata(told)
-    fresh = folder / f"{TABLE}.new"
-    with fresh.open("wb") as file:
+    with replacing(folder / TABLE) as file:
         pq.write_table(table, file)
         file.flush()
         os.fsync(file.fileno())
-    fresh.replace(folder / TABLE)
     _sync_folder(folder)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from simulator.compiling import cache_folder, compiled_in
+from simulator.compiling import LOCK, cache_folder, compiled_in
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
@@ -92,7 +92,7 @@ def test_another_user_compiles_once_in_a_folder_of_their_own(sources: list[Path]
 def test_who_wants_the_same_at_once_waits_for_who_makes_it(sources: list[Path]) -> None:
     folder = cache_folder(sources)
     assert folder is not None
-    maker = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    maker = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(maker, fcntl.LOCK_EX)
     child = os.fork()
     if child == 0:

@@ -271,6 +271,33 @@ def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
     wait_until(lambda: rocelab("status", LAB).returncode == 0, "all is well again")
 
 
+def test_who_locks_what_all_may_read_holds_no_command_up(lab: Lab) -> None:
+    """flock(2) asks for no more than to open a file."""
+    hold = 'for path; do exec {fd}<"$path" && flock --nonblock $fd; done; echo held; read'
+    root = lab.runtime.files.root
+    everything = [root.parent, *root.parent.iterdir(), *root.iterdir()]
+    user, group = frr_owner()
+    with subprocess.Popen(
+        ["bash", "-c", hold, "bash", *map(str, everything)],
+        user=user,
+        group=group,
+        extra_groups=[],
+        cwd="/",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        cable = ("delay", "link=rtsw1:ctsw1", "delay=1ms")
+        for arguments in (["fault", "inject", LAB, *cable], ["fault", "restore", LAB, "--all"]):
+            outcome = rocelab(*arguments)
+            assert outcome.returncode == 0, outcome.stderr
+        assert holder.poll() is None
+        holder.kill()
+
+
 @contextmanager
 def answering(vty: Path, answer: bytes) -> Iterator[None]:
     """Something else listens in place of a daemon's vty, and says this to whatever it is asked."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from labs import files
 from labs.files import (
     UntrustedFileError,
     append_file,
@@ -16,6 +17,7 @@ from labs.files import (
     make_folders,
     read_untrusted,
     replace_file,
+    replacing,
     untrusted_size,
     write_file,
 )
@@ -63,10 +65,12 @@ def test_folders_of_code_are_not_others_to_write(
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     replace_file(file, "old")
-    file.with_suffix(".new").mkdir()
-    with pytest.raises(OSError):
-        replace_file(file, "new")
-    assert file.read_text() == "old"
+    replace_file(file, b"new")
+    assert file.read_text() == "new"
+    file.with_name("folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        replace_file(file.with_name("folder"), "newer")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "record.json"]
 
 
 def test_only_a_regular_file_is_read_where_others_write(tmp_path: Path) -> None:
@@ -81,3 +85,26 @@ def test_only_a_regular_file_is_read_where_others_write(tmp_path: Path) -> None:
         log.rmdir() if log.is_dir() else log.unlink()
     with pytest.raises(FileNotFoundError):
         read_untrusted(log)
+
+
+def test_a_file_is_replaced_through_no_file_that_somebody_put_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, file = tmp_path / "secret", tmp_path / "out.prom"
+    secret.write_text("only root reads this")
+    monkeypatch.setattr(files, "token_hex", lambda _: "known")
+    planted = tmp_path / ".out.prom.known.new"
+    planted.symlink_to(secret)
+    with pytest.raises(FileExistsError):
+        replace_file(file, "metrics")
+    assert secret.read_text() == "only root reads this"
+
+
+def test_a_file_that_could_not_be_written_whole_is_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "table"
+    file.write_text("old")
+    with pytest.raises(RuntimeError), replacing(file) as opened:
+        opened.write(b"half")
+        raise RuntimeError
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+    assert file.read_text() == "old"

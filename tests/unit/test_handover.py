@@ -76,6 +76,23 @@ def test_a_file_in_a_folder_of_root_does_not_give_the_folder(home: Path, tmp_pat
     assert owner(folder) == (0, 0)
 
 
+def test_a_folder_that_a_link_replaces_meanwhile_gives_nothing_of_where_it_leads(
+    home: Path, tmp_path: Path
+) -> None:
+    roots = tmp_path / "roots"
+    (roots / "sub").mkdir(parents=True)
+    (roots / "passwd").touch()
+    for named in (home / "a/passwd", home / "b/sub", home / "c/deep/sub"):
+        swapped = home / named.relative_to(home).parts[0]
+        swapped.mkdir()
+        with handed_over(named):
+            swapped.rename(swapped.with_suffix(".aside"))
+            swapped.symlink_to(roots if named.parent == swapped else tmp_path)
+            (roots / "sub/fresh").touch()
+    for path in (tmp_path, roots, *roots.rglob("*")):
+        assert owner(path) == (0, 0), path
+
+
 def test_links_give_nothing_away(home: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of root")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.interpreter import module_command, module_environment, safe_path
+from labs.interpreter import leave_current_folder_out, module_command, module_environment, safe_path
 from simulator.sweep.crew import processes
 from tests.hostile import fill_with_traps, sprung
 
@@ -83,3 +83,19 @@ def test_our_own_modules_are_started_in_one_way() -> None:
     assert used == allowed
     assert "-P" in module_command("x")
     assert sys.executable in module_command("x")
+
+
+def test_no_program_is_taken_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trap = tmp_path / "ip"
+    trap.write_text("#!/bin/sh\ntouch sprung\n")
+    trap.chmod(0o755)
+    program = Path(sys.executable).with_name("rocelab")
+    for path in (f".:{os.environ['PATH']}", f"{os.environ['PATH']}:", "bin:."):
+        monkeypatch.setenv("PATH", path)
+        leave_current_folder_out()
+        assert all(map(os.path.isabs, os.environ["PATH"].split(":")))
+    monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
+    subprocess.run([program, "doctor"], cwd=tmp_path, capture_output=True, check=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["ip"]

@@ -6,7 +6,9 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from labs.runtime.record import (
     Record,
     State,
     locked,
-    open_run_root,
+    open_turn,
     read_record,
     recorded_labs,
     write_record,
@@ -167,12 +169,30 @@ def test_locks_are_taken_while_the_folder_of_all_labs_comes_and_goes(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_turn_keeps_the_folder_that_it_holds(tmp_path: Path, run_root: Path) -> None:
+def test_a_turn_is_one_at_a_time_and_keeps_the_folder_it_is_in(
+    tmp_path: Path, run_root: Path
+) -> None:
     take_down("t-whole")
     with turn():
         with locked("t-a"):
             pass
-        descriptor = open_run_root()
+        other = open_turn()
         with pytest.raises(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.close(descriptor)
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(other)
+    with locked("t-a"):
+        pass
+    assert not run_root.exists()
+
+
+def test_who_locks_what_all_may_open_holds_nobody_up(tmp_path: Path, run_root: Path) -> None:
+    with ExitStack() as held:
+        for folder in (run_root, *run_root.iterdir()):
+            if folder.is_dir():
+                descriptor = os.open(folder, os.O_RDONLY)
+                held.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with turn(), locked("t-whole"):
+            locks = [each for each in run_root.iterdir() if each.is_file()]
+            assert {stat.S_IMODE(each.stat().st_mode) for each in locks} == {0o600}
+            assert len(locks) == 2

@@ -242,7 +242,8 @@ class Wire:
         Raises InputError where the lab is not up.
         """
         try:
-            folder = os.open(self._files.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            # Root's alone: whoever may open what is locked could hold us up.
+            folder = os.open(self._files.netns, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise InputError(f"lab {self._fabric.name} is not up") from None
         try:
