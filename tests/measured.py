@@ -46,6 +46,7 @@ DEFECTS = (
     "took other links than predicted",
     "there was nothing that",
     "so it did not trace",
+    "was not acknowledged after",
 )
 """Words of problems that a busy machine does not cause by itself."""
 
