@@ -11,7 +11,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import labs
 
@@ -28,6 +30,20 @@ def module_environment() -> dict[str, str]:
     """The environment of such a process: our own, with our packages wherever they are installed
     and no other folder to import from."""
     return {**os.environ, "PYTHONPATH": str(Path(labs.__path__[0]).parent)}
+
+
+def imported(name: str) -> ModuleType:
+    """A library that takes settings, which may be code, from the current folder as it is imported
+    (matplotlib, numba): imported as if that were `/`."""
+    if name not in sys.modules:
+        here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.chdir("/")
+            import_module(name)
+        finally:
+            os.fchdir(here)
+            os.close(here)
+    return sys.modules[name]
 
 
 def leave_current_folder_out() -> None:

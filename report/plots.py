@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from labs.interpreter import imported
 from labs.units import format_duration
 from report.view import by_plan, changes_after, event_title, plan_title
 from scripts.balance import LinkLoad, TierBalance
@@ -63,9 +64,7 @@ def styled(draw: Callable[_P, _T]) -> Callable[_P, _T]:
 
     @functools.wraps(draw)
     def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        import matplotlib as mpl
-
-        with mpl.rc_context(_STYLE):
+        with imported("matplotlib").rc_context(_STYLE):
             return draw(*args, **kwargs)
 
     return wrapped
@@ -351,6 +350,7 @@ def _tier_order(node: str) -> tuple[int, list[int]]:
 
 def figure_of(width: float, height: float) -> Figure:
     """An empty figure of so many inches."""
+    imported("matplotlib")
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -363,10 +363,8 @@ def _panels(figure: Figure, count: int) -> list[Axes]:
 @styled
 def svg(figure: Figure, name: str) -> str:
     """The figure as SVG. `name` goes before its ids, so that a page can hold several."""
-    import matplotlib as mpl
-
     out = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": "rocelab"}):
+    with imported("matplotlib").rc_context({"svg.hashsalt": "rocelab"}):
         figure.savefig(
             out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
         )

@@ -16,9 +16,11 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import ParamSpec, TypeVar, cast
 
 from labs.files import make_folders
+from labs.interpreter import imported
 
 LOCK = "lock"
 """In a folder of machine code, a file that only its user may open: whoever may open what is locked
@@ -26,6 +28,14 @@ could hold us up."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+
+def numba() -> ModuleType:
+    """numba, which then looks for no settings in the current folder: it does at its import and
+    whenever it compiles (numba/core/config.py)."""
+    found = imported("numba")
+    found.core.config._config_fname = os.devnull
+    return found
 
 
 def cache_folder(sources: Sequence[Path]) -> Path | None:
@@ -63,16 +73,15 @@ def compiled_in(
     """`function` as machine code, kept in `folder`; made or read at once where the types of its
     arguments are given as numba's `signature`, else on the first call. Processes that want the
     same at once wait for the one that makes it."""
-    import numba
-
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder or "")
+    compiler = numba()
+    before = compiler.config.CACHE_DIR
+    compiler.config.CACHE_DIR = str(folder or "")
     try:
-        make = numba.njit(signature, cache=folder is not None, error_model="numpy")
+        make = compiler.njit(signature, cache=folder is not None, error_model="numpy")
         with _in_turn(folder):
             return cast(Callable[Arguments, Result], make(function))
     finally:
-        numba.config.CACHE_DIR = before
+        compiler.config.CACHE_DIR = before
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""A folder full of modules that tell when they are imported: of Python, of others and of ours."""
+"""A folder full of modules that tell when they are imported, of Python, of others and of ours, and
+of settings that libraries take from where they are."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _TRAP = "import builtins\nbuiltins.open(__file__ + '.sprung', 'w').close()\n"
 
 
 def fill_with_traps(folder: Path) -> None:
-    """Make a module and, for half of the names, a package, of every name in a folder."""
+    """Make a module and, for half of the names, a package, of every name in a folder, and files of
+    settings."""
     for number, name in enumerate(NAMES):
         if number % 2 and not name.endswith("customize"):
             (folder / name).mkdir()
@@ -23,7 +25,10 @@ def fill_with_traps(folder: Path) -> None:
         else:
             (folder / f"{name}.py").write_text(_TRAP)
 
+    (folder / "matplotlibrc").write_text("text.usetex: True\n")
+    (folder / ".numba_config.yaml").write_text(f"chrome_trace: {folder}/numba.sprung\n")
+
 
 def sprung(folder: Path) -> list[str]:
-    """The modules that somebody has imported."""
+    """The modules that somebody has imported, and the settings that wrote a file."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.sprung"))

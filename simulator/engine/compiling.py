@@ -9,13 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-import numba
 import numpy as np
 
+from simulator import compiling
 from simulator.compiling import cache_folder, compiled_in
 from simulator.engine.program import Program
 from simulator.engine.state import fair_state, run_state
 from simulator.fabric.flows import Paths
+
+numba = compiling.numba()
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

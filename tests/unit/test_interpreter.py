@@ -60,6 +60,19 @@ def test_workers_of_a_sweep_import_nothing_from_the_folder_it_runs_in(tmp_path: 
     assert dict(os.environ) == before
 
 
+def test_libraries_take_no_settings_from_the_current_folder(tmp_path: Path) -> None:
+    fill_with_traps(tmp_path)
+    looks = (
+        "import os; from report.plots import figure_of; from simulator.compiling import numba\n"
+        "figure_of(1, 1); import matplotlib; numba().core.config.reload_config()\n"
+        "print(matplotlib.rcParams['text.usetex'], numba().config.CHROME_TRACE, os.getcwd())"
+    )
+    command = [sys.executable, "-P", "-c", looks]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ended.stdout == f"False  {tmp_path}\n"
+    assert sprung(tmp_path) == []
+
+
 def test_the_environment_is_as_before_after_a_safe_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONSAFEPATH", "")
     with safe_path():
