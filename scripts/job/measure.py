@@ -50,6 +50,7 @@ SLICES = 10
 SECOND_NS = 10**9
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 def times(lab_ns: float, dilation: float) -> Times:
@@ -166,7 +167,8 @@ def _steady_ns(plan: JobPlan) -> tuple[float, float]:
 
 
 def _acked(job: JobResult, rank: int, at_ns: Floats) -> Floats:
-    """Payload of a rank acknowledged by each of these times, straight lines between samples."""
+    """Payload of a rank that had left its NIC by each of these times, as far as ACKs tell, straight
+    lines between samples."""
     sampled = job.sampled_ns[job.plan.places[rank].server]
     total = np.zeros(len(sampled), np.int64)
     for pair in job.queue_pairs:
@@ -174,7 +176,19 @@ def _acked(job: JobResult, rank: int, at_ns: Floats) -> Floats:
             total += pair.acked_bytes
     if not len(sampled):
         return np.zeros(len(at_ns))
-    return np.interp(at_ns, [0, *sampled.tolist()], [0, *total.tolist()])
+    times_ns = np.array([0, *sampled.tolist()], np.float64)
+    gone = delivered(times_ns, np.array([0, *total.tolist()]), job.plan.lab_rate_bps(rank))
+    return np.interp(at_ns, times_ns, gone)
+
+
+def delivered(times_ns: Floats, acked: Ints, rate_bps: float) -> Floats:
+    """When at the latest what was acknowledged had left a NIC: bytes at each time, never faster
+    than the NIC. ACKs come in bursts (one for many packets, several while a sender waits for its
+    CPU), which a link's bytes do not."""
+    line = times_ns * (rate_bps / 8 / SECOND_NS)
+    latest: Floats = line + np.maximum.accumulate((acked - line)[::-1])[::-1]
+    latest[0] = acked[0]  # what is above the rate over all stays, to be seen
+    return latest
 
 
 def goodput(job: JobResult) -> Goodput:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from io import StringIO
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +70,28 @@ def test_the_roofline_of_a_ring_is_its_bytes_on_the_wire_over_the_rate_of_a_nic(
     assert bound.lab_ns == pytest.approx(bound.modelled_ns * sample.DILATION)
     ratio = report_of(sample.result(plan)).headline("jct_ratio").modelled
     assert ratio.minimum == pytest.approx(101_000 / bound.modelled_ns)
+
+
+def test_a_burst_of_acks_is_no_rate_above_the_nics() -> None:
+    """8 Gb/s is a byte per ns: of 6,000 bytes acknowledged at 10 us all left within 6 us."""
+    times_ns, acked = np.array([0.0, 2000, 9900, 10_000, 11_000]), np.array([0, 0, 0, 6000, 6100])
+    found = measure.delivered(times_ns, acked, 8e9)
+    assert found.tolist() == [0, 0, 5900, 6000, 6100]
+    even = np.array([0, 1000, 1500, 1600, 2000])
+    assert measure.delivered(times_ns, even, 8e9).tolist() == even.tolist()
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**6)), min_size=1))
+def test_what_had_left_is_what_was_acknowledged_or_more_and_as_much_in_the_end(
+    steps: list[tuple[int, int]],
+) -> None:
+    times_ns = np.cumsum([0, *(step for step, _ in steps)]).astype(float)
+    acked = np.cumsum([0, *(count for _, count in steps)])
+    found = measure.delivered(times_ns, acked, 8e9)
+    assert np.all(found >= acked - 1e-6)
+    assert found[-1] == pytest.approx(acked[-1])
+    assert found[0] == 0
+    assert np.all(np.diff(found)[1:] <= np.diff(times_ns)[1:] + 1e-6)
 
 
 def test_a_ranks_waiting_is_the_median_of_measured_iterations() -> None:
