@@ -187,7 +187,8 @@ def delivered(times_ns: Floats, acked: Ints, rate_bps: float) -> Floats:
     CPU), which a link's bytes do not."""
     line = times_ns * (rate_bps / 8 / SECOND_NS)
     latest: Floats = line + np.maximum.accumulate((acked - line)[::-1])[::-1]
-    latest[0] = acked[0]  # what is above the rate over all stays, to be seen
+    # What is above the rate over all is not hidden.
+    latest[times_ns <= 0] = 0
     return latest
 
 
