@@ -5,12 +5,8 @@ In: a `Simulation` and its outcome. Out: a `SimulationReport`.
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +14,7 @@ import numpy.typing as npt
 
 from labs.plan.fabric import Role
 from scripts.balance import Direction, LinkLoad, TierBalance, balance, tier_balances
-from scripts.drill.environment import cpu_model
+from scripts.drill.environment import environment_with
 from scripts.drill.result import Environment
 from scripts.job.document import Headline
 from scripts.predict.choice import Model
@@ -119,16 +115,7 @@ def _model(simulation: Simulation) -> str:
 
 def simulation_environment() -> Environment:
     """This machine, now; a simulation needs no FRR."""
-    return Environment(
-        tool_version=version("rocelab"),
-        kernel=f"{platform.system()} {platform.release()}",
-        frr_version="not used",
-        python=platform.python_version(),
-        cpu_model=cpu_model(),
-        cpu_count=len(os.sched_getaffinity(0)),
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        started=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    )
+    return environment_with("not used")
 
 
 def _job(simulation: Simulation, outcome: Outcome, number: int, job: SimulatedJob) -> JobOutcome:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -88,6 +86,7 @@ def compare(
     from scripts.compare.run import Step, write_results
     from scripts.compare.run import compare as run_comparison
     from scripts.documents import to_json
+    from scripts.drill.environment import typed_command
 
     chosen, _ = running_or_planned(lab, frr)
     asked = cells(chosen.fabric, schemes, qps, placement, given(job))
@@ -107,7 +106,7 @@ def compare(
                 chosen,
                 asked,
                 repeats=repeat,
-                command=shlex.join(["rocelab", *sys.argv[1:]]),
+                command=typed_command() or "",
                 progress=lambda stage: watch(Step(f"lab: {stage.stage}", stage.done, stage.total)),
                 watch=watch,
             )

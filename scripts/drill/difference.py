@@ -221,7 +221,8 @@ def _environment(result: Result) -> dict[str, object]:
     """The machine, memory in whole GiB: what a kernel keeps for itself differs by a little."""
     values: dict[str, object] = asdict(result.environment)
     values["memory_gib"] = round(result.environment.memory_bytes / 2**30)
-    del values["memory_bytes"]
+    for name in ("memory_bytes", "command"):
+        del values[name]
     if isinstance(result, JobDrillResult):
         values["notes"] = list(result.notes)
     return values

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,16 +23,29 @@ def read_environment(frr: Installation | None = None) -> Environment:
 
     Raises MachineError when FRR is not installed.
     """
+    return environment_with((frr or find_installation()).version)
+
+
+def environment_with(frr_version: str) -> Environment:
+    """This machine, now, and what was said of FRR."""
     return Environment(
         tool_version=version("rocelab"),
         kernel=f"{platform.system()} {platform.release()}",
-        frr_version=(frr or find_installation()).version,
+        frr_version=frr_version,
         python=platform.python_version(),
         cpu_model=cpu_model(),
         cpu_count=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         started=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        command=typed_command(),
     )
+
+
+def typed_command() -> str | None:
+    """The command line of this process where it is rocelab's, else None."""
+    if Path(sys.argv[0]).name != "rocelab":
+        return None
+    return shlex.join(["rocelab", *sys.argv[1:]])
 
 
 def cpu_model() -> str:

@@ -47,7 +47,8 @@ UNSCALED = (
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The machine and the software that gave the result."""
+    """The machine and the software that gave the result, and the command line, None where Python
+    called the library."""
 
     tool_version: str
     kernel: str
@@ -57,6 +58,7 @@ class Environment:
     cpu_count: int
     memory_bytes: int
     started: str
+    command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

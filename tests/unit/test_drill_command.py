@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import get_args
 from xml.etree import ElementTree as Xml
@@ -22,6 +23,7 @@ from labs.units import format_duration
 from report.drillview import bar, picture, print_view, scale
 from scripts.cli import main
 from scripts.drill.catalog import drill_names, find_drill
+from scripts.drill.environment import environment_with
 from scripts.drill.listing import listed_drills
 from scripts.drill.show import FaultRow, Span, view_of
 from scripts.faults.asked import asked_fault, ends_by_itself, kinds
@@ -322,3 +324,10 @@ def test_wrong_input_ends_with_2_and_no_traceback(rocelab, arguments: tuple[str,
     assert code == 2
     assert errors
     assert "Traceback" not in errors
+
+
+def test_a_result_has_the_command_line_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/opt/bin/rocelab", "drill", "run", "my drill.yaml"])
+    assert environment_with("8.4").command == "rocelab drill run 'my drill.yaml'"
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest", "tests"])
+    assert environment_with("8.4").command is None

@@ -49,7 +49,9 @@ def told(tmp_path: Path) -> DrillDiff:
     new = replace(
         new,
         lab=new.lab | {"dilation": 2000.0},
-        environment=replace(new.environment, frr_version="10.3", memory_bytes=24 * 2**30 + 4096),
+        environment=replace(
+            new.environment, frr_version="10.3", memory_bytes=24 * 2**30 + 4096, command="rocelab"
+        ),
     )
     return difference(saved(tmp_path / "old", drill(*range(5))), saved(tmp_path / "new", new))
 

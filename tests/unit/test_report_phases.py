@@ -60,6 +60,12 @@ def test_the_page_shows_each_phase_with_its_job_its_figures_and_lab_beside_model
     assert "rocelab drill run two-to-one --repeat 1" in page
 
 
+def test_the_page_says_how_it_was_made_as_it_was_typed() -> None:
+    typed = "rocelab drill run mine/two.yaml --repeat 1 --dilation 2000 --out 'a folder'"
+    made = replace(result(), environment=replace(result().environment, command=typed))
+    assert "--dilation 2000 --out &#39;a folder&#39;" in render_job_html(made)
+
+
 def test_the_same_result_gives_the_same_page(page: str) -> None:
     assert render_job_html(result()) == page
 
