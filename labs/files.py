@@ -54,7 +54,8 @@ def write_file(
 ) -> None:
     """Write a file that has the mode, and the group where one is named, before it has any content.
     Raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    # Not blocking: a pipe in its place would wait for a reader.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(file, flags, mode & 0o600)
     with os.fdopen(descriptor, "wb") as opened:
         if group is not None:

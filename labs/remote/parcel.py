@@ -99,11 +99,13 @@ def mirrored(path: Path) -> str:
 
 
 def is_within(place: str, outputs: Sequence[str]) -> bool:
-    """Whether a place in the mirror is one of these or below one, and nothing trickier."""
+    """Whether a place in the mirror is one of these or below one, and nothing trickier; `/` itself
+    holds nothing."""
     parts = PurePosixPath(place).parts
-    if not parts or ".." in parts or parts[0] == "/" or "\0" in place:
+    if not parts or ".." in parts or parts[0] == "/" or not place.isprintable():
         return False
-    return any(parts[: len(each)] == each for each in (PurePosixPath(o).parts for o in outputs))
+    named = [PurePosixPath(output).parts for output in outputs]
+    return any(each and parts[: len(each)] == each for each in named)
 
 
 def _is_file_to_read(name: str, text: str, here: Path) -> bool:

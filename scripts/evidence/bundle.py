@@ -7,6 +7,7 @@ In: a running lab, the nodes concerned and a folder. Out: a folder per node and 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -72,12 +73,18 @@ def collect_evidence(
     """
     with shielded(f"{folder} is removed") as shield:
         begun = Collection(lab, nodes, folder, capture_s=capture_s, why=why, breach_ns=breach_ns)
+        # Of the folder that was made: its path may lead elsewhere by then.
+        above = os.open(folder.absolute().parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with shield.lifted():
                 return begun.collect(progress)
         except KeyboardInterrupt:
-            begun.abandon()
+            begun.end_captures()
+            shutil.rmtree(folder.absolute().name, dir_fd=above)
+            undone(f"{folder}, which was not whole, was removed")
             raise
+        finally:
+            os.close(above)
 
 
 class Collection:
@@ -123,7 +130,7 @@ class Collection:
                     task.result()
                     progress(Progress("evidence", done, len(tasks)))
             except BaseException:
-                self._end_captures()
+                self.end_captures()
                 raise
         every = (common, *self._shelves.values())
         evidence = Evidence(
@@ -142,13 +149,8 @@ class Collection:
         write_file(self._folder / INDEX, index, 0o600)
         return evidence
 
-    def abandon(self) -> None:
-        """End the captures, and remove what was collected."""
-        self._end_captures()
-        shutil.rmtree(self._folder)
-        undone(f"{self._folder}, which was not whole, was removed")
-
-    def _end_captures(self) -> None:
+    def end_captures(self) -> None:
+        """End them before their time."""
         for capture in self._captures.values():
             if capture is not None:
                 capture.kill()

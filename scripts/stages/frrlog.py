@@ -174,10 +174,11 @@ def _events(node: str, lines: Iterable[str]) -> Iterator[LogEvent]:
     notified: dict[tuple[str, str], tuple[int, str, str]] = {}
     for line in lines:
         stamp = _STAMP.match(line)
-        if stamp is None:
+        seconds = None if stamp is None else _seconds(stamp[1])
+        if stamp is None or seconds is None:
             continue
         message = line[stamp.end() :]
-        time_ns = _seconds(stamp[1]) * 10**9 + int(stamp[2]) * NS_PER_US
+        time_ns = seconds * 10**9 + int(stamp[2]) * NS_PER_US
         if found := _NOTIFICATION.fullmatch(message):
             notified[found["neighbour"], found["way"]] = time_ns, found["code"], found["text"]
         elif found := _ADJCHANGE.fullmatch(message):
@@ -231,8 +232,12 @@ def _other_event(node: str, time_ns: int, message: str) -> LogEvent | None:
 
 
 @lru_cache(maxsize=256)
-def _seconds(text: str) -> int:
-    """Unix seconds of FRR's `2026/11/21 10:30:35`, which is UTC (labs.runtime.daemons)."""
+def _seconds(text: str) -> int | None:
+    """Unix seconds of FRR's `2026/11/21 10:30:35`, which is UTC (labs.runtime.daemons), or None of
+    what is no date."""
     date, _, clock = text.partition(" ")
     parts = [int(part) for part in (*date.split("/"), *clock.split(":"))]
-    return calendar.timegm((*parts, 0, 0, 0))
+    try:
+        return calendar.timegm((*parts, 0, 0, 0))
+    except ValueError:
+        return None

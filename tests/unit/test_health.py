@@ -26,6 +26,7 @@ from labs.runtime.wire.maps import WireCounters
 from scripts.convergence import Method
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.timeline import FibTimeline
+from scripts.evidence import bundle
 from scripts.evidence.shelf import MOST_BYTES, Shelf, tail
 from scripts.health import command
 from scripts.health import monitor as monitoring
@@ -486,3 +487,29 @@ def test_a_drill_s_evidence_waits_for_its_end(tmp_path: Path) -> None:
     run = FaultedRun(lab, flows, settings, FibTimeline(lab, {}))
     assert run._monitor is not None
     assert run._monitor._later
+
+
+def test_interrupted_evidence_removes_what_it_made_and_not_where_its_path_leads_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots, above = tmp_path / "roots", tmp_path / "above"
+    (roots / "bundle").mkdir(parents=True)
+    (roots / "bundle" / "passwd").touch()
+
+    class Interrupted:
+        def __init__(self, lab: Lab, nodes: object, folder: Path, **_: object) -> None:
+            folder.mkdir(parents=True)
+
+        def collect(self, progress: object) -> None:
+            above.rename(tmp_path / "aside")
+            above.symlink_to(roots)
+            raise KeyboardInterrupt
+
+        def end_captures(self) -> None:
+            pass
+
+    monkeypatch.setattr(bundle, "Collection", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bundle.collect_evidence(Lab.planned("tiny"), ["rtsw1"], above / "bundle")
+    assert (roots / "bundle" / "passwd").exists()
+    assert list((tmp_path / "aside").iterdir()) == []

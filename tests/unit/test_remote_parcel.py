@@ -111,9 +111,11 @@ def test_results_come_back_from_where_they_were_asked_for_and_from_nowhere_else(
         "home/me/work",
         "/home/me/work/results/x",
         "tmp/x.pcapng.sh",
+        "tmp/x.pcapng/\x1b]0;x",
         "",
     ):
         assert not is_within(place, outputs), place
+    assert not is_within("etc/cron.d/x", (mirrored(Path("/")),))
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", ".", "..", ""]), max_size=8).map("/".join))

@@ -121,6 +121,13 @@ def test_stamps_are_utc_to_the_microsecond() -> None:
     assert event.time_ns == expected_s * 10**9 + 969_799 * US
 
 
+@pytest.mark.parametrize("stamp", ["2026/99/99 99:99:99.123456", "0000/00/00 00:00:00.000000"])
+def test_a_line_whose_stamp_is_no_date_is_like_any_other(stamp: str) -> None:
+    change = "BGP: %ADJCHANGE: neighbor 198.18.0.1 in vrf default Down x"
+    good = f"2026/11/21 10:30:35.000001 {change}"
+    assert parse_log("rtsw1", f"{stamp} {change}\n{good}\n") == parse_log("rtsw1", good)
+
+
 def test_withdrawals_and_announcements_are_told_apart_and_denied_routes_are_none() -> None:
     told = [
         (event.neighbour, event.prefix, event.withdrawn)
