@@ -74,10 +74,10 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
     typical = float(np.median(timed.took))
     least_ns = LEAST_SHARE * float(timed.took.sum())
     blamed = [verdict for verdict in found if verdict.excess.lab_ns >= least_ns]
-    if case.report.problems:
+    verdict = blamed[0] if blamed else _nothing(case, found)
+    # A host that stood still alone is also what its run can be invalid for.
+    if case.report.problems and verdict.cause is not Cause.HOST_PAUSE:
         verdict = _invalid(case)
-    else:
-        verdict = blamed[0] if blamed else _nothing(case, found)
     shown = timed.worst(verdict.iterations)
     return Diagnosis(
         schema_version=SCHEMA_VERSION,
@@ -87,6 +87,7 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
         recorded=len(timed.took),
         verdict=verdict,
         others=tuple(each for each in found if each is not verdict),
+        problems=tuple(case.report.problems),
         notes=(*notes, *filled, *_machine(case)),
         typical=case.times(typical),
         shown=timed.first + shown,

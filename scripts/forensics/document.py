@@ -79,9 +79,10 @@ class Diagnosis:
     """What was found out about one job.
 
     verdict: the cause with the greatest excess, or that the run was invalid and why; others:
-    further findings, those without an effect on the job's time included. shown: the recorded
-    iteration that the verdict shows in most, or without a cause the one with the greatest excess;
-    `took` is its time, path its critical path. typical: the median time of all recorded.
+    further findings, those without an effect on the job's time included. problems: why the run was
+    invalid, none where it was not. shown: the recorded iteration that the verdict shows in most, or
+    without a cause the one with the greatest excess; `took` is its time, path its critical path.
+    typical: the median time of all recorded.
     """
 
     schema_version: int
@@ -91,6 +92,7 @@ class Diagnosis:
     recorded: int
     verdict: Verdict
     others: tuple[Verdict, ...]
+    problems: tuple[str, ...]
     notes: tuple[str, ...]
     typical: Times
     shown: int

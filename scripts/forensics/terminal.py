@@ -27,6 +27,9 @@ def print_diagnosis(found: Diagnosis, case: Case, console: Console) -> None:
     style = "bold green" if found.verdict.cause is Cause.NONE else "bold red"
     console.print(_headline(found.verdict), style=style, highlight=False, soft_wrap=True)
     _print_evidence(found.verdict, console)
+    if found.verdict.cause is not Cause.INVALID:
+        for problem in found.problems:
+            console.print(f"the run: {problem}", style="yellow", markup=False, soft_wrap=True)
     for verdict in found.others:
         console.print(f"also: {_headline(verdict)}", highlight=False, soft_wrap=True)
         _print_evidence(verdict, console)

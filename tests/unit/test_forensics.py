@@ -433,7 +433,17 @@ def test_of_an_invalid_run_nothing_is_blamed_and_what_was_seen_is_told() -> None
     why = "not valid because senders were late"
     found = diagnosed(replace(written, problems=(why,)))
     assert (found.verdict.cause, found.verdict.evidence) == (Cause.INVALID, (why,))
+    assert found.problems == (why,)
     assert [each.cause for each in found.others] == [diagnosed(written).verdict.cause]
+
+
+def test_a_host_that_paused_alone_is_named_though_its_run_is_invalid_for_that() -> None:
+    job = planned()
+    server = job.places[3].server
+    written = report(job, late=paused_in(job, 210), stalls=(pause(server, 1910, 210),))
+    found = diagnosed(replace(written, problems=("not valid because a NIC stood idle",)))
+    assert (found.verdict.cause, found.verdict.server) == (Cause.HOST_PAUSE, server)
+    assert found.problems == ("not valid because a NIC stood idle",)
 
 
 def test_a_queue_in_front_of_a_link_that_others_use_is_congestion() -> None:
