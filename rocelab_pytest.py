@@ -75,15 +75,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Describe the marker, check how long labs stay up, and start no program of this folder."""
-    from labs.interpreter import leave_current_folder_out
-
+    """Describe the marker, and check how long labs stay up."""
     config.addinivalue_line(
         "markers",
         "lab(*labs, scope=None): the labs (of rocelab) that a test runs on: names of the catalog, "
         "or paths of YAML files from the test's file; scope: how long they stay up",
     )
-    leave_current_folder_out()
     config.stash[_BENCHES] = []
 
 
@@ -136,8 +133,10 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         if file is None:
             file = _given_lab(request.config)
         _need_machine(request.config)
+        from labs.interpreter import leave_current_folder_out
         from scripts.testkit.bench import Bench
 
+        leave_current_folder_out()
         _tell_left_behind(request.config)
         bench = Bench(file, _given_frr(request.config))
     benches = request.config.stash[_BENCHES]
