@@ -80,7 +80,7 @@ def _figures(found: DrillDiff) -> Table:
         shown.add_row(
             *((f"{each.phase}{job}",) if of_jobs else ()),
             kpi_named(each.kpi).title,
-            f"[{style}]{finding}[/]",
+            Text(finding, style),
             _difference(each),
             "" if each.p_value is None else f"{each.p_value:.3f}",
             _spread(each.kpi, each.old, each.old_values),
@@ -134,12 +134,12 @@ def _verdicts(found: DrillDiff) -> Table:
     return shown
 
 
-def _verdict(verdict: Verdict | None) -> str:
+def _verdict(verdict: Verdict | None) -> Text:
     if verdict is None:
-        return "not expected"
+        return Text("not expected")
     observed = verdict.shown()
     style, said = ("green", "met") if verdict.passed else ("bold red", "not met")
-    return f"{verdict.expectation}: [{style}]{said}[/], {observed}"
+    return Text.assemble(f"{verdict.expectation}: ", (said, style), f", {observed}")
 
 
 def _changes(title: str, rows: Sequence[tuple[str, Change]]) -> Table:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rich.table import Table
+from rich.text import Text
 
 from labs.cli.console import table
 from scripts.drill.expectations import Figures, Kpi, Verdict, format_kpi, kpi_named
@@ -160,5 +161,5 @@ def printed(repeats: RepeatTable) -> Table:
     styles = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.INVALID: "red"}
     for row in repeats.rows:
         style = styles[row.outcome]
-        shown.add_row(str(row.number), f"[{style}]{row.outcome}[/]", *row.figures)
+        shown.add_row(str(row.number), Text(row.outcome, style), *row.figures)
     return shown

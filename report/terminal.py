@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from labs.cli.console import table
 from report.repeats import RepeatTable, printed, repeat_table
@@ -173,6 +174,6 @@ def _verdict_table(result: DrillResult, repeats: RepeatTable) -> Table:
             KPIS[verdict.kpi].title,
             verdict.expectation,
             verdict.shown(),
-            f"[{'green' if verdict.passed else 'bold red'}]{repeats.verdict(verdict)}[/]",
+            Text(repeats.verdict(verdict), "green" if verdict.passed else "bold red"),
         )
     return shown

@@ -34,7 +34,7 @@ from labs.cli.console import is_reader_gone
 from labs.errors import RocelabError
 from labs.interruption import leave_pipe
 from labs.refusal import refusal
-from labs.spec.wording import printable
+from labs.spec.wording import printable, visible
 
 DEFECT_EXIT_CODE = 70
 PIPE_EXIT_CODE = 141
@@ -137,7 +137,7 @@ def _run(app: typer.Typer, arguments: Sequence[str] | None) -> None:
         app(args=arguments, obj=settings, prog_name="rocelab")
     except RocelabError as error:
         if settings.debug:
-            traceback.print_exc()
+            _print_traceback()
         else:
             show_error(error)
         sys.exit(error.exit_code)
@@ -148,10 +148,15 @@ def _run(app: typer.Typer, arguments: Sequence[str] | None) -> None:
         if refused is not None:
             show_error(refused)
             sys.exit(refused.exit_code)
-        traceback.print_exc()
+        _print_traceback()
         sys.stderr.write("this is a defect of rocelab: please report it with the lines above\n")
         sys.exit(DEFECT_EXIT_CODE)
     sys.exit(0)
+
+
+def _print_traceback() -> None:
+    """Its messages may quote what a file holds."""
+    sys.stderr.write(visible(traceback.format_exc()))
 
 
 def show_error(error: RocelabError) -> None:

@@ -1,7 +1,8 @@
 """What commands write with: results to stdout, progress and errors to stderr.
 
 Progress bars show only on a terminal. Tables are as wide as the terminal, or as `_PIPE_WIDTH` where
-stdout is a file or a pipe, and cut no value.
+stdout is a file or a pipe, and cut no value. No text is taken for markup, whoever wrote it, and
+characters that a terminal would obey are shown as escapes.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import select
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from labs.spec.wording import visible
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
     from rich.table import Table
+    from rich.text import Text
 
     from labs.runtime.base import Progress, ProgressSink
 
@@ -34,14 +39,27 @@ def err() -> Console:
 
 def _console(*, width: int | None = None, stderr: bool = False) -> Console:
     from rich.console import Console
+    from rich.segment import Segment
 
-    class PipeConsole(Console):
+    class PlainConsole(Console):
         """Leaves a reader that has gone to `labs.cli.app`: rich would exit with 1."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    return PipeConsole(width=width, stderr=stderr, highlight=False)
+        def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401 - as rich has them
+            # Before it is measured, so that columns stay in line.
+            return super().render_str(visible(text), **options)
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                # A control segment is the console's own, such as the cursor's way up in a bar.
+                shown = segment.text if segment.control else visible(segment.text)
+                yield Segment(shown, segment.style, segment.control)
+
+    return PlainConsole(width=width, stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def is_reader_gone() -> bool:
@@ -99,7 +117,7 @@ def progress_bars() -> Iterator[ProgressSink]:
 
     console = err()
     columns = (
-        TextColumn("{task.description:<12}"),
+        TextColumn("{task.description:<12}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -19,6 +19,11 @@ MAX_NAMES = 6
 MAX_COMPARED = 64
 """Characters of a word that are compared with names: longer ones are no slip of the fingers."""
 _NUMBER = re.compile(r"\d+")
+CONTROL = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""A character that is no text: a terminal obeys it, text around it is shown in another order or on
+another line, or it can not be written at all (half of a surrogate pair)."""
 _PLAIN_KEY = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_SHOWN}}}")
 
 
@@ -78,6 +83,12 @@ def dotted(path: KeyPath) -> str:
 def printable(text: str) -> str:
     """A file name that is safe to print: control characters and stray bytes escaped."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def visible(text: str) -> str:
+    """Text of any length and any author that is safe on a terminal: control characters but newlines
+    and tabs are escaped."""
+    return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def listed(words: Iterable[str], last: str = "or") -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from labs.cli.console import table
 from report.compare.view import Block, anomalies, blocks, count, name_of, repeatability
@@ -63,7 +64,7 @@ def _table(block: Block) -> Table:
             row.jct_ratio,
             row.marks,
             row.drops,
-            f"[bold red]{mark}[/]" if mark else "",
+            Text(mark, "bold red"),
         )
     return shown
 

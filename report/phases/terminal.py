@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from labs.cli.console import table
 from report.phases.view import figure_rows, job_name, representative, share_rows, verdict_rows
@@ -96,6 +97,6 @@ def _verdict_table(result: JobDrillResult, repeats: Sequence[RepeatTable]) -> Ta
         "Expectations, every valid repeat", ["phase", "", "expected", "worst", ""], left=3, names=2
     )
     for row in verdict_rows(result, repeats):
-        met = f"[{'green' if row.passed else 'bold red'}]{row.said}[/]"
+        met = Text(row.said, "green" if row.passed else "bold red")
         shown.add_row(row.phase, row.title, row.expected, row.observed, met)
     return shown

@@ -132,7 +132,7 @@ def _steps() -> Iterator[Watch]:
 
     console = err()
     columns = (
-        TextColumn("{task.description:<32}"),
+        TextColumn("{task.description:<32}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
