@@ -25,6 +25,7 @@ from labs.runtime import kernel
 from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from labs.runtime.housing import Housing
+from labs.spec.reference import named_by
 from labs.units import format_duration
 from scripts.documents import to_json
 from scripts.drill import result as results
@@ -121,7 +122,9 @@ def _run_fault_drill(
     use: LabUse,
     housing: Housing | None,
 ) -> DrillResult:
-    lab = Lab.planned(lab_of(drill, path), housing)
+    file = lab_of(drill, path)
+    with named_by(path, file):
+        lab = Lab.planned(file, housing)
     flows = _flows(lab, drill)
     faults = planned_faults(lab.fabric, drill)
     with use(lab, progress) as lab:

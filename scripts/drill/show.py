@@ -13,6 +13,7 @@ from typing import Any
 
 from labs.lab import Lab
 from labs.plan.fabric import Fabric
+from labs.spec.reference import named_by
 from scripts.drill.catalog import lab_of
 from scripts.drill.expectations import Expectation, kpi_named
 from scripts.drill.listing import DrillRow, row_of
@@ -142,7 +143,9 @@ def view_of(path: Path) -> DrillView:
         fabric = planned_lab(drill, path).fabric
         phases = tuple(_phase(fabric, phase) for phase in drill.phases)
     else:
-        fabric = Lab.planned(lab_of(drill, path)).fabric
+        file = lab_of(drill, path)
+        with named_by(path, file):
+            fabric = Lab.planned(file).fabric
         span_ns = drill.traffic.duration
         faults = fault_rows(fabric, planned_faults(fabric, drill))
         expectations = drill.expect.expectations()

@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from labs.errors import Problem, SpecError
 from labs.spec.load import validate
 from labs.spec.model import LabSpec
+from labs.spec.reference import withheld
 from labs.spec.source import MAX_PROBLEMS, Data, Source, raise_problems
 from labs.spec.wording import KeyPath, dotted, shown
 from simulator.jobs.spec import KINDS, SimulatedJob
@@ -260,7 +261,8 @@ class _Problems:
 
     def _at_key(self, part: Part, problem: Problem) -> Problem:
         inside = ".".join(each for each in (part.inside, problem.key) if each)
-        return replace(problem, line=problem.line or None, key=inside)
+        placed = replace(problem, line=problem.line or None, key=inside)
+        return placed if part.is_quoted else withheld(placed)
 
     def _told(self, problem: Problem, having: Sequence[Mapping[str, Data]]) -> Problem:
         """The problem, with how many cells have it and the values of the first."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,6 +18,7 @@ from labs.errors import InputError, Problem, SpecError
 from labs.spec.base import SECOND, SpecModel
 from labs.spec.catalog import find_lab
 from labs.spec.load import validate
+from labs.spec.reference import is_below, named_by
 from labs.spec.source import Data, Source, read_source
 from labs.spec.wording import RefusedError, closest, described, listed, shown
 from labs.units import DurationNs
@@ -180,10 +181,12 @@ class Axis:
 @dataclass(frozen=True, slots=True)
 class Part:
     """What cells have in common of a lab, a job or the options, as its file has it. `inside` is the
-    block of that file, for messages: empty where the whole file is meant."""
+    block of that file, for messages: empty where the whole file is meant.
+    `is_quoted`: whether messages may quote the file, as `labs.spec.reference` has it."""
 
     source: Source
     inside: str = ""
+    is_quoted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +214,7 @@ def read_sweep(path: Path) -> Sweep:
     problems: list[Problem] = []
     for name in ("lab", "job"):
         try:
-            parts[name] = _part(source, name, path.parent)
+            parts[name] = _part(source, name, path)
         except SpecError as error:
             problems += error.problems
         except InputError as error:
@@ -222,15 +225,19 @@ def read_sweep(path: Path) -> Sweep:
     return Sweep(source, parts, tuple(_axes(spec)))
 
 
-def _part(source: Source, name: str, folder: Path) -> Part:
+def _part(source: Source, name: str, sweep: Path) -> Part:
     said = source.data[name]
     if not isinstance(said, str):
         return _block(source, name)
-    beside = folder / said
+    beside = sweep.parent / said
     is_path = "/" in said or said.endswith((".yaml", ".yml"))
     if is_path and beside.is_file():
-        return _only_job(read_source(beside))
-    return _only_job(read_source(find_lab(said) if name == "lab" else Path(said)))
+        named = beside
+    else:
+        named = find_lab(said) if name == "lab" else Path(said)
+    with named_by(sweep, named):
+        part = _only_job(read_source(named))
+    return replace(part, is_quoted=is_below(named, sweep.parent))
 
 
 def _only_job(source: Source) -> Part:

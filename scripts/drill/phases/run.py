@@ -20,6 +20,7 @@ from labs.runtime.queues.reading import QueueSampler
 from labs.runtime.record import LabFiles
 from labs.spec.load import load_spec
 from labs.spec.queues import QueueEngine
+from labs.spec.reference import named_by
 from scripts.drill.attempts import measure_valid
 from scripts.drill.catalog import lab_of
 from scripts.drill.environment import read_environment
@@ -81,7 +82,9 @@ def planned_lab(drill: JobDrillSpec, path: Path, housing: Housing | None = None)
 
     Raises InputError, and SpecError with every problem of the lab's file.
     """
-    spec = load_spec(lab_of(drill, path))
+    file = lab_of(drill, path)
+    with named_by(path, file):
+        spec = load_spec(file)
     if drill.dilation is not None:
         spec = spec.model_copy(update={"dilation": drill.dilation})
     return Lab(plan(spec), housing)

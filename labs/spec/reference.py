@@ -1,0 +1,44 @@
+"""What is said of a file that another file names, such as a drill's lab.
+
+Who wrote the file that names may not be who may read the named one, and messages go where both can
+read them: to a terminal, a log, JUnit XML. So nothing of a named file is quoted unless it lies in
+or below the folder of the file that names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from labs.errors import Problem, SpecError
+
+_KINDS = ("unknown key", "has no value", "missing", "not YAML")
+"""Beginnings of messages, which quote nothing."""
+
+
+@contextmanager
+def named_by(naming: Path, named: Path) -> Iterator[None]:
+    """Reading `named`, which the file `naming` names: the SpecError of one elsewhere tells position
+    and kind of its problems alone."""
+    try:
+        yield
+    except SpecError as error:
+        if is_below(named, naming.parent):
+            raise
+        raise SpecError([withheld(each) for each in error.problems]) from None
+
+
+def is_below(path: Path, folder: Path) -> bool:
+    """Whether a file lies in or below a folder, links followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def withheld(problem: Problem) -> Problem:
+    """The problem without what its file holds. Without a line it is about the file as a whole."""
+    if problem.line is None:
+        return problem
+    kind = next((kind for kind in _KINDS if problem.message.startswith(kind)), "does not fit")
+    hint = "not quoted, as a file in another folder names this one; give it to a command by itself"
+    return Problem(problem.file, problem.line, "", kind, hint)

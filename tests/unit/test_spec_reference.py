@@ -1,0 +1,67 @@
+"""What a file that another file names gives away: nothing, unless it lies beside that one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SECRETS = {
+    "shadow": "root:$y$j9T$SECRETHASH:19000:0:99999:7::\n",
+    "lab": "name: SECRET NAME\nfabric: {kind: SECRET}\nlinks: {SECRET: 1}\n",
+    "yaml": "name: [SECRET\n",
+    "twice": "SECRET: 1\nSECRET: 2\n",
+}
+DRILL = "name: d\nlab: {}\nfaults:\n  - kind: carrier-down\n    at: 1s\n    link: rtsw1:ctsw1\n"
+JOBS = (
+    "name: d\nlab: {}\nphases: [{{name: a, jobs: [{{pattern: alltoall, ranks: 2, size: 1MB}}]}}]\n"
+)
+SWEEP = "lab: {}\njob: {{pattern: allreduce, ranks: 8, size: 1MB}}\nover: {{job.ranks: [4, 8]}}\n"
+SWEEP_JOB = "lab: zone-small\njob: {}\nover: {{job.ranks: [4, 8]}}\n"
+
+
+@pytest.mark.parametrize("link", [False, True])
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("drill", "show"), DRILL),
+        (("drill", "show"), JOBS),
+        (("drill", "run"), DRILL),
+        (("sweep",), SWEEP),
+        (("sweep",), SWEEP_JOB),
+    ],
+)
+def test_nothing_of_a_file_elsewhere_is_quoted(
+    rocelab, tmp_path: Path, words: tuple[str, ...], text: str, secret: str, link: bool
+) -> None:
+    """Neither by its path nor by a link beside the file that names it."""
+    naming, elsewhere = tmp_path / "naming", tmp_path / "elsewhere.yaml"
+    naming.mkdir()
+    elsewhere.write_text(SECRETS[secret])
+    (naming / "link.yaml").symlink_to(elsewhere)
+    (naming / "file.yaml").write_text(text.format("./link.yaml" if link else elsewhere))
+    junit = ("--junit", str(tmp_path / "j.xml")) if words == ("drill", "run") else ()
+
+    outcome = rocelab(*words, str(naming / "file.yaml"), *junit)
+
+    assert outcome.code == 2
+    assert "SECRET" not in outcome.out + outcome.err
+    assert "link.yaml:" in outcome.err if link else f"{elsewhere}:" in outcome.err
+    assert not junit or "SECRET" not in (tmp_path / "j.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"), [(("drill", "show"), DRILL), (("sweep",), SWEEP), (("sweep",), SWEEP_JOB)]
+)
+def test_a_file_beside_or_below_is_quoted(
+    rocelab, tmp_path: Path, words: tuple[str, ...], text: str
+) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "named.yaml").write_text("nmae: quoted\n")
+    (tmp_path / "file.yaml").write_text(text.format("./below/named.yaml"))
+
+    outcome = rocelab(*words, str(tmp_path / "file.yaml"))
+
+    assert outcome.code == 2
+    assert "nmae" in outcome.err
