@@ -20,11 +20,15 @@ from typing import BinaryIO
 FOLDER_MODE = 0o755
 FILE_MODE = 0o644
 MOST_BYTES = 256 << 20
-"""The most that is read at once of a file that somebody else writes."""
+"""The most that is read at once of a file that somebody else wrote."""
 
 
 class UntrustedFileError(OSError):
     """A file that is not what its place should hold: a link, a device, or somebody else's."""
+
+
+class TooLargeError(OSError):
+    """A file that is larger than what is read of its kind."""
 
 
 def make_folder(folder: Path, mode: int = FOLDER_MODE, *, exist_ok: bool = False) -> None:
@@ -94,6 +98,30 @@ def append_file(file: Path, text: str, mode: int = FILE_MODE) -> int:
     with os.fdopen(os.open(file, flags, mode), "ab") as opened:
         opened.write(text.encode())
         return opened.tell()
+
+
+def open_input(file: Path) -> BinaryIO:
+    """Open for reading a file that a user names, or another file.
+
+    Raises OSError, also where it is not a regular file: a pipe may never begin, a device never end.
+    """
+    # A pipe without a writer would hold open(2).
+    flags = os.O_NONBLOCK | os.O_NOCTTY
+    opened = open(file, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+        opened.close()
+        raise OSError(errno.EINVAL, "it is not a regular file", str(file))
+    return opened
+
+
+def read_input(file: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """All of such a file. Raises as `open_input`, and TooLargeError for a larger file."""
+    with open_input(file) as opened:
+        content = opened.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        reason = f"it is larger than {most_bytes:,} bytes"
+        raise TooLargeError(errno.EFBIG, reason, str(file))
+    return content
 
 
 def open_untrusted(file: Path) -> BinaryIO:

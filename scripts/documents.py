@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from labs.errors import InputError
+from labs.files import read_input
 from labs.spec.wording import dotted, printable, shown
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result", bound="DataclassInstance")
 
+_AS_WRITTEN = "give it as rocelab wrote it; `rocelab --debug` shows where it fails"
 # Only between two lines of the indented text, so never inside a JSON string.
 _NUMBERS = re.compile(r"\[\n\s+-?\d[-\d.e+,\s]*\]")
 
@@ -30,6 +35,39 @@ def to_json(result: DataclassInstance) -> str:
     one line. Raises ValueError on a number that JSON has not, such as NaN."""
     text = json.dumps(asdict(result), indent=1, sort_keys=True, allow_nan=False)
     return _NUMBERS.sub(lambda match: re.sub(r"\s+", "", match[0]), text) + "\n"
+
+
+def read_text(file: Path, hint: str) -> str:
+    """The text of a document. Raises InputError, which names the file, where it can not be read."""
+    try:
+        return read_input(file).decode()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InputError(f"{file} can not be read: {why}", hint=hint) from None
+
+
+@contextmanager
+def fitting(name: str) -> Iterator[None]:
+    """What a document's content leads to is an InputError: its parts may contradict each other in
+    more ways than its format tells."""
+    try:
+        yield
+    except UnicodeEncodeError:
+        # The terminal's, which can not show what the document leads to.
+        raise
+    except ValidationError as error:
+        raise InputError(f"{name} does not fit: {_misfit(error)}", hint=_AS_WRITTEN) from error
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        why = f"its parts contradict each other ({type(error).__name__})"
+        raise InputError(f"{name} does not fit: {why}", hint=_AS_WRITTEN) from error
+
+
+def _misfit(error: ValidationError) -> str:
+    """The first place where values do not fit a model, and how many more there are."""
+    first, *others = error.errors(include_url=False, include_input=False)
+    more = f", and {len(others)} more" if others else ""
+    where = dotted(first["loc"]) or "the document"
+    return f"{where}: {printable(first['msg'])}{more}"
 
 
 TELLING = {
@@ -88,11 +126,7 @@ class Format(Generic[Result]):
         try:
             return TypeAdapter(self.result).validate_python(document)
         except ValidationError as error:
-            first, *others = error.errors(include_url=False, include_input=False)
-            more = f", and {len(others)} more" if others else ""
-            where = dotted(first["loc"]) or "the document"
-            message = f"not {self.name}: {where}: {printable(first['msg'])}{more}"
-            raise InputError(message, hint=self.hint) from error
+            raise InputError(f"not {self.name}: {_misfit(error)}", hint=self.hint) from error
 
 
 def _refuse_constant(name: str) -> float:

@@ -15,6 +15,8 @@ from pathlib import Path, PurePosixPath
 import yaml
 
 from labs.errors import InputError
+from labs.files import read_input
+from labs.spec.source import MAX_FILE_BYTES
 
 INPUTS = frozenset(
     {
@@ -155,7 +157,7 @@ def _with_references(path: Path, seen: frozenset[Path] = frozenset()) -> Iterato
 def _texts(path: Path) -> Iterator[str]:
     """Every text in a YAML file; none where it is not valid, which the command itself will say."""
     try:
-        pending: list[object] = [yaml.safe_load(path.read_text(encoding="utf-8"))]
+        pending: list[object] = [yaml.safe_load(read_input(path, MAX_FILE_BYTES))]
     except (yaml.YAMLError, UnicodeDecodeError, OSError):
         return
     while pending:

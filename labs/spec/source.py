@@ -16,8 +16,9 @@ from typing import NoReturn
 import yaml
 
 from labs.errors import Problem, SpecError
+from labs.files import TooLargeError, read_input
 from labs.spec.scalars import Scalar, read_scalar, unknown_tag
-from labs.spec.wording import KeyPath, RefusedError, dotted, printable, shown
+from labs.spec.wording import CONTROL, KeyPath, RefusedError, dotted, printable, shown
 
 MAX_FILE_BYTES = 2**20
 MAX_DEPTH = 20
@@ -34,6 +35,7 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U000100
 
 _TOO_DEEP = f"nested deeper than the limit of {MAX_DEPTH} levels"
 _SIMPLER = "no lab or drill needs as much; is it the right file?"
+_NO_ESCAPES = "text is shown on terminals and in reports; remove it"
 _SYNTAX_HINTS = (
     ("undefined tag handle", "quote text that starts with !"),
     (
@@ -91,7 +93,7 @@ def parse_source(text: str, file: str) -> Source:
         _refuse(
             file,
             f"the control character U+{ord(unprintable[0]):04X} is not allowed in YAML",
-            "remove it; in double quotes it can be written as an escape",
+            "remove it",
             line=line,
         )
     composer = _Composer(file)
@@ -133,19 +135,18 @@ def _refuse(file: str, message: str, hint: str | None = None, line: int | None =
 
 def _read_text(path: Path, file: str) -> str:
     try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_FILE_BYTES + 1)
+        content = read_input(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         _refuse(file, "there is no such file", "check the path; `ls` shows what is there")
     except IsADirectoryError:
         _refuse(file, "expected a file, got a directory", "name the YAML file in it")
     except PermissionError:
         _refuse(file, "this user may not read it", "check the permissions with `ls -l`")
+    except TooLargeError:
+        _refuse(file, f"larger than the limit of {MAX_FILE_BYTES:,} bytes", "is it the right file?")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         _refuse(file, f"it can not be read: {reason}")
-    if len(content) > MAX_FILE_BYTES:
-        _refuse(file, f"larger than the limit of {MAX_FILE_BYTES:,} bytes", "is it the right file?")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         _refuse(file, "UTF-16 text", "save it as UTF-8")
     if b"\0" in content:
@@ -254,7 +255,7 @@ class _Composer:
         data: dict[str, Data] = {}
         while not isinstance(key_event := next(self._events), yaml.MappingEndEvent):
             key = self._key(key_event, path)
-            value = self._node(next(self._events), (*path, "?" if key is None else key))
+            value = self._value(next(self._events), (*path, "?" if key is None else key))
             if key is None:
                 continue
             if key in children:
@@ -289,8 +290,15 @@ class _Composer:
             self._note_refusal(event, path, unknown_tag(str(event.tag)))
         children: dict[str | int, tuple[int, _Node]] = {}
         while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
-            children[len(children)] = (_line(item), self._node(item, (*path, len(children))))
+            children[len(children)] = (_line(item), self._value(item, (*path, len(children))))
         return _collection([node.data for _, node in children.values()], event, children)
+
+    def _value(self, event: yaml.Event, path: KeyPath) -> _Node:
+        node = self._node(event, path)
+        if isinstance(node.data, str) and (control := CONTROL.search(node.data)):
+            code = f"U+{ord(control[0]):04X}"
+            self._note(event, path, f"the control character {code} is not allowed", _NO_ESCAPES)
+        return node
 
     def _scalar(self, event: yaml.ScalarEvent, path: KeyPath) -> _Node:
         try:

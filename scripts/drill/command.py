@@ -195,14 +195,15 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
     Exits 0 whatever the difference: what must not happen is an expectation of the drill.
     """
     from report.difference import print_difference
-    from scripts.documents import to_json
+    from scripts.documents import fitting, to_json
     from scripts.drill.difference import difference
 
-    found = difference(old, new)
-    if json:
-        write([to_json(found)])
-    else:
-        print_difference(found, out())
+    with fitting(f"{old} or {new}"):
+        found = difference(old, new)
+        if json:
+            write([to_json(found)])
+        else:
+            print_difference(found, out())
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.errors import InputError
+from scripts.documents import read_text
 from scripts.drill import result as faults
 from scripts.drill.expectations import JOB_KPIS, KPIS, UNITS, KpiValue, Verdict
 from scripts.drill.phases import result as jobs
@@ -123,22 +124,23 @@ class DrillDiff:
 def read_result(path: Path) -> Result:
     """The result of a drill in a file, or in the result.json of a folder. Raises InputError where
     there is none, naming the file."""
-    file = path
-    try:
-        file = path / "result.json" if path.is_dir() else path
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise InputError(
-            f"{file} can not be read: {why}",
-            hint="give a folder that `rocelab drill run --out` wrote, or its result.json",
-        ) from None
+    file = path / "result.json" if _is_folder(path) else path
+    text = read_text(
+        file, hint="give a folder that `rocelab drill run --out` wrote, or its result.json"
+    )
     try:
         if _OF_JOBS.search(text):
             return jobs.from_json(text)
         return faults.from_json(text)
     except InputError as error:
         raise InputError(f"{file}: {error.message}", hint=error.hint) from None
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def difference(old_path: Path, new_path: Path) -> DrillDiff:

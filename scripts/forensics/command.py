@@ -45,35 +45,32 @@ def diagnose(
     rocelab diagnose results/job/result.json --picture map.svg
     """
     from report.forensics import write_picture
-    from scripts.documents import to_json
+    from scripts.documents import fitting, to_json
     from scripts.forensics.diagnose import diagnose_report
     from scripts.forensics.terminal import print_diagnosis
 
     if picture is not None:
         _check_picture(picture)
-    found, case = diagnose_report(_read(result))
-    if json:
-        write([to_json(found)])
-    else:
-        print_diagnosis(found, case, out())
+    report = _read(result)
+    with fitting(str(result)):
+        found, case = diagnose_report(report)
+        if json:
+            write([to_json(found)])
+        else:
+            print_diagnosis(found, case, out())
+        if picture is not None:
+            write_picture(found, case, picture)
     if picture is not None:
-        write_picture(found, case, picture)
         err().print(f"written: {picture}", markup=False, soft_wrap=True)
 
 
 def _read(path: Path) -> JobReport:
-    from labs.errors import InputError
+    from scripts.documents import read_text
     from scripts.job.document import from_json
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InputError(
-            f"{path} can not be read: {reason}",
-            hint="give the result.json that `rocelab traffic --out DIR` wrote",
-        ) from None
-    return from_json(text)
+    return from_json(
+        read_text(path, hint="give the result.json that `rocelab traffic --out DIR` wrote")
+    )
 
 
 def _check_picture(path: Path) -> None:

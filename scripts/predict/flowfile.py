@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from labs.errors import InputError, Problem, SpecError
+from labs.files import read_input
 from labs.plan.fabric import Fabric
 from labs.spec.base import SpecModel
 from labs.spec.load import validate
@@ -118,12 +120,12 @@ def _read_csv(path: Path) -> Source:
     """The rows as the same keys and values that YAML gives, each with its line."""
     file = str(path)
     try:
-        with path.open(encoding="utf-8", newline="") as opened:
-            reader = csv.DictReader(opened, strict=True)
-            header = [name.strip() for name in reader.fieldnames or ()]
-            _check_header(file, header)
-            reader.fieldnames = header
-            return _rows(file, reader)
+        text = StringIO(read_input(path).decode(), newline="")
+        reader = csv.DictReader(text, strict=True)
+        header = [name.strip() for name in reader.fieldnames or ()]
+        _check_header(file, header)
+        reader.fieldnames = header
+        return _rows(file, reader)
     except OSError as error:
         raise SpecError([Problem(file, None, "", f"can not be read: {error.strerror}")]) from None
     except UnicodeDecodeError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from labs.errors import InputError
+from labs.files import open_input
 from labs.runtime.base import Progress, ProgressSink, no_progress
 from simulator.traces.messages import Message, message_classes
 
@@ -161,7 +162,7 @@ def read_trace(path: Path, *, max_nodes: int = MAX_NODES) -> Trace:
     """
     messages = message_classes()
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             return _read(file, str(path), messages.metadata, messages.node, max_nodes)
     except OSError as error:
         raise InputError(

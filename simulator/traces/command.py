@@ -38,6 +38,7 @@ def reference(
     rocelab reference rail-superpod all_reduce.txt --pattern allreduce --ranks 8
     """
     from labs.errors import InputError
+    from labs.files import read_input
     from labs.units import SIZE, format_duration
     from simulator.simulate import simulate
     from simulator.traces.nccl_tests import read_nccl_tests
@@ -45,7 +46,7 @@ def reference(
 
     spec = asked_spec(lab, scheme, hashing)
     try:
-        rows = read_nccl_tests(measured.read_text(encoding="utf-8"), str(measured))
+        rows = read_nccl_tests(read_input(measured).decode(), str(measured))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{measured}: {error}", hint="give the text that it printed") from None
     fit = fit_alpha_beta(

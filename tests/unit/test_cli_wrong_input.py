@@ -120,6 +120,19 @@ def test_a_file_that_is_none_is_refused(rocelab, command: Command, content: str)
             check(rocelab(*command.line(**{name: f"./{content}"})), f"{name}={content}")
 
 
+@pytest.mark.parametrize("file", ["pipe.yaml", "pipe.csv", "device.yaml"])
+@pytest.mark.parametrize("words", [each for each in READERS if each != ("longrun",)], ids=" ".join)
+def test_what_is_no_regular_file_is_refused_without_waiting(rocelab, words, file: str) -> None:
+    """A pipe may never begin, a device never end."""
+    os.mkfifo("pipe.yaml")
+    os.mkfifo("pipe.csv")
+    Path("device.yaml").symlink_to("/dev/zero")
+    command = next(each for each in EVERY if each.words == words)
+    outcome = rocelab(*command.line(**dict.fromkeys(READERS[words].split(), f"./{file}")))
+    check(outcome, file)
+    assert "it is not a regular file" in outcome.err or file == "pipe.csv"
+
+
 @pytest.mark.parametrize("command", EVERY, ids=lambda each: " ".join(each.words))
 def test_a_file_that_is_not_there_or_is_a_folder_is_refused(rocelab, command: Command) -> None:
     Path("folder").mkdir()

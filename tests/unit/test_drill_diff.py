@@ -221,3 +221,37 @@ def test_what_can_not_be_compared_is_input_that_is_wrong(
     ):
         assert rocelab(old, new) == 2
         assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("place", "junk"),
+    [
+        (("verdicts", 0, "kpi"), "\x1b[31mnone"),
+        (("verdicts", 0, "observed"), "\x1b[31mnone"),
+        (("verdicts", 0, "expectation"), "\x1b[31m[/none]"),
+        (("environment", "cpu_model"), "\x1b]52;c;UFdO\x07[/none]"),
+        (("environment", "memory_bytes"), 10**400),
+        (("drill", "title"), "\x1b[31m[/none]"),
+        (("drill", "\x1b[31m[/none]"), 1),
+        (("lab",), {}),
+    ],
+    ids=str,
+)
+def test_a_document_that_contradicts_itself_is_wrong_input_and_no_text_is_obeyed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: tuple[str | int, ...], junk: object
+) -> None:
+    old = saved(tmp_path / "old", drill(1))
+    document = json.loads(to_json(drill(2)))
+    *within, last = place
+    inner = document
+    for part in within:
+        inner = inner[part]
+    inner[last] = junk
+    (tmp_path / "new.json").write_text(json.dumps(document))
+
+    code = rocelab(old, tmp_path / "new.json")
+
+    written = capsys.readouterr()
+    assert code in (0, 2), written.err
+    assert "Traceback" not in written.err
+    assert "\x1b" not in "".join(written)

@@ -592,3 +592,65 @@ def test_the_link_that_loses_is_among_the_named(place: int, share: float, seed: 
     assert way in found.links
     crossing = over(way, job)
     assert all(crossing & over(each, job) for each in found.links)
+
+
+JUNK = (None, -1, 10**30, 1e308, "\x1b[31mx", [], {})
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("lab",),
+        ("lab", "name"),
+        ("lab", "fabric"),
+        ("job",),
+        ("job", "ranks"),
+        ("clock", "dilation"),
+        ("flows", 0, "rank"),
+        ("flows", 0, "peer"),
+        ("flows", 0, "port"),
+        ("flows", 0, "packets"),
+        ("ranks", 0, "nic"),
+        ("ranks",),
+        ("links", 0, "link"),
+        ("links", 0, "packets"),
+        ("queues", 0, "node"),
+        ("queues", 0, "depth_mean_bytes"),
+        ("stalls", 0, "server"),
+        ("stalls", 0, "began_ns"),
+        ("steps", "began_ns"),
+        ("steps", "posted_ns"),
+        ("steps", "arrived_ns", 0),
+        ("steps", "first"),
+        ("problems",),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("junk", [*JUNK, "srv9-9", "srv9-9:9", [[1]]], ids=repr)
+def test_a_document_that_contradicts_itself_is_wrong_input(
+    rocelab, tmp_path: Path, place: tuple[str | int, ...], junk: object
+) -> None:
+    job = planned()
+    way = uplinks(job)[0]
+    document = json.loads(
+        to_json(
+            report(
+                job,
+                late=paused_in(job, 210),
+                stalls=(pause(job.places[3].server, 1910, 210),),
+                queues=(queue(way, marked=0.5),),
+            )
+        )
+    )
+    *within, last = place
+    inner = document
+    for part in within:
+        inner = inner[part]
+    inner[last] = junk
+    (tmp_path / "result.json").write_text(json.dumps(document))
+
+    outcome = rocelab("diagnose", str(tmp_path / "result.json"))
+
+    assert outcome.code in (0, 2), outcome.err
+    assert "Traceback" not in outcome.err
+    assert "\x1b" not in outcome.out + outcome.err

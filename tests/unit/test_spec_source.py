@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from labs.errors import SpecError
 from labs.spec.scalars import read_scalar
 from labs.spec.source import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_source, read_source
+from labs.spec.wording import CONTROL
 
 STEADY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For machines that are busy with something else."""
 
+TEXTS = st.text(max_size=8).filter(lambda text: not CONTROL.search(text))
+KEYS = st.text(max_size=8)
 TREES = st.recursive(
-    st.integers(-(10**9), 10**9) | st.booleans() | st.text(max_size=8) | st.floats(allow_nan=False),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
-    ),
+    st.integers(-(10**9), 10**9) | st.booleans() | TEXTS | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=8,
 )
 
@@ -163,8 +164,29 @@ def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_device_that_never_ends_is_refused() -> None:
-    with pytest.raises(SpecError, match="larger than the limit"):
+    with pytest.raises(SpecError, match="it is not a regular file"):
         read_source(Path("/dev/zero"))
+
+
+def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lab.yaml")
+    with pytest.raises(SpecError, match="it is not a regular file"):
+        read_source(tmp_path / "lab.yaml")
+
+
+@pytest.mark.parametrize("escape", [r"\e", r"\a", r"\x9b", r"\u202e", r"\0", r"\x7f"])
+def test_control_characters_that_text_has_by_escapes_are_refused_where_they_stand(
+    escape: str,
+) -> None:
+    code = ord(yaml.safe_load(f'"{escape}"'))
+    (problem,) = problems_of(f'a: 1\nb:\n  - title: "x{escape}y"\n')
+    expected = f"lab.yaml:3: b[0].title: the control character U+{code:04X} is not allowed"
+    assert problem == expected
+
+
+def test_text_of_several_lines_and_of_any_script_is_allowed() -> None:
+    text = "one\n\ttwo \u00a0 \u0646\u200c\u0647 \U0001f469\u200d\U0001f4bb"
+    assert parse_source(yaml.safe_dump({"a": text}), "lab.yaml").data == {"a": text}
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -189,7 +211,7 @@ def test_a_file_that_may_not_be_read_is_refused(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(SpecError, match="this user may not read it"):
         read_source(tmp_path / "lab.yaml")
 
@@ -213,7 +235,7 @@ def test_a_byte_order_mark_is_not_part_of_the_first_key(tmp_path: Path) -> None:
 
 
 @STEADY
-@given(st.dictionaries(st.text(max_size=8), TREES, max_size=4))
+@given(st.dictionaries(KEYS, TREES, max_size=4))
 def test_what_a_yaml_writer_writes_is_read_back(tree: dict[str, object]) -> None:
     text = yaml.safe_dump(tree, default_style='"')
 
