@@ -2,7 +2,7 @@
 
 Who wrote the file that names may not be who may read the named one, and messages go where both can
 read them: to a terminal, a log, JUnit XML. So nothing of a named file is quoted unless it lies in
-or below the folder of the file that names it.
+or below the folder of the file that names it, or in the catalog.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from labs.errors import Problem, SpecError
+from labs.spec.catalog import CATALOG
 
 _KINDS = ("unknown key", "has no value", "missing", "not YAML")
 """Beginnings of messages, which quote nothing."""
@@ -25,14 +26,15 @@ def named_by(naming: Path, named: Path) -> Iterator[None]:
     try:
         yield
     except SpecError as error:
-        if is_below(named, naming.parent):
+        if may_be_quoted(named, naming):
             raise
         raise SpecError([withheld(each) for each in error.problems]) from None
 
 
-def is_below(path: Path, folder: Path) -> bool:
-    """Whether a file lies in or below a folder, links followed."""
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+def may_be_quoted(named: Path, naming: Path) -> bool:
+    """Whether `named` lies in or below the folder of `naming`, or ships; links are followed."""
+    real = Path(os.path.realpath(named))
+    return any(real.is_relative_to(os.path.realpath(each)) for each in (naming.parent, CATALOG))
 
 
 def withheld(problem: Problem) -> Problem:

@@ -158,7 +158,7 @@ def _validated(
             known[token] = _Valid(model, model.model_dump(mode="json"))
         except SpecError as error:
             known[token] = None
-            problems.note(name, own, error.problems)
+            problems.note(name, own, error.problems, is_quoted=sweep.parts[name].is_quoted)
     return known[token]
 
 
@@ -193,7 +193,7 @@ def _merged(sweep: Sweep, name: str, values: Mapping[str, Data]) -> Source:
                             part.file,
                             part.line(tuple(blocks[:depth])),
                             key.partition(".")[2],
-                            f"{outer} is {shown(inner)}, not a block of keys",
+                            f"{outer} is not a block of keys",
                             f"give {name}.{outer} whole blocks as its values, or write it as a "
                             "block of keys",
                         )
@@ -215,11 +215,21 @@ class _Problems:
         self._cells = list(_grid(sweep))
         self._found: dict[Problem, list[Mapping[str, Data]]] = {}
 
-    def note(self, name: str, values: Mapping[str, Data], found: Sequence[Problem]) -> None:
-        """The part `name` with these values has these problems."""
+    def note(
+        self,
+        name: str,
+        values: Mapping[str, Data],
+        found: Sequence[Problem],
+        *,
+        is_quoted: bool = True,
+    ) -> None:
+        """The part `name` with these values has these problems; `is_quoted` as `Part` has it."""
         part = self._sweep.parts[name]
         for each in found:
-            placed = self._at_value(name, values, each) or self._at_key(part, each)
+            placed = self._at_value(name, values, each)
+            if placed is None:
+                at_key = self._at_key(part, each)
+                placed = at_key if is_quoted else withheld(at_key)
             self._found.setdefault(placed, []).append(values)
 
     def note_ranks(self, values: Mapping[str, Data], job: SimulatedJob, nics: int) -> None:
@@ -261,8 +271,7 @@ class _Problems:
 
     def _at_key(self, part: Part, problem: Problem) -> Problem:
         inside = ".".join(each for each in (part.inside, problem.key) if each)
-        placed = replace(problem, line=problem.line or None, key=inside)
-        return placed if part.is_quoted else withheld(placed)
+        return replace(problem, line=problem.line or None, key=inside)
 
     def _told(self, problem: Problem, having: Sequence[Mapping[str, Data]]) -> Problem:
         """The problem, with how many cells have it and the values of the first."""

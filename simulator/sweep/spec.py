@@ -18,7 +18,7 @@ from labs.errors import InputError, Problem, SpecError
 from labs.spec.base import SECOND, SpecModel
 from labs.spec.catalog import find_lab
 from labs.spec.load import validate
-from labs.spec.reference import is_below, named_by
+from labs.spec.reference import may_be_quoted, named_by
 from labs.spec.source import Data, Source, read_source
 from labs.spec.wording import RefusedError, closest, described, listed, shown
 from labs.units import DurationNs
@@ -237,7 +237,7 @@ def _part(source: Source, name: str, sweep: Path) -> Part:
         named = find_lab(said) if name == "lab" else Path(said)
     with named_by(sweep, named):
         part = _only_job(read_source(named))
-    return replace(part, is_quoted=is_below(named, sweep.parent))
+    return replace(part, is_quoted=may_be_quoted(named, sweep))
 
 
 def _only_job(source: Source) -> Part:

@@ -119,7 +119,7 @@ def test_a_short_form_a_block_and_a_training_job_can_be_swept(tmp_path: Path) ->
             "  lab.fabric.racks: [1, 4]\n",
             "sweep.yaml:2: job.ranks: 4 ranks on the 2 NICs of the fabric (1 of 2 cells",
         ),
-        ("  lab.scheme.kind.x: [1]\n", "scheme is 'ecmp', not a block of keys"),
+        ("  lab.scheme.kind.x: [1]\n", "scheme is not a block of keys"),
         ("  job.seed: {repeat: 1}\n", "expected {repeat: N} with N from 2"),
         ("  job.seed: 3\n", "expected a list of values, got 3"),
         ("  job.seed: [3, 3]\n", "3 is given twice"),
