@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -22,6 +21,7 @@ from labs.runtime.daemons import UnreadableAnswerError
 from labs.runtime.node import NamespaceNode
 from labs.runtime.peers import bgp_peers
 from labs.runtime.record import DamagedRecordError, LabFiles, State, read_record, recorded_labs
+from labs.workers import workers
 
 _USELESS = frozenset({"dead", "linkdown"})
 _KIB = 1024
@@ -137,7 +137,7 @@ def read_status(lab: Lab) -> LabStatus:
             return NodeStatus(node.name, node.role, {}, 0, 0, 0, 0, 0)
         return _read_switch(lab, node, expected[node.name])
 
-    with ThreadPoolExecutor(max_workers=4 * (os.cpu_count() or 1)) as pool:
+    with workers(4 * (os.cpu_count() or 1)) as pool:
         nodes = tuple(pool.map(read, fabric.nodes))
     return LabStatus(lab.name, nodes, recorded_faults(lab.runtime.files))
 

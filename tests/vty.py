@@ -1,9 +1,13 @@
-"""A vty socket that answers what a test says, as a daemon that was taken over may."""
+"""A vty socket that answers what a test says, or never to the end, as a daemon that was taken over
+may."""
 
 from __future__ import annotations
 
 import socket
 from contextlib import suppress
+from threading import Event
+
+DRIP_INTERVAL_S = 0.05
 
 
 def answer_all(listening: socket.socket, answer: bytes) -> None:
@@ -17,3 +21,17 @@ def answer_all(listening: socket.socket, answer: bytes) -> None:
         with connection, suppress(OSError):
             while connection.recv(1 << 16):
                 connection.sendall(answer + b"\0\0\0\0")
+
+
+def drip(listening: socket.socket, begun: Event, over: Event) -> None:
+    """Give whoever connects an answer byte by byte that does not end before it is `over`, and the
+    socket is shut. `begun` is set at its first byte."""
+    while True:
+        try:
+            connection, _ = listening.accept()
+        except OSError:
+            return
+        with connection, suppress(OSError):
+            while not over.wait(DRIP_INTERVAL_S):
+                connection.sendall(b"{")
+                begun.set()

@@ -15,11 +15,13 @@ import ctypes
 import errno
 import json
 import os
+import select
 import shlex
 import socket
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,7 +30,6 @@ from typing import Any, TypeVar
 
 from labs.errors import MachineError
 from labs.files import (
-    MOST_BYTES,
     UntrustedFileError,
     make_folder,
     read_untrusted,
@@ -37,9 +38,14 @@ from labs.files import (
 )
 from labs.runtime import mounts, namespaces, processes
 from labs.runtime.installation import Installation
+from labs.workers import in_vain
 
 DAEMONS = ("mgmtd", "zebra", "bfdd", "bgpd")
 VTY_TIMEOUT_S = 30.0
+VTY_STEP_S = 0.1
+"""How often a wait for an answer asks whether anybody still wants it."""
+MOST_ANSWER_BYTES = 16 << 20
+"""The BGP table of an 18-way fabric of 252 racks, as JSON, takes a quarter of it."""
 START_TIMEOUT_S = 60.0
 """A daemon starts in tens of milliseconds, in seconds where hundreds start at once."""
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "TZ": "UTC"}
@@ -354,7 +360,8 @@ def vty_command(
 ) -> str:
     """What a daemon answers to the last of `commands`, over vtysh's own socket (FRR lib/vty.c).
 
-    Raises OSError when the daemon is not there or is silent for `timeout_s`.
+    Raises OSError when the daemon is not there or has not answered them all within `timeout_s`, and
+    where the thread works in vain (`labs.workers`).
     """
     return _vty_answers(files, daemon, commands, timeout_s)[-1]
 
@@ -376,13 +383,15 @@ def vty_configure(files: FrrFiles, daemon: str, *lines: str) -> None:
 def _vty_answers(
     files: FrrFiles, daemon: str, commands: Sequence[str], timeout_s: float = VTY_TIMEOUT_S
 ) -> list[str]:
+    # One for all: each byte of an answer may come just before a limit of its own is over.
+    deadline_s = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as vty:
         vty.settimeout(timeout_s)
         _connect(vty, files.vty(daemon))
         answers = []
         for line in ("enable", *commands):
             vty.sendall(line.encode() + b"\0")
-            answers.append(_read_answer(vty).decode(errors="replace"))
+            answers.append(_read_answer(vty, deadline_s).decode(errors="replace"))
     return answers[1:]
 
 
@@ -413,14 +422,28 @@ def _connect(vty: socket.socket, path: Path) -> None:
         os.close(descriptor)
 
 
-def _read_answer(vty: socket.socket) -> bytes:
+def _read_answer(vty: socket.socket, deadline_s: float) -> bytearray:
     """Read until the three zero bytes and the status byte that end every answer."""
-    data = b""
+    data = bytearray()
     while len(data) < 4 or data[-4:-1] != b"\0\0\0":
+        _await_bytes(vty, deadline_s)
         chunk = vty.recv(1 << 16)
         if not chunk:
             raise ConnectionError("the daemon closed its vty socket")
         data += chunk
-        if len(data) > MOST_BYTES:
+        if len(data) > MOST_ANSWER_BYTES:
             raise ConnectionError("the daemon's answer does not end")
     return data[:-4]
+
+
+def _await_bytes(vty: socket.socket, deadline_s: float) -> None:
+    """Return when there is something to read. Raises OSError at the deadline, and in vain."""
+    poll = select.poll()
+    poll.register(vty, select.POLLIN)
+    while not in_vain():
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the daemon's answer does not come in time")
+        if poll.poll(min(left_s, VTY_STEP_S) * 1000):
+            return
+    raise InterruptedError("nobody waits for the daemon's answer any more")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from labs.files import UntrustedFileError, read_untrusted, untrusted_size
 from labs.lab import Lab
 from labs.runtime import daemons
 from labs.runtime.daemons import FrrFiles
+from labs.workers import workers
 from scripts.stages.frrlog import LogEvent, parse_log
 
 # As few as give every stage: each line that a daemon logs it logs while it should converge.
@@ -75,7 +75,7 @@ def set_tracing(daemon_list: Sequence[Daemon], *, on: bool) -> tuple[str, ...]:
             return f"{daemon.node} {daemon.name}"
         return None
 
-    with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
+    with workers(2 * (os.cpu_count() or 1)) as pool:
         return tuple(silent for silent in pool.map(ask, daemon_list) if silent is not None)
 
 

@@ -12,14 +12,15 @@ import signal
 import socket
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
 from labs.errors import MachineError
+from labs.interruption import WORDS
 from labs.lab import Lab
 from labs.runtime import daemons, namespaces
 from labs.runtime.installation import frr_owner
@@ -28,8 +29,8 @@ from scripts.evidence.bundle import collect_evidence
 from scripts.health.sessions import SessionReader
 from scripts.stages.tracing import log_sizes, logged_since, running_daemons
 from tests.integration.command import PROGRAM, rocelab
-from tests.integration.waiting import wait_until
-from tests.vty import answer_all
+from tests.integration.waiting import LIMIT_S, wait_until
+from tests.vty import answer_all, drip
 
 pytestmark = pytest.mark.side_by_side
 
@@ -271,6 +272,29 @@ def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
     wait_until(lambda: rocelab("status", LAB).returncode == 0, "all is well again")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["status", "evidence"])
+def test_a_command_that_an_endless_answer_holds_up_ends_on_a_signal(
+    files: daemons.FrrFiles, tmp_path: Path, command: str, number: int
+) -> None:
+    options = ("rtsw1", "--capture", "0", "--out", tmp_path / "out")
+    arguments = [*PROGRAM, command, LAB, *(options if command == "evidence" else ())]
+    with (
+        dripping(files.vty("bgpd")) as begun,
+        subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        try:
+            assert begun.wait(LIMIT_S)
+            process.send_signal(number)
+            # Without the signal `status` would wait for twice as long.
+            _, said = process.communicate(timeout=daemons.VTY_TIMEOUT_S / 2)
+        finally:
+            process.kill()
+    assert process.returncode == 128 + number
+    assert said.startswith(f"{WORDS[signal.Signals(number)]}: "), said
+    assert not (tmp_path / "out").exists()
+
+
 def test_who_locks_what_all_may_read_holds_no_command_up(lab: Lab) -> None:
     """flock(2) asks for no more than to open a file."""
     hold = 'for path; do exec {fd}<"$path" && flock --nonblock $fd; done; echo held; read'
@@ -301,12 +325,31 @@ def test_who_locks_what_all_may_read_holds_no_command_up(lab: Lab) -> None:
 @contextmanager
 def answering(vty: Path, answer: bytes) -> Iterator[None]:
     """Something else listens in place of a daemon's vty, and says this to whatever it is asked."""
+    with listening_at(vty, lambda listening: answer_all(listening, answer)):
+        yield
+
+
+@contextmanager
+def dripping(vty: Path) -> Iterator[Event]:
+    """Something else answers in place of a daemon, byte by byte and without end; gives the event
+    that it has begun to."""
+    begun, over = Event(), Event()
+    with listening_at(vty, lambda listening: drip(listening, begun, over)):
+        try:
+            yield begun
+        finally:
+            over.set()
+
+
+@contextmanager
+def listening_at(vty: Path, serve: Callable[[socket.socket], None]) -> Iterator[None]:
+    """`serve` has, on a thread of its own, a socket in place of a daemon's vty."""
     aside = vty.with_name(f"{vty.name}.aside")
     assert as_frr("mv", vty, aside).returncode == 0
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(vty))
         listening.listen()
-        thread = Thread(target=answer_all, args=(listening, answer))
+        thread = Thread(target=serve, args=(listening,))
         thread.start()
         try:
             yield

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import Event, Thread, Timer
 from typing import Any
 
 import pytest
@@ -15,7 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.runtime.convergence import down_sessions
-from labs.runtime.daemons import FrrFiles, UnreadableAnswerError
+from labs.runtime.daemons import (
+    MOST_ANSWER_BYTES,
+    FrrFiles,
+    UnreadableAnswerError,
+    vty_command,
+)
 from labs.runtime.peers import (
     BfdPeer,
     BgpPeer,
@@ -25,7 +30,7 @@ from labs.runtime.peers import (
     session_counts,
     shutting_down,
 )
-from tests.vty import answer_all
+from tests.vty import answer_all, drip
 
 ODD = [
     b"[]",
@@ -44,12 +49,19 @@ ODD = [
 
 def told(answer: bytes, daemon: str, ask: Callable[[FrrFiles], Any]) -> Any:
     """What is made of an answer of a switch's daemon."""
+    return served(lambda listening: answer_all(listening, answer), daemon, ask)
+
+
+def served(
+    serve: Callable[[socket.socket], None], daemon: str, ask: Callable[[FrrFiles], Any]
+) -> Any:
+    """What is made of what `serve` does with the socket of a switch's daemon."""
     with TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as listening:
         files = FrrFiles(Path(folder) / "rtsw1")
         files.vty(daemon).parent.mkdir(parents=True)
         listening.bind(str(files.vty(daemon)))
         listening.listen()
-        thread = Thread(target=answer_all, args=(listening, answer))
+        thread = Thread(target=serve, args=(listening,))
         thread.start()
         try:
             return ask(files)
@@ -87,6 +99,24 @@ def test_an_answer_of_another_shape_names_the_switch_and_the_daemon(answer: byte
 def test_an_answer_of_bfdd_of_another_shape_names_it_too(answer: bytes) -> None:
     with pytest.raises(UnreadableAnswerError, match="answer of bfdd of rtsw1"):
         told(answer, "bfdd", bfd_peers)
+
+
+def test_an_answer_has_one_deadline_and_a_greatest_length() -> None:
+    def ask(files: FrrFiles) -> None:
+        vty_command(files, "bgpd", "show version", timeout_s=0.5)
+
+    with pytest.raises(ConnectionError, match="does not end"):
+        told(b"x" * (MOST_ANSWER_BYTES + 1), "bgpd", ask)
+    over = Event()
+    # Whoever reads as long as there is something gets another error.
+    timer = Timer(20.0, over.set)
+    timer.start()
+    try:
+        with pytest.raises(TimeoutError, match="in time"):
+            served(lambda listening: drip(listening, Event(), over), "bgpd", ask)
+    finally:
+        over.set()
+        timer.cancel()
 
 
 def test_what_bgpd_counted_and_what_it_will_lose_are_read_by_neighbour() -> None:
