@@ -1,4 +1,4 @@
-"""Network namespaces: make one, enter one, and find who is in one.
+"""Network namespaces: make one, enter one, and find who is in one, or in one of mounts.
 
 A thread enters a namespace, never the process: `inside` runs a function on a thread of its own
 that ends there, so no other thread ever sees a namespace that is not its own.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +22,8 @@ CLONE_NEWNET = 0x40000000
 MS_BIND = 0x1000
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 0x2
+NETWORK, MOUNTS = "net", "mnt"
+"""Kinds of namespaces, as /proc has them (proc_pid_ns(5))."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -154,22 +157,28 @@ def mount_tmpfs(path: Path) -> None:
     check(_libc.mount(None, os.fsencode(path), None, MS_PRIVATE, None), "mount tmpfs")
 
 
-def is_process_in(pid: int, inodes: Collection[int]) -> bool:
-    """Whether a process is there and its network namespace has one of these inode numbers."""
-    try:
-        return inode_of(pid) in inodes
-    except OSError:
-        return False
+def is_process_in(pid: int, inodes: Collection[int], kinds: Sequence[str] = (NETWORK,)) -> bool:
+    """Whether a process is there and a namespace of it, of these kinds, has one of these inode
+    numbers, which no two namespaces share, of whatever kinds."""
+    with suppress(OSError):
+        return any(inode_of(pid, kind) in inodes for kind in kinds)
+    # It is gone, or its first thread has ended before others, and is in no namespace any more.
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                if any(inode_of(int(thread.name), kind) in inodes for kind in kinds):
+                    return True
+    return False
 
 
-def inode_of(pid: int) -> int:
-    """The inode number of the namespace that a process is in. Raises OSError."""
-    return Path(f"/proc/{pid}/ns/net").stat().st_ino
+def inode_of(pid: int, kind: str = NETWORK) -> int:
+    """The inode number of the namespace that a process or a thread is in. Raises OSError."""
+    return Path(f"/proc/{pid}/ns/{kind}").stat().st_ino
 
 
-def processes_in(inodes: Iterable[int]) -> list[int]:
-    """Ids of the processes whose network namespace has one of these inode numbers."""
+def processes_in(inodes: Iterable[int], kinds: Sequence[str] = (NETWORK,)) -> list[int]:
+    """Ids of the processes of which a namespace, of these kinds, has one of these inode numbers."""
     wanted = set(inodes)
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
-    return [pid for pid in pids if is_process_in(pid, wanted)]
+    return [pid for pid in pids if is_process_in(pid, wanted, kinds)]

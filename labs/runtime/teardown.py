@@ -1,12 +1,14 @@
 """Taking a lab down from its record alone, whatever state a killed command left it in.
 
 In: a lab's name. Out: nothing of it is left: no process, container, namespace, interface or file.
+A process is the lab's by its namespaces; docs/runtime.md says which can not be found so.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 
 from labs.errors import MachineError
 from labs.interruption import shielded, undone
@@ -24,6 +26,9 @@ from labs.runtime.record import (
 from labs.runtime.rights import check_rights
 
 CLEANUP_TIMEOUT_S = 120.0
+KINDS = (namespaces.NETWORK, namespaces.MOUNTS)
+"""A process may leave its network namespace for one of its own, without any rights where it makes a
+user namespace first: it stays in the mount namespace of its switch then."""
 
 
 def take_down(lab: str, progress: ProgressSink = no_progress) -> None:
@@ -46,8 +51,8 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
     """
     inodes = _namespace_inodes(files)
     killed = 0
-    while doomed := namespaces.processes_in(inodes):
-        processes.kill_and_wait(doomed, lambda pid: namespaces.is_process_in(pid, inodes))
+    while doomed := namespaces.processes_in(inodes, KINDS):
+        processes.kill_and_wait(doomed, lambda pid: namespaces.is_process_in(pid, inodes, KINDS))
         killed += len(doomed)
         progress(Progress("processes", killed, killed))
     left: DamagedRecordError | None = None
@@ -82,26 +87,32 @@ def _housing(files: LabFiles) -> Housing:
 
 
 def _namespace_inodes(files: LabFiles) -> set[int]:
-    """The lab's namespaces, whose processes are the lab's.
+    """The lab's namespaces, of network and of mounts, whose processes are the lab's.
 
-    That of process 1 and the one that the lab was brought up from are never among them, whatever
-    is mounted. Raises MachineError where this process itself is in one: it would end before it is
-    done.
+    Those of process 1 and the one that the lab was brought up from are never among them, whatever
+    is mounted; a mount namespace that it was brought up from can not be (`labs.runtime.mounts`).
+    Raises MachineError where this process itself is in one: it would end before it is done.
     """
-    if not os.path.ismount(files.netns):
-        return set()
-    tmpfs = files.netns.stat().st_dev
-    mounts = {entry: entry.stat() for entry in files.netns.iterdir()}
-    nodes = {each.st_ino: path.name for path, each in mounts.items() if each.st_dev != tmpfs}
+    nodes = {**_kept(files.mounts), **_kept(files.netns)}
     with suppress(OSError):  # Process 1 may have more rights than we have.
-        nodes.pop(namespaces.inode_of(1), None)
+        for kind in KINDS:
+            nodes.pop(namespaces.inode_of(1, kind), None)
     with suppress(DamagedRecordError):
         if (record := read_record(files.lab)) is not None:
             nodes.pop(record.machine_netns, None)
-    own = namespaces.inode_of(os.getpid())
-    if own in nodes:
-        raise MachineError(
-            f"this shell is in {nodes[own]} of lab {files.lab}, which would end it",
-            "leave the node, and take the lab down from outside",
-        )
+    for own in (namespaces.inode_of(os.getpid(), kind) for kind in KINDS):
+        if own in nodes:
+            raise MachineError(
+                f"this shell is in {nodes[own]} of lab {files.lab}, which would end it",
+                "leave the node, and take the lab down from outside",
+            )
     return set(nodes)
+
+
+def _kept(folder: Path) -> dict[int, str]:
+    """The nodes whose namespaces are mounted in a folder, by inode number."""
+    if not os.path.ismount(folder):
+        return {}
+    tmpfs = folder.stat().st_dev
+    mounts = {entry: entry.stat() for entry in folder.iterdir()}
+    return {each.st_ino: path.name for path, each in mounts.items() if each.st_dev != tmpfs}

@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from labs.lab import Lab
+from labs.runtime import mounts, namespaces
+from labs.runtime.installation import frr_owner
+from labs.runtime.teardown import take_down
+from tests.integration.waiting import wait_until
+
 pytestmark = pytest.mark.side_by_side
 
 SPEC = "name: {name}\nfabric: {{kind: clos, racks: 1, spines: 1}}\n"
@@ -104,3 +110,58 @@ def test_down_from_inside_a_node_is_refused() -> None:
     down = "from labs.runtime.teardown import take_down; take_down('t-not-ours')"
     assert in_private_mounts(down).returncode == 0
     assert not Path("/run/rocelab/t-not-ours").exists()
+
+
+LEADERLESS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_down_ends_who_left_a_nodes_network_namespace_or_let_its_first_thread_end(
+    tmp_path: Path,
+) -> None:
+    spec = tmp_path / "lab.yaml"
+    spec.write_text(SPEC.format(name="t-left"))
+    lab = Lab.planned(spec)
+    take_down("t-left")
+    lab.up()
+    started: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        netns, view = lab.node("rtsw1").netns, lab.runtime.files.mounts_of("rtsw1")
+        user, group = frr_owner()
+        as_frr = ("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups")
+
+        def start(*command: str) -> subprocess.Popen[bytes]:
+            mounts.enter(view)
+            return subprocess.Popen(command, cwd="/")
+
+        for name, command in {
+            "network": ("unshare", "--net", *as_frr, "sleep", "600"),
+            "user": ("unshare", "--user", "--net", "sleep", "600"),
+            "thread": (*as_frr, "/usr/bin/python3", "-c", LEADERLESS),
+        }.items():
+            started[name] = namespaces.inside(netns, lambda command=command: start(*command))  # type: ignore[misc]
+        started["machine"] = subprocess.Popen(["unshare", "--net", "sleep", "600"])
+
+        def has_left(process: subprocess.Popen[bytes]) -> bool:
+            try:
+                return namespaces.inode_of(process.pid) not in (
+                    netns.stat().st_ino,
+                    namespaces.inode_of(os.getpid()),
+                )
+            except OSError:
+                return True
+
+        for name, process in started.items():
+            wait_until(lambda process=process: has_left(process), f"{name} has left")  # type: ignore[misc]
+        assert [each.poll() for each in started.values()] == [None] * len(started)
+        take_down("t-left")
+        left = [name for name, process in started.items() if process.poll() is None]
+        assert left == ["machine"]
+    finally:
+        take_down("t-left")
+        for process in started.values():
+            process.kill()
+            process.wait()
