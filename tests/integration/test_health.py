@@ -18,6 +18,7 @@ from labs.runtime import processes
 from labs.runtime.teardown import take_down
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
+from labs.status import read_status
 from scripts.evidence import bundle
 from scripts.evidence.bundle import collect_evidence
 from scripts.health.monitor import HealthMonitor, Snapshot
@@ -225,6 +226,8 @@ def test_evidence_of_a_lab_with_a_stopped_daemon_lacks_that_daemon_alone(
         evidence = collect_evidence(lab, nodes, tmp_path / "bundle", why="a test")
     finally:
         os.kill(stopped, signal.SIGCONT)
+        # Its neighbours may have given it up meanwhile.
+        wait_until(lambda: read_status(lab).converged, "every session and route again")
     assert {gap.file for gap in evidence.gaps} == {
         f"ctsw1/{file}"
         for file in (
