@@ -32,6 +32,13 @@ from scripts.job.document import JobReport
 from traffic.job import JobSpec
 from traffic.jobplan import plan_job
 
+EXPLAINED = {
+    Cause.GREY_LINK: ("counters disagree on",),
+    Cause.HOST_PAUSE: ("could not feed 1 of",),
+}
+"""Of what is said of an invalid run (scripts.job.accounting, traffic.jobresult), what a cause that
+was found is the reason for."""
+
 LEAST_SHARE = 0.01
 """A finding whose excess is below this share of the recorded time did not slow the job down."""
 
@@ -75,8 +82,7 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
     least_ns = LEAST_SHARE * float(timed.took.sum())
     blamed = [verdict for verdict in found if verdict.excess.lab_ns >= least_ns]
     verdict = blamed[0] if blamed else _nothing(case, found)
-    # A host that stood still alone is also what its run can be invalid for.
-    if case.report.problems and verdict.cause is not Cause.HOST_PAUSE:
+    if any(not explained(each, found) for each in case.report.problems):
         verdict = _invalid(case)
     shown = timed.worst(verdict.iterations)
     return Diagnosis(
@@ -93,6 +99,16 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
         shown=timed.first + shown,
         took=case.times(float(timed.took[shown])),
         path=tuple(_stretch(case, link) for link in timed.paths[shown]),
+    )
+
+
+def explained(problem: str, found: Sequence[Verdict]) -> bool:
+    """Whether a run is invalid for what was found: a grey link's packets are missing at its far
+    end, and the NIC of a host that stood still stood idle."""
+    return any(
+        all(words in problem for words in EXPLAINED[each.cause]) and (each.server or "") in problem
+        for each in found
+        if each.cause in EXPLAINED
     )
 
 

@@ -24,7 +24,7 @@ from bench.forensics import (
 from labs.lab import Lab, plan
 from labs.runtime.teardown import take_down
 from scripts.documents import to_json
-from scripts.forensics.diagnose import diagnose_report
+from scripts.forensics.diagnose import EXPLAINED, diagnose_report
 from scripts.forensics.document import Cause, Diagnosis, from_json
 from tests.measured import measured
 
@@ -60,14 +60,13 @@ def tried(trial: Callable[[], Trial]) -> Trial:
 
 
 def problems_of_trial(trial: Trial) -> list[str]:
-    """Those of the machine: counters disagree by what a grey link loses, and a paused server's NIC
-    stands idle."""
-    injected = {
-        Cause.GREY_LINK: ("counters disagree",),
-        Cause.HOST_PAUSE: ("could not feed 1 of", *(f"{each}:" for each in trial.expected)),
-    }.get(trial.injected, ("nothing",))
+    """Those of the machine, not what the injected fault is the reason for."""
+    words = EXPLAINED.get(trial.injected)
+    server = trial.expected[0] if trial.injected is Cause.HOST_PAUSE else ""
     machine = [
-        each for each in trial.report.problems if not all(words in each for words in injected)
+        each
+        for each in trial.report.problems
+        if words is None or not all(word in each for word in (*words, server))
     ]
     return [*trial.problems, *machine]
 

@@ -437,13 +437,24 @@ def test_of_an_invalid_run_nothing_is_blamed_and_what_was_seen_is_told() -> None
     assert [each.cause for each in found.others] == [diagnosed(written).verdict.cause]
 
 
-def test_a_host_that_paused_alone_is_named_though_its_run_is_invalid_for_that() -> None:
+def test_what_a_run_is_invalid_for_may_be_what_was_found() -> None:
     job = planned()
     server = job.places[3].server
-    written = report(job, late=paused_in(job, 210), stalls=(pause(server, 1910, 210),))
-    found = diagnosed(replace(written, problems=("not valid because a NIC stood idle",)))
-    assert (found.verdict.cause, found.verdict.server) == (Cause.HOST_PAUSE, server)
-    assert found.problems == ("not valid because a NIC stood idle",)
+    stalls = (pause(server, 1910, 210),)
+    paused = report(job, late=paused_in(job, 210), stalls=stalls)
+    idle = "not valid because this machine could not feed 1 of 8 NICs: {}:1 stood idle for 210 ms"
+    found = diagnosed(replace(paused, problems=(idle.format(server),)))
+    assert (found.verdict.cause, found.problems) == (Cause.HOST_PAUSE, (idle.format(server),))
+    other = diagnosed(replace(paused, problems=(idle.format(job.places[5].server),)))
+    assert other.verdict.cause is Cause.INVALID
+    way = uplinks(job)[0]
+    sent = flows(job, lambda ways: 20 if way in ways else 0)
+    grey = report(job, late=late_over(way, job, 50), sent=sent)
+    missing = "not valid because counters disagree on packets between NICs: 2 into, 1 out"
+    assert diagnosed(replace(grey, problems=(missing,))).verdict.cause is Cause.GREY_LINK
+    late = "not valid because senders were late"
+    assert diagnosed(replace(grey, problems=(missing, late))).verdict.cause is Cause.INVALID
+    assert diagnosed(replace(paused, problems=(missing,))).verdict.cause is Cause.INVALID
 
 
 def test_a_queue_in_front_of_a_link_that_others_use_is_congestion() -> None:
