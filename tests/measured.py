@@ -98,7 +98,10 @@ def _judged(
 def problems_of_drill(result: DrillResult | JobDrillResult) -> tuple[str, ...]:
     """Why a drill has no valid repeat; none where it has one."""
     if isinstance(result, JobDrillResult):
-        return () if all(phase.valid_runs for phase in result.phases) else tuple(result.problems())
+        if all(phase.valid_runs for phase in result.phases):
+            return ()
+        runs = (run for phase in result.phases for run in result.runs_of(phase.name))
+        return tuple(dict.fromkeys(problem for run in runs for problem in run.problems))
     return () if result.valid_repeats else result.repeats[-1].problems
 
 

@@ -280,7 +280,7 @@ def test_a_dead_nic_is_a_queue_pair_in_error(lab: Lab, tmp_path: Path) -> None:
     link = lab.link("srv2-2:rtsw2")
     link.down()
     try:
-        outcome = rocelab("traffic", NAME, "--job", file)
+        outcome = measured(lambda: rocelab("traffic", NAME, "--job", file), problems_of_command)
     finally:
         link.up()
     assert outcome.returncode == 1, outcome.stdout + outcome.stderr

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from xml.etree import ElementTree
 
+import phases_sample
 import pytest
+import report_sample
 
 from tests.measured import (
     ATTEMPTS,
@@ -15,6 +18,7 @@ from tests.measured import (
     NotMeasuredError,
     measured,
     problems_of_command,
+    problems_of_drill,
 )
 
 pytest_plugins = ["pytester"]
@@ -154,3 +158,17 @@ def test_of_a_command_only_the_exit_code_for_an_invalid_run_counts(
     outcome = CompletedProcess([], code, f"done\n  {LATE}\n", "")
     assert problems_of_command(outcome) == problems
     assert problems_of_command(CompletedProcess([], 3, "", "error: no FRR here\n")) == ()
+
+
+def test_a_drill_says_why_it_has_no_valid_repeat() -> None:
+    """Of each kind: with faults, and with jobs, where a phase without a valid run is enough."""
+    whole = phases_sample.result()
+    assert problems_of_drill(whole) == ()
+    invalid = [
+        replace(run, reports=(phases_sample.idle(problems=(LATE,)),)) for run in whole.repeats[0]
+    ]
+    assert problems_of_drill(phases_sample.result(tuple(invalid))) == (LATE,)
+    faults = report_sample.result()
+    assert problems_of_drill(faults) == ()
+    late = tuple(replace(each, problems=(LATE,)) for each in faults.repeats)
+    assert problems_of_drill(replace(faults, repeats=late)) == (LATE,)
