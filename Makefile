@@ -11,6 +11,8 @@ VM_KERNEL ?= linux-image-amd64
 SYSTEMS ?= debian-12 debian-13
 RUN ?= drill test readme sudo
 FRR ?=
+DRILLS ?=
+AGAINST ?=
 MACHINES ?= $(HOME)/.cache/rocelab/machines
 
 READY := .venv/.ready
@@ -100,6 +102,12 @@ test: $(READY_TO_TEST) ## lint, types, unit tests, then tests with real fabrics 
 .PHONY: soak
 soak: $(READY) ## a hundred killed drills, then a thousand flaps: nothing left, nothing grows
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -o junit_family=xunit1 --junitxml=results/soak.xml tests/soak
+
+.PHONY: adversary
+adversary: $(READY) ## every drill on a machine that misbehaves, beside a capture: hours; DRILLS="link-flap" AGAINST="none steal"
+	@mkdir -p results
+	@$(SUDO) env PYTHONDONTWRITEBYTECODE=1 DRILLS="$(DRILLS)" AGAINST="$(AGAINST)" tests/alone.sh \
+		.venv/bin/python -m pytest -v -p no:cacheprovider -o junit_family=xunit1 --junitxml=results/adversary.xml tests/adversary
 
 .PHONY: test-machines
 test-machines: $(READY) ## both commands of README, and all others, on fresh machines: SYSTEMS="debian-12" RUN="drill test"

@@ -1,0 +1,108 @@
+"""What the adversarial suite runs, and the table at its end."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from scripts.drill.catalog import drill_names, find_drill
+from scripts.drill.phases.spec import JobDrillSpec
+from scripts.drill.spec import load_drill
+from tests.adversary.disturbances import ASKED_FOR, DISTURBANCES, OF_FAULTS
+from tests.adversary.run import Outcome
+
+OUTCOMES = pytest.StashKey[list[tuple[str, str, Outcome]]]()
+Pair = tuple[str, str]
+
+
+def pairs(drills: str, against: str) -> list[Pair]:
+    """Every drill with every disturbance that concerns it; of those that are named, where some
+    are. The control comes first: it must be right."""
+    chosen = against.split() or [each for each in DISTURBANCES if each not in ASKED_FOR]
+    names = drills.split() or drill_names()
+    unknown = {*chosen} - {*DISTURBANCES} | {*names} - {*drill_names()}
+    if unknown:
+        raise pytest.UsageError(f"no such drill or disturbance: {', '.join(sorted(unknown))}")
+    return [
+        (drill, disturbance)
+        for drill in names
+        for disturbance in chosen
+        if disturbance not in OF_FAULTS or _breaks_something(drill)
+    ]
+
+
+def _breaks_something(drill: str) -> bool:
+    spec = load_drill(find_drill(drill))
+    parts = spec.phases if isinstance(spec, JobDrillSpec) else (spec,)
+    return any(part.faults for part in parts)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[OUTCOMES] = []
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if {"drill", "against"} <= {*metafunc.fixturenames}:
+        chosen = pairs(os.environ.get("DRILLS", ""), os.environ.get("AGAINST", ""))
+        metafunc.parametrize(("drill", "against"), chosen, ids=[f"{d}/{a}" for d, a in chosen])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def root() -> Iterator[None]:
+    """These tests make real labs: without root they fail, they are not skipped."""
+    assert os.geteuid() == 0, "the adversary needs root: run `make adversary`"
+    yield
+
+
+@pytest.fixture(scope="session")
+def outcomes(pytestconfig: pytest.Config) -> list[tuple[str, str, Outcome]]:
+    return pytestconfig.stash[OUTCOMES]
+
+
+def table(outcomes: Sequence[tuple[str, str, Outcome]]) -> list[str]:
+    """How many repeats of each disturbance were valid, invalid and wrong; comparisons made."""
+    lines = [
+        f"{'against':<10}{'drills':>8}{'repeats':>9}{'valid':>7}{'invalid':>9}{'refused':>9}"
+        f"{'wrong':>7}{'unseen':>8}{'compared':>10}"
+    ]
+    for name in DISTURBANCES:
+        of = [outcome for _, against, outcome in outcomes if against == name]
+        if not of:
+            continue
+        total: Counter[str] = Counter()
+        for each in of:
+            total["repeats"] += each.repeats
+            total["valid"] += each.valid
+            total["refused"] += each.refused is not None
+            total["wrong"] += bool(each.wrong)
+            total["unseen"] += each.unseen
+            total["compared"] += len(each.comparisons)
+        invalid = total["repeats"] - total["valid"] - total["refused"]
+        lines.append(
+            f"{name:<10}{len(of):>8}{total['repeats']:>9}{total['valid']:>7}{invalid:>9}"
+            f"{total['refused']:>9}{total['wrong']:>7}{total['unseen']:>8}{total['compared']:>10}"
+        )
+    return lines
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    outcomes = config.stash[OUTCOMES]
+    if not outcomes:
+        return
+    terminalreporter.section("drills against an adversary")
+    for line in table(outcomes):
+        terminalreporter.line(line)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A control of which nothing was compared has shown nothing."""
+    control = [
+        outcome for _, against, outcome in session.config.stash[OUTCOMES] if against == "none"
+    ]
+    if control and not any(outcome.comparisons for outcome in control):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,273 @@
+"""What the adversary does to a drill while it runs: each a context around the running lab.
+
+In: the lab, its drill's faults, a seed. Out: a machine, an injector or a clock that misbehaves for
+as long as the context lasts, and is as before at its end.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from labs.lab import Lab
+from labs.runtime import daemons, netlink
+from labs.runtime.bracket import Bracket
+from labs.runtime.wire.maps import WireMaps
+from scripts.faults.injector import Injector
+from scripts.faults.resolve import resolve
+from scripts.faults.schedule import Timed
+
+SECOND_NS = 10**9
+
+Step = tuple[int, int, int]
+"""From when to when the clock was off by how much, ns by the clock as it was set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Where a disturbance acts. `steps` is what a disturbance of the clock did to it."""
+
+    lab: Lab
+    faults: tuple[Timed, ...]
+    seed: int
+    steps: list[Step] = field(default_factory=list)
+
+
+@contextmanager
+def none(scene: Scene) -> Iterator[None]:
+    """The control: nothing is disturbed."""
+    yield
+
+
+_BURNER = """
+import random, sys, time
+draw = random.Random(int(sys.argv[1]))
+while True:
+    end = time.monotonic() + draw.uniform(0.1, 1.0)
+    while time.monotonic() < end:
+        pass
+    time.sleep(draw.uniform(0.1, 1.0))
+"""
+
+BURNERS_PER_CPU = 2
+
+
+@contextmanager
+def load(scene: Scene) -> Iterator[None]:
+    """Bursts of ordinary processes that compute, two for each CPU."""
+    count = BURNERS_PER_CPU * len(os.sched_getaffinity(0))
+    with ExitStack() as running:
+        for number in range(count):
+            running.enter_context(_helper(_BURNER, str(scene.seed + number)))
+        yield
+
+
+_THIEF = """
+import os, random, sys, time
+draw = random.Random(int(sys.argv[1]))
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
+cpus = sorted(os.sched_getaffinity(0))
+while True:
+    os.sched_setaffinity(0, {draw.choice(cpus)})
+    end = time.monotonic() + draw.choice((draw.uniform(0.005, 0.02), draw.uniform(0.02, 0.2)))
+    while time.monotonic() < end:
+        pass
+    time.sleep(draw.expovariate(1 / float(sys.argv[2])))
+"""
+
+STEAL_EVERY_S = 1.0
+
+
+@contextmanager
+def steal(scene: Scene) -> Iterator[None]:
+    """A CPU is gone for 5 to 200 ms at random instants, as where a hypervisor keeps it."""
+    with _helper(_THIEF, str(scene.seed), str(STEAL_EVERY_S)):
+        yield
+
+
+@contextmanager
+def _helper(program: str, *arguments: str) -> Iterator[None]:
+    with subprocess.Popen([sys.executable, "-c", program, *arguments]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+_LOWEST: tuple[tuple[object, str], ...] = (
+    (netlink, "send_batch"),
+    (WireMaps, "set_rule"),
+    (signal, "pidfd_send_signal"),
+    (daemons, "vty_configure"),
+    (daemons, "vty_command"),
+)
+"""The lowest calls of the product by which a fault reaches a kernel or a daemon."""
+
+
+@contextmanager
+def late(scene: Scene) -> Iterator[None]:
+    """What an injector asks of kernel or daemon is held up for 50 to 900 ms before it is done, or
+    after: the product has read its clock, and is not told. Of each change the first call, as some
+    make dozens; every other one for less than the product calls too late.
+    """
+    draw = random.Random(scene.seed)
+    # Not of a thread: the lowest calls are made on others, inside namespaces.
+    armed = threading.Event()
+
+    def held_up(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            if not armed.is_set():
+                return call(*arguments, **named)
+            armed.clear()
+            delay_s = draw.choice((draw.uniform(0.05, 0.09), draw.uniform(0.09, 0.9)))
+            if draw.random() < 0.5:
+                time.sleep(delay_s)
+                return call(*arguments, **named)
+            answer = call(*arguments, **named)
+            time.sleep(delay_s)
+            return answer
+
+        return called
+
+    def armed_in(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            armed.set()
+            try:
+                return call(*arguments, **named)
+            finally:
+                armed.clear()
+
+        return called
+
+    with ExitStack() as patches:
+        for owner, name in _LOWEST:
+            patches.enter_context(patch.object(owner, name, held_up(getattr(owner, name))))
+        for name in ("inject", "schedule", "restore"):
+            patches.enter_context(patch.object(Injector, name, armed_in(getattr(Injector, name))))
+        yield
+
+
+@contextmanager
+def nothing(scene: Scene) -> Iterator[None]:
+    """Faults that are said to have been injected and do nothing."""
+    kinds = {type(resolve(scene.lab.fabric, timed.spec)) for timed in scene.faults}
+    with ExitStack() as patches:
+        for kind in kinds:
+            for name in ("inject", "schedule"):
+                if hasattr(kind, name):
+                    patches.enter_context(patch.object(kind, name, lambda *_: Bracket.now()))
+        yield
+
+
+PAUSE_EVERY_S = 1.0
+
+
+@contextmanager
+def pause(scene: Scene) -> Iterator[None]:
+    """The agents of one server, or of all, stand still for 30 to 400 ms at random instants.
+
+    A server that the drill itself pauses is left alone: going on is then what ends its fault.
+    """
+    draw = random.Random(scene.seed)
+    own = {timed.spec.server for timed in scene.faults if timed.spec.kind == "host-pause"}
+    servers = [node.name for node in scene.lab.fabric.servers if node.name not in own]
+
+    def act(over: threading.Event) -> None:
+        while not over.wait(draw.expovariate(1 / PAUSE_EVERY_S)):
+            chosen = servers if draw.random() < 0.3 else [draw.choice(servers)]
+            pids = [pid for server in chosen for pid in _agents(scene.lab, server)]
+            try:
+                _signal(pids, signal.SIGSTOP)
+                over.wait(draw.uniform(0.03, 0.4))
+            finally:
+                _signal(pids, signal.SIGCONT)
+
+    with _beside(act):
+        yield
+
+
+def _agents(lab: Lab, server: str) -> Sequence[int]:
+    found = []
+    for pid in lab.node(server).processes():
+        with suppress(OSError):
+            if b"traffic.agent" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+def _signal(pids: Collection[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+@contextmanager
+def clock(scene: Scene) -> Iterator[None]:
+    """The machine's clock is set by 0.3 to 2 s, forth and back, and put right by the monotonic one.
+
+    It is the machine's, not the lab's: every other program sees it. Only where it is asked for.
+    """
+    draw = random.Random(scene.seed)
+    right_ns = _offset_ns()
+
+    def act(over: threading.Event) -> None:
+        try:
+            while not over.wait(draw.uniform(1.5, 3.0)):
+                off_ns = int(draw.choice((-1, 1)) * draw.uniform(0.3, 2.0) * SECOND_NS)
+                _set_offset(right_ns + off_ns)
+                from_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+                over.wait(draw.uniform(0.5, 1.5))
+                to_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+                _set_offset(right_ns)
+                scene.steps.append((from_ns, to_ns, off_ns))
+        finally:
+            _set_offset(right_ns)
+
+    try:
+        with _beside(act):
+            yield
+    finally:
+        _set_offset(right_ns)
+
+
+def _offset_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns()
+
+
+def _set_offset(offset_ns: int) -> None:
+    time.clock_settime_ns(time.CLOCK_REALTIME, time.monotonic_ns() + offset_ns)
+
+
+@contextmanager
+def _beside(act: Callable[[threading.Event], None]) -> Iterator[None]:
+    """`act` on a thread, until the event that it is given is set."""
+    over = threading.Event()
+    thread = threading.Thread(target=act, args=(over,), name="adversary")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+DISTURBANCES: Mapping[str, Callable[[Scene], Any]] = {
+    each.__name__: each for each in (none, load, steal, late, nothing, pause, clock)
+}
+
+OF_FAULTS = ("late", "nothing")
+"""These need a fault: of a drill without one they are the control again."""
+
+ASKED_FOR = ("clock",)
+"""These are run only where they are named."""

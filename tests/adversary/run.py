@@ -1,0 +1,162 @@
+"""A shipped drill under a disturbance, with a witness: what it said, and what was.
+
+In: a drill's name and a disturbance's. Out: an `Outcome`: how many repeats were valid, and every
+comparison that was made of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from labs.errors import RocelabError
+from labs.lab import Lab
+from labs.runtime.base import ProgressSink
+from scripts.drill import faulted
+from scripts.drill.attempts import RETRIES
+from scripts.drill.catalog import find_drill
+from scripts.drill.labuse import fresh
+from scripts.drill.phases.result import JobDrillResult
+from scripts.drill.phases.spec import JobDrillSpec
+from scripts.drill.result import DrillResult, Repeat, Timeline
+from scripts.drill.run import run_drill
+from scripts.drill.spec import HASHING_NS, DrillSpec, load_drill
+from scripts.faults.schedule import Timed, expand
+from tests.adversary.disturbances import DISTURBANCES, Scene
+from tests.adversary.observer import Observer, PortChange, Taken, slots_of
+from tests.adversary.truth import Comparison, compare_repeat, on_one_clock, ports_on_one_clock
+from traffic.flow import permutation
+
+NS_PER_S = 10**9
+SPARE_S = 4
+"""Traffic beside what a drill's file says: that of a run which its machine holds up."""
+
+JOB_SLOTS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a drill. `unseen`: valid repeats that the witness can not speak of, since it
+    lost packets itself. `refused`: the drill ended with an error that says why, and no figure."""
+
+    repeats: int
+    valid: int
+    comparisons: tuple[Comparison, ...]
+    problems: tuple[str, ...] = ()
+    unseen: int = 0
+    refused: str | None = None
+
+    @property
+    def wrong(self) -> tuple[Comparison, ...]:
+        return tuple(each for each in self.comparisons if not each.right)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """A repeat as the product measured it, and the packets of it."""
+
+    timeline: Timeline
+    taken: Taken
+
+
+def run_against(drill: str, disturbance: str, seed: int) -> Outcome:
+    """Run the drill of that name with the disturbance around it, and compare what is valid."""
+    path = find_drill(drill)
+    spec = load_drill(path)
+    seen: list[_Seen] = []
+    scenes: list[Scene] = []
+    ports: list[PortChange] = []
+
+    @contextmanager
+    def watched(lab: Lab, progress: ProgressSink) -> Iterator[Lab]:
+        with fresh(lab, progress) as lab, Observer(lab, _slots(lab, spec)) as observer:
+            scene = Scene(lab, faults_of(lab, spec), seed)
+            scenes.append(scene)
+            with DISTURBANCES[disturbance](scene), _noting(observer, seen):
+                yield lab
+            ports.extend(observer.port_changes())
+
+    # The control tries again, as a user's drill does; what is disturbed is expected to fail often.
+    retries = RETRIES if disturbance == "none" else 0
+    try:
+        result = run_drill(path, retries=retries, use=watched)
+    except RocelabError as error:
+        return Outcome(1, 0, (), refused=error.message)
+    steps = scenes[0].steps
+    if isinstance(result, JobDrillResult):
+        return _of_jobs(result)
+    return _of_probes(result, seen, ports_on_one_clock(ports, steps), steps)
+
+
+def faults_of(lab: Lab, spec: DrillSpec | JobDrillSpec) -> tuple[Timed, ...]:
+    """Every single fault of a drill, of all its phases where it has some."""
+    parts = spec.phases if isinstance(spec, JobDrillSpec) else (spec,)
+    return tuple(fault for part in parts for fault in expand(lab.fabric, part.faults))
+
+
+def _slots(lab: Lab, spec: DrillSpec | JobDrillSpec) -> Mapping[str, int]:
+    servers = [node.name for node in lab.fabric.servers]
+    if isinstance(spec, JobDrillSpec):
+        return dict.fromkeys(servers, JOB_SLOTS)
+    traffic = spec.traffic
+    hashing_ns = HASHING_NS * (1 + len(spec.compare_hashing))
+    seconds = (traffic.warmup + traffic.duration + hashing_ns) / NS_PER_S + SPARE_S
+    flows = permutation(lab.fabric, traffic.flows, traffic.rate_pps, traffic.payload, traffic.seed)
+    return {
+        server: slots_of(
+            seconds * traffic.rate_pps * sum(server in (f.source, f.destination) for f in flows)
+        )
+        for server in servers
+    }
+
+
+@contextmanager
+def _noting(observer: Observer, seen: list[_Seen]) -> Iterator[None]:
+    """Note each repeat's instants as the product hands them to its measurement: results have them
+    relative to the first event alone. The packets are those until then: the traffic is over."""
+    measure = faulted.measure_repeat
+
+    def noted(samples: Any, timeline: Timeline, *rest: Any, **named: Any) -> Repeat:
+        seen.append(_Seen(timeline, observer.take()))
+        return measure(samples, timeline, *rest, **named)
+
+    with patch.object(faulted, "measure_repeat", noted):
+        yield
+
+
+def _of_probes(
+    result: DrillResult,
+    seen: Sequence[_Seen],
+    ports: Sequence[PortChange],
+    steps: Sequence[tuple[int, int, int]],
+) -> Outcome:
+    comparisons: list[Comparison] = []
+    unseen = 0
+    for repeat, one in zip(result.repeats, seen, strict=True):
+        if not repeat.valid:
+            continue
+        if one.taken.lost:
+            unseen += 1
+            continue
+        packets = on_one_clock(one.taken.packets, steps)
+        comparisons += compare_repeat(repeat, one.timeline, result.method, packets, ports)
+    return Outcome(
+        len(result.repeats),
+        len(result.valid_repeats),
+        tuple(comparisons),
+        tuple(problem for repeat in result.repeats for problem in repeat.problems),
+        unseen,
+    )
+
+
+def _of_jobs(result: JobDrillResult) -> Outcome:
+    runs = [run for repeat in result.repeats for run in repeat]
+    return Outcome(
+        len(runs),
+        sum(run.valid for run in runs),
+        (),
+        tuple(problem for run in runs for problem in run.problems),
+    )

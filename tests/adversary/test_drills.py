@@ -1,0 +1,29 @@
+"""Every shipped drill against every disturbance: a valid repeat is right, or this fails."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+from tests.adversary.run import Outcome, run_against
+
+SHOWN = 12
+
+
+def test_a_valid_repeat_is_right(
+    drill: str,
+    against: str,
+    outcomes: list[tuple[str, str, Outcome]],
+    record_property: Callable[[str, object], None],
+) -> None:
+    outcome = run_against(drill, against, seed=zlib.crc32(f"{drill}/{against}".encode()))
+    outcomes.append((drill, against, outcome))
+    for name in ("repeats", "valid", "unseen", "refused"):
+        record_property(name, getattr(outcome, name))
+    record_property("compared", len(outcome.comparisons))
+    for problem in outcome.problems:
+        record_property("problem", problem)
+    wrong = "\n".join(map(str, outcome.wrong[:SHOWN]))
+    assert not wrong, f"{len(outcome.wrong)} of {len(outcome.comparisons)} figures:\n{wrong}"
+    if against == "nothing":
+        assert not outcome.valid, "a fault that did nothing gave a valid repeat"
