@@ -65,6 +65,7 @@ _FIELDS: tuple[tuple[str, str, int], ...] = (
     ("seconds", "<u4", 16),
     ("nanoseconds", "<u4", 20),
     ("kind", "u1", 42),
+    ("tos", "u1", _MAC + 15),
     ("ip_bytes", ">u2", _MAC + 16),
     ("source", ">u4", _MAC + 26),
     ("destination", ">u4", _MAC + 30),
@@ -88,7 +89,7 @@ _SLOT = np.dtype(
 Packets = npt.NDArray[Any]
 """Rows of `_SLOT`, with `time_ns` and `outgoing` of their own (`Taken.packets`)."""
 
-_PACKET = np.dtype(
+PACKET = np.dtype(
     [("time_ns", "<i8"), ("outgoing", "?")]
     + [
         (name, form.replace(">", "<"))
@@ -146,8 +147,8 @@ class _Ring:
         assert np.all(rows["mac"] == _MAC), "frames are not where they are read"
         self._rows["status"][places] = 0
         self._next = (self._next + count) % self._slots
-        packets = np.empty(count, _PACKET)
-        for name in _PACKET.names or ():
+        packets = np.empty(count, PACKET)
+        for name in PACKET.names or ():
             if name in _SLOT.fields:  # type: ignore[operator]
                 packets[name] = rows[name]
         packets["time_ns"] = rows["seconds"].astype(np.int64) * 10**9 + rows["nanoseconds"]

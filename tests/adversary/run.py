@@ -19,13 +19,16 @@ from scripts.drill import faulted
 from scripts.drill.attempts import RETRIES
 from scripts.drill.catalog import find_drill
 from scripts.drill.labuse import fresh
+from scripts.drill.phases import run as phases_run
 from scripts.drill.phases.result import JobDrillResult
 from scripts.drill.phases.spec import JobDrillSpec
 from scripts.drill.result import DrillResult, Repeat, Timeline
 from scripts.drill.run import run_drill
 from scripts.drill.spec import HASHING_NS, DrillSpec, load_drill
 from scripts.faults.schedule import Timed, expand
+from scripts.job.document import JobReport
 from tests.adversary.disturbances import DISTURBANCES, Scene
+from tests.adversary.jobs import compare_report
 from tests.adversary.observer import Observer, PortChange, Taken, slots_of
 from tests.adversary.truth import Comparison, compare_repeat, on_one_clock, ports_on_one_clock
 from traffic.flow import permutation
@@ -34,7 +37,7 @@ NS_PER_S = 10**9
 SPARE_S = 4
 """Traffic beside what a drill's file says: that of a run which its machine holds up."""
 
-JOB_SLOTS = 200_000
+JOB_SLOTS = 150_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,20 @@ class _Seen:
     taken: Taken
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _SeenPhase:
+    """A phase's reports, and the packets of it."""
+
+    reports: tuple[JobReport, ...]
+    taken: Taken
+
+
 def run_against(drill: str, disturbance: str, seed: int) -> Outcome:
     """Run the drill of that name with the disturbance around it, and compare what is valid."""
     path = find_drill(drill)
     spec = load_drill(path)
     seen: list[_Seen] = []
+    phases: list[_SeenPhase] = []
     scenes: list[Scene] = []
     ports: list[PortChange] = []
 
@@ -75,7 +87,7 @@ def run_against(drill: str, disturbance: str, seed: int) -> Outcome:
         with fresh(lab, progress) as lab, Observer(lab, _slots(lab, spec)) as observer:
             scene = Scene(lab, faults_of(lab, spec), seed)
             scenes.append(scene)
-            with DISTURBANCES[disturbance](scene), _noting(observer, seen):
+            with DISTURBANCES[disturbance](scene), _noting(observer, seen, phases):
                 yield lab
             ports.extend(observer.port_changes())
 
@@ -87,7 +99,7 @@ def run_against(drill: str, disturbance: str, seed: int) -> Outcome:
         return Outcome(1, 0, (), refused=error.message)
     steps = scenes[0].steps
     if isinstance(result, JobDrillResult):
-        return _of_jobs(result)
+        return _of_jobs(result, phases)
     return _of_probes(result, seen, ports_on_one_clock(ports, steps), steps)
 
 
@@ -114,16 +126,26 @@ def _slots(lab: Lab, spec: DrillSpec | JobDrillSpec) -> Mapping[str, int]:
 
 
 @contextmanager
-def _noting(observer: Observer, seen: list[_Seen]) -> Iterator[None]:
+def _noting(observer: Observer, seen: list[_Seen], phases: list[_SeenPhase]) -> Iterator[None]:
     """Note each repeat's instants as the product hands them to its measurement: results have them
-    relative to the first event alone. The packets are those until then: the traffic is over."""
-    measure = faulted.measure_repeat
+    relative to the first event alone. The packets are those until then: the traffic is over. Of
+    jobs, those of each phase."""
+    measure, run_jobs = faulted.measure_repeat, phases_run.run_jobs
 
     def noted(samples: Any, timeline: Timeline, *rest: Any, **named: Any) -> Repeat:
         seen.append(_Seen(timeline, observer.take()))
         return measure(samples, timeline, *rest, **named)
 
-    with patch.object(faulted, "measure_repeat", noted):
+    def phase(*arguments: Any, **named: Any) -> tuple[JobReport, ...]:
+        observer.take()
+        reports = run_jobs(*arguments, **named)
+        phases.append(_SeenPhase(reports, observer.take()))
+        return reports
+
+    with (
+        patch.object(faulted, "measure_repeat", noted),
+        patch.object(phases_run, "run_jobs", phase),
+    ):
         yield
 
 
@@ -152,11 +174,23 @@ def _of_probes(
     )
 
 
-def _of_jobs(result: JobDrillResult) -> Outcome:
+def _of_jobs(result: JobDrillResult, seen: Sequence[_SeenPhase]) -> Outcome:
+    """A run of a phase counts as a repeat: each is valid or not by itself."""
     runs = [run for repeat in result.repeats for run in repeat]
+    comparisons: list[Comparison] = []
+    unseen = 0
+    for run, one in zip(runs, seen, strict=True):
+        if not run.valid:
+            continue
+        if one.taken.lost:
+            unseen += 1
+            continue
+        for report in one.reports:
+            comparisons += compare_report(report, one.taken.packets)
     return Outcome(
         len(runs),
         sum(run.valid for run in runs),
-        (),
+        tuple(comparisons),
         tuple(problem for run in runs for problem in run.problems),
+        unseen,
     )

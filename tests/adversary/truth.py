@@ -102,7 +102,10 @@ def flow_truth(
     first = numbers[0]
     offered = int(numbers[-1] - first) + 1
     every = np.arange(offered, dtype=np.int64)
-    times = np.interp(every, numbers - first, sent["time_ns"].astype(np.float64)).astype(np.int64)
+    # From the first on: times since 1970 have more digits than a float.
+    base_ns = int(sent["time_ns"][0])
+    since_ns = np.interp(every, numbers - first, (sent["time_ns"] - base_ns).astype(np.float64))
+    times = since_ns.astype(np.int64) + base_ns
     seen = np.zeros(offered, dtype=np.bool_)
     seen[numbers - first] = True
     times[numbers - first] = sent["time_ns"]
