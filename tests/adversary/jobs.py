@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from labs.units import parse_duration_ns
 from scripts.job.document import FlowFigures, JobReport
 from tests.adversary.observer import Packets
 from tests.adversary.truth import Comparison
@@ -70,14 +71,14 @@ def _payload(packets: Packets) -> npt.NDArray[np.int64]:
 
 
 def _compare_iterations(report: JobReport, arrived: Packets) -> Iterator[Comparison]:
-    warm_up, measured = int(report.job.get("warmup_iterations", 0)), len(report.iterations)
+    warm_up, measured = report.job["warmup_iterations"], len(report.iterations)
     if warm_up + measured >= _ROUNDS:
         return
     ends = _ends(arrived)
     late_ns = report.fidelity.late_max_ns
     trips = report.round_trips
     slack_ns = late_ns + (0 if trips is None else trips.maximum.lab_ns)
-    pause_ns = round(float(report.job.get("compute", 0)) * report.clock.dilation)
+    pause_ns = round(parse_duration_ns(report.job["compute"]) * report.clock.dilation)
     for number, said in enumerate(report.iterations, warm_up):
         if number - 1 not in ends or number not in ends:
             continue  # the first has no iteration before it that tells when it began

@@ -179,7 +179,7 @@ def job_report(**figures: Any) -> Any:
         flows=[SimpleNamespace(**flow | figures)],
         iterations=times,
         errors=(),
-        job={"warmup_iterations": 1, "compute": 0},
+        job={"warmup_iterations": 1, "compute": "0ns"},
         clock=SimpleNamespace(dilation=1.0),
         fidelity=SimpleNamespace(late_max_ns=MS // 2),
         round_trips=None,
