@@ -174,8 +174,13 @@ def find_problems(
     agents: Sequence[AgentRecord],
     clock_jump_ns: int,
     softnet_drops: int,
+    *,
+    clock_was_set: bool = False,
 ) -> tuple[str, ...]:
     """Why a run can not be trusted, one sentence per kind, each naming the worst case.
+
+    `clock_jump_ns` is from the run's start to its end: a clock that was set and put back shows in
+    `clock_was_set` alone.
 
     A packet refused because an interface was down is what a fault does, not a problem; one refused
     because a queue or buffer was full is load that was never offered.
@@ -186,7 +191,7 @@ def find_problems(
             *_rate_problems(flows),
             *_lag_problems(flows),
             *_agent_problems(agents),
-            *_machine_problems(clock_jump_ns, softnet_drops),
+            *_machine_problems(clock_jump_ns, softnet_drops, clock_was_set),
         )
     )
 
@@ -228,8 +233,12 @@ def _agent_problems(agents: Sequence[AgentRecord]) -> Iterable[str]:
             yield f"packets were still arriving at {agent.server} when it stopped waiting for them"
 
 
-def _machine_problems(clock_jump_ns: int, softnet_drops: int) -> Iterable[str]:
+def _machine_problems(
+    clock_jump_ns: int, softnet_drops: int, clock_was_set: bool
+) -> Iterable[str]:
     if softnet_drops:
         yield f"the kernel's receive backlog had no room for {softnet_drops:,} packets"
     if abs(clock_jump_ns) > CLOCK_JUMP_LIMIT_NS:
         yield f"the machine's clock jumped by {clock_jump_ns / 1e6:.3f} ms"
+    elif clock_was_set:
+        yield "the machine's clock was set while it ran, and put back"

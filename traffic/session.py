@@ -24,6 +24,7 @@ import numpy as np
 from labs.errors import InputError
 from labs.plan.fabric import Fabric
 from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.runtime.clockwatch import ClockWatch
 from labs.runtime.record import LabFiles
 from traffic.agent import clock_offset_ns
 from traffic.agents import Agent, AgentGroup, Part
@@ -107,6 +108,7 @@ class TrafficSession:
         self._cleanup = ExitStack()
         self._start_ns = 0
         self._clock_offset_ns = 0
+        self._clock: ClockWatch | None = None
         self._softnet_drops = 0
         self._failed = False
 
@@ -114,6 +116,7 @@ class TrafficSession:
         """Start and arm every agent. Raises MachineError where one can not."""
         with ExitStack() as stack:
             stack.callback(self._remove_live)
+            self._clock = stack.enter_context(ClockWatch())
             stack.enter_context(self._group)
             stack.enter_context(self._publication)
             self._cleanup = stack.pop_all()
@@ -188,7 +191,10 @@ class TrafficSession:
         records = tuple(_agent_record(agent, reports[agent.server]) for agent in agents)
         fields = {server: report.fields for server, report in reports.items()}
         jobs = read_jobs(self._jobs, fields, job_columns, self._start_ns, paused)
-        problems = find_problems(flows, records, clock_jump_ns, dropped)
+        assert self._clock is not None
+        problems = find_problems(
+            flows, records, clock_jump_ns, dropped, clock_was_set=self._clock.was_set
+        )
         return TrafficResult(
             flows=flows,
             agents=records,

@@ -1,0 +1,66 @@
+"""Whether somebody set the machine's clock meanwhile.
+
+In: nothing. Out: yes or no, from the kernel: a timer that a change of CLOCK_REALTIME cancels
+(timerfd_create(2), TFD_TIMER_CANCEL_ON_SET). It also tells of a clock that was set and put back,
+which two readings of the clock do not; that it runs faster or slower is no change.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import time
+from typing import Self
+
+_TFD_NONBLOCK, _TFD_CLOEXEC = os.O_NONBLOCK, os.O_CLOEXEC
+_TFD_TIMER_ABSTIME, _TFD_TIMER_CANCEL_ON_SET = 1, 2
+_NEVER_S = 2**40
+_ITIMERSPEC = struct.Struct("=4q")
+_COUNT_BYTES = 8
+
+
+class ClockWatch:
+    """Watches from its making on."""
+
+    def __init__(self) -> None:
+        """Raises OSError."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = _checked(
+            libc.timerfd_create(time.CLOCK_REALTIME, _TFD_NONBLOCK | _TFD_CLOEXEC)
+        )
+        self._was_set = False
+        flags = _TFD_TIMER_ABSTIME | _TFD_TIMER_CANCEL_ON_SET
+        never = _ITIMERSPEC.pack(0, 0, _NEVER_S, 0)
+        _checked(libc.timerfd_settime(self._descriptor, flags, never, None))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Watch no longer."""
+        os.close(self._descriptor)
+
+    @property
+    def was_set(self) -> bool:
+        """Whether the clock was set since the watch was made. Raises OSError."""
+        try:
+            os.read(self._descriptor, _COUNT_BYTES)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            if error.errno != errno.ECANCELED:
+                raise
+            self._was_set = True
+        return self._was_set
+
+
+def _checked(answer: int) -> int:
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"timerfd: {os.strerror(number)}")
+    return answer
