@@ -34,19 +34,24 @@ class FlowSamples:
     """What one flow's sender and receiver noted.
 
     `sent_seq` and `sent_ns` are in sending order, sequence numbers strictly rising;
-    `received_seq` and `receive_ns` are in order of arrival. Raises ValueError on anything else.
+    `received_seq` and `receive_ns` are in order of arrival. `held_ns`, where it is known, is for
+    how long at most each packet had not left when it was stamped. Raises ValueError on anything
+    else.
     """
 
     sent_seq: IntArray
     sent_ns: IntArray
     received_seq: IntArray
     receive_ns: IntArray
+    held_ns: IntArray | None = None
 
     def __post_init__(self) -> None:
         if self.sent_seq.shape != self.sent_ns.shape or self.sent_seq.ndim != 1:
             raise ValueError("sent_seq and sent_ns must be vectors of one length")
         if self.received_seq.shape != self.receive_ns.shape or self.received_seq.ndim != 1:
             raise ValueError("received_seq and receive_ns must be vectors of one length")
+        if self.held_ns is not None and self.held_ns.shape != self.sent_ns.shape:
+            raise ValueError("held_ns must be as long as sent_ns")
         if np.any(np.diff(self.sent_seq) <= 0) or np.any(np.diff(self.sent_ns) < 0):
             raise ValueError("sent_seq must rise strictly and sent_ns must never fall")
 
@@ -85,6 +90,8 @@ class Outage:
     start_gap_ns, end_gap_ns: how far before its start the packet before was sent, and how far
         before its end the last that was lost: connectivity went, and came back, at some instant in
         between. 0 where there is no such packet.
+    held_ns: how much later than stamped a packet at its ends may have left its sender, which was
+        kept from its CPU just then.
     """
 
     start_ns: int
@@ -93,11 +100,12 @@ class Outage:
     event: int | None = None
     start_gap_ns: int = 0
     end_gap_ns: int = 0
+    held_ns: int = 0
 
     @property
     def resolution_ns(self) -> int:
         """How far its length may be off, whichever way."""
-        return max(self.start_gap_ns, self.end_gap_ns)
+        return max(self.start_gap_ns, self.end_gap_ns) + self.held_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +262,11 @@ def reordered_packets(received_seq: IntArray) -> int:
     return int(np.count_nonzero(received_seq[1:] < np.maximum.accumulate(received_seq)[:-1]))
 
 
-def find_outages(sent_ns: IntArray, delivered: BoolArray) -> tuple[Outage, ...]:
-    """The runs of lost packets, in order. Both arrays are in sending order, of one length."""
+def find_outages(
+    sent_ns: IntArray, delivered: BoolArray, held_ns: IntArray | None = None
+) -> tuple[Outage, ...]:
+    """The runs of lost packets, in order. All arrays are in sending order, of one length."""
+    held_ns = np.zeros_like(sent_ns) if held_ns is None else held_ns
     edges = np.diff(np.concatenate(([False], ~delivered, [False])).astype(np.int8))
     starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
     gaps_ns = np.diff(sent_ns)
@@ -266,6 +277,7 @@ def find_outages(sent_ns: IntArray, delivered: BoolArray) -> tuple[Outage, ...]:
             lost=int(end - start),
             start_gap_ns=int(gaps_ns[start - 1]) if start else 0,
             end_gap_ns=int(gaps_ns[end - 1]) if end < len(sent_ns) else 0,
+            held_ns=int(max(held_ns[start], held_ns[end] if end < len(sent_ns) else 0)),
         )
         for start, end in zip(starts, ends, strict=True)
     )
@@ -322,7 +334,7 @@ def measure_flow(
     delivered = np.isin(samples.sent_seq, arrived_seq)
     outages = tuple(
         _attributed(outage, windows, resolution_ns)
-        for outage in find_outages(samples.sent_ns, delivered)
+        for outage in find_outages(samples.sent_ns, delivered, samples.held_ns)
     )
     last_sent_ns = int(samples.sent_ns[-1]) if len(samples.sent_ns) else 0
     arrived_ns = samples.receive_ns[counted]

@@ -195,7 +195,11 @@ class Agent:
 
     def _report(self, drained: bool, cpu_s: float) -> None:
         flows = self._prober.flows
-        sent = [part.tobytes() for flow in flows for part in (flow.sent_ns, flow.refused)]
+        sent = [
+            part.tobytes()
+            for flow in flows
+            for part in (flow.sent_ns, flow.refused, flow.held, flow.held_ns)
+        ]
         fields, columns = self._endpoint.report()
         sizes, payload = join([*sent, *self._demux.probes.columns(), *columns])
         errors: dict[str, int] = {}

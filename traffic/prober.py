@@ -1,6 +1,7 @@
 """Probe flows: one-way packets at a constant rate, each due at its own time whatever came before.
 
-In: frames, rates and phases. Out: the time of every packet sent, and which the kernel refused.
+In: frames, rates and phases. Out: the time of every packet sent, which the kernel refused, and
+which took long to be sent: they left some time between their stamp and then.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from time import monotonic_ns
 
 from traffic.nic import BATCH, NEVER_NS, SECOND_NS, Outlet
 from traffic.probe import ProbeStamper
+
+HELD_NS = 200_000
+"""A packet whose sending took longer, from its stamp on, is noted: the kernel carries it across the
+fabric in that call, which takes half of that, unless somebody else has the CPU meanwhile."""
 
 
 class ProbeFlow:
@@ -26,6 +31,10 @@ class ProbeFlow:
         self._phase_ns = phase_ns
         self.sent_ns = array("q")
         self.refused = array("q")
+        self.held = array("q")
+        """Numbers of packets whose sending took longer than HELD_NS."""
+        self.held_ns = array("q")
+        """How long each of these took."""
 
     def move(self, outlet: Outlet, macs: bytes) -> None:
         """Go on over another port of the NIC; frames begin with its addresses from now on."""
@@ -79,6 +88,11 @@ class Prober:
                     break
                 flow = self.flows[index]
                 number = flow.emit(now_ns + self._clock_offset_ns)
+                sent_ns = monotonic_ns()
+                if sent_ns - now_ns > HELD_NS:
+                    flow.held.append(number)
+                    flow.held_ns.append(sent_ns - now_ns)
+                now_ns = sent_ns
                 taken.setdefault(flow.outlet, []).append((flow, number))
                 heapq.heapreplace(due, (flow.deadline_ns(self._start_ns), index))
             for outlet, packets in taken.items():

@@ -7,7 +7,7 @@ measure and flow, and `problems`: each reason why this machine did not carry the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from traffic.flow import Flow
 from traffic.jobresult import JobResult
 
 Numbers = npt.NDArray[np.int64]
+_NONE = np.empty(0, np.int64)
 
 SECOND_NS = 10**9
 RATE_ERROR_LIMIT = 0.01
@@ -39,6 +40,8 @@ class FlowRecord:
     intended                 packets due between start and stop
     lag_p99_ns, lag_max_ns   how late packets left, against their deadlines
     port_moves               how often it went on over another port of its NIC
+    held_seq, held_ns        packets that left the sender only some time after `sent_ns`, and how
+                             long after at most
     """
 
     flow: Flow
@@ -54,6 +57,8 @@ class FlowRecord:
     lag_p99_ns: int
     lag_max_ns: int
     port_moves: int = 0
+    held_seq: Numbers = field(default_factory=_NONE.copy)
+    held_ns: Numbers = field(default_factory=_NONE.copy)
 
     @property
     def offered(self) -> int:
@@ -142,8 +147,10 @@ def flow_record(
     stopped_ns: int,
     arrivals: Arrivals,
     port_moves: int = 0,
+    held: tuple[Numbers, Numbers] | None = None,
 ) -> FlowRecord:
     """One flow's record; `offered_ns[n]` is the time in packet n, due n intervals after `first_ns`.
+    `held` are numbers of packets and how long their sending took.
 
     All times are CLOCK_REALTIME nanoseconds.
     """
@@ -166,6 +173,8 @@ def flow_record(
         lag_p99_ns=int(np.percentile(lag_ns, 99)) if len(lag_ns) else 0,
         lag_max_ns=int(lag_ns.max(initial=0)),
         port_moves=port_moves,
+        held_seq=_NONE if held is None else held[0],
+        held_ns=_NONE if held is None else held[1],
     )
 
 
@@ -233,9 +242,7 @@ def _agent_problems(agents: Sequence[AgentRecord]) -> Iterable[str]:
             yield f"packets were still arriving at {agent.server} when it stopped waiting for them"
 
 
-def _machine_problems(
-    clock_jump_ns: int, softnet_drops: int, clock_was_set: bool
-) -> Iterable[str]:
+def _machine_problems(clock_jump_ns: int, softnet_drops: int, clock_was_set: bool) -> Iterable[str]:
     if softnet_drops:
         yield f"the kernel's receive backlog had no room for {softnet_drops:,} packets"
     if abs(clock_jump_ns) > CLOCK_JUMP_LIMIT_NS:

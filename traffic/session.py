@@ -62,6 +62,7 @@ agent that wakes takes CPU time from the routing daemons."""
 LIVE_FOLDER = "endpoints"
 """Below a lab's folder: a file per agent, `traffic.live`."""
 
+FLOW_COLUMNS = 4
 PROBE_COLUMNS = 5
 PROGRESS_STEP_S = 0.5
 
@@ -232,7 +233,7 @@ class TrafficSession:
         rest: dict[str, list[bytes]] = {}
         for server, report in reports.items():
             parts = split(report.fields["sizes"], report.payload)
-            own = 2 * len(self._outgoing.get(server, ()))
+            own = FLOW_COLUMNS * len(self._outgoing.get(server, ()))
             sent[server] = parts[:own]
             arrivals[server] = read_arrivals(parts[own : own + PROBE_COLUMNS])
             rest[server] = parts[own + PROBE_COLUMNS :]
@@ -240,11 +241,15 @@ class TrafficSession:
         for server, outgoing in self._outgoing.items():
             offset_ns = reports[server].fields["clock_offset_ns"]
             for index, item in enumerate(outgoing):
-                offered, refused = sent[server][2 * index : 2 * index + 2]
+                columns = sent[server][FLOW_COLUMNS * index : FLOW_COLUMNS * (index + 1)]
+                offered, refused, held, held_ns = (
+                    np.frombuffer(each, np.int64) for each in columns
+                )
                 records[item.flow.id] = flow_record(
                     item.flow,
-                    offered_ns=np.frombuffer(offered, np.int64),
-                    refused_seq=np.frombuffer(refused, np.int64),
+                    offered_ns=offered,
+                    refused_seq=refused,
+                    held=(held, held_ns),
                     first_ns=self._start_ns + item.phase_ns + offset_ns,
                     stopped_ns=stopped_ns[server] + offset_ns,
                     arrivals=arrivals[item.flow.destination],

@@ -287,6 +287,8 @@ def counted_samples(record: FlowRecord, timeline: Timeline) -> FlowSamples:
     offered_seq = np.concatenate((record.sent_seq, record.refused_seq))
     order = np.argsort(offered_seq)
     offered_ns, offered_seq = offered_ns[order], offered_seq[order]
+    held_ns = np.zeros(len(offered_seq), np.int64)
+    held_ns[np.searchsorted(offered_seq, record.held_seq)] = record.held_ns
     counted = (offered_ns >= timeline.start_ns) & (offered_ns < timeline.end_ns)
     received = (record.send_ns >= timeline.start_ns) & (record.send_ns < timeline.end_ns)
     return FlowSamples(
@@ -294,6 +296,7 @@ def counted_samples(record: FlowRecord, timeline: Timeline) -> FlowSamples:
         sent_ns=offered_ns[counted],
         received_seq=record.received_seq[received],
         receive_ns=record.receive_ns[received],
+        held_ns=held_ns[counted],
     )
 
 

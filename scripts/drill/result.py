@@ -288,9 +288,7 @@ def measure_repeat(
     ]
     records = []
     for flow, raw in samples.items():
-        shifted = FlowSamples(
-            raw.sent_seq, raw.sent_ns - zero, raw.received_seq, raw.receive_ns - zero
-        )
+        shifted = replace(raw, sent_ns=raw.sent_ns - zero, receive_ns=raw.receive_ns - zero)
         measurement = measure_flow(shifted, windows, offered_rate_pps(raw.sent_ns), method)
         rate = _rate(shifted, timeline.start_ns - zero, end_ns, method.sampling_interval_ns)
         records.append(FlowRecord(flow, measurement, rate))

@@ -204,12 +204,14 @@ def compare_flow(record: FlowRecord, truth: FlowTruth, zero_ns: int) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class _Recovery:
-    """What an event did to a flow by the wire: None where it did not recover for long enough."""
+    """What an event did to a flow by the wire: None where it did not recover for long enough; not
+    `sure` where that hangs on a hair."""
 
     flow: str
     said: FlowConvergence
     end_ns: int | None
     without_ns: int | None
+    sure: bool
 
 
 def _recoveries(
@@ -228,22 +230,34 @@ def _recoveries(
         if said.stray or said.convergence_ns is None:
             # A recovery that another event cut short has no time to compare.
             continue
-        without_ns, end_ns = 0, None
-        for place in places:
-            one = truth.outages[place]
-            if one.end_ns is None:
-                break
-            without_ns += one.end_ns - one.start_ns
-            follows = truth.outages[place + 1 :]
-            if not follows or follows[0].start_ns - one.end_ns >= (
-                method.sustained_ns - said.resolution_ns
-            ):
-                end_ns = one.end_ns
-                break
-        yield (
-            event,
-            _Recovery(record.flow.name, said, end_ns, None if end_ns is None else without_ns),
-        )
+        yield event, _recovery(record, truth, places, method, said)
+
+
+def _recovery(
+    record: FlowRecord,
+    truth: FlowTruth,
+    places: Sequence[int],
+    method: Method,
+    said: FlowConvergence,
+) -> _Recovery:
+    """The first of these outages after which packets arrived for as long as has to be."""
+    outages, claimed = truth.outages, record.measurement.outages
+    without_ns = 0
+    sure = True
+    for place in places:
+        one = outages[place]
+        if one.end_ns is None:
+            break
+        without_ns += one.end_ns - one.start_ns
+        if place + 1 < len(outages):
+            good_ns = outages[place + 1].start_ns - one.end_ns
+            # On the verge the wire and the sender's clock may see it differently, and both rightly.
+            doubt_ns = sum(each.resolution_ns for each in claimed[place : place + 2])
+            sure &= abs(good_ns - method.sustained_ns) > doubt_ns + 2 * WIRE_DELAY_NS
+            if good_ns < method.sustained_ns:
+                continue
+        return _Recovery(record.flow.name, said, one.end_ns, without_ns, sure)
+    return _Recovery(record.flow.name, said, None, None, sure)
 
 
 def _compare_event(
@@ -253,6 +267,8 @@ def _compare_event(
     took_ns = repeat.events[index].event.took_ns
     what = f"event {index + 1}"
     for one in recoveries:
+        if not one.sure:
+            continue
         allowed = one.said.resolution_ns + took_ns + WIRE_DELAY_NS
         convergence = None if one.end_ns is None else one.end_ns - event_ns
         yield Comparison(
@@ -267,7 +283,7 @@ def _compare_event(
     ends = [one.end_ns for one in recoveries]
     known = [end - event_ns for end in ends if end is not None]
     allowed = said.resolution_ns + WIRE_DELAY_NS
-    if said.full_convergence_ns is not None:
+    if said.full_convergence_ns is not None and all(one.sure for one in recoveries):
         yield Comparison(
             f"{what} full convergence", said.full_convergence_ns, max(known, default=None), allowed
         )

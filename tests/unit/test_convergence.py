@@ -17,6 +17,7 @@ from scripts.convergence import (
     aggregate,
     aggregate_event,
     event_windows,
+    find_outages,
     measure_flow,
     offered_rate_pps,
     rate_derived_convergence,
@@ -386,3 +387,18 @@ def test_a_recovery_that_the_end_of_the_traffic_cuts_short_is_none() -> None:
     lost = set(range(900, 950))
     event = measured(flow(lost=lost), Window(900 * MS, 1000 * MS)).events[0]
     assert not event.restored
+
+
+def test_a_packet_that_left_later_than_stamped_makes_its_outage_less_certain() -> None:
+    sent_ns = np.arange(10, dtype=np.int64) * MS
+    delivered = np.array([True] * 3 + [False] * 4 + [True] * 3)
+    held_ns = np.zeros(10, np.int64)
+    held_ns[4] = 50 * MS  # in the middle of the outage it changes nothing
+    (outage,) = find_outages(sent_ns, delivered, held_ns)
+    assert (outage.held_ns, outage.resolution_ns) == (0, MS)
+    held_ns[3], held_ns[7] = 2 * MS, 15 * MS
+    (outage,) = find_outages(sent_ns, delivered, held_ns)
+    assert (outage.held_ns, outage.resolution_ns) == (15 * MS, 16 * MS)
+    assert (outage.start_ns, outage.end_ns) == (3 * MS, 7 * MS)
+    with pytest.raises(ValueError, match="held_ns"):
+        FlowSamples(np.arange(2), np.arange(2), np.arange(2), np.arange(2), np.arange(3))

@@ -154,3 +154,8 @@ def test_drops_at_the_receiver_unfinished_arrivals_and_clock_jumps_are_problems(
         "the kernel's receive backlog had no room for 7 packets",
         "the machine's clock jumped by -2.000 ms",
     ]
+
+
+def test_a_clock_that_was_set_and_put_back_is_a_problem() -> None:
+    (problem,) = find_problems([], [agent()], 0, 0, clock_was_set=True)
+    assert problem == "not valid because the machine's clock was set while it ran, and put back"
