@@ -97,12 +97,18 @@ def pytest_terminal_summary(
     terminalreporter.section("drills against an adversary")
     for line in table(outcomes):
         terminalreporter.line(line)
+    if _shows_nothing(outcomes):
+        terminalreporter.line(
+            "no repeat of the control was compared: this run shows nothing, and fails", red=True
+        )
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A control of which nothing was compared has shown nothing."""
-    control = [
-        outcome for _, against, outcome in session.config.stash[OUTCOMES] if against == "none"
-    ]
-    if control and not any(outcome.comparisons for outcome in control):
+    if _shows_nothing(session.config.stash[OUTCOMES]):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _shows_nothing(outcomes: Sequence[tuple[str, str, Outcome]]) -> bool:
+    """Whether the control was run and nothing of it compared."""
+    control = [outcome for _, against, outcome in outcomes if against == "none"]
+    return bool(control) and not any(outcome.comparisons for outcome in control)
