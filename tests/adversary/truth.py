@@ -181,6 +181,7 @@ def compare_repeat(
     for index, event_ns in enumerate(events_ns):
         found += _compare_event(repeat, index, event_ns, recoveries.get(index, []))
     found += _compare_overall(repeat, truths)
+    found.append(_spanned(repeat, truths, events_ns))
     found += compare_instants(repeat, timeline, truths, ports)
     return found
 
@@ -305,6 +306,25 @@ def _compare_overall(repeat: Repeat, truths: Mapping[str, FlowTruth]) -> Iterato
     touched = sum(bool(truth.outages) for truth in truths.values())
     if not repeat.overall.lost_outside_events:
         yield Comparison("flows affected", repeat.overall.affected_flows, touched)
+
+
+def _spanned(
+    repeat: Repeat, truths: Mapping[str, FlowTruth], events_ns: Sequence[int]
+) -> Comparison:
+    """Outages that are held against no event although one came in the middle of them: either it
+    was stamped too late or they should be its."""
+    spanned = 0
+    for record in repeat.flows:
+        truth = truths.get(record.flow.name)
+        if truth is None or len(truth.outages) != len(record.measurement.outages):
+            continue
+        for said, was in zip(record.measurement.outages, truth.outages, strict=True):
+            slack_ns = said.resolution_ns + truth.longest_transit_ns
+            spanned += said.event is None and any(
+                was.start_ns + slack_ns < event_ns and (was.end_ns is None or event_ns < was.end_ns)
+                for event_ns in events_ns
+            )
+    return Comparison("outages of no event in which one came", 0, spanned)
 
 
 def compare_instants(
