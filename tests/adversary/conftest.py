@@ -104,7 +104,8 @@ def pytest_terminal_summary(
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _shows_nothing(session.config.stash[OUTCOMES]):
+    outcomes = session.config.stash[OUTCOMES]
+    if _shows_nothing(outcomes):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

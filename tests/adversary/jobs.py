@@ -67,7 +67,7 @@ def _payload(packets: Packets) -> npt.NDArray[np.int64]:
     for opcode, size in _HEADERS.items():
         headers[opcode] = size
     whole = packets["ip_bytes"].astype(np.int64) - _IP_UDP_BTH_ICRC - headers[packets["opcode"]]
-    return whole - (packets["pad"] >> 4 & 0b11)
+    return np.asarray(whole - (packets["pad"] >> 4 & 0b11), np.int64)
 
 
 def _compare_iterations(report: JobReport, arrived: Packets) -> Iterator[Comparison]:

@@ -22,11 +22,12 @@ from scripts.drill.labuse import fresh
 from scripts.drill.phases import run as phases_run
 from scripts.drill.phases.result import JobDrillResult
 from scripts.drill.phases.spec import JobDrillSpec
-from scripts.drill.result import DrillResult, Repeat, Timeline
+from scripts.drill.result import DrillResult, Repeat, Timeline, measure_repeat
 from scripts.drill.run import run_drill
 from scripts.drill.spec import HASHING_NS, DrillSpec, load_drill
 from scripts.faults.schedule import Timed, expand
 from scripts.job.document import JobReport
+from scripts.job.run import run_jobs
 from tests.adversary.disturbances import DISTURBANCES, Scene
 from tests.adversary.jobs import compare_report
 from tests.adversary.observer import Observer, PortChange, Taken, slots_of
@@ -130,11 +131,10 @@ def _noting(observer: Observer, seen: list[_Seen], phases: list[_SeenPhase]) -> 
     """Note each repeat's instants as the product hands them to its measurement: results have them
     relative to the first event alone. The packets are those until then: the traffic is over. Of
     jobs, those of each phase."""
-    measure, run_jobs = faulted.measure_repeat, phases_run.run_jobs
 
     def noted(samples: Any, timeline: Timeline, *rest: Any, **named: Any) -> Repeat:
         seen.append(_Seen(timeline, observer.take()))
-        return measure(samples, timeline, *rest, **named)
+        return measure_repeat(samples, timeline, *rest, **named)
 
     def phase(*arguments: Any, **named: Any) -> tuple[JobReport, ...]:
         observer.take()
