@@ -351,6 +351,7 @@ RUNS: dict[str, dict[str, Run | NotRun]] = {
 
 UNFENCED: dict[str, str] = {
     "make soak": "a hundred kills and a thousand flaps",
+    "make adversary": "hours, of a machine that is made to misbehave",
     "make drills": "every drill, one after the other: over half an hour",
     "make bench": "minutes of measuring, for a quiet machine",
     "make convergence-table": "over an hour",
