@@ -32,7 +32,7 @@ def handed_over(path: Path | None) -> Iterator[None]:
         return
     owner = int(user), int(group)
     place = path.absolute()
-    above = next(each for each in place.parents if each.is_dir())
+    above = next((each for each in place.parents if each.is_dir()), place)
     names = place.relative_to(above).parts
     # Held open: a link that is put in its place meanwhile leads nowhere.
     held = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -52,6 +52,8 @@ def handed_over(path: Path | None) -> Iterator[None]:
 def _entries(names: Sequence[str], within: int) -> Iterator[tuple[str, int]]:
     """The entries of a path below an open folder, as many as there are, and all below the last,
     each by name and the descriptor of its folder. No link is followed."""
+    if not names:
+        return
     with ExitStack() as opened, suppress(OSError):
         for place, name in enumerate(names, 1):
             os.stat(name, dir_fd=within, follow_symlinks=False)

@@ -93,6 +93,12 @@ def test_a_folder_that_a_link_replaces_meanwhile_gives_nothing_of_where_it_leads
         assert owner(path) == (0, 0), path
 
 
+def test_the_root_is_given_to_nobody(home: Path) -> None:
+    with handed_over(Path("/")):
+        (home / "made").touch()
+    assert owner(home / "made") == (0, 0)
+
+
 def test_links_give_nothing_away(home: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of root")
