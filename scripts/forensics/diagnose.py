@@ -106,7 +106,8 @@ def explained(problem: str, found: Sequence[Verdict]) -> bool:
     """Whether a run is invalid for what was found: a grey link's packets are missing at its far
     end, and the NIC of a host that stood still stood idle."""
     return any(
-        all(words in problem for words in EXPLAINED[each.cause]) and (each.server or "") in problem
+        all(words in problem for words in EXPLAINED[each.cause])
+        and (each.server is None or f" {each.server}:" in problem)
         for each in found
         if each.cause in EXPLAINED
     )
