@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -124,9 +125,15 @@ class Format(Generic[Result]):
                 hint=self.hint,
             )
         try:
-            return TypeAdapter(self.result).validate_python(document)
+            result: Result = _reader(self.result).validate_python(document)
+            return result
         except ValidationError as error:
             raise InputError(f"not {self.name}: {_misfit(error)}", hint=self.hint) from error
+
+
+@cache
+def _reader(result: type[Result]) -> TypeAdapter[Result]:
+    return TypeAdapter(result)
 
 
 def _refuse_constant(name: str) -> float:

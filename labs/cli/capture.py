@@ -26,7 +26,7 @@ from labs.runtime.rights import need_root
 if TYPE_CHECKING:
     from labs.lab import Lab
 
-_BUFFER_KIB = 16384
+_BUFFER_KIB = 4096
 
 
 def capture(

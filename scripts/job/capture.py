@@ -29,7 +29,7 @@ from traffic.jobparts import nic_links
 from traffic.jobplan import JobPlan
 from traffic.wire import ROCE_PORT
 
-_BUFFER_KIB = 16384
+_BUFFER_KIB = 4096
 _PR_SET_PDEATHSIG = 1
 _STOP_TIMEOUT_S = 10.0
 

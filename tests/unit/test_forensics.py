@@ -606,6 +606,20 @@ def test_the_link_that_loses_is_among_the_named(place: int, share: float, seed: 
     assert all(crossing & over(each, job) for each in found.links)
 
 
+@pytest.fixture(scope="module")
+def suspicious() -> str:
+    """A document in which there is something to find."""
+    job = planned()
+    return to_json(
+        report(
+            job,
+            late=paused_in(job, 210),
+            stalls=(pause(job.places[3].server, 1910, 210),),
+            queues=(queue(uplinks(job)[0], marked=0.5),),
+        )
+    )
+
+
 JUNK = (None, -1, 10**30, 1e308, "\x1b[31mx", [], {})
 
 
@@ -640,20 +654,9 @@ JUNK = (None, -1, 10**30, 1e308, "\x1b[31mx", [], {})
 )
 @pytest.mark.parametrize("junk", [*JUNK, "srv9-9", "srv9-9:9", [[1]]], ids=repr)
 def test_a_document_that_contradicts_itself_is_wrong_input(
-    rocelab, tmp_path: Path, place: tuple[str | int, ...], junk: object
+    rocelab, tmp_path: Path, suspicious: str, place: tuple[str | int, ...], junk: object
 ) -> None:
-    job = planned()
-    way = uplinks(job)[0]
-    document = json.loads(
-        to_json(
-            report(
-                job,
-                late=paused_in(job, 210),
-                stalls=(pause(job.places[3].server, 1910, 210),),
-                queues=(queue(way, marked=0.5),),
-            )
-        )
-    )
+    document = json.loads(suspicious)
     *within, last = place
     inner = document
     for part in within:
