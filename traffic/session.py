@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
@@ -319,16 +320,17 @@ def _parts(
 ) -> dict[str, Part]:
     """Each server's setup message: its probes in front of its part of the jobs."""
     of_jobs = parts_of(jobs)
+    # A server receives what others send.
+    longest = max((len(probe.template) for probe in chain(*outgoing.values())), default=0)
     parts = {}
     for server in dict.fromkeys((*outgoing, *of_jobs)):
         part = of_jobs.get(server, _NO_JOB)
         probes = outgoing.get(server, ())
-        frame_bytes = max([part.fields["frame_bytes"], *(len(p.template) for p in probes)])
         fields = {
             **part.fields,
             "netns": str(netns_of(server)),
             "live": None if live is None else str(live / server),
-            "frame_bytes": frame_bytes,
+            "frame_bytes": max(part.fields["frame_bytes"], longest),
             "probes": [
                 {
                     "ports": probe.ports,

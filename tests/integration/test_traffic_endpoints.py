@@ -190,6 +190,17 @@ def send_raw(interface: str, *frames: bytes) -> None:
             outlet.send(frame)
 
 
+def test_a_server_that_sends_nothing_takes_the_longest_packets(fabric: Fabric) -> None:
+    with TrafficSession(fabric, netns_of, flows_both_ways(count=1, payload_bytes=4096)) as session:
+        session.start()
+        time.sleep(0.2)
+        result = session.stop()
+    (record,) = result.flows
+    assert record.offered > 0
+    assert record.received_seq.tolist() == record.sent_seq.tolist()
+    assert [agent.icrc_errors for agent in result.agents] == [0, 0]
+
+
 def test_a_dead_link_behind_the_router_loses_one_run_of_packets(fabric: Fabric) -> None:
     with TrafficSession(fabric, netns_of, flows_both_ways(count=1)) as session:
         session.start()
