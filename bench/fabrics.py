@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from labs.lab import Lab
+from labs.progress import no_progress
 from labs.render import frr
 from labs.runtime import daemons, kernel, mounts, namespaces
-from labs.runtime.base import no_progress
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.housing import RuntimeKind, housing_of

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from labs.interruption import ending
 from labs.lab import Lab, plan
-from labs.runtime.base import Progress
+from labs.progress import Progress
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind

@@ -26,7 +26,7 @@ import typer
 from rich.console import Console
 
 from labs.interruption import ending
-from labs.runtime.base import no_progress
+from labs.progress import no_progress
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from labs.spec.schemes import EEcmpScheme

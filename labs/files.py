@@ -17,6 +17,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
 FOLDER_MODE = 0o755
 FILE_MODE = 0o644
 MOST_BYTES = 256 << 20

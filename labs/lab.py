@@ -22,8 +22,8 @@ from labs.interruption import shielded
 from labs.plan.addressing import AddressSpaceFullError
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
+from labs.progress import ProgressSink, no_progress
 from labs.runtime import kernel
-from labs.runtime.base import ProgressSink, no_progress
 from labs.runtime.housing import Housing, RuntimeKind, housing_of
 from labs.runtime.installation import Installation, find_installation
 from labs.runtime.link import VethLink
@@ -37,7 +37,7 @@ from labs.spec.base import is_name
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec, read_name
 from labs.spec.model import LabSpec
-from labs.spec.wording import name_hint
+from labs.wording import name_hint
 
 
 def plan(spec: LabSpec) -> Fabric:

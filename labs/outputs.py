@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from labs.errors import InputError, MachineError
-from labs.runtime.record import NO_ROOM
+from labs.files import NO_ROOM
 
 RESULT, REPORT = "result.json", "report.html"
 OVERWRITE = "name another place, or say --force to overwrite it"

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from labs.errors import InputError
 from labs.files import read_input
-from labs.spec.wording import dotted, printable, shown
+from labs.wording import dotted, printable, shown
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

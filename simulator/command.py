@@ -15,7 +15,7 @@ from scripts.predict.command import MODELS
 from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
-    from labs.runtime.base import ProgressSink
+    from labs.progress import ProgressSink
     from labs.spec.model import LabSpec
     from simulator.document import SimulationReport
     from simulator.jobs.spec import SimulatedJob

@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from labs.errors import InputError
-from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.progress import Progress, ProgressSink, no_progress
 from labs.spec.model import LabSpec
 from labs.spec.schemes import SprayScheme, TeScheme
-from labs.spec.wording import RefusedError
 from labs.units import DURATION
+from labs.wording import RefusedError
 from scripts.predict.choice import Model
 from simulator.document import SimulationReport
 from simulator.engine.backend import best_backend

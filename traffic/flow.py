@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from labs.errors import InputError
 from labs.plan.fabric import Fabric, Nic
-from labs.spec.wording import name_hint
+from labs.wording import name_hint
 from traffic.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
 
 FIRST_SPORT = 0xC000

@@ -16,7 +16,7 @@ from itertools import groupby, zip_longest
 
 from labs.errors import InputError
 from labs.plan.fabric import Fabric, Nic
-from labs.spec.wording import name_hint, shown
+from labs.wording import name_hint, shown
 
 
 class Placement(StrEnum):

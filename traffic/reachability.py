@@ -23,7 +23,7 @@ from pathlib import Path
 
 from labs.errors import MachineError
 from labs.plan.fabric import Fabric, Link, Nic
-from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime.namespaces import inside
 from labs.runtime.runtime import raise_descriptor_limit
 from traffic.traceroute import checksum

@@ -24,7 +24,7 @@ import numpy as np
 
 from labs.errors import InputError
 from labs.plan.fabric import Fabric
-from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime.clockwatch import ClockWatch
 from labs.runtime.record import LabFiles
 from traffic.agent import clock_offset_ns

@@ -35,7 +35,7 @@ from bench.convergence.traffic import RATE_PPS, Probes, choose_probes, names_of
 from bench.convergence.validity import unsound
 from labs.errors import ExpectationError, RocelabError
 from labs.lab import Lab, plan
-from labs.runtime.base import no_progress
+from labs.progress import no_progress
 from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.installation import find_installation

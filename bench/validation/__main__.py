@@ -22,7 +22,7 @@ from bench.validation.render import DATA, page
 from bench.validation.run import measure
 from labs.errors import RocelabError
 from labs.interruption import ending
-from labs.runtime.base import Progress
+from labs.progress import Progress
 from scripts.documents import to_json
 from simulator.figures import simulation_environment
 

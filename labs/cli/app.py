@@ -34,7 +34,7 @@ from labs.cli.console import is_reader_gone
 from labs.errors import RocelabError
 from labs.interruption import leave_pipe
 from labs.refusal import refusal
-from labs.spec.wording import printable, visible
+from labs.wording import printable, visible
 
 DEFECT_EXIT_CODE = 70
 PIPE_EXIT_CODE = 141

@@ -93,8 +93,8 @@ def _check_reusable(planned: Lab) -> None:
     from labs.errors import ExpectationError, InputError
     from labs.lab import Lab, as_it_runs
     from labs.spec.differences import differing_keys
-    from labs.spec.wording import listed
     from labs.status import read_status
+    from labs.wording import listed
 
     need_root("looking into a lab")
     running = Lab.running(planned.name)
@@ -142,7 +142,7 @@ def down(
     from labs.lab import name_of
     from labs.runtime.record import recorded_labs
     from labs.runtime.teardown import take_down
-    from labs.spec.wording import did_you_mean
+    from labs.wording import did_you_mean
 
     if every == (lab is not None):
         raise InputError("name a lab, or say --all", hint="`rocelab list` says what there is")

@@ -15,7 +15,7 @@ from labs.forwarding.fib import FibOf, Route
 from labs.forwarding.multipath import UDP, Flow5, multipath_hash, select
 from labs.forwarding.steering import ROCE_PORT, SteeringModel
 from labs.plan.fabric import Fabric, Link, Nic, Node
-from labs.spec.wording import name_hint
+from labs.wording import name_hint
 
 
 class NoPathError(ExpectationError):

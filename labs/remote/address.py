@@ -15,7 +15,7 @@ from pathlib import Path
 import paramiko
 
 from labs.errors import InputError
-from labs.spec.wording import shown
+from labs.wording import shown
 
 SSH_PORT = 22
 USAGE = "give user@host, host or user@host:port; a Host of ~/.ssh/config is a host too"

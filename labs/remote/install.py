@@ -20,10 +20,10 @@ from pathlib import Path, PurePosixPath
 
 import labs
 from labs.errors import InputError
+from labs.progress import Progress, ProgressSink
 from labs.remote.connection import Connection, Output
 from labs.remote.errors import DiskFullError, UnfitError
 from labs.remote.there import bootstrap
-from labs.runtime.base import Progress, ProgressSink
 
 PACKAGES = ("labs", "traffic", "scripts", "simulator", "report", "templates")
 MODULES = ("rocelab_pytest.py",)

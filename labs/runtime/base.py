@@ -8,12 +8,13 @@ fabric.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from labs.plan.fabric import Fabric
+from labs.progress import ProgressSink, no_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +27,6 @@ class Counters:
     tx_bytes: int
     rx_dropped: int
     tx_dropped: int
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a stage of `up` or `down` has come: `done` of `total` steps."""
-
-    stage: str
-    done: int
-    total: int
-
-
-ProgressSink = Callable[[Progress], None]
-
-
-def no_progress(_: Progress) -> None:
-    """A sink for callers who do not watch."""
 
 
 class NodeHandle(Protocol):

@@ -14,8 +14,8 @@ from typing import Protocol
 from labs.errors import ExpectationError
 from labs.plan.fabric import Fabric
 from labs.plan.routes import expected_routes, expected_width
+from labs.progress import Progress, ProgressSink
 from labs.runtime import daemons
-from labs.runtime.base import Progress, ProgressSink
 from labs.runtime.fibwatch import FibAction, FibEvent, FibWatch
 from labs.runtime.peers import bfd_peers, bgp_peers
 from labs.spec.base import MS

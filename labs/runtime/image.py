@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from labs.errors import MachineError
-from labs.runtime.base import Progress, ProgressSink
+from labs.progress import Progress, ProgressSink
 from labs.runtime.engine import Engine, last_line
 
 SUITE = "bookworm"

@@ -34,9 +34,9 @@ from labs.errors import InputError, MachineError
 from labs.files import make_folder, write_file
 from labs.interpreter import module_command, module_environment
 from labs.plan.fabric import Fabric
+from labs.progress import Progress, ProgressSink, no_progress
 from labs.remote.there.growth import watch_growth
 from labs.runtime import namespaces
-from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.runtime.daemons import FrrFiles
 from labs.runtime.management_link import FIRST_ADDRESS, make_links
 from labs.runtime.record import LabFiles

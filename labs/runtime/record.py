@@ -37,13 +37,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from labs.errors import InputError
-from labs.files import make_folder, replace_file
+from labs.files import NO_ROOM, make_folder, replace_file
 from labs.runtime import namespaces
 
 RUN_ROOT = Path("/run/rocelab")
 LOCK_GRACE_S = 1.0
 LOCK_STEP_S = 0.02
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
 TURN = ".turn"
 """In the folder of all labs: whoever has it locked measures on this machine. Root's alone, as all
 that is locked: whoever may open a file may lock it."""

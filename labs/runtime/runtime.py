@@ -20,9 +20,9 @@ from labs.errors import InputError, MachineError
 from labs.files import make_folder
 from labs.interruption import shielded
 from labs.plan.fabric import Fabric
+from labs.progress import Progress, ProgressSink, no_progress
 from labs.render import frr
 from labs.runtime import daemons, kernel, namespaces, netlink, offloads, wiring
-from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.housing import Housing

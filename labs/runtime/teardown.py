@@ -12,8 +12,8 @@ from pathlib import Path
 
 from labs.errors import MachineError
 from labs.interruption import shielded, undone
+from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime import canary, namespaces, processes
-from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.runtime.housing import Housing, RuntimeKind, housing_of
 from labs.runtime.queues.engine import remove as remove_queues
 from labs.runtime.record import (

@@ -20,7 +20,7 @@ from labs.spec.fields import Place, choices, keys_of, locate, of_field, phrase, 
 from labs.spec.model import LabSpec
 from labs.spec.scalars import read_scalar
 from labs.spec.source import MAX_PROBLEMS, Data, Source, raise_problems, read_source
-from labs.spec.wording import (
+from labs.wording import (
     KeyPath,
     RefusedError,
     described,

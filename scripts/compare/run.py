@@ -18,7 +18,7 @@ from labs.forwarding.fib import FibOf, read_fib
 from labs.lab import Lab, plan
 from labs.outputs import REPORT, RESULT
 from labs.plan.fabric import Fabric
-from labs.runtime.base import ProgressSink, no_progress
+from labs.progress import ProgressSink, no_progress
 from labs.spec.model import SeedPlan
 from labs.spec.schemes import EcmpScheme, SchemeSpec
 from scripts.balance import polarization

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as Xml
 
 from labs.errors import InputError, RocelabError
 from labs.files import replace_file
-from labs.spec.wording import listed
+from labs.wording import listed
 from scripts.drill.expectations import UNITS, KpiValue, Verdict, kpi_named
 from scripts.drill.phases.result import JobDrillResult, PhaseRun
 from scripts.drill.result import DrillResult, Environment, kpis

@@ -14,12 +14,12 @@ from pathlib import Path
 from labs.errors import InputError
 from labs.interruption import undone
 from labs.lab import Lab, as_it_runs
-from labs.runtime.base import Progress, ProgressSink
+from labs.progress import Progress, ProgressSink
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.inuse import in_use
 from labs.runtime.record import LabFiles
 from labs.spec.differences import differing_keys
-from labs.spec.wording import listed
+from labs.wording import listed
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.injector import restore_recorded
 from scripts.faults.record import read_faults

@@ -21,8 +21,8 @@ from labs.forwarding.fib import Fib
 from labs.lab import Lab
 from labs.outputs import REPORT, RESULT, results_folder
 from labs.plan.fabric import Fabric
+from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime import kernel
-from labs.runtime.base import Progress, ProgressSink, no_progress
 from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from labs.runtime.housing import Housing
 from labs.spec.reference import named_by

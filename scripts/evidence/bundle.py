@@ -19,7 +19,7 @@ from labs.errors import InputError
 from labs.files import make_folder, write_file
 from labs.interruption import shielded, undone
 from labs.lab import Lab
-from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import read_queue_counters
 from labs.runtime.record import LabFiles

@@ -18,8 +18,8 @@ from labs.spec.fields import Declared, choices, default_text, keys_of, of_field,
 from labs.spec.load import validate
 from labs.spec.scalars import read_scalar
 from labs.spec.source import Data, Source, parse_source, raise_problems
-from labs.spec.wording import RefusedError, did_you_mean, shown
 from labs.units import DURATION, SHARE
+from labs.wording import RefusedError, did_you_mean, shown
 from scripts.faults.selectors import LinkSelector
 from scripts.faults.spec import CampaignSpec, FaultSpec, FlappingSpec, SessionResetSpec
 

@@ -220,7 +220,7 @@ def restore(
 @contextmanager
 def _showing(stage: str) -> Iterator[None]:
     """A bar while the block runs: daemons that start again take seconds."""
-    from labs.runtime.base import Progress
+    from labs.progress import Progress
 
     with progress_bars() as progress:
         progress(Progress(stage, 0, 1))

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from labs.errors import InputError
 from labs.plan.fabric import Fabric, Link
 from labs.spec.base import SpecModel
-from labs.spec.wording import RefusedError, listed, name_hint, shown
+from labs.wording import RefusedError, listed, name_hint, shown
 
 NodeName = Annotated[str, Field(min_length=1, max_length=32)]
 

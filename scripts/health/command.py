@@ -117,8 +117,8 @@ def _spec(objectives: Path | None, interval: str | None) -> HealthSpec:
 
 def _seconds(text: str | None) -> float | None:
     from labs.errors import InputError
-    from labs.spec.wording import RefusedError
     from labs.units import parse_duration_ns
+    from labs.wording import RefusedError
 
     if text is None:
         return None

@@ -14,7 +14,7 @@ from labs.errors import InputError, SpecError
 from labs.spec.load import read_model, validate
 from labs.spec.scalars import read_scalar
 from labs.spec.source import Data, Source
-from labs.spec.wording import KeyPath, RefusedError
+from labs.wording import KeyPath, RefusedError
 from traffic.job import JobSpec
 
 KEYS: Mapping[str, str] = {

@@ -19,7 +19,7 @@ from labs.errors import InputError
 from labs.files import replace_file
 from labs.lab import Lab
 from labs.outputs import RESULT, check_new_file, results_folder
-from labs.runtime.base import ProgressSink, no_progress
+from labs.progress import ProgressSink, no_progress
 from labs.runtime.inuse import in_use
 from labs.runtime.record import LabFiles
 from labs.runtime.rights import need_root

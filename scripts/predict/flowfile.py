@@ -21,8 +21,8 @@ from labs.spec.base import SpecModel
 from labs.spec.load import validate
 from labs.spec.scalars import read_scalar
 from labs.spec.source import Data, Source, raise_problems, read_source
-from labs.spec.wording import KeyPath, RefusedError, name_hint
 from labs.units import SizeBytes
+from labs.wording import KeyPath, RefusedError, name_hint
 from scripts.predict.matrix import FlowRow
 from traffic.flow import QP_LIMIT
 from traffic.placement import NicRef

@@ -14,7 +14,7 @@ from labs.forwarding.fib import FibOf
 from labs.forwarding.steering import EntryKey
 from labs.lab import plan
 from labs.plan.fabric import Fabric
-from labs.runtime.base import ProgressSink, no_progress
+from labs.progress import ProgressSink, no_progress
 from labs.spec.model import HashingSpec, HashWeights
 from labs.spec.schemes import SchemeSpec
 from scripts.predict.choice import Model, chooser

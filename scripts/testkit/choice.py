@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 from labs.errors import InputError
 from labs.spec.catalog import CATALOG, find_lab
-from labs.spec.wording import listed, shown
+from labs.wording import listed, shown
 
 Scope = Literal["class", "module", "package", "session"]
 SCOPES = ("class", "module", "package", "session")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import total_ordering
 
 from labs.errors import InputError
-from labs.spec.wording import RefusedError
 from labs.units import format_duration, parse_duration_ns
+from labs.wording import RefusedError
 
 
 @total_ordering

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from typing import Protocol
 
-from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.progress import Progress, ProgressSink, no_progress
 from simulator.engine.backend import Backend, chosen
 from simulator.engine.program import Change, Outcome, Program
 from simulator.engine.proof import prove as prove_rates

@@ -200,7 +200,7 @@ def _span_s(option: str, text: str) -> float:
     """The seconds of a time as typed."""
     from labs.errors import InputError
     from labs.spec.base import SECOND
-    from labs.spec.wording import RefusedError
+    from labs.wording import RefusedError
     from simulator.events.spec import SPAN
 
     try:

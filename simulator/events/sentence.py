@@ -14,7 +14,7 @@ from __future__ import annotations
 from labs.errors import InputError
 from labs.spec.load import validate
 from labs.spec.source import Data, Source
-from labs.spec.wording import did_you_mean, listed, shown
+from labs.wording import did_you_mean, listed, shown
 from simulator.events.spec import EventSpec, Kind
 
 COMMAND_LINE = "command line"

@@ -17,8 +17,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 
 from labs.spec.base import MS, SECOND, SpecModel
 from labs.spec.model import MAX_SEED
-from labs.spec.wording import RefusedError, listed, shown
 from labs.units import SHARE, Quantity, SharePpm
+from labs.wording import RefusedError, listed, shown
 from simulator.events.targets import parse_target
 
 MINUTE = 60 * SECOND

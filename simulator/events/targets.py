@@ -16,7 +16,7 @@ import numpy as np
 from labs.errors import InputError
 from labs.plan.fabric import Role
 from labs.spec.fabrics import HpnSpec
-from labs.spec.wording import RefusedError, name_hint, shown
+from labs.wording import RefusedError, name_hint, shown
 from simulator.fabric.network import NONE, Ints, Network
 
 FORMS = (

@@ -13,7 +13,7 @@ import numpy as np
 
 from labs.errors import InputError
 from labs.forwarding.flows import Indices
-from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.progress import Progress, ProgressSink, no_progress
 from labs.spec.model import HashWeights
 from labs.spec.schemes import SchemeSpec
 from scripts.predict.choice import Model

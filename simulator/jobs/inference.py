@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from labs.spec.base import SpecModel
-from labs.spec.wording import RefusedError
+from labs.wording import RefusedError
 from simulator.fabric.network import Ints
 from simulator.jobs.models import BytesPerSecond, Flops, Model
 from simulator.jobs.parallelism import Layout, between, in_groups, joined

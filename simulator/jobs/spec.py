@@ -18,8 +18,8 @@ from labs.spec.catalog import find
 from labs.spec.load import validate
 from labs.spec.model import MAX_SEED
 from labs.spec.source import read_source
-from labs.spec.wording import RefusedError, listed
 from labs.units import DurationNs
+from labs.wording import RefusedError, listed
 from simulator.jobs.inference import InferenceSpec
 from simulator.jobs.ranking import RankingSpec
 from simulator.jobs.training_spec import TrainingSpec

@@ -24,7 +24,7 @@ from labs.spec.load import validate
 from labs.spec.model import LabSpec
 from labs.spec.reference import withheld
 from labs.spec.source import MAX_PROBLEMS, Data, Source, raise_problems
-from labs.spec.wording import KeyPath, dotted, shown
+from labs.wording import KeyPath, dotted, shown
 from simulator.jobs.spec import KINDS, SimulatedJob
 from simulator.sweep.spec import PARTS, Part, SimulateSpec, Sweep
 from traffic.collectives import Pattern

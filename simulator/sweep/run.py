@@ -25,7 +25,7 @@ from types import FrameType
 
 from labs.errors import RocelabError
 from labs.interruption import undone
-from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.progress import Progress, ProgressSink, no_progress
 from simulator.sweep.cells import Cell, Figures, Inputs, cells_of, run_cell
 from simulator.sweep.crew import Crew, Hire, cluster_lost
 from simulator.sweep.spec import Sweep

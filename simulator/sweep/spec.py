@@ -20,8 +20,8 @@ from labs.spec.catalog import find_lab
 from labs.spec.load import validate
 from labs.spec.reference import may_be_quoted, named_by
 from labs.spec.source import Data, Source, read_source
-from labs.spec.wording import RefusedError, closest, described, listed, shown
 from labs.units import DurationNs
+from labs.wording import RefusedError, closest, described, listed, shown
 
 PARTS = ("lab", "job", "simulate")
 MAX_CELLS = 20_000

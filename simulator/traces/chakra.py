@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from labs.errors import InputError
 from labs.files import open_input
-from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.progress import Progress, ProgressSink, no_progress
 from simulator.traces.messages import Message, message_classes
 
 MAX_NODES = 2**20

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from labs.errors import InputError
-from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.progress import Progress, ProgressSink, no_progress
 from simulator.fabric.network import NONE, Ints
 from simulator.jobs.workload import Sends, Step, Workload
 from simulator.traces.chakra import (

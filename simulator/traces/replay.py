@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from labs.errors import InputError
-from labs.runtime.base import ProgressSink, no_progress
+from labs.progress import ProgressSink, no_progress
 from simulator.jobs.collectives import sends_of
 from simulator.jobs.parallelism import over_groups
 from simulator.jobs.workload import Sends, Workload

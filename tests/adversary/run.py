@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from labs.errors import RocelabError
 from labs.lab import Lab
-from labs.runtime.base import ProgressSink
+from labs.progress import ProgressSink
 from scripts.drill import faulted
 from scripts.drill.attempts import RETRIES
 from scripts.drill.catalog import find_drill

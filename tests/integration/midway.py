@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from labs.runtime.base import Progress
+from labs.progress import Progress
 
 
 class Midway:

@@ -16,8 +16,8 @@ from labs.errors import ExpectationError, InputError
 from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
 from labs.plan.routes import expected_routes
+from labs.progress import Progress
 from labs.runtime import runtime, wiring
-from labs.runtime.base import Progress
 from labs.runtime.daemons import vty_command, vty_json
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.namespaces import inside

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from labs.errors import MachineError
+from labs.progress import Progress
 from labs.runtime import image
-from labs.runtime.base import Progress
 from labs.runtime.engine import Engine
 
 SETUP = Path(__file__).resolve().parents[2] / "setup.sh"

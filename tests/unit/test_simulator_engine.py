@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from labs.errors import MachineError
-from labs.runtime.base import Progress, no_progress
+from labs.progress import Progress, no_progress
 from simulator.engine import backend as backends
 from simulator.engine.backend import Backend
 from simulator.engine.program import Change, Outcome, Rings

@@ -18,8 +18,8 @@ from labs.spec.fields import of_field
 from labs.spec.load import load_spec, read_model, validate
 from labs.spec.model import LabSpec, SeedPlan
 from labs.spec.source import MAX_PROBLEMS, parse_source
-from labs.spec.wording import RefusedError
 from labs.units import DurationNs
+from labs.wording import RefusedError
 
 STEADY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For machines that are busy with something else."""

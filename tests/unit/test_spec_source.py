@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from labs.errors import SpecError
 from labs.spec.scalars import read_scalar
 from labs.spec.source import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_source, read_source
-from labs.spec.wording import CONTROL
+from labs.wording import CONTROL
 
 STEADY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For machines that are busy with something else."""

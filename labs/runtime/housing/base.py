@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from labs.plan.fabric import Fabric
-from labs.runtime.base import ProgressSink
+from labs.progress import ProgressSink
 from labs.runtime.installation import Installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode

@@ -22,8 +22,8 @@ import yaml
 from labs.errors import MachineError
 from labs.files import write_file
 from labs.plan.fabric import Fabric
+from labs.progress import Progress, ProgressSink
 from labs.render.containerlab import topology_file
-from labs.runtime.base import Progress, ProgressSink
 from labs.runtime.daemons import ETC_FOLDER, FrrFiles
 from labs.runtime.engine import find_engine, last_line
 from labs.runtime.housing.containers import (

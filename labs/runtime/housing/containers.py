@@ -20,8 +20,8 @@ from typing import NoReturn
 from labs.errors import InputError, MachineError
 from labs.files import replace_file
 from labs.plan.fabric import Fabric
+from labs.progress import ProgressSink
 from labs.runtime import daemons, namespaces
-from labs.runtime.base import ProgressSink
 from labs.runtime.engine import Engine, find_engine
 from labs.runtime.image import built_image
 from labs.runtime.installation import FRR_FOLDERS, FRR_USER, Installation, version_in

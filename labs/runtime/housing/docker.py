@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from labs.plan.fabric import Fabric
+from labs.progress import Progress, ProgressSink
 from labs.runtime import daemons
-from labs.runtime.base import Progress, ProgressSink
 from labs.runtime.engine import find_engine
 from labs.runtime.housing.containers import (
     CAPABILITIES,

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from labs.errors import MachineError
 from labs.plan.fabric import Fabric
+from labs.progress import Progress, ProgressSink
 from labs.runtime import namespaces
-from labs.runtime.base import Progress, ProgressSink
 from labs.runtime.installation import Installation, find_installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode

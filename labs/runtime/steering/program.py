@@ -17,8 +17,8 @@ from pathlib import Path
 import labs
 from labs.files import make_folder
 from labs.plan.fabric import Fabric
+from labs.progress import Progress, ProgressSink
 from labs.runtime import namespaces, netlink, wiring
-from labs.runtime.base import Progress, ProgressSink
 from labs.runtime.queues import bpf, tc
 from labs.runtime.queues.engine import bpf_folder
 from labs.runtime.record import LabFiles

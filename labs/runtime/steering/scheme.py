@@ -27,7 +27,7 @@ from labs.forwarding.steering import (
 )
 from labs.interruption import shielded, undone
 from labs.plan.fabric import Fabric
-from labs.runtime.base import ProgressSink, no_progress
+from labs.progress import ProgressSink, no_progress
 from labs.runtime.queues.bpf import BpfError
 from labs.runtime.record import LabFiles
 from labs.runtime.steering import program

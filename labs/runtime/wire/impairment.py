@@ -12,7 +12,7 @@ from enum import IntEnum
 from labs.errors import InputError
 from labs.plan.fabric import Fabric
 from labs.runtime import wiring
-from labs.spec.wording import name_hint
+from labs.wording import name_hint
 
 SECOND_NS = 10**9
 MAX_DELAY_NS = 10 * SECOND_NS

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from labs.interruption import shielded, undone
 from labs.lab import Lab
 from labs.plan.fabric import Fabric
-from labs.runtime.base import Progress, ProgressSink
+from labs.progress import Progress, ProgressSink
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.record import LabFiles

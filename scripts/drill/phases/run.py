@@ -12,7 +12,7 @@ from pathlib import Path
 
 from labs.errors import InputError
 from labs.lab import Lab, plan
-from labs.runtime.base import Progress, ProgressSink, no_progress
+from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.housing import Housing
 from labs.runtime.queues.engine import read_engine

@@ -14,8 +14,8 @@ from pydantic import Field, field_validator, model_validator
 from labs.spec.base import Name, SpecModel
 from labs.spec.model import MAX_SEED, SeedPlan
 from labs.spec.schemes import SchemeSpec
-from labs.spec.wording import RefusedError, listed
 from labs.units import DURATION
+from labs.wording import RefusedError, listed
 from scripts.drill.expectspec import JobExpectSpec
 from scripts.faults.spec import FaultSpec
 from traffic.collectives import Pattern
