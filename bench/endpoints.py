@@ -37,7 +37,8 @@ from bench.throughput import (
     steering,
 )
 from labs.interruption import ending
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.spec.model import LabSpec
 from scripts.drill.environment import read_environment
 from traffic.flow import FIRST_QP, FIRST_SPORT, Flow

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from labs.lab import Lab
+from labs.plan.settings import node_settings
 from labs.progress import no_progress
 from labs.render import frr
-from labs.runtime import daemons, kernel, mounts, namespaces
+from labs.runtime import daemons, mounts, namespaces
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.housing import RuntimeKind, housing_of
@@ -221,7 +222,7 @@ def _document(
             {
                 "name": node.name,
                 "loopback": node.loopback,
-                "sysctls": dict(kernel.node_settings(fabric, node)),
+                "sysctls": dict(node_settings(fabric, node)),
             }
             for node in fabric.nodes
         ],

@@ -21,7 +21,8 @@ import typer
 from rich.console import Console
 
 from labs.interruption import ending
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.progress import Progress
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.control import Wire

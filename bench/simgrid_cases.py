@@ -14,17 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
+from labs.arrays import Floats, Ints, Longs
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats, Ints
 from simulator.fabric.paths import paths_of
 from simulator.fabric.routes import Routes
 from simulator.jobs.placement import place_ranks
 from simulator.jobs.queue_pairs import queue_pairs
-from simulator.jobs.workload import Longs
 from traffic.placement import Placement
 from traffic.transport import TransportSpec
 

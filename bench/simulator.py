@@ -25,6 +25,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from labs.arrays import Floats
 from labs.interruption import ending
 from labs.progress import no_progress
 from labs.spec.catalog import find_lab
@@ -38,7 +39,6 @@ from simulator.engine.proof import prove
 from simulator.engine.run import drive, run
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats
 from simulator.fabric.paths import paths_of
 from simulator.fabric.routes import Routes
 from simulator.jobs.collectives import sends_of

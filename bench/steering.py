@@ -18,7 +18,8 @@ from rich.table import Table
 from bench.senders import Sender
 from bench.throughput import measure_sender
 from labs.interruption import ending
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.spec.model import LabSpec
 from labs.spec.schemes import SchemeSpec
 

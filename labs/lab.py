@@ -17,13 +17,13 @@ from functools import cached_property
 from pathlib import Path
 
 from labs.errors import InputError
-from labs.forwarding.fib import Fib, FibOf, read_fib
+from labs.forwarding.fib import Fib, FibOf
 from labs.interruption import shielded
-from labs.plan.addressing import AddressSpaceFullError
-from labs.plan.build import build_fabric
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.progress import ProgressSink, no_progress
 from labs.runtime import kernel
+from labs.runtime.fib import read_fib
 from labs.runtime.housing import Housing, RuntimeKind, housing_of
 from labs.runtime.installation import Installation, find_installation
 from labs.runtime.link import VethLink
@@ -38,17 +38,6 @@ from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec, read_name
 from labs.spec.model import LabSpec
 from labs.wording import name_hint
-
-
-def plan(spec: LabSpec) -> Fabric:
-    """The fabric that a spec means. Raises InputError when it does not fit its address space."""
-    try:
-        return build_fabric(spec)
-    except AddressSpaceFullError as error:
-        raise InputError(
-            f"lab {spec.name} does not fit: {error}",
-            hint="fewer switches or NICs, or routing.numbering: unnumbered",
-        ) from None
 
 
 def as_it_runs(spec: LabSpec) -> LabSpec:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from labs.plan.settings import SEED
 from labs.runtime import namespaces, netlink
-from labs.runtime.kernel import SEED
 from labs.runtime.queues.tc import (
     CLSACT_HANDLE,
     REQUEST_ACK_CREATE_EXCL,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from labs.arrays import Floats
 from labs.plan.fabric import Role
 from scripts.balance import Direction, LinkLoad, TierBalance, balance, tier_balances
 from scripts.drill.environment import environment_with
@@ -35,7 +36,7 @@ from simulator.engine.backend import Backend
 from simulator.engine.program import Outcome, Program
 from simulator.events.timeline import Outage
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats, Network
+from simulator.fabric.network import Network
 from simulator.fabric.paths import flows_per_send
 from simulator.fabric.routes import Mask
 from simulator.jobs.placement import ring_cut

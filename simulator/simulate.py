@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from labs.arrays import NONE, Floats, Ints
 from labs.errors import InputError
 from labs.progress import Progress, ProgressSink, no_progress
 from labs.spec.model import LabSpec
@@ -42,7 +43,7 @@ from simulator.events.timeline import Bools, Outage, outage_of, resolve
 from simulator.events.whatif import WhatIf, what_if
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import NONE, Floats, Ints, Network
+from simulator.fabric.network import Network
 from simulator.fabric.paths import links_on_path, paths_of
 from simulator.fabric.routes import Routes
 from simulator.figures import figures

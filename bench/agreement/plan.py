@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 from bench.agreement.simulated import Simulated, simulate_job
 from labs.errors import InputError
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.spec.catalog import catalog_names, find_lab
 from labs.spec.load import load_spec

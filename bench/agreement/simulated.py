@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.agreement.packets import PacketRun
+from labs.arrays import Floats
 from labs.spec.model import LabSpec
 from scripts.taps import LinkPackets
-from simulator.fabric.network import Floats, Network
+from simulator.fabric.network import Network
 from simulator.fabric.paths import flows_per_send
 from simulator.jobs.compile import PlacedJob, compile_jobs
 from simulator.jobs.spec import collective_job

@@ -21,8 +21,8 @@ from bench.validation.zone import (
     transport,
     zone,
 )
+from labs.arrays import Floats
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats
 from simulator.fabric.routes import Routes
 from simulator.fabric.te import fall_back
 from traffic.collectives import Pattern

@@ -13,11 +13,12 @@ import numpy as np
 
 from bench.validation.run import Found, Task
 from bench.validation.zone import ECMP, GPUS, Group, Traffic, placed, transport
+from labs.arrays import Floats
 from labs.spec.model import LabSpec
 from simulator.events.retransmission import Retransmission
 from simulator.events.spec import EventSpec, RetransmissionSpec, TimelineSpec
 from simulator.fabric.build import network_of
-from simulator.fabric.network import Floats, Network
+from simulator.fabric.network import Network
 from simulator.jobs.spec import SimulatedJob
 from simulator.simulate import Options, Simulation
 from traffic.collectives import Pattern

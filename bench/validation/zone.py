@@ -14,13 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from labs.arrays import NONE, Floats, Ints
 from labs.spec.model import LabSpec
 from labs.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, TeEngine, TeScheme
 from simulator.engine.program import Outcome
 from simulator.engine.run import run
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import NONE, Floats, Ints, Network
+from simulator.fabric.network import Network
 from simulator.fabric.paths import paths_of
 from simulator.fabric.routes import Routes
 from simulator.fabric.te import place_te

@@ -10,7 +10,7 @@ import sys
 
 from labs.controller.process import parse_scheme, run_controller
 from labs.errors import InputError
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.runtime.record import LabFiles, read_record
 from labs.spec.model import LabSpec
 

@@ -119,7 +119,7 @@ class Collector:
         return {name: switch.rows for name, switch in self._switches.items()}
 
     def fibs(self) -> dict[str, Fib]:
-        """The tables of every switch, as `labs.forwarding.fib.read_fib` gives them."""
+        """The tables of every switch, as `labs.runtime.fib.read_fib` gives them."""
         rows = self.rows()
         return {
             name: tables.table_of(rows[name], switch.names)

@@ -1,6 +1,6 @@
 """Routing tables and next-hop objects of a namespace, read over one netlink socket in milliseconds.
 
-`labs.forwarding.fib.read_fib` asks the same of any namespace, once; a controller asks all switches
+`labs.runtime.fib.read_fib` asks the same of any namespace, once; a controller asks all switches
 again after each event, so that here messages are read with `struct` over a socket that stays open.
 Formats: linux/rtnetlink.h, linux/nexthop.h.
 """

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from labs.errors import InputError
 from labs.plan.addressing import (
     AddressSpace,
     AddressSpaceFullError,
@@ -197,3 +198,14 @@ def hash_seed(plan: SeedPlan | int, site: Site) -> int:
     }[plan]
     digest = hashlib.blake2s(b"rocelab hash seed " + subject.encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") or 1
+
+
+def plan(spec: LabSpec) -> Fabric:
+    """The fabric that a spec means. Raises InputError when it does not fit its address space."""
+    try:
+        return build_fabric(spec)
+    except AddressSpaceFullError as error:
+        raise InputError(
+            f"lab {spec.name} does not fit: {error}",
+            hint="fewer switches or NICs, or routing.numbering: unnumbered",
+        ) from None

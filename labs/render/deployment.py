@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from labs.document import expected_widths
 from labs.plan.fabric import Fabric, Link, Node, Role
+from labs.plan.settings import node_settings
 from labs.render.frr_image import DEFAULT_IMAGE, IMAGE_PATHS, fitted, frr_files
-from labs.runtime.kernel import node_settings
 
 IDLE = "sleep infinity"
 FRR_FOLDER = "/etc/frr"

@@ -10,21 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from labs.errors import MachineError
-from labs.plan.fabric import Fabric, Node
-from labs.spec.model import HashField, HashPolicy
+from labs.plan.settings import SEED
 
-POLICY_NUMBER = {HashPolicy.L3: 0, HashPolicy.L4: 1, HashPolicy.CUSTOM: 3}
-FIELD_BIT = {
-    HashField.SOURCE_IP: 0x01,
-    HashField.DESTINATION_IP: 0x02,
-    HashField.PROTOCOL: 0x04,
-    HashField.FLOW_LABEL: 0x08,
-    HashField.SOURCE_PORT: 0x10,
-    HashField.DESTINATION_PORT: 0x20,
-}
-"""FIB_MULTIPATH_HASH_FIELD_* of include/net/ip_fib.h."""
 SETTINGS = Path("/proc/sys/net")
-SEED = "ipv4/fib_multipath_hash_seed"
+
 OPTIONAL = frozenset(
     {
         # Where IPv6 is off as a whole (ipv6.disable=1) there is nothing to switch off.
@@ -42,41 +31,6 @@ OPTIONAL = frozenset(
 def seeds_supported() -> bool:
     """Whether this kernel lets a namespace choose its ECMP hash seed (Linux 6.11 and later)."""
     return Path(SETTINGS, SEED).exists()
-
-
-def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
-    """The sysctls of `node` below /proc/sys/net, in the order they are to be written."""
-    settings = {
-        "ipv4/conf/all/rp_filter": "0",
-        "ipv4/conf/default/rp_filter": "0",
-    }
-    if fabric.numbered or not node.is_switch:
-        settings |= {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
-    else:
-        settings |= {
-            "ipv6/conf/all/forwarding": "1",
-            "ipv6/conf/default/accept_dad": "0",
-            "ipv6/conf/default/router_solicitations": "0",
-        }
-    if node.is_switch:
-        settings |= {
-            "ipv4/ip_forward": "1",
-            # A port without carrier takes no packets, as in a switch, before zebra has heard.
-            "ipv4/conf/all/ignore_routes_with_linkdown": "1",
-            "ipv4/conf/default/ignore_routes_with_linkdown": "1",
-            "ipv4/fib_multipath_hash_policy": str(POLICY_NUMBER[fabric.hash_policy]),
-            # A router answers every expired TTL, or a probe of a thousand paths would not end.
-            "ipv4/icmp_ratelimit": "0",
-            "ipv4/icmp_msgs_per_sec": "1000000",
-            "ipv4/icmp_msgs_burst": "100000",
-        }
-        if fields := fabric.spec.hashing.fields:
-            settings["ipv4/fib_multipath_hash_fields"] = str(
-                sum(FIELD_BIT[each] for each in fields)
-            )
-        if node.hash_seed:
-            settings[SEED] = str(node.hash_seed)
-    return settings
 
 
 def write_settings(settings: Mapping[str, str]) -> None:

@@ -20,6 +20,7 @@ from labs.errors import InputError, MachineError
 from labs.files import make_folder
 from labs.interruption import shielded
 from labs.plan.fabric import Fabric
+from labs.plan.settings import node_settings
 from labs.progress import Progress, ProgressSink, no_progress
 from labs.render import frr
 from labs.runtime import daemons, kernel, namespaces, netlink, offloads, wiring
@@ -203,7 +204,7 @@ class LabRuntime:
 
         def configure(name: str) -> None:
             node = fabric.node(name)
-            kernel.write_settings(kernel.node_settings(fabric, node))
+            kernel.write_settings(node_settings(fabric, node))
             ready = fabric.downlinks(name) if node.is_switch else fabric.links_of[name]
             messages = wiring.configure_node(fabric, node, self._indexes)
             messages += queues.messages_of(name, self._indexes)

@@ -14,11 +14,13 @@ from pathlib import Path
 
 from labs.errors import InputError, MachineError, RocelabError
 from labs.files import replace_file
-from labs.forwarding.fib import FibOf, read_fib
-from labs.lab import Lab, plan
+from labs.forwarding.fib import FibOf
+from labs.lab import Lab
 from labs.outputs import REPORT, RESULT
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.progress import ProgressSink, no_progress
+from labs.runtime.fib import read_fib
 from labs.spec.model import SeedPlan
 from labs.spec.schemes import EcmpScheme, SchemeSpec
 from scripts.balance import polarization

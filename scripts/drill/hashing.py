@@ -15,10 +15,12 @@ from typing import NamedTuple
 from labs.forwarding.fib import Fib
 from labs.forwarding.path import Path, find_nic, walk
 from labs.interruption import shielded, undone
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
+from labs.plan.settings import SEED
 from labs.runtime import namespaces
-from labs.runtime.kernel import SEED, write_settings
+from labs.runtime.kernel import write_settings
 from labs.spec.model import SeedPlan
 from scripts.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from scripts.drill.result import HashingRun

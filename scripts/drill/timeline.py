@@ -19,10 +19,11 @@ from types import TracebackType
 from typing import Literal, Self
 
 from labs.errors import ExpectationError
-from labs.forwarding.fib import Fib, read_fib
+from labs.forwarding.fib import Fib
 from labs.lab import Lab
 from labs.plan.fabric import Fabric, Node
 from labs.plan.routes import expected_routes, expected_width
+from labs.runtime.fib import read_fib
 from labs.runtime.fibwatch import FibAction, FibEvent, FibWatch
 from scripts.drill.result import FibChange
 from scripts.stages.delay import SWITCH_INTERVAL_S

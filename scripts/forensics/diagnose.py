@@ -12,7 +12,7 @@ import numpy as np
 
 from labs.errors import InputError
 from labs.forwarding.path import NoPathError
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.spec.model import LabSpec
 from scripts.forensics.case import Case

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from labs.errors import InputError
 from labs.forwarding.fib import FibOf
 from labs.forwarding.steering import EntryKey
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.progress import ProgressSink, no_progress
 from labs.spec.model import HashingSpec, HashWeights

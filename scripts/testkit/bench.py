@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labs.errors import ExpectationError, InputError
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.record import LabFiles, recorded_labs

@@ -17,7 +17,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from labs.lab import Lab
-from labs.runtime import kernel, namespaces, netlink
+from labs.plan.settings import node_settings
+from labs.runtime import namespaces, netlink
 from labs.runtime.daemons import vty_command
 from labs.runtime.queues import tc
 from labs.runtime.record import LabFiles
@@ -58,7 +59,7 @@ def read_facts(lab: Lab) -> Facts:
             descriptors[node.name] = opened
 
         def visit(name: str) -> None:
-            settings = kernel.node_settings(fabric, fabric.node(name))
+            settings = node_settings(fabric, fabric.node(name))
             with netlink.open_socket() as channel:
                 for thing, found in _node_facts(channel, settings):
                     facts[name, thing] = found

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from labs.arrays import Ints
 from simulator.engine import state as at
 from simulator.engine.compiling import compiled
 from simulator.engine.filling import index, join, list_flow
 from simulator.engine.heap import settle, sink
 from simulator.engine.refilling import SAME, expect_anew, serve, solve, targets
 from simulator.engine.state import Fair, Run
-from simulator.fabric.network import Ints
 
 
 @compiled

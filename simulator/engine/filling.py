@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from labs.arrays import Floats, Ints
 from simulator.engine import state as at
 from simulator.engine.compiling import compiled
 from simulator.engine.heap import sink
 from simulator.engine.state import Fair
-from simulator.fabric.network import Floats, Ints
 
 NOISE = 1.0 + 1e-14
 LONG_LIST = 512

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from labs.arrays import Floats, Ints
 from simulator.engine import state as at
 from simulator.engine.events import advance
 from simulator.engine.program import Change, Outcome, Program
 from simulator.engine.state import fair_state, run_state
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats, Ints
 
 WORK = 4_000_000
 """Flows solved, about a second, between two looks at progress."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from labs.arrays import Floats, Ints
 from simulator.engine import state as at
 from simulator.engine.backend import Backend, chosen
 from simulator.engine.rounds import rates_in_rounds
 from simulator.engine.state import checked, fair_state
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats, Ints
 
 
 def max_min_rates(

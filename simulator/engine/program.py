@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from labs.arrays import Floats, Ints
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats, Ints
 
 Offsets = npt.NDArray[np.int64]
 

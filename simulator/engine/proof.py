@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labs.arrays import Floats, Ints
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats, Ints
 
 TOLERANCE = 1e-9
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from labs.arrays import Floats, Ints
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats, Ints
 
 NOISE = 1.0 + 1e-13
 

@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterable
 from typing import Protocol
 
+from labs.arrays import Floats, Ints
 from labs.progress import Progress, ProgressSink, no_progress
 from simulator.engine.backend import Backend, chosen
 from simulator.engine.program import Change, Outcome, Program
 from simulator.engine.proof import prove as prove_rates
 from simulator.engine.stepping import Stepping
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats, Ints
 
 
 class Engine(Protocol):

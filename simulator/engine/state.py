@@ -13,9 +13,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from labs.arrays import Floats, Ints
 from simulator.engine.program import Offsets, Program
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats, Ints
 
 Table = Annotated[npt.NDArray[np.float64], 2]
 Numbers = Annotated[npt.NDArray[np.int32], 2]

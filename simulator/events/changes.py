@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from labs.arrays import Floats, Ints
 from simulator.engine.program import Change
 from simulator.events.retransmission import Retransmission
 from simulator.events.spec import Kind
 from simulator.events.timeline import Bools, Outage, link_state
 from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import Floats, Ints, Network
+from simulator.fabric.network import Network
 
 PathsFor = Callable[[Flows, Bools], Paths]
 """The paths of flows while routing takes these links, L, for up. A flow whose port has none leaves

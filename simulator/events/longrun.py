@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from labs.arrays import Floats
 from labs.errors import InputError
 from labs.spec.base import SECOND
 from simulator.events.retransmission import Retransmission
 from simulator.events.spec import RestartSpec
 from simulator.events.timeline import Bools, Outage, link_state
-from simulator.fabric.network import Floats, Network
+from simulator.fabric.network import Network
 
 IterationTimes = Callable[[Bools, Floats], Mapping[str, float]]
 """Seconds per iteration of each job while routing takes these links, L, for up and sends, 2L, carry

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labs.arrays import NONE
 from labs.errors import InputError
 from labs.spec.base import SECOND
 from simulator.events.longrun import Break
@@ -25,7 +26,7 @@ from simulator.events.spec import (
     TimelineSpec,
 )
 from simulator.events.timeline import Outage
-from simulator.fabric.network import NONE, Network
+from simulator.fabric.network import Network
 
 DAY_S = DAY / SECOND
 MONTH_S = 30 * DAY_S

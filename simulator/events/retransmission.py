@@ -13,9 +13,9 @@ from typing import Self
 
 import numpy as np
 
+from labs.arrays import Floats
 from labs.spec.base import SECOND
 from simulator.events.spec import RetransmissionSpec
-from simulator.fabric.network import Floats
 from traffic.transport import TransportSpec
 
 _ROUNDING = 1e-9

@@ -13,11 +13,12 @@ from enum import StrEnum
 
 import numpy as np
 
+from labs.arrays import NONE, Ints
 from labs.errors import InputError
 from labs.plan.fabric import Role
 from labs.spec.fabrics import HpnSpec
 from labs.wording import RefusedError, name_hint, shown
-from simulator.fabric.network import NONE, Ints, Network
+from simulator.fabric.network import Network
 
 FORMS = (
     "link NODE:NODE, N links of rack R, N links of NODE, N random links of NODE, switch NODE, "

@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from labs.arrays import Ints, Words
 from labs.forwarding.asic import crc_hashes
 from labs.forwarding.bulk import e_ecmp_hashes, multipath_hashes, select_all
 from labs.forwarding.flows import Flows as Columns
@@ -25,7 +26,6 @@ from labs.spec.schemes import ResilientScheme, SchemeSpec
 from scripts.predict.choice import CRCS, Model
 from simulator.fabric.flows import Flows
 from simulator.fabric.ladder import Ladder
-from simulator.fabric.network import Ints, Words
 from simulator.fabric.routes import Mask, NextHops
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.fabric.network import Ints, Network
+from labs.arrays import Ints
+from simulator.fabric.network import Network
 
 
 class Ladder:

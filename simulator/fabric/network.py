@@ -13,16 +13,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from labs.arrays import Floats, Ints, Words
 from labs.plan.fabric import Role
 from labs.plan.naming import interface_name
 from labs.spec.model import LabSpec
-
-Ints = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
-Words = npt.NDArray[np.uint32]
-
-NONE = -1
-"""In an array of numbers: there is none."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labs.arrays import NONE, Floats, Ints
 from labs.errors import InputError
 from labs.forwarding.flows import Indices
 from labs.progress import Progress, ProgressSink, no_progress
@@ -19,7 +20,7 @@ from labs.spec.schemes import SchemeSpec
 from scripts.predict.choice import Model
 from simulator.fabric.choice import Choice, divides
 from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import NONE, Floats, Ints, Network
+from simulator.fabric.network import Network
 from simulator.fabric.routes import NextHops, Routes
 
 PIECE = 2**15

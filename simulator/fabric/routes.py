@@ -19,9 +19,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from labs.arrays import NONE, Ints
 from simulator.fabric.groups import GroupTable, group_table
 from simulator.fabric.ladder import Ladder
-from simulator.fabric.network import NONE, Ints, Network
+from simulator.fabric.network import Network
 
 Mask = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.uint64]

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from labs.arrays import NONE, Floats, Ints
 from labs.spec.schemes import TeEngine
 from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import NONE, Floats, Ints, Network
+from simulator.fabric.network import Network
 from simulator.fabric.routes import Routes
 from simulator.fabric.te_lp import least_maximum
 from simulator.fabric.te_round import place_optimum

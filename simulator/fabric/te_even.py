@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.fabric.network import NONE, Floats
+from labs.arrays import NONE, Floats
 from simulator.fabric.te_compiled import compiled
 from simulator.fabric.te_search import (
     ARRIVED,

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from labs.arrays import NONE, Ints, Longs
 from labs.errors import InputError
-from simulator.fabric.network import NONE, Ints
-from simulator.jobs.workload import Longs, Sends, Step, Workload
+from simulator.jobs.workload import Sends, Step, Workload
 from traffic.collectives import (
     PIECE_BYTES,
     Algorithm,

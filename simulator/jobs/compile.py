@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labs.arrays import NONE, Floats, Ints, Longs
 from simulator.engine.program import Offsets, Program, Rings
 from simulator.fabric.flows import Flows
-from simulator.fabric.network import NONE, Floats, Ints, Network
+from simulator.fabric.network import Network
 from simulator.jobs.messages import loads_of
 from simulator.jobs.queue_pairs import queue_pairs
-from simulator.jobs.workload import Longs, Sends, Workload
+from simulator.jobs.workload import Sends, Workload
 from traffic.flow import FIRST_QP
 from traffic.jobplan import check_mtu
 from traffic.performance import FRAME_OVERHEAD_BYTES

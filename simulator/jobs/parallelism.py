@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from simulator.fabric.network import NONE, Ints
+from labs.arrays import NONE, Ints, Longs
 from simulator.jobs.collectives import sends_of
-from simulator.jobs.workload import Longs, Sends
+from simulator.jobs.workload import Sends
 from traffic.collectives import Pattern
 
 

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from labs.arrays import Ints
 from labs.errors import InputError
-from simulator.fabric.network import Ints, Network
+from simulator.fabric.network import Network
 from traffic.placement import (
     Cut,
     Placement,

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labs.arrays import NONE, Ints, Longs
 from labs.errors import InputError
 from simulator.fabric.flows import Flows
-from simulator.fabric.network import NONE, Ints, Network
+from simulator.fabric.network import Network
 from simulator.jobs.messages import before_each
-from simulator.jobs.workload import Longs
 from traffic.flow import FIRST_QP, FIRST_SPORT, SPORTS
 from traffic.sport import FIRST_PORT, PORTS, QPN_LIMIT, SourcePort
 from traffic.transport import TransportSpec

@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
-from simulator.fabric.network import Ints
-
-Longs = npt.NDArray[np.int64]
+from labs.arrays import Ints, Longs
 
 
 @dataclass(frozen=True, eq=False)

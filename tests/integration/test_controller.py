@@ -33,10 +33,10 @@ from labs.controller.resilient import IDLE_S
 from labs.controller.rounds import Round, read_rounds
 from labs.controller.tables import open_reader, read_objects, read_rows
 from labs.errors import InputError
-from labs.forwarding.fib import read_fib
 from labs.forwarding.multipath import UDP, Flow5, select
 from labs.lab import Lab
 from labs.runtime.daemons import vty_json
+from labs.runtime.fib import read_fib
 from labs.runtime.namespaces import inside
 from labs.runtime.netlink import HEADER, NLMSG_ERROR
 from labs.runtime.steering import Steering

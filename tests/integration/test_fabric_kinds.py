@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from labs.forwarding.fib import FibOf, read_fib
+from labs.forwarding.fib import FibOf
 from labs.forwarding.path import find_nic, walk
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.plan.fabric import Nic
 from labs.plan.routes import expected_routes, expected_width
+from labs.runtime.fib import read_fib
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.namespaces import inside
 from labs.runtime.record import recorded_labs

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from labs.errors import InputError
-from labs.forwarding.fib import read_fib
 from labs.lab import Lab
 from labs.plan.fabric import Link
 from labs.runtime import daemons, namespaces, peers, processes, wiring
+from labs.runtime.fib import read_fib
 from labs.runtime.teardown import take_down
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults import policy

@@ -21,7 +21,8 @@ from bench.forensics import (
     names,
     slow_link,
 )
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.runtime.teardown import take_down
 from scripts.documents import to_json
 from scripts.forensics.diagnose import EXPLAINED, diagnose_report

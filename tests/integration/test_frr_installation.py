@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from labs.errors import MachineError
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.runtime import daemons
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.installation import find_installation

@@ -9,9 +9,10 @@ from fractions import Fraction
 
 import pytest
 
-from labs.forwarding.fib import planned_fibs, read_fib
+from labs.forwarding.fib import planned_fibs
 from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
+from labs.runtime.fib import read_fib
 from labs.runtime.fibwatch import FibWatch
 from tests.integration.conftest import MakeLab
 from tests.integration.waiting import wait_for_tables

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from labs.errors import InputError
-from labs.forwarding.fib import read_fib
 from labs.lab import Lab
+from labs.runtime.fib import read_fib
 from labs.runtime.namespaces import processes_in
 from labs.runtime.teardown import take_down
 from scripts.job.document import JobReport, from_json

@@ -21,11 +21,11 @@ from pathlib import Path
 import pytest
 
 from labs.errors import InputError, MachineError
-from labs.forwarding.fib import read_fib
 from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
 from labs.plan.routes import expected_routes, expected_width
 from labs.runtime.engine import find_engine
+from labs.runtime.fib import read_fib
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.housing.containers import ContainerNode
 from labs.runtime.namespaces import processes_in

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
+from labs.arrays import Floats
 from simulator.engine.backend import Backend, best_backend
 from simulator.engine.program import Change, Program, Rings
 from simulator.fabric.flows import Paths
-from simulator.fabric.network import Floats
 
 BACKENDS = [Backend.NUMPY, *([Backend.NUMBA] if best_backend() is Backend.NUMBA else [])]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.spec.model import LabSpec
 from scripts.drill.phases.fairness import FairShares, fair_shares

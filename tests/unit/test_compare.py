@@ -12,7 +12,7 @@ from narrow import broken
 from rich.console import Console
 
 from labs.errors import InputError, SpecError
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec

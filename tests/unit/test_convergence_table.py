@@ -48,7 +48,7 @@ from bench.convergence.validity import unsound
 from labs.errors import InputError
 from labs.forwarding.fib import Fib, NextHop, Route, planned_fibs
 from labs.forwarding.path import find_nic, walk
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.runtime.installation import Installation
 from scripts.convergence import (
     EventConvergence,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labs.forwarding.fib import planned_fib
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.spec.model import LabSpec
 from scripts.drill.hashing import Prediction, predict

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.errors import InputError
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.plan.queues import lab_rate_bps
 from labs.runtime import wiring

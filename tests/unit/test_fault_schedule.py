@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.runtime.bracket import Bracket
 from labs.spec.catalog import find_lab

@@ -18,7 +18,7 @@ from narrow import broken
 from rich.console import Console
 
 from labs.errors import InputError
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.spec.model import LabSpec
 from report.forensics import write_picture

@@ -6,8 +6,8 @@ import pytest
 
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
+from labs.plan.settings import node_settings
 from labs.render.frr import frr_configuration
-from labs.runtime.kernel import node_settings
 from labs.spec.fabrics import ClosSpec
 from labs.spec.model import HashField, HashingSpec, HashPolicy, HashWeights, LabSpec
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.errors import InputError
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric, Role
 from labs.plan.naming import IFNAMSIZ
 from labs.plan.routes import expected_routes, expected_width, spread

@@ -14,8 +14,7 @@ from narrow import broken
 from labs.errors import InputError, SpecError
 from labs.forwarding.fib import planned_fibs
 from labs.forwarding.path import find_nic, walk
-from labs.lab import plan
-from labs.plan.build import build_fabric
+from labs.plan.build import build_fabric, plan
 from labs.plan.fabric import Fabric
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec

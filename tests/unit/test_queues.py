@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.queues import (
     BINS,
     QueuePlan,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.queues import QueuedPort, QueuePlan, class_of_dscp, dscp_blocks, plan_queues
 from labs.runtime.queues import htb, marker, red, red_reader, tc
 from labs.spec.model import LabSpec

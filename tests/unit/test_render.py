@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.render.frr import daemons, frr_configuration
 from labs.spec.model import LabSpec

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from labs.errors import InputError
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.render import clabernetes
 from labs.render.clab_check import topology_problems

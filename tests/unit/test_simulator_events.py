@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from bench.convergence.document import TABLE
+from labs.arrays import NONE, Floats
 from labs.errors import InputError, SpecError
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec, read_model
@@ -45,7 +46,7 @@ from simulator.events.timeline import Bools, Outage, outage_of, resolve
 from simulator.events.whatif import WhatIf, what_if
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import NONE, Floats, Network
+from simulator.fabric.network import Network
 from simulator.fabric.paths import paths_of
 from simulator.fabric.routes import Routes
 from traffic.transport import TransportSpec

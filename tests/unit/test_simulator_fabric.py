@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labs.arrays import NONE
 from labs.errors import InputError
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.plan.routes import NextHops, spread
 from labs.spec.catalog import find_lab
@@ -19,7 +20,7 @@ from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
 from scripts.predict.wires import Wires
 from simulator.fabric.build import network_of
-from simulator.fabric.network import NONE, Network
+from simulator.fabric.network import Network
 from simulator.fabric.routes import Routes
 
 ONE_PLANE = {

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rc_fakes import header, requester_settings
 
+from labs.arrays import Ints
 from labs.errors import InputError
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
@@ -21,7 +22,7 @@ from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
 from scripts.predict.matrix import rows_of_jobs
 from simulator.fabric.build import network_of
-from simulator.fabric.network import Ints, Network
+from simulator.fabric.network import Network
 from simulator.jobs import collectives
 from simulator.jobs.collectives import MOST_PAIRS, sends_of, workload_of
 from simulator.jobs.compile import Compiled, PlacedJob, compile_jobs

@@ -14,7 +14,7 @@ from labs.errors import InputError
 from labs.forwarding.multipath import Flow5, multipath_hash
 from labs.forwarding.resilient import filled, without
 from labs.forwarding.steering import ROCE_PORT
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from labs.spec.model import HashingSpec, HashWeights, LabSpec, RoutingSpec

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labs.arrays import NONE, Floats, Ints
 from labs.controller.cspf import place_cspf
 from labs.controller.demand import Demand, FlowKey
 from labs.controller.lp import lower_bound, place_lp
@@ -29,7 +30,7 @@ from labs.spec.schemes import TeEngine
 from simulator.fabric import te_lp, te_search
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import NONE, Floats, Ints, Network
+from simulator.fabric.network import Network
 from simulator.fabric.routes import Routes
 from simulator.fabric.te import fall_back, least_utilisation, place_te, utilisation
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from labs.doctor import Check
 from labs.errors import InputError, SpecError
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.spec.base import MAX_NAME_LENGTH, check_name
 from labs.spec.model import LabSpec
 from scripts.drill.spec import MeasureSpec

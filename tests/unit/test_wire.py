@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from labs.errors import InputError
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.runtime import pidfile
 from labs.runtime.steering import program as steering

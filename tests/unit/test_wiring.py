@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from labs.lab import plan
+from labs.plan.build import plan
 from labs.runtime.wiring import LOOPBACK_INDEX, interface_indexes
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec

@@ -11,7 +11,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from labs.errors import InputError
-from labs.lab import Lab, plan
+from labs.lab import Lab
+from labs.plan.build import plan
 from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.housing import Housing
