@@ -40,7 +40,7 @@ from labs.interruption import ending
 from labs.lab import Lab
 from labs.plan.build import plan
 from labs.spec.model import LabSpec
-from scripts.drill.environment import read_environment
+from scripts.job.environment import read_environment
 from traffic.flow import FIRST_QP, FIRST_SPORT, Flow
 from traffic.session import TrafficSession
 

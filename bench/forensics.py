@@ -28,13 +28,13 @@ from labs.runtime.record import LabFiles
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
 from labs.spec.model import LabSpec
-from scripts.drill.environment import read_environment
 from scripts.faults.hosts import HostPause
 from scripts.faults.links import RateDegrade
 from scripts.forensics.diagnose import diagnose_report
 from scripts.forensics.document import Cause, Diagnosis, Verdict, Way
 from scripts.forensics.paths import ways_of
 from scripts.job.document import JobReport
+from scripts.job.environment import read_environment
 from scripts.job.run import run_job, run_jobs
 from scripts.predict.matrix import rows_of_jobs
 from traffic.job import JobSpec

@@ -22,7 +22,7 @@ from bench.fabrics import Up, measure_rocelab, spread
 from labs.errors import MachineError
 from labs.interruption import ending
 from labs.runtime.housing import RuntimeKind, housing_of
-from scripts.drill.environment import read_environment
+from scripts.job.environment import read_environment
 
 LAB = "bench-16x4"
 FOLDER = Path(__file__).parent

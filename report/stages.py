@@ -15,8 +15,7 @@ from rich.table import Table
 from labs.cli.console import table
 from labs.units import format_duration
 from report.plots import GRID, INK, MS, figure_of, styled
-from scripts.stages.frrlog import Cause
-from scripts.stages.model import Resolution, Stages, SwitchStages
+from scripts.stages.model import Cause, Resolution, Stages, SwitchStages
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

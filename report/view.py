@@ -23,7 +23,7 @@ from scripts.drill.result import (
     Repeat,
     kpis,
 )
-from scripts.health.report import HealthReport
+from scripts.health.document import HealthReport
 
 LIMITS = (
     "It tells how FRR and the Linux kernel react: in which order, and after how long, zebra and "

@@ -32,15 +32,16 @@ from simulator.engine.backend import best_backend
 from simulator.engine.program import Outcome, Program
 from simulator.engine.run import run
 from simulator.events.changes import changes_of
+from simulator.events.document import Outlook, WhatIf
 from simulator.events.expectation import expected_cost
 from simulator.events.longrun import Break, run_through
-from simulator.events.outlook import Outlook, outlook
+from simulator.events.outlook import outlook
 from simulator.events.rates import PRESETS, draw_breaks, drawn_in_words, timeline_of
 from simulator.events.retransmission import Retransmission
 from simulator.events.sentence import parse_event
 from simulator.events.spec import EventSpec, RatesSpec, RestartSpec, TimelineSpec
 from simulator.events.timeline import Bools, Outage, outage_of, resolve
-from simulator.events.whatif import WhatIf, what_if
+from simulator.events.whatif import what_if
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths
 from simulator.fabric.network import Network

@@ -27,9 +27,9 @@ from labs.plan.build import plan
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from scripts.drill.attempts import RETRIES, measure_valid
-from scripts.drill.environment import read_environment
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.document import JobReport
+from scripts.job.environment import read_environment
 from scripts.job.run import run_job
 from scripts.predict.matrix import matrix_of, rows_of_jobs
 from scripts.predict.predictor import Setting, predict_landing

@@ -41,12 +41,12 @@ from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.installation import find_installation
 from scripts.convergence import Method, Window
-from scripts.drill.environment import read_environment
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.result import Repeat
 from scripts.drill.run import wait_until
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.spec import SingleFaultSpec
+from scripts.job.environment import read_environment
 from scripts.stages.measure import FlowRecovery, stages_of
 from scripts.stages.recorder import StageRecorder
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from report.plots import GRID, INK, MUTED, figure_of, styled
 from scripts.balance import Direction
-from scripts.drill.phases.fairness import FairShares
+from scripts.drill.phases.shares import FairShares
 from scripts.job.document import JobReport
 
 if TYPE_CHECKING:

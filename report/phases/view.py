@@ -15,8 +15,8 @@ from labs.units import format_duration
 from report.repeats import RepeatTable
 from scripts.balance import Direction
 from scripts.drill.expectations import JOB_KPIS, Quantity, format_kpi, kpi_named
-from scripts.drill.phases.fairness import FairShares
 from scripts.drill.phases.result import JobDrillResult, JobSummary, PhaseRun
+from scripts.drill.phases.shares import FairShares
 from scripts.job.document import JobReport
 
 LIMITS = (

@@ -10,8 +10,7 @@ from rich.console import Console
 from labs.cli.console import table
 from labs.spec.base import SECOND
 from labs.units import format_duration
-from simulator.events.outlook import JobOutlook, Outlook
-from simulator.events.whatif import JobCost, WhatIf
+from simulator.events.document import JobCost, JobOutlook, Outlook, WhatIf
 
 
 def print_what_if(found: WhatIf, console: Console) -> None:

@@ -27,8 +27,8 @@ from scripts.balance import polarization
 from scripts.compare.document import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from scripts.compare.figures import Expected, cell_figures, run_of, status_of
 from scripts.compare.matrix import Cell
-from scripts.drill.environment import read_environment
 from scripts.drill.timeline import opened_namespaces
+from scripts.job.environment import read_environment
 from scripts.job.run import run_job
 from scripts.predict.loads import Landing
 from scripts.predict.matrix import FlowRow, matrix_of, rows_of_jobs

@@ -13,17 +13,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from labs.runtime.installation import Installation, find_installation
 from scripts.drill.result import Environment
-
-
-def read_environment(frr: Installation | None = None) -> Environment:
-    """This machine, now, with a lab's FRR or else its own. `cpu_count` is the CPUs this process may
-    use.
-
-    Raises MachineError when FRR is not installed.
-    """
-    return environment_with((frr or find_installation()).version)
 
 
 def environment_with(frr_version: str) -> Environment:

@@ -31,7 +31,7 @@ from scripts.convergence import (
 )
 from scripts.documents import Format
 from scripts.drill.expectations import Expectation, KpiValue, Verdict, judge, unmet
-from scripts.health.report import HealthReport
+from scripts.health.document import HealthReport
 from scripts.stages.model import Stages
 from scripts.statistics import Spread, spread
 

@@ -31,7 +31,6 @@ from scripts.documents import to_json
 from scripts.drill import result as results
 from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.drill.catalog import lab_of
-from scripts.drill.environment import read_environment
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.hashing import hashing_run, plan_name, reseeded, seeds_of
 from scripts.drill.labuse import LabUse, fresh
@@ -43,6 +42,7 @@ from scripts.drill.spec import HASHING_NS, DrillSpec, load_drill
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.resolve import resolve
 from scripts.faults.schedule import Timed, expand
+from scripts.job.environment import read_environment
 from scripts.taps import Taps
 from traffic.filters import probe_filter
 from traffic.flow import Flow, permutation, resolve_flow

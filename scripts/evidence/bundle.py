@@ -25,9 +25,9 @@ from labs.runtime.queues.reading import read_queue_counters
 from labs.runtime.record import LabFiles
 from labs.spec.queues import QueueEngine
 from labs.workers import workers
-from scripts.drill.environment import read_environment
 from scripts.evidence.node import Capture, collect_node
 from scripts.evidence.shelf import Gap, Item, Shelf
+from scripts.job.environment import read_environment
 from traffic.live import unpacked
 from traffic.session import LIVE_FOLDER
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from labs.lab import Lab
+    from scripts.health.document import HealthReport
     from scripts.health.monitor import OnSample, Snapshot
     from scripts.health.objectives import HealthSpec
-    from scripts.health.report import HealthReport
 
 NS_PER_S = 10**9
 MOST_ROWS = 24

@@ -23,10 +23,11 @@ from typing import Self
 from labs.errors import RocelabError
 from labs.lab import Lab
 from scripts.evidence.bundle import Collection
+from scripts.health.document import HealthReport, Sli
 from scripts.health.endpoints import LOOK_INTERVAL_S
-from scripts.health.objectives import HealthSpec, Sli
+from scripts.health.objectives import HealthSpec
 from scripts.health.reading import HealthReader, Reading
-from scripts.health.report import Account, HealthReport
+from scripts.health.report import Account
 from scripts.health.sample import Places, Sample, compare
 
 MOST_NODES = 8

@@ -14,25 +14,10 @@ from pydantic import BeforeValidator, Field
 
 from labs.spec.base import MS, SECOND, SpecModel
 from labs.units import DurationNs
+from scripts.health.document import Sli
 
 LEAST_PACKETS = 100
 """A ratio of fewer packets is not held against an objective: two marks of five say nothing."""
-
-
-class Sli(StrEnum):
-    """What is measured in every sample."""
-
-    LINK_LOSS = "link_loss"
-    LINKS_DOWN = "links_down"
-    FLAPS = "flaps"
-    QUEUE_DROPS = "queue_drops"
-    QUEUE_DEPTH = "queue_depth"
-    CE_RATIO = "ce_ratio"
-    OUT_OF_SEQUENCE = "out_of_sequence"
-    ACK_TIMEOUTS = "ack_timeouts"
-    ICRC_ERRORS = "icrc_errors"
-    ROUTES_INCOMPLETE = "routes_incomplete"
-    SESSIONS_DOWN = "sessions_down"
 
 
 class Of(StrEnum):

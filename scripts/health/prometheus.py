@@ -20,8 +20,8 @@ from prometheus_client.registry import Collector
 from labs.errors import InputError, MachineError
 from labs.files import replace_file
 from labs.plan.queues import lab_rate_bps
+from scripts.health.document import Sli
 from scripts.health.monitor import Snapshot
-from scripts.health.objectives import Sli
 from traffic.live import LiveCounters
 
 _ENDPOINT_COUNTERS = {

@@ -20,9 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scripts.drill.result import Event
-from traffic.jobresult import JobResult
-
 FEWEST = 5
 """Undisturbed iterations without which there is no steady state to compare with."""
 
@@ -54,38 +51,6 @@ class Impact:
     zero_impact: bool | None
     overhead_low: float | None = None
     overhead_high: float | None = None
-
-
-def impact_of(job: JobResult, events: tuple[Event, ...]) -> Impact | None:
-    """The impact of the first event that begins a fault; `events` are in ns since the job's start.
-
-    None without such an event or with fewer than FEWEST iterations before it, and where the job
-    failed or was over by then.
-    """
-    begun = [event.t_ns for event in events if event.change == "begin"]
-    if not begun or not job.ranks or job.errors:
-        return None
-    began_ns = np.min([rank.began_ns for rank in job.ranks], axis=0)
-    ended_ns = np.max([rank.ended_ns for rank in job.ranks], axis=0)
-    hit = int(np.searchsorted(ended_ns, begun[0], side="right"))
-    took_ns: npt.NDArray[np.int64] = ended_ns - began_ns
-    steady_ns: npt.NDArray[np.int64] = took_ns[job.plan.job.warmup_iterations : hit]
-    if hit == len(ended_ns) or len(steady_ns) < FEWEST:
-        return None
-    failed_ns, median_ns = int(took_ns[hit]), float(np.median(steady_ns))
-    p99_ns = float(np.percentile(steady_ns, 99))
-    low, high = overhead_bounds(failed_ns, steady_ns)
-    return Impact(
-        iteration=hit,
-        failed_ns=failed_ns,
-        steady=len(steady_ns),
-        steady_ns=median_ns,
-        steady_p99_ns=p99_ns,
-        overhead=failed_ns / median_ns - 1,
-        zero_impact=True if high <= ZERO_IMPACT else False if low > ZERO_IMPACT else None,
-        overhead_low=low,
-        overhead_high=high,
-    )
 
 
 def overhead_bounds(failed_ns: int, steady_ns: npt.NDArray[np.int64]) -> tuple[float, float]:

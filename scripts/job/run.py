@@ -25,7 +25,6 @@ from labs.runtime.record import LabFiles
 from labs.runtime.rights import need_root
 from scripts.balance import link_loads, tier_balances
 from scripts.documents import to_json
-from scripts.drill.environment import read_environment
 from scripts.drill.fidelity import stolen_cpu_s
 from scripts.drill.result import Environment, Event
 from scripts.faults.injector import Injector
@@ -36,8 +35,9 @@ from scripts.job.accounting import check_all, disagreements
 from scripts.job.capture import NicCapture
 from scripts.job.devices import DeviceCounts, DeviceWatch
 from scripts.job.document import SCHEMA_VERSION, Clock, Fidelity, JobReport
-from scripts.job.impact import impact_of
+from scripts.job.environment import read_environment
 from scripts.job.load import warning
+from scripts.job.measure import impact_of
 from traffic.job import JobSpec
 from traffic.jobplan import JobPlan, plan_jobs
 from traffic.jobresult import JobResult

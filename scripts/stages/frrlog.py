@@ -17,28 +17,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from scripts.stages.model import Cause
+
 NOTIFIED_WITHIN_NS = 500_000_000
 """A session that ends by a NOTIFICATION ends at once, or when a busy machine lets bgpd go on; an
 older one belongs to an earlier end, as no session comes back within this."""
 
 NS_PER_US = 1000
-
-
-class Cause(StrEnum):
-    """By what a switch knew that something had happened.
-
-    `PEER` is a route that a neighbour withdrew or announced, `SESSION_CLOSED` that the neighbour
-    ended the session (or its TCP connection ended), `ADMIN` a command on this switch.
-    """
-
-    CARRIER = "carrier"
-    BFD = "bfd"
-    HOLD_TIMER = "hold-timer"
-    PEER = "peer"
-    SESSION_CLOSED = "session-closed"
-    SESSION_UP = "session-up"
-    ADMIN = "admin"
-    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from labs.runtime.linkwatch import LinkEvent
 from scripts.convergence import Window
 from scripts.stages.frrlog import (
     BfdDown,
-    Cause,
     LogEvent,
     RouteReceived,
     RouteStep,
@@ -26,7 +25,7 @@ from scripts.stages.frrlog import (
     SessionUp,
     Step,
 )
-from scripts.stages.model import SwitchStages
+from scripts.stages.model import Cause, SwitchStages
 
 if TYPE_CHECKING:
     from scripts.drill.result import FibChange

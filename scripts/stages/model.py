@@ -7,9 +7,9 @@ hold and `scripts.documents` writes and reads. docs/convergence.md says what eac
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from scripts.documents import Format
-from scripts.stages.frrlog import Cause
 
 SCHEMA_VERSION = 1
 LOG_STAMP_NS = 1000
@@ -92,3 +92,20 @@ FORMAT = Format(
     "a document of convergence stages",
     "give what `scripts.documents.to_json` wrote",
 )
+
+
+class Cause(StrEnum):
+    """By what a switch knew that something had happened.
+
+    `PEER` is a route that a neighbour withdrew or announced, `SESSION_CLOSED` that the neighbour
+    ended the session (or its TCP connection ended), `ADMIN` a command on this switch.
+    """
+
+    CARRIER = "carrier"
+    BFD = "bfd"
+    HOLD_TIMER = "hold-timer"
+    PEER = "peer"
+    SESSION_CLOSED = "session-closed"
+    SESSION_UP = "session-up"
+    ADMIN = "admin"
+    OTHER = "other"

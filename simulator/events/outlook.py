@@ -8,54 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from labs.spec.base import SECOND
+from simulator.events.document import JobOutlook, Outlook
 from simulator.events.expectation import expected_cost
 from simulator.events.longrun import JobToll
 from simulator.events.spec import RestartSpec
 from simulator.events.timeline import Outage
 
 SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class JobOutlook:
-    """A job, in seconds. jct_s: None where it never gets on again. healthy_s: with no failure, with
-    checkpoints. slowed_s: by longer iterations while something was out, below 0 where flows
-    happened to lie better on what was left. effective: its iterations alone, as fast as with no
-    failure and without checkpoints, over jct_s, 0 where that is None. breaks: by itself, by cause;
-    the other restarts are the network's. expected: of the same breaks in closed form, without what
-    the network costs (`simulator.events.expectation`)."""
-
-    job: str
-    gpus: int
-    iterations: int
-    jct_s: float | None
-    healthy_s: float
-    stalled_s: float
-    slowed_s: float
-    restarts: int
-    restarting_s: float
-    lost_work_s: float
-    effective: float
-    breaks: dict[str, int]
-    expected: float
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """Jobs through a timeline. source: where its events are from. drawn: what was drawn, in words;
-    empty where nothing was. restart: checkpoints and restarts, in seconds. events: in the order in
-    which they begin, as sentences."""
-
-    schema_version: int
-    lab: str
-    source: str
-    drawn: str
-    restart: dict[str, float]
-    events: tuple[str, ...]
-    jobs: tuple[JobOutlook, ...]
 
 
 def outlook(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from labs.spec.base import SECOND
+from simulator.events.document import JobCost, WhatIf
 from simulator.events.longrun import Conditions, IterationTimes
 from simulator.events.retransmission import Retransmission
 from simulator.events.spec import Kind, RestartSpec
@@ -19,73 +19,9 @@ from simulator.events.timeline import Outage
 from simulator.fabric.network import Network
 
 SCHEMA_VERSION = 1
-LUCK = 1e-6
+
 FOR_GOOD_S = 3600.0
 """What an outage that never ends is costed over."""
-
-LEAVES_OUT = (
-    "while routing moves, jobs that lost nothing are taken to run on as before",
-    "of a job that lost packets every queue pair waits for its timer, and the job for it",
-    "the queues and retransmissions that the moved flows cause elsewhere",
-    "other jobs that a scheduler would move, start or stop meanwhile",
-    "other hash seeds: where flows meet, before and meanwhile, is the draw of the lab's seeds; an "
-    "iteration that is shorter meanwhile is that draw's luck and no gain",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class JobCost:
-    """What it costs one job, in seconds of its time. before_s, during_s: an iteration without the
-    outage and once routing has moved, None where it does not get on then. stall_s: nothing gets
-    through at the onset. restarted: its queue pairs gave up. lost_work_s: done in vain since the
-    last checkpoint, half an interval on average. slowed_s: by longer iterations while it lasts.
-    extra_s: all of these. gpu_hours: of all its GPUs.
-    ack_timeout_s, retries: of its queue pairs."""
-
-    job: str
-    gpus: int
-    ack_timeout_s: float
-    retries: int
-    before_s: float
-    during_s: float | None
-    stall_s: float
-    restarted: bool
-    restart_s: float
-    lost_work_s: float
-    slowed_s: float
-    extra_s: float
-    gpu_hours: float
-
-
-@dataclass(frozen=True, slots=True)
-class WhatIf:
-    """An event and what each job pays for it. links: how many it touches. lasts_s: None for good,
-    the costs then are of `over_s`. reaction_s: until routing has moved, None for never."""
-
-    schema_version: int
-    lab: str
-    event: str
-    links: int
-    lasts_s: float | None
-    over_s: float
-    reaction_s: float | None
-    reaction: str
-    jobs: tuple[JobCost, ...]
-    leaves_out: tuple[str, ...] = LEAVES_OUT
-
-    @property
-    def lucky(self) -> tuple[str, ...]:
-        """The jobs whose iterations get shorter: flows happen to lie better on what is left."""
-        return tuple(
-            job.job
-            for job in self.jobs
-            if job.during_s is not None and job.during_s < job.before_s * (1 - LUCK)
-        )
-
-    @property
-    def gpu_hours(self) -> float:
-        """All jobs'."""
-        return sum(job.gpu_hours for job in self.jobs)
 
 
 def what_if(

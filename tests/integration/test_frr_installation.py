@@ -20,8 +20,8 @@ from labs.runtime.installation import find_installation
 from labs.runtime.teardown import take_down
 from labs.spec.model import LabSpec
 from labs.status import read_status
-from scripts.drill.environment import read_environment
 from scripts.faults.daemons import DaemonCrash
+from scripts.job.environment import read_environment
 from tests.integration.waiting import wait_until_whole
 
 pytestmark = pytest.mark.side_by_side

@@ -21,10 +21,10 @@ from labs.runtime.wire.impairment import Impairment, Kind
 from labs.status import read_status
 from scripts.evidence import bundle
 from scripts.evidence.bundle import collect_evidence
+from scripts.health.document import HealthReport, Sli
 from scripts.health.monitor import HealthMonitor, Snapshot
-from scripts.health.objectives import HealthSpec, Sli
+from scripts.health.objectives import HealthSpec
 from scripts.health.prometheus import Exporter
-from scripts.health.report import HealthReport
 from scripts.job.run import run_job
 from tests.integration.conftest import MakeLab
 from tests.integration.midway import Midway

@@ -22,9 +22,8 @@ from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
 from scripts.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from scripts.drill.timeline import FibTimeline, opened_namespaces
-from scripts.stages.frrlog import Cause
 from scripts.stages.measure import FlowRecovery, stages_of
-from scripts.stages.model import SwitchStages
+from scripts.stages.model import Cause, SwitchStages
 from scripts.stages.recorder import StageRecorder
 from tests.integration.waiting import LIMIT_S
 from tests.measured import measured

@@ -9,8 +9,9 @@ from typing import Any
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.spec.model import LabSpec
-from scripts.drill.phases.fairness import FairShares, fair_shares
+from scripts.drill.phases.fairness import fair_shares
 from scripts.drill.phases.result import JobDrillResult, PhaseRun, conclude
+from scripts.drill.phases.shares import FairShares
 from scripts.drill.phases.spec import JobDrillSpec
 from scripts.drill.result import Environment
 from scripts.job.document import (

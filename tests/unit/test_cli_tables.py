@@ -34,8 +34,8 @@ from report.job_terminal import print_report as print_job
 from scripts.faults import command as fault_command
 from scripts.faults.running import ListedFault
 from scripts.health.command import print_report as print_health
+from scripts.health.document import HealthReport, SliReport
 from scripts.health.objectives import DEFINITIONS
-from scripts.health.report import HealthReport, SliReport
 from scripts.job.run import assemble
 from traffic.reachability import Reachability
 

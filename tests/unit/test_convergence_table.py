@@ -70,8 +70,7 @@ from scripts.drill.result import (
 )
 from scripts.faults.resolve import resolve
 from scripts.job.impact import Impact
-from scripts.stages.frrlog import Cause
-from scripts.stages.model import SwitchStages
+from scripts.stages.model import Cause, SwitchStages
 
 MS = 10**6
 SECOND = 10**9

@@ -12,8 +12,9 @@ import pytest
 from labs.lab import Lab
 from labs.plan.queues import plan_queues
 from labs.runtime.queues.counters import DepthCounters, QueueCounters
+from scripts.health.document import Sli
 from scripts.health.monitor import Snapshot
-from scripts.health.objectives import HealthSpec, Sli
+from scripts.health.objectives import HealthSpec
 from scripts.health.ports import PortReading
 from scripts.health.prometheus import HealthCollector
 from scripts.health.reading import Reading

@@ -30,14 +30,15 @@ from scripts.evidence import bundle
 from scripts.evidence.shelf import MOST_BYTES, Shelf, tail
 from scripts.health import command
 from scripts.health import monitor as monitoring
+from scripts.health.document import HealthReport, Sli
 from scripts.health.endpoints import EndpointTracker
 from scripts.health.losses import LossTracker
 from scripts.health.monitor import HealthMonitor
-from scripts.health.objectives import DEFINITIONS, HealthSpec, Sli
+from scripts.health.objectives import DEFINITIONS, HealthSpec
 from scripts.health.ports import PortReading
 from scripts.health.prometheus import loopback_address
 from scripts.health.reading import Reading
-from scripts.health.report import Account, HealthReport
+from scripts.health.report import Account
 from scripts.health.routes import parse_route
 from scripts.health.sample import Places, Sample, compare, deepest
 from scripts.health.sessions import both_up, parse_changes

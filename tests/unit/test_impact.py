@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from scripts.drill.result import Event
-from scripts.job.impact import FEWEST, ZERO_IMPACT, impact_of, overhead_bounds
+from scripts.job.impact import FEWEST, ZERO_IMPACT, overhead_bounds
+from scripts.job.measure import impact_of
 from tests.unit.job_sample import MS, allreduce
 from tests.unit.job_sample import result as job_result
 from traffic.jobresult import JobResult

@@ -27,6 +27,7 @@ from simulator.engine.program import Change, Program
 from simulator.engine.run import run
 from simulator.events.__main__ import MEASURED, reaction_table
 from simulator.events.changes import changes_of
+from simulator.events.document import WhatIf
 from simulator.events.expectation import Slowdown, expected_cost
 from simulator.events.longrun import IterationTimes, run_through
 from simulator.events.rates import HPN, LLAMA3, MONTH_S, draw_breaks, draw_timeline, timeline_of
@@ -43,7 +44,7 @@ from simulator.events.spec import (
 )
 from simulator.events.targets import parse_target
 from simulator.events.timeline import Bools, Outage, outage_of, resolve
-from simulator.events.whatif import WhatIf, what_if
+from simulator.events.whatif import what_if
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths
 from simulator.fabric.network import Network

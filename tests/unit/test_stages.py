@@ -24,7 +24,6 @@ from scripts.drill.result import FibChange
 from scripts.stages.delay import delay_of
 from scripts.stages.frrlog import (
     BfdDown,
-    Cause,
     LogEvent,
     RouteReceived,
     RouteStep,
@@ -36,6 +35,7 @@ from scripts.stages.measure import FlowRecovery, Records, stages_of
 from scripts.stages.model import (
     FORMAT,
     SCHEMA_VERSION,
+    Cause,
     ReadDelay,
     Resolution,
     Stages,

@@ -14,7 +14,7 @@ from labs.plan.queues import class_of_dscp
 from labs.spec.model import LabSpec
 from scripts.balance import Direction, leaf_uplinks
 from scripts.drill.expectations import JOB_KPIS, KpiValue
-from scripts.drill.phases.fairness import FairShares
+from scripts.drill.phases.shares import FairShares
 from scripts.job.document import JobReport
 from traffic.job import JobSpec
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from labs.errors import InputError
 from scripts.documents import Format
 from scripts.drill.expectations import Expectation, Figures, KpiValue, Verdict, judge, unmet
-from scripts.drill.phases.fairness import FairShares
 from scripts.drill.phases.kpis import job_kpis, phase_kpis
+from scripts.drill.phases.shares import FairShares
 from scripts.drill.result import Environment, spread_of
 from scripts.job.document import JobReport
 from scripts.statistics import Spread

@@ -24,7 +24,6 @@ from labs.spec.queues import QueueEngine
 from labs.spec.reference import named_by
 from scripts.drill.attempts import measure_valid
 from scripts.drill.catalog import lab_of
-from scripts.drill.environment import read_environment
 from scripts.drill.labuse import LabUse, fresh
 from scripts.drill.phases.conditions import conditions, under
 from scripts.drill.phases.fairness import fair_shares, shared_port
@@ -34,6 +33,7 @@ from scripts.drill.phases.spec import JobDrillSpec, PhaseSpec
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.resolve import resolve
 from scripts.faults.schedule import expand
+from scripts.job.environment import read_environment
 from scripts.job.run import run_jobs
 from traffic.jobplan import JobPlan, plan_jobs
 

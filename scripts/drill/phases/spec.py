@@ -17,14 +17,11 @@ from labs.spec.schemes import SchemeSpec
 from labs.units import DURATION
 from labs.wording import RefusedError, listed
 from scripts.drill.expectspec import JobExpectSpec
+from scripts.drill.phases.shares import WINDOW_NS
 from scripts.faults.spec import FaultSpec
 from traffic.collectives import Pattern
 from traffic.job import JobSpec
 from traffic.transport import DCQCN_OFF
-
-WINDOW_NS = 20_000_000
-"""Of the modelled network, over which a rate is taken: about ten swings of DCQCN's rates. Over
-10 ms the model's own seeds, once fair, are often out of 10 % for a moment."""
 
 
 class ModelSpec(SpecModel):

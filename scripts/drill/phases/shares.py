@@ -1,0 +1,84 @@
+"""How senders came to share a port, measured and modelled: data, from which plots are made."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """The port that all senders share, as the model has it; rates of the modelled network.
+
+    `payload_share` is payload over what a packet takes of the cable.
+    """
+
+    node: str
+    interface: str
+    rate_bps: float
+    buffer_bytes: int
+    kmin_bytes: int
+    kmax_bytes: int
+    pmax: float
+    feedback_ns: int
+    packet_bytes: int
+    payload_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Rates and queue over time. rates_bps: payload, a tuple per sender; times_ns: ends of samples.
+
+    `queue_times_ns` are the queue's own; it is empty where it was not sampled.
+    """
+
+    times_ns: tuple[int, ...]
+    rates_bps: tuple[tuple[float, ...], ...]
+    queue_times_ns: tuple[int, ...]
+    queue_bytes: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Means over the settled time. use: payload of all senders over the most the port can carry."""
+
+    use: float
+    queue_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FairShares:
+    """Measured and modelled, all in the modelled network's clock.
+
+    lab_ns: from the last start until every sender stays within `tolerance` of the mean, None where
+    that did not happen. model_times_ns: the same of each of the model's seeds. The model's course
+    is that of the first seed.
+    """
+
+    port: Port
+    starts_ns: tuple[int, ...]
+    tolerance: float
+    window_ns: int
+    lab_ns: int | None
+    model_times_ns: tuple[int | None, ...]
+    lab: Course
+    model: Course
+    lab_settled: Settled
+    model_settled: Settled
+
+    @property
+    def model_ns(self) -> float | None:
+        """The median of the model's seeds, None where one never got there."""
+        known = [time for time in self.model_times_ns if time is not None]
+        return statistics.median(known) if len(known) == len(self.model_times_ns) else None
+
+    @property
+    def ratio(self) -> float | None:
+        """The lab's time over the model's."""
+        model_ns = self.model_ns
+        return None if self.lab_ns is None or not model_ns else self.lab_ns / model_ns
+
+
+WINDOW_NS = 20_000_000
+"""Of the modelled network, over which a rate is taken: about ten swings of DCQCN's rates. Over
+10 ms the model's own seeds, once fair, are often out of 10 % for a moment."""

@@ -1,0 +1,16 @@
+"""The machine that measures, with the FRR of its labs."""
+
+from __future__ import annotations
+
+from labs.runtime.installation import Installation, find_installation
+from scripts.drill.environment import environment_with
+from scripts.drill.result import Environment
+
+
+def read_environment(frr: Installation | None = None) -> Environment:
+    """This machine, now, with a lab's FRR or else its own. `cpu_count` is the CPUs this process may
+    use.
+
+    Raises MachineError when FRR is not installed.
+    """
+    return environment_with((frr or find_installation()).version)
