@@ -89,7 +89,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("lab")
     if marker is None or "lab" not in metafunc.fixturenames:
         return
-    from labs.errors import InputError
+    from rocelab.errors import InputError
     from scripts.testkit.choice import chosen_labs, title
 
     given = metafunc.config.getoption("--rocelab-lab")
@@ -110,7 +110,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _ini_scope(config: pytest.Config) -> Any:  # noqa: ANN401 - pytest has a private name for it
-    from labs.errors import InputError
+    from rocelab.errors import InputError
     from scripts.testkit.choice import checked_scope
 
     try:
@@ -133,7 +133,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         if file is None:
             file = _given_lab(request.config)
         _need_machine(request.config)
-        from labs.interpreter import leave_current_folder_out
+        from rocelab.interpreter import leave_current_folder_out
         from scripts.testkit.bench import Bench
 
         leave_current_folder_out()
@@ -254,7 +254,7 @@ def pytest_runtest_makereport(
 
 
 def _cut_traceback(error: pytest.ExceptionInfo[BaseException]) -> None:
-    from labs.errors import RocelabError
+    from rocelab.errors import RocelabError
     from scripts.testkit.measurement import NotMeasuredError
 
     if not isinstance(error.value, RocelabError | NotMeasuredError):
@@ -324,7 +324,7 @@ def _tell_left_behind(config: pytest.Config) -> None:
 def _told(config: pytest.Config | None = None) -> Iterator[None]:
     """What a user should read as a message and not as a traceback; with `config`, that a machine
     can not run a lab as a reason to skip."""
-    from labs.errors import MachineError, RocelabError
+    from rocelab.errors import MachineError, RocelabError
 
     try:
         yield

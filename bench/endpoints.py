@@ -36,10 +36,10 @@ from bench.throughput import (
     measure_sender,
     steering,
 )
-from labs.interruption import ending
 from labs.lab import Lab
 from labs.plan.build import plan
 from labs.spec.model import LabSpec
+from rocelab.interruption import ending
 from scripts.job.environment import read_environment
 from traffic.flow import FIRST_QP, FIRST_SPORT, Flow
 from traffic.session import TrafficSession

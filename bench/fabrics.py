@@ -18,13 +18,13 @@ from typing import IO, Any
 
 from labs.lab import Lab
 from labs.plan.settings import node_settings
-from labs.progress import no_progress
 from labs.render import frr
 from labs.runtime import daemons, mounts, namespaces
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.installation import Installation, find_installation
+from rocelab.progress import no_progress
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

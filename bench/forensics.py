@@ -20,14 +20,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from labs.interruption import ending
 from labs.lab import Lab
 from labs.plan.build import plan
-from labs.progress import Progress
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
 from labs.spec.model import LabSpec
+from rocelab.interruption import ending
+from rocelab.progress import Progress
 from scripts.faults.hosts import HostPause
 from scripts.faults.links import RateDegrade
 from scripts.forensics.diagnose import diagnose_report

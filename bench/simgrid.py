@@ -25,9 +25,9 @@ from rich.console import Console
 
 from bench.simgrid_cases import CASES, Case, problem_of, write_problem
 from bench.simgrid_results import Compared, Side, Times, markdown
-from labs.arrays import Floats
-from labs.errors import MachineError
-from labs.interruption import ending
+from rocelab.arrays import Floats
+from rocelab.errors import MachineError
+from rocelab.interruption import ending
 from scripts.drill.environment import cpu_model
 from simulator.engine.backend import best_backend
 

@@ -17,11 +17,11 @@ from rich.table import Table
 
 from bench.senders import Sender
 from bench.throughput import measure_sender
-from labs.interruption import ending
 from labs.lab import Lab
 from labs.plan.build import plan
 from labs.spec.model import LabSpec
 from labs.spec.schemes import SchemeSpec
+from rocelab.interruption import ending
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray")
 SWITCHES = 3

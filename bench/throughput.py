@@ -25,9 +25,9 @@ from pathlib import Path
 
 from bench.arrivals import Sample, SampleCheck, check_sample, received_packets
 from bench.senders import Sender
-from labs.errors import MachineError
 from labs.lab import Lab
 from labs.runtime import namespaces
+from rocelab.errors import MachineError
 from traffic.flow import FIRST_QP, FIRST_SPORT, resolve_endpoints
 from traffic.job import JobSpec
 from traffic.jobplan import plan_job

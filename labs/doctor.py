@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labs import probes
-from labs.errors import MachineError
 from labs.probes import Outcome
 from labs.runtime import rights
 from labs.runtime.installation import (
@@ -31,6 +30,7 @@ from labs.runtime.installation import (
 )
 from labs.runtime.queues import bpf, marker
 from labs.runtime.rights import CAPABILITIES, effective_capabilities
+from rocelab.errors import MachineError
 
 PROGRAM_TIMEOUT_S = 10.0
 SETUP = "`make setup` installs it (Debian package {package})"

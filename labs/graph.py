@@ -15,7 +15,7 @@ import jinja2
 
 from labs.plan.fabric import Fabric, Link, Role
 from labs.sketch import Band, Cell, Edge, Sketch, Tier, ZoneSketch, sketch
-from labs.units import format_rate
+from rocelab.units import format_rate
 
 _TEMPLATES = Path(__file__).parent.parent / "templates" / "graph"
 

@@ -16,12 +16,9 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from labs.errors import InputError
 from labs.forwarding.fib import Fib, FibOf
-from labs.interruption import shielded
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
-from labs.progress import ProgressSink, no_progress
 from labs.runtime import kernel
 from labs.runtime.fib import read_fib
 from labs.runtime.housing import Housing, RuntimeKind, housing_of
@@ -37,7 +34,10 @@ from labs.spec.base import is_name
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec, read_name
 from labs.spec.model import LabSpec
-from labs.wording import name_hint
+from rocelab.errors import InputError
+from rocelab.interruption import shielded
+from rocelab.progress import ProgressSink, no_progress
+from rocelab.wording import name_hint
 
 
 def as_it_runs(spec: LabSpec) -> LabSpec:

@@ -21,7 +21,7 @@ from labs.runtime.daemons import UnreadableAnswerError
 from labs.runtime.node import NamespaceNode
 from labs.runtime.peers import bgp_peers
 from labs.runtime.record import DamagedRecordError, LabFiles, State, read_record, recorded_labs
-from labs.workers import workers
+from rocelab.workers import workers
 
 _USELESS = frozenset({"dead", "linkdown"})
 _KIB = 1024

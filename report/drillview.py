@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from labs.cli.console import table
-from labs.units import format_duration
 from report.phases.view import job_text
+from rocelab.units import format_duration
 from scripts.drill.show import DrillView, ExpectationRow, FaultRow, Span
 
 MAX_PICTURE = 64

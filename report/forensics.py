@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from labs.units import format_duration
 from report.plots import INK, MUTED, figure_of, styled
+from rocelab.units import format_duration
 from scripts.forensics.case import Case
 from scripts.forensics.critical import lateness
 from scripts.forensics.document import Cause, Diagnosis

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from labs.files import replace_file
-from labs.units import format_duration
 from report.repeats import repeat_table
 from report.view import (
     LIMITS,
@@ -30,6 +28,8 @@ from report.view import (
     untouched,
 )
 from report.view import by_plan as plans
+from rocelab.files import replace_file
+from rocelab.units import format_duration
 from scripts.drill.expectations import KPIS
 from scripts.drill.result import DrillResult, Repeat
 

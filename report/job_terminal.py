@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from labs.cli.console import table
-from labs.units import format_duration, format_rate, parse_size_bytes
+from rocelab.statistics import Spread
+from rocelab.units import format_duration, format_rate, parse_size_bytes
 from scripts.balance import TierBalance
 from scripts.job.document import Headline, JobReport, QueueFigures, RankFigures, Times
-from scripts.statistics import Spread
 from traffic.collectives import Pattern
 from traffic.performance import Row, nccl_table
 

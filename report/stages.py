@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from labs.cli.console import table
-from labs.units import format_duration
 from report.plots import GRID, INK, MS, figure_of, styled
+from rocelab.units import format_duration
 from scripts.stages.model import Cause, Resolution, Stages, SwitchStages
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from labs.interruption import ending
+from rocelab.interruption import ending
 
 if TYPE_CHECKING:
     import typer
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Loading the commands takes most of a second, in which a signal is one like later.
     with ending():
         from labs.cli.app import run
-        from labs.interpreter import leave_current_folder_out
+        from rocelab.interpreter import leave_current_folder_out
 
         leave_current_folder_out()
         run(build(), arguments)

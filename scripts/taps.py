@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from labs.errors import MachineError
 from labs.plan.fabric import Fabric, Link
 from labs.runtime import namespaces
+from rocelab.errors import MachineError
 from traffic.filters import attach_filter
 
 _ETH_P_IP = 0x0800

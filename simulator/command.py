@@ -10,13 +10,13 @@ import typer
 
 from labs.cli.arguments import ForceOption, JsonOption, LabArgument
 from labs.cli.console import err, out, progress_bars, write
-from labs.files import replace_file
+from rocelab.files import replace_file
 from scripts.predict.command import MODELS
 from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
-    from labs.progress import ProgressSink
     from labs.spec.model import LabSpec
+    from rocelab.progress import ProgressSink
     from simulator.document import SimulationReport
     from simulator.jobs.spec import SimulatedJob
     from simulator.simulate import Simulation
@@ -167,8 +167,8 @@ def simulate(
 
     rocelab simulate llama3-24k --job llama3-16k --out results/llama3
     """
-    from labs.outputs import results_folder
-    from scripts.documents import to_json
+    from rocelab.documents import to_json
+    from rocelab.outputs import results_folder
     from simulator.flowtable import check_flow_file, write_flows
     from simulator.simulate import Options, Simulation
 
@@ -218,7 +218,7 @@ def asked_jobs(
     job_file: str | None, options: dict[str, str], command: str
 ) -> tuple[SimulatedJob, ...]:
     """The jobs of a file, or the collective that a command's options describe. Raises SpecError."""
-    from labs.errors import InputError
+    from rocelab.errors import InputError
     from scripts.job.options import job_from_options
     from simulator.jobs.spec import collective_job, find_jobs, load_jobs
 
@@ -236,7 +236,7 @@ def asked_jobs(
 
 
 def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> None:
-    from labs.errors import InputError
+    from rocelab.errors import InputError
     from simulator.traces.export import write_trace
 
     if len(simulation.jobs) > 1:
@@ -247,9 +247,9 @@ def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> Non
 
 
 def _write(report: SimulationReport, folder: Path) -> None:
-    from labs.outputs import REPORT, RESULT
     from report.simulation.html import write_report
-    from scripts.documents import to_json
+    from rocelab.documents import to_json
+    from rocelab.outputs import REPORT, RESULT
 
     replace_file(folder / RESULT, to_json(report))
     write_report(report, folder / REPORT)

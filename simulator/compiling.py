@@ -19,8 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import ParamSpec, TypeVar, cast
 
-from labs.files import make_folders
-from labs.interpreter import imported
+from rocelab.files import make_folders
+from rocelab.interpreter import imported
 
 LOCK = "lock"
 """In a folder of machine code, a file that only its user may open: whoever may open what is locked

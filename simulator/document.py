@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rocelab.documents import Format
 from scripts.balance import Balance, Direction, TierBalance
-from scripts.documents import Format
 from scripts.drill.result import Environment
 from scripts.job.document import Headline
 
@@ -173,5 +173,5 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> SimulationReport:
-    """The report that `scripts.documents.to_json` wrote. Raises InputError on anything else."""
+    """The report that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
     return _FORMAT.read(text)

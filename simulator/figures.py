@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import Floats
 from labs.plan.fabric import Role
+from rocelab.arrays import Floats
+from rocelab.statistics import spread
 from scripts.balance import Direction, LinkLoad, TierBalance, balance, tier_balances
 from scripts.drill.environment import environment_with
 from scripts.drill.result import Environment
 from scripts.job.document import Headline
 from scripts.predict.choice import Model
-from scripts.statistics import spread
 from simulator.document import (
     SCHEMA_VERSION,
     BusyLink,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labs.errors import InputError, MachineError
-from labs.files import replace_file, replacing
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replace_file, replacing
 from simulator.figures import NS, transfers_over_s
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.arrays import NONE, Floats, Ints
-from labs.errors import InputError
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.spec.model import LabSpec
 from labs.spec.schemes import SprayScheme, TeScheme
-from labs.units import DURATION
-from labs.wording import RefusedError
+from rocelab.arrays import NONE, Floats, Ints
+from rocelab.errors import InputError
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.units import DURATION
+from rocelab.wording import RefusedError
 from scripts.predict.choice import Model
 from simulator.document import SimulationReport
 from simulator.engine.backend import best_backend

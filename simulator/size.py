@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from labs.arrays import NONE
-from labs.errors import MachineError
 from labs.spec.schemes import SchemeSpec
-from labs.units import SIZE
+from rocelab.arrays import NONE
+from rocelab.errors import MachineError
+from rocelab.units import SIZE
 from simulator.fabric.network import Network
 from simulator.jobs.collectives import EXCHANGES, MOST_EXCHANGED, MOST_ORDERED
 from simulator.jobs.spec import SimulatedJob

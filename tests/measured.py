@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from labs.errors import MachineError
+from rocelab.errors import MachineError
 from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.drill.phases.result import JobDrillResult
 from scripts.drill.result import DrillResult

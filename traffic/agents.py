@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
 
-from labs.errors import MachineError
-from labs.interpreter import module_command, module_environment
-from labs.interruption import undone
+from rocelab.errors import MachineError
+from rocelab.interpreter import module_command, module_environment
+from rocelab.interruption import undone
 from traffic.channel import Channel, ChannelClosedError, Message, join
 
 REPLY_TIMEOUT_S = 60.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from labs.errors import InputError
+from rocelab.errors import InputError
 
 PIECE_BYTES = 512 * 1024
 """What a tree or a chain passes on at once: NCCL's buffer of 4 MiB in 8 steps (NCCL_STEPS)."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labs.errors import InputError
+from rocelab.errors import InputError
 from traffic.dcqcn import DcqcnParameters
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from labs.errors import InputError
+from rocelab.errors import InputError
 from traffic.dcqcn import DcqcnParameters
 
 US = 10**3

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from itertools import count
 
 from labs.controller.demand import is_left_behind
-from labs.files import make_folder, replace_file
 from labs.plan.fabric import Fabric
 from labs.runtime.record import LabFiles
+from rocelab.files import make_folder, replace_file
 from traffic.flow import Flow, resolve_flow
 from traffic.jobplan import JobPlan
 from traffic.probe import IP_OVERHEAD_BYTES

@@ -10,9 +10,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labs.errors import InputError
 from labs.plan.fabric import Fabric, Nic
-from labs.wording import name_hint
+from rocelab.errors import InputError
+from rocelab.wording import name_hint
 from traffic.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
 
 FIRST_SPORT = 0xC000

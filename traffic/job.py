@@ -15,8 +15,8 @@ from pydantic import Field, Tag, model_validator
 
 from labs.spec.base import SpecModel
 from labs.spec.model import MAX_SEED
-from labs.units import DURATION, SIZE, DurationNs, SizeBytes
-from labs.wording import RefusedError, listed
+from rocelab.units import DURATION, SIZE, DurationNs, SizeBytes
+from rocelab.wording import RefusedError, listed
 from traffic.collectives import (
     IN_RING_ORDER,
     POINT_TO_POINT,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from labs.errors import InputError
 from labs.plan.fabric import Fabric, Link, Nic
+from rocelab.errors import InputError
 from traffic.collectives import Algorithm, Schedule
 from traffic.flow import FIRST_QP, FIRST_SPORT, SPORTS, Endpoints, resolve_endpoints
 from traffic.job import JobSpec, Stream, schedule_of, streams_of

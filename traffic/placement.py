@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby, zip_longest
 
-from labs.errors import InputError
 from labs.plan.fabric import Fabric, Nic
-from labs.wording import name_hint, shown
+from rocelab.errors import InputError
+from rocelab.wording import name_hint, shown
 
 
 class Placement(StrEnum):

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from labs.errors import MachineError
 from labs.plan.fabric import Fabric, Link, Nic
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime.namespaces import inside
 from labs.runtime.runtime import raise_descriptor_limit
+from rocelab.errors import MachineError
+from rocelab.progress import Progress, ProgressSink, no_progress
 from traffic.traceroute import checksum
 
 QUIET_S = (0.2, 0.5, 1.0)

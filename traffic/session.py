@@ -22,11 +22,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from labs.errors import InputError
 from labs.plan.fabric import Fabric
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime.clockwatch import ClockWatch
 from labs.runtime.record import LabFiles
+from rocelab.errors import InputError
+from rocelab.progress import Progress, ProgressSink, no_progress
 from traffic.agent import clock_offset_ns
 from traffic.agents import Agent, AgentGroup, Part
 from traffic.channel import Message, split

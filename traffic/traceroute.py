@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.errors import MachineError
 from labs.plan.fabric import Fabric, Nic
 from labs.runtime.namespaces import inside
+from rocelab.errors import MachineError
 from traffic.flow import Endpoints, resolve_endpoints
 from traffic.icrc import icrc
 from traffic.wire import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET

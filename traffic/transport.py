@@ -13,8 +13,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from labs.spec.base import MS, SECOND, SpecModel
-from labs.units import SIZE, DurationNs, SizeBytes
-from labs.wording import RefusedError, described, did_you_mean, listed, shown
+from rocelab.units import SIZE, DurationNs, SizeBytes
+from rocelab.wording import RefusedError, described, did_you_mean, listed, shown
 from traffic.dcqcn_profiles import PROFILES
 from traffic.sport import SourcePort
 

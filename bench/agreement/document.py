@@ -1,6 +1,6 @@
 """The comparison as data: of every job on every lab what devices counted, and what was simulated.
 
-In: runs and simulations. Out: frozen dataclasses that `scripts.documents` writes and reads, and
+In: runs and simulations. Out: frozen dataclasses that `rocelab.documents` writes and reads, and
 what a row of the table says of them. Times are those of the modelled network.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from labs.units import parse_size_bytes
-from scripts.documents import Format
+from rocelab.documents import Format
+from rocelab.units import parse_size_bytes
 from scripts.drill.result import Environment
 from traffic.collectives import Pattern
 from traffic.performance import Row

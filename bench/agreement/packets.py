@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from labs.arrays import Floats
+from rocelab.arrays import Floats
 from simulator.simulate import Simulation
 
 Event = tuple[float, int, Callable[..., None], tuple[int, ...]]

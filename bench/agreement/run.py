@@ -21,11 +21,11 @@ from bench.agreement.document import (
 )
 from bench.agreement.plan import Cell
 from bench.agreement.simulated import simulate_packets
-from labs.errors import RocelabError
 from labs.lab import Lab
 from labs.plan.build import plan
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
+from rocelab.errors import RocelabError
 from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.document import JobReport

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.agreement.packets import PacketRun
-from labs.arrays import Floats
 from labs.spec.model import LabSpec
+from rocelab.arrays import Floats
 from scripts.taps import LinkPackets
 from simulator.fabric.network import Network
 from simulator.fabric.paths import flows_per_send

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bench.agreement.document import LAB, LabResult
 from bench.agreement.plan import lab_spec
-from labs.errors import InputError
-from scripts.documents import to_json
+from rocelab.documents import to_json
+from rocelab.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,12 @@ from bench.convergence.render import DOCUMENT, PLOT, page
 from bench.convergence.run import TRACED, measure_cell
 from bench.convergence.store import Store
 from labs.cli.arguments import FrrOption
-from labs.errors import InputError, RocelabError
-from labs.interruption import ending
 from labs.runtime.installation import find_installation
 from labs.runtime.record import recorded_labs
-from labs.units import format_duration
-from scripts.documents import to_json
+from rocelab.documents import to_json
+from rocelab.errors import InputError, RocelabError
+from rocelab.interruption import ending
+from rocelab.units import format_duration
 
 FAILURES = 20
 QUICK_FAILURES = 3

@@ -1,6 +1,6 @@
 """The table of convergence times as data: every failure measured, cell by cell.
 
-In: measured failures. Out: frozen dataclasses that `scripts.documents` writes and reads, and what a
+In: measured failures. Out: frozen dataclasses that `rocelab.documents` writes and reads, and what a
 row of the table says of them. Times are nanoseconds of the lab's clock.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rocelab.documents import Format
 from scripts.convergence import Method
-from scripts.documents import Format
 from scripts.drill.result import Environment, Repeat
 from scripts.job.impact import Impact
 from scripts.stages.model import SwitchStages

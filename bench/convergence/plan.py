@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from labs.errors import InputError
 from labs.plan.fabric import Fabric, Link, Role
 from labs.spec.base import MS, SECOND
 from labs.spec.fabrics import ClosSpec, FabricSpec, HpnSpec
 from labs.spec.model import LabSpec, RoutingSpec
-from labs.units import DURATION
+from rocelab.errors import InputError
+from rocelab.units import DURATION
 from scripts.faults.selectors import LinkSelector
 from scripts.faults.spec import (
     BlackholeSpec,

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from bench.convergence.document import CELL, JOB, CellResult, ConvergenceTable, LinkFailureTest
 from bench.convergence.plan import Cell, lab_spec
-from labs.errors import InputError
 from labs.runtime.installation import release_order
 from labs.spec.model import LabSpec
-from scripts.documents import to_json
+from rocelab.documents import to_json
+from rocelab.errors import InputError
 
 JOB_FILE = "link-failure-test.json"
 _OF_RELEASE = "frr-"

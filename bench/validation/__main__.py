@@ -20,10 +20,10 @@ from bench.validation.document import FORMAT, SCHEMA_VERSION, Validation
 from bench.validation.plot import plots
 from bench.validation.render import DATA, page
 from bench.validation.run import measure
-from labs.errors import RocelabError
-from labs.interruption import ending
-from labs.progress import Progress
-from scripts.documents import to_json
+from rocelab.documents import to_json
+from rocelab.errors import RocelabError
+from rocelab.interruption import ending
+from rocelab.progress import Progress
 from simulator.figures import simulation_environment
 
 SEEDS = 12

@@ -1,6 +1,6 @@
 """What the validation ran and found, as data: every value of every repeat.
 
-In: cells as the cases measure them. Out: frozen dataclasses that `scripts.documents` writes and
+In: cells as the cases measure them. Out: frozen dataclasses that `rocelab.documents` writes and
 reads; the page and the plots are made of nothing else.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from scripts.documents import Format
+from rocelab.documents import Format
+from rocelab.statistics import Spread, spread
 from scripts.drill.result import Environment
-from scripts.statistics import Spread, spread
 
 SCHEMA_VERSION = 1
 

@@ -21,7 +21,7 @@ from bench.validation.zone import (
     transport,
     zone,
 )
-from labs.arrays import Floats
+from rocelab.arrays import Floats
 from simulator.fabric.flows import Paths
 from simulator.fabric.routes import Routes
 from simulator.fabric.te import fall_back

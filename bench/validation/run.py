@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.validation.document import Values
-from labs.progress import Progress, ProgressSink, no_progress
+from rocelab.progress import Progress, ProgressSink, no_progress
 from simulator.sweep.crew import processes
 
 Found = Mapping[str, Sequence[float]]

@@ -31,10 +31,10 @@ from labs.cli import (
     te,
 )
 from labs.cli.console import is_reader_gone
-from labs.errors import RocelabError
-from labs.interruption import leave_pipe
-from labs.refusal import refusal
-from labs.wording import printable, visible
+from rocelab.errors import RocelabError
+from rocelab.interruption import leave_pipe
+from rocelab.refusal import refusal
+from rocelab.wording import printable, visible
 
 DEFECT_EXIT_CODE = 70
 PIPE_EXIT_CODE = 141

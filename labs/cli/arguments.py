@@ -42,7 +42,7 @@ def complete_server(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _nodes(ctx: typer.Context) -> Sequence[Node]:
-    from labs.errors import RocelabError
+    from rocelab.errors import RocelabError
 
     try:
         lab, _ = running_or_planned(str(ctx.params.get("lab")))
@@ -128,9 +128,9 @@ def running_lab(text: str | None) -> Lab:
 
     Raises InputError when it is not up, or when there is none or more than one to choose from.
     """
-    from labs.errors import InputError
     from labs.lab import Lab
     from labs.status import Presence, known_labs
+    from rocelab.errors import InputError
 
     if text is None:
         names = [lab.name for lab in known_labs() if lab.state is Presence.RUNNING]
@@ -150,10 +150,10 @@ def running_lab(text: str | None) -> Lab:
 def _note_changes(text: str, lab: Lab) -> None:
     """Say on stderr where the file by which a lab was named is not what runs."""
     from labs.cli.console import note
-    from labs.errors import InputError
     from labs.lab import as_it_runs
     from labs.spec.catalog import find_lab
     from labs.spec.load import load_spec
+    from rocelab.errors import InputError
 
     as_was = f"this is lab {lab.name} as it was brought up"
     try:
@@ -185,7 +185,7 @@ def running_or_planned(text: str, frr: Path | None = None) -> tuple[Lab, bool]:
 
 def switch_of(lab: Lab, name: str) -> Node:
     """The switch of that name. Raises InputError for a server and for a node that is not there."""
-    from labs.errors import InputError
+    from rocelab.errors import InputError
 
     node = lab.fabric.node(lab.node(name).name)
     if not node.is_switch:

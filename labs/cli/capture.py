@@ -20,8 +20,8 @@ import typer
 from labs.cli.arguments import ForceOption, NodeArgument, RunningLab, running_lab
 from labs.cli.console import err, say
 from labs.cli.handover import handed_over
-from labs.interruption import shielded, undone
 from labs.runtime.rights import need_root
+from rocelab.interruption import shielded, undone
 
 if TYPE_CHECKING:
     from labs.lab import Lab
@@ -47,7 +47,7 @@ def capture(
 ) -> None:
     """Capture packets of a node's interface until Ctrl-C, --count or --seconds. However it ends,
     FILE is whole; after Ctrl-C the exit code is 130."""
-    from labs.outputs import check_new_file, create_file
+    from rocelab.outputs import check_new_file, create_file
 
     need_root("capturing in a node")
     chosen = running_lab(lab)
@@ -73,7 +73,7 @@ def capture(
 
 
 def _check_interface(lab: Lab, node: str, interface: str) -> None:
-    from labs.errors import InputError
+    from rocelab.errors import InputError
 
     name = lab.node(node).name
     interfaces = [link.port(name).interface for link in lab.fabric.links_of[name]]
@@ -90,8 +90,8 @@ def _tcpdump(
     lab: Lab, node: str, interface: str, count: int | None
 ) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
     """tcpdump that captures already, and its messages. Raises MachineError when it can not."""
-    from labs.errors import MachineError
     from labs.runtime import namespaces
+    from rocelab.errors import MachineError
 
     arguments = ["tcpdump", "-i", interface, "-n", "-U", "-w", "-", "-B", str(_BUFFER_KIB)]
     arguments += ["--time-stamp-precision=nano", "--immediate-mode"]

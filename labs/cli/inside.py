@@ -39,7 +39,7 @@ def exec_command(
     ],
 ) -> None:
     """Run a command in a node; its exit code is the command's."""
-    from labs.errors import InputError
+    from rocelab.errors import InputError
 
     command = command[1:] if command[0] == "--" else command
     if not command:
@@ -120,8 +120,8 @@ def ping(
 
     rocelab ping zone-small srv1-1 srv4-1 -c 3
     """
-    from labs.errors import MachineError
     from labs.runtime.node import NamespaceNode
+    from rocelab.errors import MachineError
 
     need_root("entering a node")
     chosen = running_lab(lab)
@@ -139,8 +139,8 @@ def _address(lab: Lab, name: str) -> str:
 
     Raises InputError where there is no such node or NIC.
     """
-    from labs.errors import InputError
     from labs.forwarding.path import find_nic
+    from rocelab.errors import InputError
 
     server, colon, number = name.partition(":")
     node = lab.fabric.node(lab.node(server).name)
@@ -174,7 +174,7 @@ def _become(
 def _become_in(
     handle: NamespaceNode, lab: str, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> NoReturn:
-    from labs.errors import InputError
+    from rocelab.errors import InputError
 
     if not os.path.ismount(handle.netns):
         raise InputError(

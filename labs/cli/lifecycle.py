@@ -49,9 +49,9 @@ def up(
     json: JsonOption = False,
 ) -> None:
     """Bring a lab up; ends when every switch holds every route with its full ECMP width."""
-    from labs.errors import InputError
     from labs.lab import Lab
     from labs.runtime.housing import housing_of
+    from rocelab.errors import InputError
 
     if reuse and (image is not None or frr is not None):
         raise InputError("--reuse does not compare images and FRRs", "leave --image and --frr out")
@@ -90,11 +90,11 @@ def up(
 def _check_reusable(planned: Lab) -> None:
     """Raises InputError where the lab that is up is not the one planned, ExpectationError where it
     is not as planned by now."""
-    from labs.errors import ExpectationError, InputError
     from labs.lab import Lab, as_it_runs
     from labs.spec.differences import differing_keys
     from labs.status import read_status
-    from labs.wording import listed
+    from rocelab.errors import ExpectationError, InputError
+    from rocelab.wording import listed
 
     need_root("looking into a lab")
     running = Lab.running(planned.name)
@@ -138,11 +138,11 @@ def down(
 
     A lab that is not up is said to be so, and is no error: what was asked for is the case.
     """
-    from labs.errors import InputError, RocelabError
     from labs.lab import name_of
     from labs.runtime.record import recorded_labs
     from labs.runtime.teardown import take_down
-    from labs.wording import did_you_mean
+    from rocelab.errors import InputError, RocelabError
+    from rocelab.wording import did_you_mean
 
     if every == (lab is not None):
         raise InputError("name a lab, or say --all", hint="`rocelab list` says what there is")
@@ -178,8 +178,8 @@ def _is_agreed() -> bool:
 
     Raises InputError where nobody is there to be asked.
     """
-    from labs.errors import InputError
     from labs.status import known_labs
+    from rocelab.errors import InputError
 
     labs = known_labs()
     if not labs:

@@ -56,9 +56,9 @@ def path(
     json: JsonOption = False,
 ) -> None:
     """Show every hop a flow takes: from the running kernels' tables, or as planned."""
-    from labs.errors import InputError
     from labs.forwarding.fib import planned_fibs
     from labs.forwarding.path import find_nic, walk
+    from rocelab.errors import InputError
 
     chosen, is_running = running_or_planned(lab)
     fabric = chosen.fabric

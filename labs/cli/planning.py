@@ -40,7 +40,7 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
 
 def _print_plan(fabric: Fabric) -> None:
     from labs.plan.fabric import Role
-    from labs.units import format_rate
+    from rocelab.units import format_rate
 
     console = out()
     addressing = "a /31 each" if fabric.numbered else "unnumbered (IPv6 link-local)"
@@ -80,7 +80,7 @@ def _print_plan(fabric: Fabric) -> None:
 
 def _uplink_table(fabric: Fabric) -> Table:
     from labs.plan.uplinks import uplinks_by_tier
-    from labs.units import format_rate
+    from rocelab.units import format_rate
 
     shown = table("Uplink ratios", ("role", "switches", "down", "up", "down:up"))
     for tier in uplinks_by_tier(fabric):
@@ -155,10 +155,10 @@ def render(
     For FRR, a folder per switch: DIR/SWITCH/{zebra,bgpd,bfdd}.conf. For containerlab, a folder
     that it deploys; for clabernetes, what `kubectl apply` takes.
     """
-    from labs.errors import InputError
     from labs.lab import Lab
     from labs.render.files import write_clabernetes, write_containerlab, write_rendered
     from labs.render.frr_image import DEFAULT_IMAGE
+    from rocelab.errors import InputError
 
     if image is not None and target is Target.FRR:
         raise InputError("--image is of containers", "give --target containerlab or clabernetes")
@@ -197,7 +197,7 @@ def graph(
     """Draw a lab's fabric, tiers in rows."""
     from labs.graph import mermaid, svg
     from labs.lab import Lab
-    from labs.outputs import check_new_file, create_file
+    from rocelab.outputs import check_new_file, create_file
 
     if file is not None:
         check_new_file(file, overwrite=force)

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from labs.cli.arguments import JsonOption
 from labs.cli.console import is_reader_gone
-from labs.errors import InputError
+from rocelab.errors import InputError
 
 HERE = frozenset({"runs", "attach"})
 """Commands about another machine's runs, which use `--host` themselves."""

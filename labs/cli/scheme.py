@@ -50,7 +50,7 @@ def scheme(
     json: JsonOption = False,
 ) -> None:
     """Show how a lab spreads flows over equal paths, or switch it while traffic runs."""
-    from labs.errors import InputError
+    from rocelab.errors import InputError
 
     need_root("the scheme of a lab that is up")
     chosen = running_lab(lab)
@@ -88,10 +88,10 @@ def scheme(
 
 def asked_scheme(kind: str, settings: list[str]) -> SchemeSpec:
     """The scheme of a command line. Raises SpecError as for a file, InputError for a bare key."""
-    from labs.errors import InputError
     from labs.runtime.steering.scheme import AskedScheme
     from labs.spec.load import validate
     from labs.spec.source import parse_source
+    from rocelab.errors import InputError
 
     lines = [f"  kind: {kind}"]
     for setting in settings:

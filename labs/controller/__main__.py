@@ -9,10 +9,10 @@ import os
 import sys
 
 from labs.controller.process import parse_scheme, run_controller
-from labs.errors import InputError
 from labs.plan.build import plan
 from labs.runtime.record import LabFiles, read_record
 from labs.spec.model import LabSpec
+from rocelab.errors import InputError
 
 
 def main() -> None:

@@ -22,12 +22,12 @@ from labs.controller.entries import EntryTable, program, wanted_entries
 from labs.controller.network import Edge, Network, Placement
 from labs.controller.rounds import Round, RoundLog, TierUse
 from labs.controller.tables import read_objects
-from labs.errors import MachineError
 from labs.forwarding.fib import Fib
 from labs.plan.fabric import Fabric
 from labs.runtime import netlink
 from labs.spec.base import SECOND
 from labs.spec.schemes import ResilientScheme, TeEngine, TeScheme
+from rocelab.errors import MachineError
 
 RESILIENT_PERIOD_S = 1.0
 """Between rounds of scheme `resilient` where nothing happens: only lost events wait for it."""

@@ -19,7 +19,7 @@ from scipy.sparse import coo_array  # type: ignore[import-untyped]
 from labs.controller.cspf import best_path
 from labs.controller.demand import Demand, FlowKey
 from labs.controller.network import Dag, Edge, Load, Network, Path, Placement, Step, placement
-from labs.errors import MachineError
+from rocelab.errors import MachineError
 
 _ENOUGH = 1e-9
 MOVES_PER_FLOW = 16

@@ -24,14 +24,14 @@ from labs.controller.collector import Collector
 from labs.controller.loop import ResilientRounds, TeRounds, period_s, run_rounds
 from labs.controller.rounds import RoundLog
 from labs.controller.tables import open_reader, read_objects, read_rows
-from labs.errors import InputError, MachineError
-from labs.files import make_folder, write_file
-from labs.interpreter import module_command, module_environment
 from labs.plan.fabric import Fabric
 from labs.runtime import namespaces, netlink, pidfile
 from labs.runtime.record import LabFiles
 from labs.runtime.steering import Steering
 from labs.spec.schemes import ResilientScheme, SchemeSpec, TeScheme
+from rocelab.errors import InputError, MachineError
+from rocelab.files import make_folder, write_file
+from rocelab.interpreter import module_command, module_environment
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0

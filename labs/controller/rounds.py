@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labs.files import append_file, replace_file
+from rocelab.files import append_file, replace_file
 
 LOG_BYTES = 8 << 20
 """The log is cut to its newer half at this size: it is on the machine's memory."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from labs.errors import InputError
 from labs.plan.fabric import Fabric, Link, Prefix
 from labs.plan.routes import NextHops, expected_width, spread
+from rocelab.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from labs.errors import ExpectationError, InputError
 from labs.forwarding.fib import FibOf, Route
 from labs.forwarding.multipath import UDP, Flow5, multipath_hash, select
 from labs.forwarding.steering import ROCE_PORT, SteeringModel
 from labs.plan.fabric import Fabric, Link, Nic, Node
-from labs.wording import name_hint
+from rocelab.errors import ExpectationError, InputError
+from rocelab.wording import name_hint
 
 
 class NoPathError(ExpectationError):

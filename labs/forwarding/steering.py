@@ -15,10 +15,10 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from labs.errors import InputError
 from labs.forwarding.multipath import HASH_BITS, UDP, Flow5
 from labs.plan.fabric import Fabric, Nic, Node
 from labs.spec.schemes import SchemeSpec
+from rocelab.errors import InputError
 
 ROCE_PORT = 4791
 """UDP destination port of RoCEv2 (IANA)."""

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from labs.errors import InputError
 from labs.plan.addressing import (
     AddressSpace,
     AddressSpaceFullError,
@@ -24,6 +23,7 @@ from labs.plan.layout import Attachment, Cable, Layout, Site
 from labs.plan.naming import interface_name
 from labs.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
 from labs.spec.model import LabSpec, Numbering, SeedPlan
+from rocelab.errors import InputError
 
 
 def build_fabric(spec: LabSpec) -> Fabric:

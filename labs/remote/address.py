@@ -14,8 +14,8 @@ from pathlib import Path
 
 import paramiko
 
-from labs.errors import InputError
-from labs.wording import shown
+from rocelab.errors import InputError
+from rocelab.wording import shown
 
 SSH_PORT = 22
 USAGE = "give user@host, host or user@host:port; a Host of ~/.ssh/config is a host too"

@@ -16,8 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from labs.cli.console import err, out, progress_bars, say, table, write_json
-from labs.errors import RocelabError
-from labs.interruption import shielded, undone
 from labs.remote import record
 from labs.remote.address import parse_address, read_config, resolve
 from labs.remote.connection import Connection, connected
@@ -36,6 +34,8 @@ from labs.remote.runs import (
     places_of,
 )
 from labs.remote.there.frames import Frame, Kind
+from rocelab.errors import RocelabError
+from rocelab.interruption import shielded, undone
 
 MANY_FILES = 6
 

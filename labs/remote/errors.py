@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.errors import MachineError, RocelabError
+from rocelab.errors import MachineError, RocelabError
 
 
 class UnreachableError(MachineError):

@@ -19,11 +19,11 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
 import labs
-from labs.errors import InputError
-from labs.progress import Progress, ProgressSink
 from labs.remote.connection import Connection, Output
 from labs.remote.errors import DiskFullError, UnfitError
 from labs.remote.there import bootstrap
+from rocelab.errors import InputError
+from rocelab.progress import Progress, ProgressSink
 
 PACKAGES = ("labs", "traffic", "scripts", "simulator", "report", "templates")
 MODULES = ("rocelab_pytest.py",)

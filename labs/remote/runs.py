@@ -23,9 +23,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from labs.errors import InputError
-from labs.interruption import WORDS
-from labs.progress import Progress, ProgressSink
 from labs.remote import record
 from labs.remote.connection import Connection
 from labs.remote.errors import ConnectionLostError, UnfitError
@@ -34,6 +31,9 @@ from labs.remote.parcel import RESULTS, Parcel, is_within, mirrored
 from labs.remote.there.frames import Frame, FrameReader, Kind
 from labs.remote.there.runfolder import Request
 from labs.remote.there.supervisor import BUSY_EXIT, GONE_EXIT
+from rocelab.errors import InputError
+from rocelab.interruption import WORDS
+from rocelab.progress import Progress, ProgressSink
 
 PASSED_ON = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
 _CHUNK = 1 << 16

@@ -13,16 +13,16 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from labs.errors import InputError
-from labs.outputs import OVERWRITE
 from labs.plan.fabric import Fabric
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.render import clabernetes
 from labs.render.clab_check import topology_problems
 from labs.render.containerlab import mounted_files, topology_file, topology_text
 from labs.render.deployment import deployment, warnings
 from labs.render.frr import frr_configuration
 from labs.render.frr_image import DEFAULT_IMAGE
+from rocelab.errors import InputError
+from rocelab.outputs import OVERWRITE
+from rocelab.progress import Progress, ProgressSink, no_progress
 
 MARKER = ".rocelab-render"
 

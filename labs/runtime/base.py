@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from labs.plan.fabric import Fabric
-from labs.progress import ProgressSink, no_progress
+from rocelab.progress import ProgressSink, no_progress
 
 
 @dataclass(frozen=True, slots=True)

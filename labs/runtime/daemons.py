@@ -28,17 +28,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from labs.errors import MachineError
-from labs.files import (
+from labs.runtime import mounts, namespaces, processes
+from labs.runtime.installation import Installation
+from rocelab.errors import MachineError
+from rocelab.files import (
     UntrustedFileError,
     make_folder,
     read_untrusted,
     untrusted_size,
     write_file,
 )
-from labs.runtime import mounts, namespaces, processes
-from labs.runtime.installation import Installation
-from labs.workers import in_vain
+from rocelab.workers import in_vain
 
 DAEMONS = ("mgmtd", "zebra", "bfdd", "bgpd")
 VTY_TIMEOUT_S = 30.0
@@ -361,7 +361,7 @@ def vty_command(
     """What a daemon answers to the last of `commands`, over vtysh's own socket (FRR lib/vty.c).
 
     Raises OSError when the daemon is not there or has not answered them all within `timeout_s`, and
-    where the thread works in vain (`labs.workers`).
+    where the thread works in vain (`rocelab.workers`).
     """
     return _vty_answers(files, daemon, commands, timeout_s)[-1]
 

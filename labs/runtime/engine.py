@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from labs.errors import MachineError
+from rocelab.errors import MachineError
 
 ENGINES = ("docker", "podman")
 TIMEOUT_S = 120.0

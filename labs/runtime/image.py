@@ -12,9 +12,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from labs.errors import MachineError
-from labs.progress import Progress, ProgressSink
 from labs.runtime.engine import Engine, last_line
+from rocelab.errors import MachineError
+from rocelab.progress import Progress, ProgressSink
 
 SUITE = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

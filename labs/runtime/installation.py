@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from labs.errors import InputError, MachineError
-from labs.files import replace_file
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replace_file
 
 TESTED_RELEASES = ("8.4", "10.3")
 """That of Debian 12, which the whole suite is run with, and that of Debian 13 as another system's

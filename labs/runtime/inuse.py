@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from labs.errors import InputError
 from labs.runtime.record import LabFiles
+from rocelab.errors import InputError
 
 MOST_BYTES = 200
 

@@ -30,16 +30,16 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from labs.errors import InputError, MachineError
-from labs.files import make_folder, write_file
-from labs.interpreter import module_command, module_environment
 from labs.plan.fabric import Fabric
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.remote.there.growth import watch_growth
 from labs.runtime import namespaces
 from labs.runtime.daemons import FrrFiles
 from labs.runtime.management_link import FIRST_ADDRESS, make_links
 from labs.runtime.record import LabFiles
+from rocelab.errors import InputError, MachineError
+from rocelab.files import make_folder, write_file
+from rocelab.interpreter import module_command, module_environment
+from rocelab.progress import Progress, ProgressSink, no_progress
 
 if TYPE_CHECKING:
     import paramiko

@@ -19,9 +19,9 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from labs.files import make_folders
 from labs.runtime import namespaces
 from labs.runtime.namespaces import MNT_DETACH, MS_BIND, check
+from rocelab.files import make_folders
 
 CLONE_FS = 0x200
 CLONE_NEWNS = 0x20000

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from labs.interruption import shielded
+from rocelab.interruption import shielded
 
 Result = TypeVar("Result")
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from labs.errors import InputError, MachineError
 from labs.runtime import daemons, namespaces, netlink, processes
 from labs.runtime.bracket import Bracket
 from labs.runtime.installation import Installation, read_installation
 from labs.runtime.record import LabFiles
+from rocelab.errors import InputError, MachineError
 
 
 @dataclass(frozen=True, slots=True)

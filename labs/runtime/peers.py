@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from labs.runtime.daemons import FrrFiles, UnreadableAnswerError, vty_json
-from labs.wording import printable, shown
+from rocelab.wording import printable, shown
 
 MOST_CHARACTERS = 64
 """Of a name or a state: an interface has 15, an IPv6 address 39."""

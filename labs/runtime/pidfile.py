@@ -14,7 +14,7 @@ import struct
 from pathlib import Path
 from typing import TextIO
 
-from labs.errors import MachineError
+from rocelab.errors import MachineError
 
 _FLOCK = struct.Struct("hh4xqqi4x")
 

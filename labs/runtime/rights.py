@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.errors import MachineError
+from rocelab.errors import MachineError
 
 RUN = Path("/run")
 SETTINGS = Path("/proc/sys/net/ipv4/ip_forward")

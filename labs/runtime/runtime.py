@@ -16,12 +16,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import version
 
-from labs.errors import InputError, MachineError
-from labs.files import make_folder
-from labs.interruption import shielded
 from labs.plan.fabric import Fabric
 from labs.plan.settings import node_settings
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.render import frr
 from labs.runtime import daemons, kernel, namespaces, netlink, offloads, wiring
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
@@ -40,7 +36,11 @@ from labs.runtime.record import LabFiles, Record, State, locked, write_record
 from labs.runtime.rights import check_rights, may_prioritise
 from labs.runtime.steering import Steering
 from labs.runtime.teardown import take_down, tear_down
-from labs.workers import workers
+from rocelab.errors import InputError, MachineError
+from rocelab.files import make_folder
+from rocelab.interruption import shielded
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.workers import workers
 
 
 class LabRuntime:

@@ -10,9 +10,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from labs.errors import MachineError
-from labs.interruption import shielded, undone
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime import canary, namespaces, processes
 from labs.runtime.housing import Housing, RuntimeKind, housing_of
 from labs.runtime.queues.engine import remove as remove_queues
@@ -24,6 +21,9 @@ from labs.runtime.record import (
     remove_files,
 )
 from labs.runtime.rights import check_rights
+from rocelab.errors import MachineError
+from rocelab.interruption import shielded, undone
+from rocelab.progress import Progress, ProgressSink, no_progress
 
 CLEANUP_TIMEOUT_S = 120.0
 KINDS = (namespaces.NETWORK, namespaces.MOUNTS)

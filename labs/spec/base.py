@@ -1,7 +1,7 @@
 """What every model of a spec is built from: strict keys, names and the units of time limits.
 
 In: values as a file has them. Out: pydantic models that refuse what they do not know, in the words
-of `labs.wording`.
+of `rocelab.wording`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from labs.wording import RefusedError, shown
+from rocelab.wording import RefusedError, shown
 
 MS = 10**6
 SECOND = 10**9

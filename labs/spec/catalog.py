@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labs.errors import InputError
-from labs.wording import did_you_mean, shown
+from rocelab.errors import InputError
+from rocelab.wording import did_you_mean, shown
 
 CATALOG = Path(__file__).resolve().parent.parent / "catalog"
 

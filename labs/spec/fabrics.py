@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from labs.spec.base import SpecModel
-from labs.wording import RefusedError
+from rocelab.wording import RefusedError
 
 MAX_LINKS = 2**20
 """Links of a fabric, NICs included: several times a cluster of 131,072 GPUs."""

@@ -17,8 +17,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic.types import Tag
 
-from labs.units import Quantity
-from labs.wording import KeyPath, listed
+from rocelab.units import Quantity
+from rocelab.wording import KeyPath, listed
 
 MAX_LISTED = 12
 

@@ -14,21 +14,13 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from labs.errors import Problem
 from labs.spec.base import is_name
 from labs.spec.fields import Place, choices, keys_of, locate, of_field, phrase, takes_text
 from labs.spec.model import LabSpec
 from labs.spec.scalars import read_scalar
 from labs.spec.source import MAX_PROBLEMS, Data, Source, raise_problems, read_source
-from labs.wording import (
-    KeyPath,
-    RefusedError,
-    described,
-    did_you_mean,
-    dotted,
-    listed,
-    shown,
-)
+from rocelab.errors import Problem
+from rocelab.wording import KeyPath, RefusedError, described, did_you_mean, dotted, listed, shown
 
 Model = TypeVar("Model", bound=BaseModel)
 Found = tuple[Place, ErrorDetails]

@@ -17,8 +17,8 @@ from labs.spec.base import MS, SECOND, Name, SpecModel
 from labs.spec.fabrics import FabricSpec
 from labs.spec.queues import QueuesSpec
 from labs.spec.schemes import EcmpScheme, SchemeSpec
-from labs.units import DURATION, DurationNs, RateBps
-from labs.wording import RefusedError, described
+from rocelab.units import DURATION, DurationNs, RateBps
+from rocelab.wording import RefusedError, described
 
 MAX_SEED = 2**32 - 1
 MIN_RATE = 10**6

@@ -14,8 +14,8 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from labs.spec.base import SpecModel
-from labs.units import SIZE, SizeBytes
-from labs.wording import RefusedError, described, shown
+from rocelab.units import SIZE, SizeBytes
+from rocelab.wording import RefusedError, described, shown
 
 MAX_BUFFER = 64 * 10**9
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from labs.wording import RefusedError, shown
+from rocelab.wording import RefusedError, shown
 
 Scalar = str | int | float | bool | None
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from labs.spec.base import MS, SECOND, SpecModel
-from labs.units import DurationNs
+from rocelab.units import DurationNs
 
 US = 1000
 

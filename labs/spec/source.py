@@ -15,10 +15,10 @@ from typing import NoReturn
 
 import yaml
 
-from labs.errors import Problem, SpecError
-from labs.files import TooLargeError, read_input
 from labs.spec.scalars import Scalar, read_scalar, unknown_tag
-from labs.wording import CONTROL, KeyPath, RefusedError, dotted, printable, shown
+from rocelab.errors import Problem, SpecError
+from rocelab.files import TooLargeError, read_input
+from rocelab.wording import CONTROL, KeyPath, RefusedError, dotted, printable, shown
 
 MAX_FILE_BYTES = 2**20
 MAX_DEPTH = 20

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from labs.units import format_duration
+from rocelab.units import format_duration
 from scripts.balance import Direction
 from scripts.compare.document import CellFigures, CellResult, Comparison, Status, TierFigures
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from labs.files import replace_file
-from labs.units import format_duration
 from report.html import inline
 from report.phases.view import (
     LIMITS,
@@ -28,6 +26,8 @@ from report.phases.view import (
     verdict_rows,
 )
 from report.repeats import RepeatTable, phase_tables
+from rocelab.files import replace_file
+from rocelab.units import format_duration
 from scripts.drill.phases.result import JobDrillResult, PhaseSummary
 from scripts.job.document import UNSCALED
 

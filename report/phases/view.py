@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labs.units import format_duration
 from report.repeats import RepeatTable
+from rocelab.units import format_duration
 from scripts.balance import Direction
 from scripts.drill.expectations import JOB_KPIS, Quantity, format_kpi, kpi_named
 from scripts.drill.phases.result import JobDrillResult, JobSummary, PhaseRun

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from labs.files import replace_file
-from labs.units import format_duration, format_rate
 from report.html import inline
 from report.job_terminal import value_text
+from rocelab.files import replace_file
+from rocelab.units import format_duration, format_rate
 from simulator.document import SimulationReport
 
 

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from labs.cli.console import table
-from labs.units import format_duration
 from report.job_terminal import value_text
+from rocelab.units import format_duration
 from simulator.document import JobOutcome, SimulationReport, TierUse
 
 SHOWN_JOBS = 40

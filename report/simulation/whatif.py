@@ -9,7 +9,7 @@ from rich.console import Console
 
 from labs.cli.console import table
 from labs.spec.base import SECOND
-from labs.units import format_duration
+from rocelab.units import format_duration
 from simulator.events.document import JobCost, JobOutlook, Outlook, WhatIf
 
 

@@ -79,13 +79,13 @@ def compare(
 
     Exits 3 when no run was valid.
     """
-    from labs.outputs import results_folder, shown_if_unwritten
     from report.compare.terminal import print_comparison
+    from rocelab.documents import to_json
+    from rocelab.outputs import results_folder, shown_if_unwritten
     from scripts.compare.document import Status
     from scripts.compare.matrix import cells
     from scripts.compare.run import Step, write_results
     from scripts.compare.run import compare as run_comparison
-    from scripts.documents import to_json
     from scripts.drill.environment import typed_command
 
     chosen, _ = running_or_planned(lab, frr)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from rocelab.documents import Format
+from rocelab.statistics import Spread
 from scripts.balance import Direction, Polarization, TierBalance
-from scripts.documents import Format
 from scripts.drill.result import Environment
 from scripts.job.document import Fidelity, Times, Transport
-from scripts.statistics import Spread
 
 SCHEMA_VERSION = 1
 
@@ -178,5 +178,5 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> Comparison:
-    """The comparison that `scripts.documents.to_json` wrote. Raises InputError on anything else."""
+    """The comparison that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
     return _FORMAT.read(text)

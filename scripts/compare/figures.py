@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from labs.plan.fabric import Fabric
-from labs.units import parse_size_bytes
+from rocelab.statistics import spread
+from rocelab.units import parse_size_bytes
 from scripts.balance import Direction, Polarization, TierBalance, link_loads, tier_balances
 from scripts.compare.document import CellFigures, LinkUse, Run, Status, TierFigures
 from scripts.job.document import JobReport, Times
-from scripts.statistics import spread
 from scripts.taps import LinkPackets
 from traffic.collectives import Pattern
 from traffic.performance import Row, jct_ratio

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from labs.errors import InputError
 from labs.plan.fabric import Fabric
 from labs.spec.schemes import SchemeSpec
+from rocelab.errors import InputError
 from scripts.job.options import job_from_options
 from scripts.predict.whatif import read_asked
 from traffic.job import JobSpec

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from labs.errors import InputError, MachineError, RocelabError
-from labs.files import replace_file
 from labs.forwarding.fib import FibOf
 from labs.lab import Lab
-from labs.outputs import REPORT, RESULT
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
-from labs.progress import ProgressSink, no_progress
 from labs.runtime.fib import read_fib
 from labs.spec.model import SeedPlan
 from labs.spec.schemes import EcmpScheme, SchemeSpec
+from rocelab.errors import InputError, MachineError, RocelabError
+from rocelab.files import replace_file
+from rocelab.outputs import REPORT, RESULT
+from rocelab.progress import ProgressSink, no_progress
 from scripts.balance import polarization
 from scripts.compare.document import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from scripts.compare.figures import Expected, cell_figures, run_of, status_of
@@ -94,7 +94,7 @@ def compare(
 def write_results(found: Comparison, folder: Path) -> None:
     """Write result.json and report.html. Raises OSError where that is not possible."""
     from report.compare.html import render_html
-    from scripts.documents import to_json
+    from rocelab.documents import to_json
 
     replace_file(folder / RESULT, to_json(found))
     replace_file(folder / REPORT, render_html(found))

@@ -124,9 +124,9 @@ def run(
 ) -> None:
     """Run a drill: lab up, traffic and faults or jobs, lab down, and what came of it. Exits 1 when
     an expectation of the drill failed."""
-    from labs.outputs import shown_if_unwritten
     from labs.runtime.housing import housing_of
-    from scripts.documents import to_json
+    from rocelab.documents import to_json
+    from rocelab.outputs import shown_if_unwritten
     from scripts.drill.catalog import find_drill
     from scripts.drill.labuse import fresh, kept
     from scripts.drill.run import run_drill
@@ -195,7 +195,7 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
     Exits 0 whatever the difference: what must not happen is an expectation of the drill.
     """
     from report.difference import print_difference
-    from scripts.documents import fitting, to_json
+    from rocelab.documents import fitting, to_json
     from scripts.drill.difference import difference
 
     with fitting(f"{old} or {new}"):

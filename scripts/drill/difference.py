@@ -13,14 +13,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from labs.errors import InputError
-from scripts.documents import read_text
+from rocelab.documents import read_text
+from rocelab.errors import InputError
+from rocelab.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
 from scripts.drill import result as faults
 from scripts.drill.expectations import JOB_KPIS, KPIS, UNITS, KpiValue, Verdict
 from scripts.drill.phases import result as jobs
 from scripts.drill.phases.result import JobDrillResult
 from scripts.drill.result import DrillResult, kpis
-from scripts.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
 
 SCHEMA_VERSION = 1
 ALPHA = 0.05
@@ -60,7 +60,7 @@ class FigureDiff:
 
     phase, job: of a drill of jobs, and the job's number where it has several. old_values,
     new_values: repeat by repeat, truths as 0 and 1; their spread is None where there are none.
-    difference: new median less old. p_value: by `scripts.statistics.rank_sum_p`. apart: no value
+    difference: new median less old. p_value: by `rocelab.statistics.rank_sum_p`. apart: no value
     of one lies within the other's extremes.
     """
 

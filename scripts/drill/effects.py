@@ -21,7 +21,7 @@ from labs.forwarding.path import Path
 from labs.lab import Lab
 from labs.plan.fabric import Fabric
 from labs.runtime.linkwatch import LinkEvent, LinkWatch
-from labs.units import format_duration
+from rocelab.units import format_duration
 from scripts.convergence import FlowMeasurement
 from scripts.drill.timeline import POLL_S, opened_namespaces
 from scripts.faults.base import CarrierFault, SeveringFault

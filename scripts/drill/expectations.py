@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from labs.units import format_duration, parse_duration_ns, parse_size_bytes
-from labs.wording import shown
+from rocelab.units import format_duration, parse_duration_ns, parse_size_bytes
+from rocelab.wording import shown
 
 KpiValue = int | float | bool | None
 

@@ -20,12 +20,12 @@ from typing import Self
 
 import numpy as np
 
-from labs.errors import InputError, MachineError
 from labs.forwarding.fib import Fib
 from labs.forwarding.path import Path, find_nic, walk
 from labs.lab import Lab
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.linkwatch import LinkEvent
+from rocelab.errors import InputError, MachineError
 from scripts.convergence import FlowConvergence, FlowSamples, Method, Window
 from scripts.drill import result as results
 from scripts.drill.effects import late_carriers, late_losses, link_events

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.units import format_duration
+from rocelab.units import format_duration
 from scripts.convergence import FlowSamples
 from scripts.drill.result import Fidelity, Flow, Repeat, Timeline
 from traffic.result import TrafficResult

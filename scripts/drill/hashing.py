@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from labs.forwarding.fib import Fib
 from labs.forwarding.path import Path, find_nic, walk
-from labs.interruption import shielded, undone
 from labs.lab import Lab
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
@@ -22,6 +21,7 @@ from labs.plan.settings import SEED
 from labs.runtime import namespaces
 from labs.runtime.kernel import write_settings
 from labs.spec.model import SeedPlan
+from rocelab.interruption import shielded, undone
 from scripts.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from scripts.drill.result import HashingRun
 from scripts.taps import LinkPackets

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
-from labs.errors import InputError, RocelabError
-from labs.files import replace_file
-from labs.wording import listed
+from rocelab.errors import InputError, RocelabError
+from rocelab.files import replace_file
+from rocelab.statistics import Spread
+from rocelab.wording import listed
 from scripts.drill.expectations import UNITS, KpiValue, Verdict, kpi_named
 from scripts.drill.phases.result import JobDrillResult, PhaseRun
 from scripts.drill.result import DrillResult, Environment, kpis
-from scripts.statistics import Spread
 
 SOFTWARE = ("tool_version", "frr_version", "kernel")
 """Of the environment, what a result may differ by: properties of every suite."""

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from labs.errors import InputError
-from labs.interruption import undone
 from labs.lab import Lab, as_it_runs
-from labs.progress import Progress, ProgressSink
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.inuse import in_use
 from labs.runtime.record import LabFiles
 from labs.spec.differences import differing_keys
-from labs.wording import listed
+from rocelab.errors import InputError
+from rocelab.interruption import undone
+from rocelab.progress import Progress, ProgressSink
+from rocelab.wording import listed
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.injector import restore_recorded
 from scripts.faults.record import read_faults

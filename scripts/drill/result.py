@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from labs.errors import InputError
+from rocelab.documents import Format
+from rocelab.errors import InputError
+from rocelab.statistics import Spread, spread
 from scripts.balance import LinkLoad, Polarization, TierBalance, leaf_uplinks
 from scripts.convergence import (
     EventConvergence,
@@ -29,11 +31,9 @@ from scripts.convergence import (
     measure_flow,
     offered_rate_pps,
 )
-from scripts.documents import Format
 from scripts.drill.expectations import Expectation, KpiValue, Verdict, judge, unmet
 from scripts.health.document import HealthReport
 from scripts.stages.model import Stages
-from scripts.statistics import Spread, spread
 
 SCHEMA_VERSION = 2
 
@@ -407,7 +407,7 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> DrillResult:
-    """The result that `scripts.documents.to_json` wrote. Raises InputError on anything else."""
+    """The result that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
     document = _FORMAT.parsed(text)
     if "kind" in document:
         raise InputError(

@@ -15,19 +15,19 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.errors import InputError
-from labs.files import replace_file
 from labs.forwarding.fib import Fib
 from labs.lab import Lab
-from labs.outputs import REPORT, RESULT, results_folder
 from labs.plan.fabric import Fabric
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime import kernel
 from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from labs.runtime.housing import Housing
 from labs.spec.reference import named_by
-from labs.units import format_duration
-from scripts.documents import to_json
+from rocelab.documents import to_json
+from rocelab.errors import InputError
+from rocelab.files import replace_file
+from rocelab.outputs import REPORT, RESULT, results_folder
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.units import format_duration
 from scripts.drill import result as results
 from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.drill.catalog import lab_of

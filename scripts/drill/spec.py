@@ -15,8 +15,8 @@ from labs.spec.base import MS, SECOND, Name, SpecModel
 from labs.spec.load import validate
 from labs.spec.model import SeedPlan
 from labs.spec.source import read_source
-from labs.units import DurationNs, SizeBytes, format_duration
-from labs.wording import RefusedError
+from rocelab.units import DurationNs, SizeBytes, format_duration
+from rocelab.wording import RefusedError
 from scripts.convergence import Method
 from scripts.drill.expectspec import ExpectSpec
 from scripts.drill.phases.spec import JobDrillSpec

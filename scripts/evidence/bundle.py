@@ -15,16 +15,16 @@ from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from labs.errors import InputError
-from labs.files import make_folder, write_file
-from labs.interruption import shielded, undone
 from labs.lab import Lab
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import read_queue_counters
 from labs.runtime.record import LabFiles
 from labs.spec.queues import QueueEngine
-from labs.workers import workers
+from rocelab.errors import InputError
+from rocelab.files import make_folder, write_file
+from rocelab.interruption import shielded, undone
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.workers import workers
 from scripts.evidence.node import Capture, collect_node
 from scripts.evidence.shelf import Gap, Item, Shelf
 from scripts.job.environment import read_environment

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.errors import RocelabError
-from labs.files import make_folders, read_untrusted, untrusted_size, write_file
+from rocelab.errors import RocelabError
+from rocelab.files import make_folders, read_untrusted, untrusted_size, write_file
 
 MOST_BYTES = 4 << 20
 """Of a file that only grows, such as a log, the end is kept."""

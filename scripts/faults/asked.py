@@ -12,14 +12,14 @@ from typing import cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from labs.errors import InputError, Problem, SpecError
 from labs.spec.base import SpecModel
 from labs.spec.fields import Declared, choices, default_text, keys_of, of_field, quantity_of
 from labs.spec.load import validate
 from labs.spec.scalars import read_scalar
 from labs.spec.source import Data, Source, parse_source, raise_problems
-from labs.units import DURATION, SHARE
-from labs.wording import RefusedError, did_you_mean, shown
+from rocelab.errors import InputError, Problem, SpecError
+from rocelab.units import DURATION, SHARE
+from rocelab.wording import RefusedError, did_you_mean, shown
 from scripts.faults.selectors import LinkSelector
 from scripts.faults.spec import CampaignSpec, FaultSpec, FlappingSpec, SessionResetSpec
 

@@ -39,8 +39,8 @@ def _complete_key(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _complete_number(ctx: typer.Context, incomplete: str) -> list[str]:
-    from labs.errors import RocelabError
     from labs.runtime.record import LabFiles
+    from rocelab.errors import RocelabError
     from scripts.faults.record import read_faults
 
     try:
@@ -110,7 +110,7 @@ def _leave(lab: Lab, spec: FaultSpec, json: bool) -> None:
 
 
 def _wait(lab: Lab, spec: FaultSpec, json: bool) -> None:
-    from labs.units import format_duration
+    from rocelab.units import format_duration
     from scripts.faults.running import inject_and_wait
 
     with progress_bars() as progress:
@@ -191,7 +191,7 @@ def restore(
     ] = False,
 ) -> None:
     """Undo faults, and end when nothing of them remains."""
-    from labs.errors import InputError
+    from rocelab.errors import InputError
     from scripts.faults.running import restore_numbered, restore_ownerless
 
     undone: tuple[Fault, ...]
@@ -220,7 +220,7 @@ def restore(
 @contextmanager
 def _showing(stage: str) -> Iterator[None]:
     """A bar while the block runs: daemons that start again take seconds."""
-    from labs.progress import Progress
+    from rocelab.progress import Progress
 
     with progress_bars() as progress:
         progress(Progress(stage, 0, 1))

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.plan.fabric import Fabric
 from labs.render import frr
 from labs.runtime import processes
 from labs.runtime.bracket import Bracket
+from rocelab.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)

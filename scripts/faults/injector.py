@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from labs.errors import ExpectationError, RocelabError
-from labs.interpreter import module_command, module_environment
-from labs.interruption import shielded, undone
 from labs.lab import Lab
 from labs.runtime import namespaces
 from labs.runtime.bracket import Bracket, realtime_ns
 from labs.runtime.record import LabFiles
+from rocelab.errors import ExpectationError, RocelabError
+from rocelab.interpreter import module_command, module_environment
+from rocelab.interruption import shielded, undone
 from scripts.faults.base import Fault, ScheduledFault
 from scripts.faults.record import (
     Driver,

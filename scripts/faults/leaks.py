@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.runtime.bracket import Bracket
+from rocelab.errors import InputError
 from scripts.faults import policy
 
 OWN_ASN_OCCURRENCES = 1

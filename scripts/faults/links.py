@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.plan.fabric import Fabric, Link
 from labs.plan.queues import lab_rate_bps
@@ -19,6 +18,7 @@ from labs.runtime.queues import rates, tc
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.record import LabFiles
 from labs.spec.queues import QueueEngine
+from rocelab.errors import InputError
 from scripts.faults.ports import port_faults, read_default_ports, read_ports, running_ports
 from scripts.faults.selectors import named
 

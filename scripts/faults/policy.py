@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from labs.errors import MachineError
 from labs.lab import Lab
 from labs.plan.fabric import Fabric, Link
 from labs.render.frr import frr_configuration
 from labs.runtime import daemons, peers, processes
 from labs.runtime.bracket import Bracket
+from rocelab.errors import MachineError
 
 FAMILY = "address-family ipv4 unicast"
 SHUT_FOR_PREFIXES = "Idle (PfxCt)"

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from labs.errors import InputError
-from labs.interruption import shielded
 from labs.lab import Lab
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime.inuse import in_use
 from labs.runtime.record import LabFiles
-from labs.wording import listed
+from rocelab.errors import InputError
+from rocelab.interruption import shielded
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.wording import listed
 from scripts.faults.base import Fault
 from scripts.faults.injector import Change, Injector, restore_faults
 from scripts.faults.record import RecordedFault, faults_folder, read_faults, write_fault

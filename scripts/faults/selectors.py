@@ -9,10 +9,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from labs.errors import InputError
 from labs.plan.fabric import Fabric, Link
 from labs.spec.base import SpecModel
-from labs.wording import RefusedError, listed, name_hint, shown
+from rocelab.errors import InputError
+from rocelab.wording import RefusedError, listed, name_hint, shown
 
 NodeName = Annotated[str, Field(min_length=1, max_length=32)]
 

@@ -16,8 +16,8 @@ from pydantic import Field, TypeAdapter, model_validator
 from labs.plan.fabric import Fabric, Link
 from labs.spec.base import MS, SECOND, SpecModel
 from labs.spec.model import MAX_SEED
-from labs.units import SHARE, DurationNs, SharePpm
-from labs.wording import RefusedError
+from rocelab.units import SHARE, DurationNs, SharePpm
+from rocelab.wording import RefusedError
 from scripts.faults.selectors import LinkSelector, NodeName
 
 MAX_DURATION = 600 * SECOND

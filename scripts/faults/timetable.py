@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from enum import IntEnum
 from itertools import chain
 
-from labs.interruption import shielded
-from labs.units import format_duration
+from rocelab.interruption import shielded
+from rocelab.units import format_duration
 from scripts.drill.result import Event
 from scripts.faults.injector import Change, Held, Injector
 from scripts.faults.schedule import Timed

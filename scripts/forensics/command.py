@@ -45,7 +45,7 @@ def diagnose(
     rocelab diagnose results/job/result.json --picture map.svg
     """
     from report.forensics import write_picture
-    from scripts.documents import fitting, to_json
+    from rocelab.documents import fitting, to_json
     from scripts.forensics.diagnose import diagnose_report
     from scripts.forensics.terminal import print_diagnosis
 
@@ -65,7 +65,7 @@ def diagnose(
 
 
 def _read(path: Path) -> JobReport:
-    from scripts.documents import read_text
+    from rocelab.documents import read_text
     from scripts.job.document import from_json
 
     return from_json(
@@ -74,7 +74,7 @@ def _read(path: Path) -> JobReport:
 
 
 def _check_picture(path: Path) -> None:
-    from labs.errors import InputError
+    from rocelab.errors import InputError
 
     if path.suffix not in PICTURES:
         raise InputError(f"{path} is neither .svg nor .png", hint="end the name in one of them")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scripts.documents import Format
+from rocelab.documents import Format
 from scripts.job.document import Times
 
 SCHEMA_VERSION = 2
@@ -106,5 +106,5 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> Diagnosis:
-    """The diagnosis that `scripts.documents.to_json` wrote. Raises InputError on anything else."""
+    """The diagnosis that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
     return _FORMAT.read(text)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labs.errors import InputError
 from labs.forwarding.path import NoPathError
 from labs.plan.fabric import Fabric
 from labs.spec.model import HashWeights
+from rocelab.errors import InputError
 from scripts.forensics.document import Way
 from scripts.job.document import JobReport
 from scripts.predict.choice import Chooser, chooser

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from labs.cli.console import table
-from labs.units import format_duration
+from rocelab.units import format_duration
 from scripts.forensics.case import Case
 from scripts.forensics.critical import Floats, lateness
 from scripts.forensics.document import Cause, Diagnosis, Verdict

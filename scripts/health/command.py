@@ -14,8 +14,8 @@ import typer
 
 from labs.cli.arguments import JsonOption, RunningLab, running_lab
 from labs.cli.console import err, out, say, table, write
-from labs.interruption import undone
 from labs.runtime.rights import need_root
+from rocelab.interruption import undone
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -78,7 +78,7 @@ def health(
     """Sample the health of a running lab until Ctrl-C, --for or --once. Exits 1 when --for or
     --once saw an objective missed or could not read all of the lab, 130 after Ctrl-C. With --json
     each sample is a line, and the report the last."""
-    from labs.errors import InputError
+    from rocelab.errors import InputError
 
     need_root("reading counters in nodes")
     if once and duration is not None:
@@ -98,9 +98,9 @@ def health(
 def _spec(objectives: Path | None, interval: str | None) -> HealthSpec:
     from pydantic import ValidationError
 
-    from labs.errors import InputError
     from labs.spec.load import validate
     from labs.spec.source import read_source
+    from rocelab.errors import InputError
     from scripts.health.objectives import HealthSpec
 
     spec = HealthSpec() if objectives is None else validate(read_source(objectives), HealthSpec)
@@ -116,9 +116,9 @@ def _spec(objectives: Path | None, interval: str | None) -> HealthSpec:
 
 
 def _seconds(text: str | None) -> float | None:
-    from labs.errors import InputError
-    from labs.units import parse_duration_ns
-    from labs.wording import RefusedError
+    from rocelab.errors import InputError
+    from rocelab.units import parse_duration_ns
+    from rocelab.wording import RefusedError
 
     if text is None:
         return None

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from labs.errors import RocelabError
 from labs.lab import Lab
+from rocelab.errors import RocelabError
 from scripts.evidence.bundle import Collection
 from scripts.health.document import HealthReport, Sli
 from scripts.health.endpoints import LOOK_INTERVAL_S

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from labs.spec.base import MS, SECOND, SpecModel
-from labs.units import DurationNs
+from rocelab.units import DurationNs
 from scripts.health.document import Sli
 
 LEAST_PACKETS = 100

@@ -17,9 +17,9 @@ from prometheus_client import CollectorRegistry, generate_latest, start_http_ser
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from labs.errors import InputError, MachineError
-from labs.files import replace_file
 from labs.plan.queues import lab_rate_bps
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replace_file
 from scripts.health.document import Sli
 from scripts.health.monitor import Snapshot
 from traffic.live import LiveCounters

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from labs.errors import ExpectationError, InputError
 from labs.lab import Lab
 from labs.plan.queues import plan_queues
 from labs.plan.routes import expected_routes, expected_width
@@ -27,6 +26,7 @@ from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Direction
 from labs.runtime.wire.maps import WireCounters
 from labs.spec.queues import QueueEngine
+from rocelab.errors import ExpectationError, InputError
 from scripts.health.endpoints import EndpointTracker
 from scripts.health.losses import LossTracker
 from scripts.health.ports import PortReader, PortReading

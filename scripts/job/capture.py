@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 from labs.cli.pcapng import Capture, Packet, pcapng_header, pcapng_packet, read_pcap
-from labs.errors import InputError, MachineError
 from labs.lab import Lab
 from labs.runtime import namespaces
+from rocelab.errors import InputError, MachineError
 from traffic.jobparts import nic_links
 from traffic.jobplan import JobPlan
 from traffic.wire import ROCE_PORT

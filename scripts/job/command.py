@@ -226,7 +226,7 @@ def traffic(
     Exits 0 when measured, 1 when a queue pair failed, 2 when the input is wrong, 3 when this
     machine could not carry the run: its figures are then not to be believed.
     """
-    from labs.outputs import shown_if_unwritten
+    from rocelab.outputs import shown_if_unwritten
     from scripts.job.run import planned_warning, run_job
 
     options = {
@@ -288,7 +288,7 @@ def _warn(text: str) -> None:
 
 
 def _job(job_file: Path | None, options: dict[str, str | None]) -> JobSpec:
-    from labs.errors import InputError
+    from rocelab.errors import InputError
     from scripts.job.options import job_from_file, job_from_options
 
     if job_file is None:
@@ -303,7 +303,7 @@ def _job(job_file: Path | None, options: dict[str, str | None]) -> JobSpec:
 
 def _show(report: JobReport, json: bool) -> None:
     from report.job_terminal import print_report
-    from scripts.documents import to_json
+    from rocelab.documents import to_json
 
     if json:
         write([to_json(report)])

@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rocelab.documents import Format
+from rocelab.statistics import Spread
 from scripts.balance import Direction, TierBalance
-from scripts.documents import Format
 from scripts.drill.result import Environment, Event
 from scripts.job.impact import Impact
-from scripts.statistics import Spread
 
 SCHEMA_VERSION = 2
 
@@ -339,5 +339,5 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> JobReport:
-    """The report that `scripts.documents.to_json` wrote. Raises InputError on anything else."""
+    """The report that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
     return _FORMAT.read(text)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labs.plan.fabric import Fabric
+from rocelab.statistics import spread
 from scripts.balance import Direction, balance
 from scripts.drill.result import Event
 from scripts.job.devices import DeviceCounts
@@ -31,7 +32,6 @@ from scripts.job.document import (
     Transport,
 )
 from scripts.job.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
-from scripts.statistics import spread
 from traffic.jobplan import JobPlan
 from traffic.jobresult import JobResult
 from traffic.nic import WIRE_OVERHEAD_BYTES

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from labs.errors import InputError, SpecError
 from labs.spec.load import read_model, validate
 from labs.spec.scalars import read_scalar
 from labs.spec.source import Data, Source
-from labs.wording import KeyPath, RefusedError
+from rocelab.errors import InputError, SpecError
+from rocelab.wording import KeyPath, RefusedError
 from traffic.job import JobSpec
 
 KEYS: Mapping[str, str] = {

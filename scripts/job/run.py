@@ -15,16 +15,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from labs.errors import InputError
-from labs.files import replace_file
 from labs.lab import Lab
-from labs.outputs import RESULT, check_new_file, results_folder
-from labs.progress import ProgressSink, no_progress
 from labs.runtime.inuse import in_use
 from labs.runtime.record import LabFiles
 from labs.runtime.rights import need_root
+from rocelab.documents import to_json
+from rocelab.errors import InputError
+from rocelab.files import replace_file
+from rocelab.outputs import RESULT, check_new_file, results_folder
+from rocelab.progress import ProgressSink, no_progress
 from scripts.balance import link_loads, tier_balances
-from scripts.documents import to_json
 from scripts.drill.fidelity import stolen_cpu_s
 from scripts.drill.result import Environment, Event
 from scripts.faults.injector import Injector

@@ -13,7 +13,6 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from labs.errors import InputError
 from labs.forwarding.asic import ChoiceModel, Crc, crc_model, kernel_model
 from labs.forwarding.bulk import e_ecmp_hashes, select_all
 from labs.forwarding.flows import Flows, Indices, columns_v4
@@ -27,6 +26,7 @@ from labs.forwarding.steering import (
 )
 from labs.plan.addressing import dotted
 from labs.plan.fabric import Node
+from rocelab.errors import InputError
 from scripts.predict.groups import Group
 from scripts.predict.matrix import Matrix
 from scripts.predict.wires import Ints, Wires

@@ -81,7 +81,7 @@ def predict(
 
     rocelab predict llama3-24k --flows flows.csv --model crc32
     """
-    from scripts.documents import to_json
+    from rocelab.documents import to_json
     from scripts.predict.predictor import predict_document
     from scripts.predict.terminal import print_prediction
 
@@ -103,7 +103,7 @@ def predict(
 def _asked(
     chosen: Lab, is_running: bool, scheme: str | None, hashing: str | None, model: str
 ) -> tuple[Fabric, Setting]:
-    from labs.errors import InputError
+    from rocelab.errors import InputError
     from scripts.predict.choice import Model
     from scripts.predict.predictor import Setting, asked_fabric
     from scripts.predict.whatif import read_asked
@@ -124,7 +124,7 @@ def _asked(
 
 
 def _rows(fabric: Fabric, flows: Path | None, job: dict[str, str]) -> list[FlowRow]:
-    from labs.errors import InputError
+    from rocelab.errors import InputError
     from scripts.job.options import job_from_options
     from scripts.predict.flowfile import read_flows
     from scripts.predict.matrix import rows_of_jobs

@@ -1,7 +1,7 @@
 """The document of a prediction: loads of links, their balance, polarization, worst links.
 
 In: where a traffic matrix lands (`scripts.predict.loads`). Out: a frozen `Prediction`, which
-`scripts.documents.to_json` writes. docs/compare.md describes every field.
+`rocelab.documents.to_json` writes. docs/compare.md describes every field.
 """
 
 from __future__ import annotations

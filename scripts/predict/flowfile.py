@@ -14,15 +14,15 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from labs.errors import InputError, Problem, SpecError
-from labs.files import read_input
 from labs.plan.fabric import Fabric
 from labs.spec.base import SpecModel
 from labs.spec.load import validate
 from labs.spec.scalars import read_scalar
 from labs.spec.source import Data, Source, raise_problems, read_source
-from labs.units import SizeBytes
-from labs.wording import KeyPath, RefusedError, name_hint
+from rocelab.errors import InputError, Problem, SpecError
+from rocelab.files import read_input
+from rocelab.units import SizeBytes
+from rocelab.wording import KeyPath, RefusedError, name_hint
 from scripts.predict.matrix import FlowRow
 from traffic.flow import QP_LIMIT
 from traffic.placement import NicRef

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-from labs.errors import InputError
 from labs.forwarding.fib import FibOf
 from labs.forwarding.path import NoPathError
 from labs.plan.fabric import Fabric, Link, Nic
 from labs.plan.routes import NextHops, expected_width, spread
+from rocelab.errors import InputError
 from scripts.predict.wires import Wires
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labs.forwarding.path import NoPathError
-from labs.progress import Progress, ProgressSink, no_progress
+from rocelab.progress import Progress, ProgressSink, no_progress
 from scripts.balance import Direction, PairedChoices
 from scripts.predict.choice import Chooser
 from scripts.predict.groups import Group, GroupOf

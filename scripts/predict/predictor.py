@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from labs.errors import InputError
 from labs.forwarding.fib import FibOf
 from labs.forwarding.steering import EntryKey
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
-from labs.progress import ProgressSink, no_progress
 from labs.spec.model import HashingSpec, HashWeights
 from labs.spec.schemes import SchemeSpec
+from rocelab.errors import InputError
+from rocelab.progress import ProgressSink, no_progress
 from scripts.predict.choice import Model, chooser
 from scripts.predict.document import Prediction, prediction
 from scripts.predict.groups import GroupOf, order_is_planned, planned_groups, read_groups

@@ -17,7 +17,8 @@ from rich.table import Table
 
 from labs.lab import Lab
 from labs.runtime.convergence import convergence_timeout_s
-from labs.units import format_duration
+from rocelab.statistics import spread
+from rocelab.units import format_duration
 from scripts.convergence import (
     FlowSamples,
     Method,
@@ -28,7 +29,6 @@ from scripts.convergence import (
 )
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.stages.recorder import StageRecorder
-from scripts.statistics import spread
 from traffic.flow import permutation
 from traffic.result import TrafficResult
 from traffic.session import TrafficSession

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from labs.runtime import namespaces, netlink, wiring
 from labs.runtime.linkwatch import LinkWatch
-from labs.units import format_duration
+from rocelab.units import format_duration
 from scripts.stages.model import ReadDelay
 from traffic.priority import run_first
 

@@ -1,7 +1,7 @@
 """Where the time of a reconvergence went, switch by switch: the data.
 
 In: nothing but numbers. Out: frozen dataclasses of scalars and tuples, which a drill's result can
-hold and `scripts.documents` writes and reads. docs/convergence.md says what each stage is.
+hold and `rocelab.documents` writes and reads. docs/convergence.md says what each stage is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scripts.documents import Format
+from rocelab.documents import Format
 
 SCHEMA_VERSION = 1
 LOG_STAMP_NS = 1000
@@ -90,7 +90,7 @@ FORMAT = Format(
     Stages,
     SCHEMA_VERSION,
     "a document of convergence stages",
-    "give what `scripts.documents.to_json` wrote",
+    "give what `rocelab.documents.to_json` wrote",
 )
 
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.files import UntrustedFileError, read_untrusted, untrusted_size
 from labs.lab import Lab
 from labs.runtime import daemons
 from labs.runtime.daemons import FrrFiles
-from labs.workers import workers
+from rocelab.files import UntrustedFileError, read_untrusted, untrusted_size
+from rocelab.workers import workers
 from scripts.stages.frrlog import LogEvent, parse_log
 
 # As few as give every stage: each line that a daemon logs it logs while it should converge.

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labs.errors import ExpectationError, InputError
 from labs.lab import Lab
 from labs.plan.build import plan
 from labs.runtime.convergence import convergence_timeout_s
@@ -21,7 +20,8 @@ from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.record import LabFiles, recorded_labs
 from labs.runtime.teardown import take_down
 from labs.spec.load import load_spec
-from scripts.documents import to_json
+from rocelab.documents import to_json
+from rocelab.errors import ExpectationError, InputError
 from scripts.drill.result import Repeat
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.evidence.bundle import collect_evidence

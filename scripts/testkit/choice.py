@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
-from labs.errors import InputError
 from labs.spec.catalog import CATALOG, find_lab
-from labs.wording import listed, shown
+from rocelab.errors import InputError
+from rocelab.wording import listed, shown
 
 Scope = Literal["class", "module", "package", "session"]
 SCOPES = ("class", "module", "package", "session")

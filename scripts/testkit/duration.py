@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import total_ordering
 
-from labs.errors import InputError
-from labs.units import format_duration, parse_duration_ns
-from labs.wording import RefusedError
+from rocelab.errors import InputError
+from rocelab.units import format_duration, parse_duration_ns
+from rocelab.wording import RefusedError
 
 
 @total_ordering

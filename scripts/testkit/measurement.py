@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from labs.errors import ExpectationError, InputError
 from labs.runtime.convergence import convergence_timeout_s
 from labs.spec.base import SECOND
-from labs.units import format_duration
+from rocelab.errors import ExpectationError, InputError
+from rocelab.units import format_duration
 from scripts.convergence import Overall
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.result import Repeat

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 from enum import StrEnum
 
-from labs.errors import MachineError
+from rocelab.errors import MachineError
 
 
 class Backend(StrEnum):

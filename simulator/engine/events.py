@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labs.arrays import Ints
+from rocelab.arrays import Ints
 from simulator.engine import state as at
 from simulator.engine.compiling import compiled
 from simulator.engine.filling import index, join, list_flow

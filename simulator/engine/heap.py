@@ -6,7 +6,7 @@ flows by the next end of a transfer, of which it keeps the places.
 
 from __future__ import annotations
 
-from labs.arrays import Floats, Ints
+from rocelab.arrays import Floats, Ints
 from simulator.engine import state as at
 from simulator.engine.compiling import compiled
 from simulator.engine.state import Numbers, Table

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import Floats, Ints
+from rocelab.arrays import Floats, Ints
 from simulator.engine import state as at
 from simulator.engine.events import advance
 from simulator.engine.program import Change, Outcome, Program

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labs.arrays import Floats, Ints
+from rocelab.arrays import Floats, Ints
 from simulator.engine import state as at
 from simulator.engine.backend import Backend, chosen
 from simulator.engine.rounds import rates_in_rounds

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import Floats, Ints
+from rocelab.arrays import Floats, Ints
 from simulator.fabric.flows import Paths
 
 Offsets = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labs.arrays import Floats, Ints
+from rocelab.arrays import Floats, Ints
 from simulator.fabric.flows import Paths
 
 TOLERANCE = 1e-9

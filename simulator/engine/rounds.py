@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labs.arrays import Floats, Ints
+from rocelab.arrays import Floats, Ints
 from simulator.fabric.flows import Paths
 
 NOISE = 1.0 + 1e-13

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable
 from typing import Protocol
 
-from labs.arrays import Floats, Ints
-from labs.progress import Progress, ProgressSink, no_progress
+from rocelab.arrays import Floats, Ints
+from rocelab.progress import Progress, ProgressSink, no_progress
 from simulator.engine.backend import Backend, chosen
 from simulator.engine.program import Change, Outcome, Program
 from simulator.engine.proof import prove as prove_rates

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import Floats, Ints
+from rocelab.arrays import Floats, Ints
 from simulator.engine.program import Offsets, Program
 from simulator.fabric.flows import Paths
 

@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import Floats, Ints
+from rocelab.arrays import Floats, Ints
 from simulator.engine.program import Change, Outcome, Program
 from simulator.engine.rounds import rates_in_rounds
 from simulator.engine.state import POINTS_KEPT, checked

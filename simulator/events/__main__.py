@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.convergence.document import TABLE, CellResult, ConvergenceTable, summarise
 from bench.convergence.plan import Cell, all_cells
-from scripts.documents import to_json
+from rocelab.documents import to_json
 from simulator.events.reaction import (
     SCHEMA_VERSION,
     TABLE_FILE,

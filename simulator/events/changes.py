@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from labs.arrays import Floats, Ints
+from rocelab.arrays import Floats, Ints
 from simulator.engine.program import Change
 from simulator.events.retransmission import Retransmission
 from simulator.events.spec import Kind

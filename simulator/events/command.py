@@ -63,7 +63,7 @@ def whatif(
     rocelab whatif zone-1-1125 "lose 2 links of rack 4" --pattern allreduce --ranks 16 --size 1GB
     """
     from report.simulation.whatif import print_what_if
-    from scripts.documents import to_json
+    from rocelab.documents import to_json
     from simulator.events.sentence import parse_event
     from simulator.simulate import Options, event_cost
 
@@ -139,7 +139,7 @@ def longrun(
     rocelab longrun zone-1-1125 --rates llama3 --work 30d --pattern allreduce --ranks 16 --size 1GB
     """
     from report.simulation.whatif import print_outlook
-    from scripts.documents import to_json
+    from rocelab.documents import to_json
     from simulator.simulate import Options, long_run
 
     spec = asked_spec(lab, scheme, hashing)
@@ -166,8 +166,8 @@ def longrun(
 def _failures(
     timeline: Path | None, rates: str | None, repair: str, draw: int
 ) -> TimelineSpec | RatesSpec:
-    from labs.errors import InputError
     from labs.spec.load import read_model
+    from rocelab.errors import InputError
     from simulator.events.rates import PRESETS
     from simulator.events.spec import RatesSpec, TimelineSpec
 
@@ -198,9 +198,9 @@ def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> Rest
 
 def _span_s(option: str, text: str) -> float:
     """The seconds of a time as typed."""
-    from labs.errors import InputError
     from labs.spec.base import SECOND
-    from labs.wording import RefusedError
+    from rocelab.errors import InputError
+    from rocelab.wording import RefusedError
     from simulator.events.spec import SPAN
 
     try:

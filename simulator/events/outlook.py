@@ -1,7 +1,7 @@
 """What failures over days or months cost jobs, as a document.
 
 In: tolls of jobs that ran through a timeline. Out: a frozen `Outlook`, as JSON by
-`scripts.documents.to_json`.
+`rocelab.documents.to_json`.
 """
 
 from __future__ import annotations

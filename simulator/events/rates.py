@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labs.arrays import NONE
-from labs.errors import InputError
 from labs.spec.base import SECOND
+from rocelab.arrays import NONE
+from rocelab.errors import InputError
 from simulator.events.longrun import Break
 from simulator.events.spec import (
     DAY,

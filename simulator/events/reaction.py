@@ -17,8 +17,8 @@ from importlib.resources import files
 from labs.spec.base import MS, SECOND
 from labs.spec.fabrics import ClosSpec, HpnSpec, RailSpec
 from labs.spec.model import LabSpec
-from labs.units import format_duration
-from scripts.documents import Format
+from rocelab.documents import Format
+from rocelab.units import format_duration
 from simulator.events.spec import Measured
 
 SCHEMA_VERSION = 1

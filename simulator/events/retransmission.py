@@ -13,8 +13,8 @@ from typing import Self
 
 import numpy as np
 
-from labs.arrays import Floats
 from labs.spec.base import SECOND
+from rocelab.arrays import Floats
 from simulator.events.spec import RetransmissionSpec
 from traffic.transport import TransportSpec
 

@@ -11,10 +11,10 @@ The clauses after the target stand in any order; `lose` says the same as `fail`.
 
 from __future__ import annotations
 
-from labs.errors import InputError
 from labs.spec.load import validate
 from labs.spec.source import Data, Source
-from labs.wording import did_you_mean, listed, shown
+from rocelab.errors import InputError
+from rocelab.wording import did_you_mean, listed, shown
 from simulator.events.spec import EventSpec, Kind
 
 COMMAND_LINE = "command line"

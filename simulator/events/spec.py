@@ -17,8 +17,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 
 from labs.spec.base import MS, SECOND, SpecModel
 from labs.spec.model import MAX_SEED
-from labs.units import SHARE, Quantity, SharePpm
-from labs.wording import RefusedError, listed, shown
+from rocelab.units import SHARE, Quantity, SharePpm
+from rocelab.wording import RefusedError, listed, shown
 from simulator.events.targets import parse_target
 
 MINUTE = 60 * SECOND
@@ -34,7 +34,7 @@ SPAN = Quantity(
     units={"s": SECOND, "ms": MS, "us": 10**3, "ns": 1, "m": MINUTE, "h": HOUR, "d": DAY},
     examples=("10s", "2h"),
 )
-"""Times of maintenance: as `labs.units.DURATION`, which is for labs, with hours and days."""
+"""Times of maintenance: as `rocelab.units.DURATION`, which is for labs, with hours and days."""
 
 SpanNs = Annotated[
     int,

@@ -13,11 +13,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from labs.arrays import NONE, Ints
-from labs.errors import InputError
 from labs.plan.fabric import Role
 from labs.spec.fabrics import HpnSpec
-from labs.wording import RefusedError, name_hint, shown
+from rocelab.arrays import NONE, Ints
+from rocelab.errors import InputError
+from rocelab.wording import RefusedError, name_hint, shown
 from simulator.fabric.network import Network
 
 FORMS = (

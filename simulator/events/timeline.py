@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import Floats, Ints
-from labs.errors import InputError, Problem, SpecError
 from labs.spec.base import SECOND
-from labs.units import SHARE
+from rocelab.arrays import Floats, Ints
+from rocelab.errors import InputError, Problem, SpecError
+from rocelab.units import SHARE
 from simulator.events.reaction import FLAP_NS, Breakage, Place, reaction_of
 from simulator.events.spec import EventSpec, Kind, Measured, TimelineSpec
 from simulator.events.targets import Thing, links_of, parse_target

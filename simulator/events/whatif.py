@@ -1,7 +1,7 @@
 """What one failure or maintenance costs the jobs that are running: the same jobs with and without.
 
 In: an outage on a network, how long iterations take in a state of the network, how queue pairs and
-jobs get over a loss. Out: a frozen `WhatIf`, as JSON by `scripts.documents.to_json`. The arithmetic
+jobs get over a loss. Out: a frozen `WhatIf`, as JSON by `rocelab.documents.to_json`. The arithmetic
 is of iterations, not of packets: an outage may last for hours.
 """
 

@@ -15,7 +15,6 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from labs.arrays import Ints, Words
 from labs.forwarding.asic import crc_hashes
 from labs.forwarding.bulk import e_ecmp_hashes, multipath_hashes, select_all
 from labs.forwarding.flows import Flows as Columns
@@ -23,6 +22,7 @@ from labs.forwarding.flows import Indices, columns_v4
 from labs.forwarding.resilient import filled, without
 from labs.forwarding.steering import ROCE_PORT, steering_hash
 from labs.spec.schemes import ResilientScheme, SchemeSpec
+from rocelab.arrays import Ints, Words
 from scripts.predict.choice import CRCS, Model
 from simulator.fabric.flows import Flows
 from simulator.fabric.ladder import Ladder

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import Floats, Ints
+from rocelab.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

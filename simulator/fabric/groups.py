@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import NONE, Ints
+from rocelab.arrays import NONE, Ints
 
 if TYPE_CHECKING:
     from simulator.fabric.routes import Routes

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labs.arrays import Ints
+from rocelab.arrays import Ints
 from simulator.fabric.network import Network
 
 

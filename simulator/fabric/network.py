@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import Floats, Ints, Words
 from labs.plan.fabric import Role
 from labs.plan.naming import interface_name
 from labs.spec.model import LabSpec
+from rocelab.arrays import Floats, Ints, Words
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labs.arrays import NONE, Floats, Ints
-from labs.errors import InputError
 from labs.forwarding.flows import Indices
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.spec.model import HashWeights
 from labs.spec.schemes import SchemeSpec
+from rocelab.arrays import NONE, Floats, Ints
+from rocelab.errors import InputError
+from rocelab.progress import Progress, ProgressSink, no_progress
 from scripts.predict.choice import Model
 from simulator.fabric.choice import Choice, divides
 from simulator.fabric.flows import Flows, Paths

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import NONE, Ints
+from rocelab.arrays import NONE, Ints
 from simulator.fabric.groups import GroupTable, group_table
 from simulator.fabric.ladder import Ladder
 from simulator.fabric.network import Network

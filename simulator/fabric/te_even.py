@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labs.arrays import NONE, Floats
+from rocelab.arrays import NONE, Floats
 from simulator.fabric.te_compiled import compiled
 from simulator.fabric.te_search import (
     ARRIVED,

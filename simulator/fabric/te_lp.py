@@ -14,8 +14,8 @@ import numpy as np
 from scipy.optimize import linprog  # type: ignore[import-untyped]
 from scipy.sparse import coo_array  # type: ignore[import-untyped]
 
-from labs.arrays import NONE, Floats, Ints
-from labs.errors import InputError, MachineError
+from rocelab.arrays import NONE, Floats, Ints
+from rocelab.errors import InputError, MachineError
 from simulator.fabric.te_even import even_split
 from simulator.fabric.te_search import Longs, Offer, Wanted, sums
 

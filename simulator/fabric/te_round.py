@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labs.arrays import NONE, Floats, Ints
+from rocelab.arrays import NONE, Floats, Ints
 from simulator.fabric.te_compiled import compiled
 from simulator.fabric.te_lp import least_maximum
 from simulator.fabric.te_search import (

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import NONE, Floats, Ints
+from rocelab.arrays import NONE, Floats, Ints
 from simulator.fabric.te_compiled import compiled
 
 Longs = npt.NDArray[np.int64]

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from labs.arrays import NONE, Ints, Longs
-from labs.errors import InputError
+from rocelab.arrays import NONE, Ints, Longs
+from rocelab.errors import InputError
 from simulator.jobs.workload import Sends, Step, Workload
 from traffic.collectives import (
     PIECE_BYTES,

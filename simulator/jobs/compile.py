@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import NONE, Floats, Ints, Longs
+from rocelab.arrays import NONE, Floats, Ints, Longs
 from simulator.engine.program import Offsets, Program, Rings
 from simulator.fabric.flows import Flows
 from simulator.fabric.network import Network

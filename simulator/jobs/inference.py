@@ -13,9 +13,9 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from labs.arrays import Ints
 from labs.spec.base import SpecModel
-from labs.wording import RefusedError
+from rocelab.arrays import Ints
+from rocelab.wording import RefusedError
 from simulator.jobs.models import BytesPerSecond, Flops, Model
 from simulator.jobs.parallelism import Layout, between, in_groups, joined
 from simulator.jobs.steps import Steps

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labs.arrays import Longs
+from rocelab.arrays import Longs
 from traffic.jobplan import MOST_EXTENSION_BYTES, message_bytes
 from traffic.performance import FRAME_OVERHEAD_BYTES
 from traffic.transport import Strategy, TransportSpec

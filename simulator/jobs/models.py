@@ -13,8 +13,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from labs.spec.base import SpecModel
-from labs.units import Quantity
-from labs.wording import RefusedError, described, did_you_mean, listed, shown
+from rocelab.units import Quantity
+from rocelab.wording import RefusedError, described, did_you_mean, listed, shown
 
 FLOPS = Quantity(
     expected="a speed such as 400T or 1.2P",

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from labs.arrays import NONE, Ints, Longs
+from rocelab.arrays import NONE, Ints, Longs
 from simulator.jobs.collectives import sends_of
 from simulator.jobs.workload import Sends
 from traffic.collectives import Pattern

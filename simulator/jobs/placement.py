@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from labs.arrays import Ints
-from labs.errors import InputError
+from rocelab.arrays import Ints
+from rocelab.errors import InputError
 from simulator.fabric.network import Network
 from traffic.placement import (
     Cut,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labs.arrays import NONE, Ints, Longs
-from labs.errors import InputError
+from rocelab.arrays import NONE, Ints, Longs
+from rocelab.errors import InputError
 from simulator.fabric.flows import Flows
 from simulator.fabric.network import Network
 from simulator.jobs.messages import before_each

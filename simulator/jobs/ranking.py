@@ -14,8 +14,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from labs.spec.base import SpecModel
-from labs.units import DurationNs
-from labs.wording import RefusedError
+from rocelab.units import DurationNs
+from rocelab.wording import RefusedError
 from simulator.jobs.parallelism import in_groups
 from simulator.jobs.steps import Steps
 from simulator.jobs.workload import Sends, Workload

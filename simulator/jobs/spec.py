@@ -12,14 +12,14 @@ from typing import Annotated, Self
 
 from pydantic import Field, Tag, model_validator
 
-from labs.errors import InputError
 from labs.spec.base import Name, SpecModel
 from labs.spec.catalog import find
 from labs.spec.load import validate
 from labs.spec.model import MAX_SEED
 from labs.spec.source import read_source
-from labs.units import DurationNs
-from labs.wording import RefusedError, listed
+from rocelab.errors import InputError
+from rocelab.units import DurationNs
+from rocelab.wording import RefusedError, listed
 from simulator.jobs.inference import InferenceSpec
 from simulator.jobs.ranking import RankingSpec
 from simulator.jobs.training_spec import TrainingSpec

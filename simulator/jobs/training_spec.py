@@ -13,8 +13,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from labs.spec.base import SpecModel
-from labs.units import SHARE, SharePpm
-from labs.wording import RefusedError
+from rocelab.units import SHARE, SharePpm
+from rocelab.wording import RefusedError
 from simulator.jobs.models import BytesPerSecond, Flops, Model
 from simulator.jobs.parallelism import Layout
 

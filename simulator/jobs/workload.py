@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labs.arrays import Ints, Longs
+from rocelab.arrays import Ints, Longs
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,12 +19,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from labs.errors import Problem, SpecError
 from labs.spec.load import validate
 from labs.spec.model import LabSpec
 from labs.spec.reference import withheld
 from labs.spec.source import MAX_PROBLEMS, Data, Source, raise_problems
-from labs.wording import KeyPath, dotted, shown
+from rocelab.errors import Problem, SpecError
+from rocelab.wording import KeyPath, dotted, shown
 from simulator.jobs.spec import KINDS, SimulatedJob
 from simulator.sweep.spec import PARTS, Part, SimulateSpec, Sweep
 from traffic.collectives import Pattern

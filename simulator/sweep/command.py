@@ -63,7 +63,7 @@ def sweep(
     """
     from functools import partial
 
-    from labs.errors import InputError
+    from rocelab.errors import InputError
     from simulator.sweep.crew import cluster, processes
     from simulator.sweep.run import run_sweep
     from simulator.sweep.spec import read_sweep

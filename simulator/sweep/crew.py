@@ -15,8 +15,8 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from labs.errors import MachineError
-from labs.interpreter import safe_path
+from rocelab.errors import MachineError
+from rocelab.interpreter import safe_path
 from simulator.sweep.cells import tool_version
 
 CONNECT_S = 10.0

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from labs.files import replace_file
 from labs.spec.source import Data
-from labs.units import DURATION, RATE, SHARE, SIZE
+from rocelab.files import replace_file
+from rocelab.units import DURATION, RATE, SHARE, SIZE
 from simulator.sweep.spec import Axis, Sweep
 from simulator.sweep.store import Row, as_words
 

@@ -23,9 +23,9 @@ from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
-from labs.errors import RocelabError
-from labs.interruption import undone
-from labs.progress import Progress, ProgressSink, no_progress
+from rocelab.errors import RocelabError
+from rocelab.interruption import undone
+from rocelab.progress import Progress, ProgressSink, no_progress
 from simulator.sweep.cells import Cell, Figures, Inputs, cells_of, run_cell
 from simulator.sweep.crew import Crew, Hire, cluster_lost
 from simulator.sweep.spec import Sweep

@@ -14,14 +14,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from labs.errors import InputError, Problem, SpecError
 from labs.spec.base import SECOND, SpecModel
 from labs.spec.catalog import find_lab
 from labs.spec.load import validate
 from labs.spec.reference import may_be_quoted, named_by
 from labs.spec.source import Data, Source, read_source
-from labs.units import DurationNs
-from labs.wording import RefusedError, closest, described, listed, shown
+from rocelab.errors import InputError, Problem, SpecError
+from rocelab.units import DurationNs
+from rocelab.wording import RefusedError, closest, described, listed, shown
 
 PARTS = ("lab", "job", "simulate")
 MAX_CELLS = 20_000

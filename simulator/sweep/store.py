@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from labs.errors import InputError, MachineError
-from labs.files import replacing
-from labs.outputs import check_new
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replacing
+from rocelab.outputs import check_new
 
 if TYPE_CHECKING:
     import pyarrow as pa

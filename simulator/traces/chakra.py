@@ -14,9 +14,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import BinaryIO
 
-from labs.errors import InputError
-from labs.files import open_input
-from labs.progress import Progress, ProgressSink, no_progress
+from rocelab.errors import InputError
+from rocelab.files import open_input
+from rocelab.progress import Progress, ProgressSink, no_progress
 from simulator.traces.messages import Message, message_classes
 
 MAX_NODES = 2**20

@@ -37,9 +37,9 @@ def reference(
 
     rocelab reference rail-superpod all_reduce.txt --pattern allreduce --ranks 8
     """
-    from labs.errors import InputError
-    from labs.files import read_input
-    from labs.units import SIZE, format_duration
+    from rocelab.errors import InputError
+    from rocelab.files import read_input
+    from rocelab.units import SIZE, format_duration
     from simulator.simulate import simulate
     from simulator.traces.nccl_tests import read_nccl_tests
     from simulator.traces.reference import compare, fit_alpha_beta

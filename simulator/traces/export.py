@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.arrays import NONE, Ints
-from labs.errors import InputError
-from labs.progress import Progress, ProgressSink, no_progress
+from rocelab.arrays import NONE, Ints
+from rocelab.errors import InputError
+from rocelab.progress import Progress, ProgressSink, no_progress
 from simulator.jobs.workload import Sends, Step, Workload
 from simulator.traces.chakra import (
     MAX_NODES,

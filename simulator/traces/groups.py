@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from labs.errors import InputError
+from rocelab.errors import InputError
 from simulator.traces.chakra import Kind, Node, Trace
 
 Members = tuple[int, ...]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from labs.errors import Problem, SpecError
+from rocelab.errors import Problem, SpecError
 
 _PREFIX = re.compile(r"^\s*(\[\d+,\d+\]<std(out|err)>:|\d+:)\s?")
 """What `mpirun --tag-output` and `srun --label` put before each line."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
-from labs.errors import InputError
+from rocelab.errors import InputError
 from simulator.traces.nccl_tests import NcclRow
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.errors import InputError
-from labs.progress import ProgressSink, no_progress
+from rocelab.errors import InputError
+from rocelab.progress import ProgressSink, no_progress
 from simulator.jobs.collectives import sends_of
 from simulator.jobs.parallelism import over_groups
 from simulator.jobs.workload import Sends, Workload

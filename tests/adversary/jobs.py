@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from labs.units import parse_duration_ns
+from rocelab.units import parse_duration_ns
 from scripts.job.document import FlowFigures, JobReport
 from tests.adversary.observer import Packets
 from tests.adversary.truth import Comparison

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from labs.errors import RocelabError
 from labs.lab import Lab
-from labs.progress import ProgressSink
+from rocelab.errors import RocelabError
+from rocelab.progress import ProgressSink
 from scripts.drill import faulted
 from scripts.drill.attempts import RETRIES
 from scripts.drill.catalog import find_drill

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from labs.progress import Progress
+from rocelab.progress import Progress
 
 
 class Midway:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from labs.cli import console
-from labs.progress import Progress, ProgressSink
+from rocelab.progress import Progress, ProgressSink
 
 if TYPE_CHECKING:
     from scripts.compare.run import Step, Watch

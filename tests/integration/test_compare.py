@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from labs.errors import MachineError
 from labs.runtime.record import recorded_labs
+from rocelab.errors import MachineError
 from scripts.compare.document import Comparison, from_json
 from tests.integration.command import rocelab
 from tests.integration.conftest import MakeLab

@@ -32,7 +32,6 @@ from labs.controller.process import (
 from labs.controller.resilient import IDLE_S
 from labs.controller.rounds import Round, read_rounds
 from labs.controller.tables import open_reader, read_objects, read_rows
-from labs.errors import InputError
 from labs.forwarding.multipath import UDP, Flow5, select
 from labs.lab import Lab
 from labs.runtime.daemons import vty_json
@@ -43,6 +42,7 @@ from labs.runtime.steering import Steering
 from labs.runtime.teardown import take_down
 from labs.spec.catalog import find_lab
 from labs.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
+from rocelab.errors import InputError
 from tests.integration.waiting import wait_until
 from tests.measured import measured
 from traffic.flow import Flow, permutation

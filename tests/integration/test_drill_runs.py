@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.errors import InputError
+from rocelab.errors import InputError
 from scripts.drill.result import DrillResult, from_json
 from scripts.drill.run import run_drill
 from tests.integration.conftest import MakeLab

@@ -12,11 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from labs.errors import ExpectationError, InputError
 from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
 from labs.plan.routes import expected_routes
-from labs.progress import Progress
 from labs.runtime import runtime, wiring
 from labs.runtime.daemons import vty_command, vty_json
 from labs.runtime.fibwatch import FibWatch
@@ -25,6 +23,8 @@ from labs.runtime.node import NamespaceNode
 from labs.runtime.processes import resume, stop
 from labs.runtime.record import recorded_labs
 from labs.runtime.teardown import take_down
+from rocelab.errors import ExpectationError, InputError
+from rocelab.progress import Progress
 from tests.integration.conftest import MakeLab
 from tests.integration.waiting import wait_for_tables
 from traffic.traceroute import probe_path

@@ -24,7 +24,7 @@ from bench.forensics import (
 from labs.lab import Lab
 from labs.plan.build import plan
 from labs.runtime.teardown import take_down
-from scripts.documents import to_json
+from rocelab.documents import to_json
 from scripts.forensics.diagnose import EXPLAINED, diagnose_report
 from scripts.forensics.document import Cause, Diagnosis, from_json
 from tests.measured import measured

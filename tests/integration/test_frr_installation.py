@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from labs.errors import MachineError
 from labs.lab import Lab
 from labs.plan.build import plan
 from labs.runtime import daemons
@@ -20,6 +19,7 @@ from labs.runtime.installation import find_installation
 from labs.runtime.teardown import take_down
 from labs.spec.model import LabSpec
 from labs.status import read_status
+from rocelab.errors import MachineError
 from scripts.faults.daemons import DaemonCrash
 from scripts.job.environment import read_environment
 from tests.integration.waiting import wait_until_whole

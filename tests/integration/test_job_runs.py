@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.runtime.fib import read_fib
 from labs.runtime.namespaces import processes_in
 from labs.runtime.teardown import take_down
+from rocelab.errors import InputError
 from scripts.job.document import JobReport, from_json
 from scripts.job.run import run_job, run_jobs
 from tests.integration.command import PROGRAM, Outcome, rocelab

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from labs import probes
-from labs.errors import InputError, MachineError
 from labs.lab import Lab
 from labs.plan.queues import mark_probability, plan_queues
 from labs.runtime import namespaces
@@ -31,6 +30,7 @@ from labs.runtime.queues.reading import (
 )
 from labs.runtime.record import LabFiles
 from labs.spec.queues import QueueEngine
+from rocelab.errors import InputError, MachineError
 from scripts.faults.links import RateDegrade
 from tests.integration.conftest import MakeLab
 from tests.integration.queue_wire import (

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import pytest
 
-from labs.errors import InputError, MachineError
 from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
 from labs.plan.routes import expected_routes, expected_width
@@ -31,6 +30,7 @@ from labs.runtime.housing.containers import ContainerNode
 from labs.runtime.namespaces import processes_in
 from labs.runtime.record import LabFiles, read_record
 from labs.runtime.teardown import take_down
+from rocelab.errors import InputError, MachineError
 from scripts.drill.labuse import kept
 from scripts.drill.result import DrillResult
 from scripts.drill.run import run_drill

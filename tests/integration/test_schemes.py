@@ -21,7 +21,6 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from labs.errors import InputError
 from labs.forwarding.bulk import e_ecmp_hashes
 from labs.forwarding.path import find_nic, walk
 from labs.forwarding.steering import (
@@ -49,6 +48,7 @@ from labs.spec.schemes import (
     SprayScheme,
     TeScheme,
 )
+from rocelab.errors import InputError
 from tests.integration.command import read, rocelab
 from tests.integration.conftest import MakeLab
 from tests.integration.scheme_wire import ACK, SchemeWire, scheme_wire

@@ -72,7 +72,7 @@ assert not left, left
 OTHER_NAMESPACE = """
 import os, subprocess, sys
 from pathlib import Path
-from labs.errors import MachineError
+from rocelab.errors import MachineError
 from labs.runtime import namespaces
 from labs.runtime.record import LabFiles, Record, State, open_run_root, write_record
 from labs.runtime.teardown import take_down

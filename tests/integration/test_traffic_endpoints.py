@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labs.errors import InputError, MachineError
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.runtime.namespaces import inside, processes_in
 from labs.spec.fabrics import ClosSpec
 from labs.spec.model import LabSpec
+from rocelab.errors import InputError, MachineError
 from tests.integration.waiting import wait_until
 from tests.measured import measured
 from traffic.flow import Flow, resolve_endpoints

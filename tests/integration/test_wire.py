@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.runtime import daemons, namespaces, pidfile
 from labs.runtime.queues.engine import bpf_folder
@@ -23,6 +22,7 @@ from labs.runtime.teardown import take_down
 from labs.runtime.wire import lineprocess
 from labs.runtime.wire.impairment import Direction, Impairment, Kind
 from labs.runtime.wire.maps import WireCounters
+from rocelab.errors import InputError
 from scripts.faults import wire as faults
 from tests.integration.waiting import wait_until
 from tests.measured import measured

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from labs.arrays import Floats
+from rocelab.arrays import Floats
 from simulator.engine.backend import Backend, best_backend
 from simulator.engine.program import Change, Program, Rings
 from simulator.fabric.flows import Paths

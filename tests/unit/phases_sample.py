@@ -9,6 +9,7 @@ from typing import Any
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.spec.model import LabSpec
+from rocelab.statistics import spread
 from scripts.drill.phases.fairness import fair_shares
 from scripts.drill.phases.result import JobDrillResult, PhaseRun, conclude
 from scripts.drill.phases.shares import FairShares
@@ -28,7 +29,6 @@ from scripts.job.document import (
     Times,
     Transport,
 )
-from scripts.statistics import spread
 
 US, MS = 10**3, 10**6
 GBPS = 10**9

@@ -12,12 +12,12 @@ from bench.agreement.plan import NOT_RUN, SHAPES, Cell, chosen_labs
 from bench.agreement.render import page
 from bench.agreement.run import loads_of
 from bench.agreement.simulated import simulate_job, simulate_packets
-from labs.errors import InputError
 from labs.plan.build import build_fabric
 from labs.spec.catalog import catalog_names, find_lab
 from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
-from scripts.documents import to_json
+from rocelab.documents import to_json
+from rocelab.errors import InputError
 from scripts.drill.result import Environment
 from scripts.predict.matrix import matrix_of, rows_of_jobs
 from scripts.predict.predictor import Setting, predict_landing

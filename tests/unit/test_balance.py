@@ -15,6 +15,7 @@ from labs.lab import Lab
 from labs.plan.build import build_fabric
 from labs.spec.fabrics import ClosSpec
 from labs.spec.model import LabSpec
+from rocelab.statistics import spread
 from scripts.balance import (
     Choice,
     Direction,
@@ -30,7 +31,6 @@ from scripts.balance import (
     random_unused,
     tier_balances,
 )
-from scripts.statistics import spread
 
 REFERENCE = Path(__file__).parents[1] / "data" / "mmr.csv"
 

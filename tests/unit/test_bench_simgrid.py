@@ -22,7 +22,7 @@ from bench.simgrid_cases import (
 )
 from bench.simgrid_engine import all_at_once
 from bench.simgrid_results import Compared, Side, Times, growth_lines, markdown, verdict
-from labs.errors import MachineError
+from rocelab.errors import MachineError
 from simulator.engine.backend import Backend
 from simulator.engine.maxmin import max_min_rates
 from simulator.engine.run import run

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from labs.cli.arguments import running_lab, running_or_planned
-from labs.errors import InputError, SpecError
 from labs.lab import Lab
 from labs.plan.build import build_fabric
 from labs.runtime import record as records
@@ -17,6 +16,7 @@ from labs.runtime.housing.netns import NetnsHousing
 from labs.runtime.installation import Installation, write_installation
 from labs.runtime.record import LabFiles, Record, State, write_record
 from labs.spec.load import load_spec
+from rocelab.errors import InputError, SpecError
 from tests.unit.command_lines import Command, commands
 
 TEXT = "name: t-file\nfabric: {kind: clos, racks: 4, spines: 2}\n"

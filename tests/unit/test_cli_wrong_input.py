@@ -13,7 +13,7 @@ from labs.runtime import record as records
 from labs.runtime.record import LabFiles, Record, State, write_record
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
-from scripts.documents import to_json
+from rocelab.documents import to_json
 from tests.unit.command_lines import Command, commands
 from tests.unit.report_sample import repeat, result
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.errors import InputError
+from rocelab.errors import InputError
 from traffic.collectives import (
     MAX_SENDS,
     Algorithm,

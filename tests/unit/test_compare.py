@@ -11,7 +11,6 @@ import pytest
 from narrow import broken
 from rich.console import Console
 
-from labs.errors import InputError, SpecError
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.spec.catalog import find_lab
@@ -19,6 +18,8 @@ from labs.spec.load import load_spec
 from report.compare.html import render_html
 from report.compare.terminal import print_comparison
 from report.compare.view import anomalies, blocks, busbw_rows, link_matrix, repeatability, run_rows
+from rocelab.documents import to_json
+from rocelab.errors import InputError, SpecError
 from scripts.balance import Direction
 from scripts.cli import main
 from scripts.compare.document import (
@@ -31,7 +32,6 @@ from scripts.compare.document import (
 )
 from scripts.compare.figures import Expected, cell_figures, run_of, status_of
 from scripts.compare.matrix import Cell, cells
-from scripts.documents import to_json
 from scripts.job.document import JobReport
 from scripts.job.run import assemble
 from tests.unit import job_sample

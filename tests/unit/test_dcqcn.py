@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.errors import InputError
+from rocelab.errors import InputError
 from traffic.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
 from traffic.dcqcn_profiles import PROFILES, parameters
 

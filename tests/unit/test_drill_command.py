@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.spec.differences import differing_keys
 from labs.spec.fabrics import ClosSpec
 from labs.spec.model import LabSpec
-from labs.units import format_duration
 from report.drillview import bar, picture, print_view, scale
+from rocelab.errors import InputError
+from rocelab.units import format_duration
 from scripts.cli import main
 from scripts.drill.catalog import drill_names, find_drill
 from scripts.drill.environment import environment_with

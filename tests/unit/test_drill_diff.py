@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from narrow import broken, printed, too_long
 
 from report.difference import print_difference
+from rocelab.documents import to_json
+from rocelab.statistics import least_rank_sum_p, rank_sum_p
 from scripts.cli import main
-from scripts.documents import to_json
 from scripts.drill.difference import Change, DrillDiff, Finding, changes, compared, difference
 from scripts.drill.expectspec import ExpectSpec
 from scripts.drill.phases.result import JobDrillResult
 from scripts.drill.result import DrillResult
-from scripts.statistics import least_rank_sum_p, rank_sum_p
 
 MS = 10**6
 

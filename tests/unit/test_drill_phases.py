@@ -10,10 +10,10 @@ import pytest
 from phases_sample import DRILL, MS, US, idle, repeat, result, shared, shares
 from report_sample import result as fault_result
 
-from labs.errors import InputError, SpecError
 from labs.lab import Lab
 from report.phases.view import figure_rows
-from scripts.documents import to_json
+from rocelab.documents import to_json
+from rocelab.errors import InputError, SpecError
 from scripts.drill import result as faults
 from scripts.drill.catalog import CATALOG, drill_names, lab_of
 from scripts.drill.expectations import JOB_KPIS, KPIS, format_kpi, parse_expectation

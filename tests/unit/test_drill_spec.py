@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scripts
-from labs.errors import InputError, SpecError
 from labs.plan.build import build_fabric
 from labs.spec.fabrics import ClosSpec
 from labs.spec.model import LabSpec, SeedPlan
+from rocelab.errors import InputError, SpecError
 from scripts.drill.expectations import (
     KPIS,
     KpiValue,

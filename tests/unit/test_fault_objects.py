@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
@@ -16,6 +15,7 @@ from labs.plan.queues import lab_rate_bps
 from labs.runtime import wiring
 from labs.runtime.queues import htb, rates, tc
 from labs.spec.model import LabSpec
+from rocelab.errors import InputError
 from scripts.faults import policy
 from scripts.faults.base import Fault
 from scripts.faults.bgp import AbruptRemoval, Drain, SessionReset

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from labs import files
-from labs.files import (
+from labs.remote.there import bootstrap
+from rocelab import files
+from rocelab.files import (
     UntrustedFileError,
     append_file,
     make_folder,
@@ -21,7 +22,6 @@ from labs.files import (
     untrusted_size,
     write_file,
 )
-from labs.remote.there import bootstrap
 from simulator.compiling import cache_folder
 
 

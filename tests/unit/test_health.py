@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.plan.queues import plan_queues
 from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCounters
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.impairment import Direction
 from labs.runtime.wire.maps import WireCounters
+from rocelab.errors import InputError
 from scripts.convergence import Method
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.timeline import FibTimeline

@@ -10,12 +10,12 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from labs.errors import MachineError
 from labs.lab import Lab
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.housing.containerlab import topology_of
 from labs.runtime.housing.containers import LABEL, Containers
 from labs.runtime.record import LabFiles
+from rocelab.errors import MachineError
 from tests.unit.target_schemas import clab_schema
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.runtime import record
 from labs.runtime.inuse import in_use
 from labs.runtime.record import LabFiles
+from rocelab.errors import InputError
 from scripts.drill.labuse import _in_drill
 from scripts.faults.asked import asked_fault
 from scripts.faults.running import _by_hand, inject_and_leave, inject_and_wait

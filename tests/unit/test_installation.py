@@ -10,7 +10,6 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from labs.errors import InputError, MachineError
 from labs.lab import Lab
 from labs.runtime import daemons, installation
 from labs.runtime import record as records
@@ -30,6 +29,7 @@ from labs.runtime.installation import (
     write_installation,
 )
 from labs.runtime.record import LabFiles
+from rocelab.errors import InputError, MachineError
 
 FRR_8 = """\
 bgpd version 8.4.4

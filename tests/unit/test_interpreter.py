@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from labs.interpreter import leave_current_folder_out, module_command, module_environment, safe_path
+from rocelab.interpreter import (
+    leave_current_folder_out,
+    module_command,
+    module_environment,
+    safe_path,
+)
 from simulator.sweep.crew import processes
 from tests.hostile import fill_with_traps, sprung
 
@@ -83,7 +88,7 @@ def test_the_environment_is_as_before_after_a_safe_path(monkeypatch: pytest.Monk
 def test_our_own_modules_are_started_in_one_way() -> None:
     # The last one only says what a user may type.
     allowed = {
-        "labs/interpreter.py",
+        "rocelab/interpreter.py",
         "labs/remote/there/bootstrap.py",
         "labs/runtime/rights.py",
     }

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from labs.interruption import WORDS, Interrupted, ending, shielded, undone
 from labs.runtime import namespaces
+from rocelab.interruption import WORDS, Interrupted, ending, shielded, undone
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +164,7 @@ def test_a_moment_that_signals_do_not_end_is_not_told(capfd: pytest.CaptureFixtu
 
 def test_a_signal_gives_its_code_where_nobody_reads_what_is_said() -> None:
     program = (
-        "import signal\nfrom labs.interruption import ending\n"
+        "import signal\nfrom rocelab.interruption import ending\n"
         "with ending():\n    print('on its way')\n    signal.raise_signal(signal.SIGINT)\n"
     )
     reader, writer = os.pipe()

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from labs.cli.app import Settings
-from labs.errors import InputError, SpecError
+from rocelab.errors import InputError, SpecError
 from scripts.cli import build
 from scripts.job.command import WORDS
 from scripts.job.options import KEYS, job_from_file, job_from_options

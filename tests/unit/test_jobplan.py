@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.errors import InputError
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.spec.model import LabSpec
+from rocelab.errors import InputError
 from traffic.job import JobSpec
 from traffic.jobparts import CONTROL, DATA, nic_links, parts_of
 from traffic.jobplan import plan_job, plan_jobs

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.errors import InputError, MachineError
+from rocelab.errors import InputError, MachineError
 from scripts.drill.expectations import parse_expectation
 from scripts.drill.junit import junit_of, junit_of_error, make_place, write_junit
 from scripts.drill.phases.result import JobDrillResult

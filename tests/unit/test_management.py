@@ -11,7 +11,6 @@ import paramiko
 import pytest
 
 import labs
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.runtime.management import (
     MOST_NODES,
@@ -22,6 +21,7 @@ from labs.runtime.management import (
     sshd_configuration,
 )
 from labs.runtime.record import LabFiles
+from rocelab.errors import InputError
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.errors import InputError
 from labs.forwarding.multipath import (
     Flow5,
     _siphash_2_4,
@@ -18,6 +17,7 @@ from labs.forwarding.multipath import (
     upper_bounds,
 )
 from labs.spec.model import MAX_SEED, HashField, HashPolicy
+from rocelab.errors import InputError
 
 ports = st.integers(0, 65535)
 seeds = st.integers(1, MAX_SEED)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from labs.errors import InputError, MachineError
-from labs.outputs import RESULT, results_folder, shown_if_unwritten
-from labs.refusal import refusal
 from labs.runtime import kernel
+from rocelab.errors import InputError, MachineError
+from rocelab.outputs import RESULT, results_folder, shown_if_unwritten
+from rocelab.refusal import refusal
 from scripts.cli import main
 
 JOB = ("--pattern", "allreduce", "--ranks", "4", "--size", "1MB")

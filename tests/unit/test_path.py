@@ -12,7 +12,6 @@ from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from labs.errors import InputError
 from labs.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fib, planned_fibs
 from labs.forwarding.path import NoPathError, Path, find_nic, walk
 from labs.plan.build import build_fabric
@@ -25,6 +24,7 @@ from labs.spec.model import (
     RoutingSpec,
     SeedPlan,
 )
+from rocelab.errors import InputError
 from traffic.flow import resolve_endpoints
 from traffic.traceroute import ProbeFrames
 

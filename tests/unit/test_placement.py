@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.errors import InputError
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.spec.fabrics import ClosSpec, HpnSpec, RailSpec
 from labs.spec.model import LabSpec
+from rocelab.errors import InputError
 from traffic.placement import Cut, NicRef, Placement, cut, group_size, place
 
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.errors import InputError
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric, Role
 from labs.plan.naming import IFNAMSIZ
 from labs.plan.routes import expected_routes, expected_width, spread
 from labs.spec.model import LabSpec
+from rocelab.errors import InputError
 
 SPACE = ip_network("198.18.0.0/15")
 

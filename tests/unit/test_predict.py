@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from narrow import broken
 
-from labs.errors import InputError, SpecError
 from labs.forwarding.fib import planned_fibs
 from labs.forwarding.path import find_nic, walk
 from labs.plan.build import build_fabric, plan
@@ -19,9 +18,10 @@ from labs.plan.fabric import Fabric
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
+from rocelab.documents import to_json
+from rocelab.errors import InputError, SpecError
 from scripts.balance import Direction
 from scripts.cli import main
-from scripts.documents import to_json
 from scripts.predict.choice import Model
 from scripts.predict.document import Prediction
 from scripts.predict.flowfile import read_flows

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.runtime import record
 from labs.runtime.record import (
@@ -30,6 +29,7 @@ from labs.runtime.record import (
 )
 from labs.runtime.teardown import take_down
 from labs.status import Presence, known_labs
+from rocelab.errors import InputError
 from scripts.testkit.turns import turn
 
 WHOLE = Record("t-whole", "netns", State.RUNNING, 1.5, "0.1", {"name": "t-whole"}, 4026531833)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from labs.errors import InputError
 from labs.runtime import record
 from labs.runtime.record import LOCK_GRACE_S, locked
+from rocelab.errors import InputError
 from tests.unit.limits import LIMIT_S
 
 HOLDER = """

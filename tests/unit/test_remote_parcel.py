@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.cli import remote as hook
-from labs.errors import InputError
 from labs.remote.parcel import INPUTS, OUTPUTS, THERE, is_within, make_parcel, mirrored
+from rocelab.errors import InputError
 from scripts.cli import build, main
 
 

@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
@@ -37,6 +36,7 @@ from labs.render.clabernetes import (
 from labs.render.deployment import deployment
 from labs.render.files import MARKER, write_clabernetes
 from labs.spec.model import LabSpec
+from rocelab.errors import InputError
 from tests.unit.target_schemas import clab_schema, topology_schema
 from tests.unit.test_render_containerlab import SMALL_LABS, fabric, run, small
 

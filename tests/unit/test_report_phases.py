@@ -22,8 +22,8 @@ from report.phases.terminal import print_job_result
 from report.phases.view import figure_rows, link_rows, representative, share_rows
 from report.plots import svg
 from report.repeats import phase_tables
+from rocelab.documents import to_json
 from scripts.balance import Direction
-from scripts.documents import to_json
 from scripts.drill.phases.result import JobDrillResult
 from scripts.job.document import LinkFigures
 

@@ -7,8 +7,8 @@ import json
 import pytest
 from report_sample import DRILL, drill, repeat, result
 
-from labs.errors import InputError
-from scripts.documents import to_json
+from rocelab.documents import to_json
+from rocelab.errors import InputError
 from scripts.drill.expectspec import ExpectSpec
 from scripts.drill.result import SCHEMA_VERSION, from_json, kpis
 

@@ -11,7 +11,6 @@ import pytest
 from narrow import broken
 from typer.testing import CliRunner
 
-from labs.errors import MachineError, RocelabError
 from labs.plan.build import build_fabric
 from labs.spec.catalog import find_lab
 from labs.spec.fabrics import ClosSpec
@@ -20,9 +19,10 @@ from labs.spec.model import LabSpec
 from labs.spec.schemes import EcmpScheme, SprayScheme
 from report.simulation.html import render_html
 from report.simulation.terminal import print_report
+from rocelab.documents import to_json
+from rocelab.errors import MachineError, RocelabError
 from scripts.balance import Direction
 from scripts.cli import build
-from scripts.documents import to_json
 from scripts.predict.matrix import rows_of_jobs
 from scripts.predict.predictor import Setting, predict_document
 from simulator import size

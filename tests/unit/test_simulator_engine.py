@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from labs.errors import MachineError
-from labs.progress import Progress, no_progress
+from rocelab.errors import MachineError
+from rocelab.progress import Progress, no_progress
 from simulator.engine import backend as backends
 from simulator.engine.backend import Backend
 from simulator.engine.program import Change, Outcome, Rings

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.arrays import NONE
-from labs.errors import InputError
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.plan.routes import NextHops, spread
 from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
+from rocelab.arrays import NONE
+from rocelab.errors import InputError
 from scripts.predict.wires import Wires
 from simulator.fabric.build import network_of
 from simulator.fabric.network import Network

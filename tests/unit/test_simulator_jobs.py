@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rc_fakes import header, requester_settings
 
-from labs.arrays import Ints
-from labs.errors import InputError
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.spec.catalog import find_lab
 from labs.spec.fabrics import ClosSpec, HpnSpec, RailSpec
 from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
+from rocelab.arrays import Ints
+from rocelab.errors import InputError
 from scripts.predict.matrix import rows_of_jobs
 from simulator.fabric.build import network_of
 from simulator.fabric.network import Network

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from labs.errors import InputError
 from labs.forwarding.multipath import Flow5, multipath_hash
 from labs.forwarding.resilient import filled, without
 from labs.forwarding.steering import ROCE_PORT
@@ -19,6 +18,7 @@ from labs.spec.catalog import find_lab
 from labs.spec.load import load_spec
 from labs.spec.model import HashingSpec, HashWeights, LabSpec, RoutingSpec
 from labs.spec.schemes import SchemeSpec
+from rocelab.errors import InputError
 from scripts.predict.choice import Model
 from scripts.predict.matrix import FlowRow, Matrix, matrix_of, rows_of_jobs
 from scripts.predict.predictor import Setting, asked_fabric, predict_landing

@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.arrays import NONE, Floats, Ints
 from labs.controller.cspf import place_cspf
 from labs.controller.demand import Demand, FlowKey
 from labs.controller.lp import lower_bound, place_lp
 from labs.controller.network import Network as LabNetwork
 from labs.controller.network import Path
-from labs.errors import InputError
 from labs.forwarding.fib import Fib, planned_fib
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
@@ -27,6 +25,8 @@ from labs.spec.fabrics import ClosSpec
 from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
 from labs.spec.schemes import TeEngine
+from rocelab.arrays import NONE, Floats, Ints
+from rocelab.errors import InputError
 from simulator.fabric import te_lp, te_search
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nccl_sample import nccl_output
 from pytorch_trace import COLLECTIVES, pytorch_trace
 
-from labs.errors import InputError, MachineError
+from rocelab.errors import InputError, MachineError
 from simulator.jobs.workload import Sends, Step, Workload
 from simulator.traces.chakra import (
     CommType,

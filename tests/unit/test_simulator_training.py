@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from labs.errors import InputError, SpecError
+from rocelab.errors import InputError, SpecError
 from simulator.jobs.inference import InferenceSpec, inference_workload
 from simulator.jobs.models import MODELS, ModelShape
 from simulator.jobs.parallelism import Layout, in_groups

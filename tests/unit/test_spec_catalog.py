@@ -13,13 +13,13 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from labs.errors import InputError
 from labs.plan.build import build_fabric
 from labs.spec.catalog import catalog_names, find_lab
 from labs.spec.fields import default_text, of_field
 from labs.spec.load import load_spec
 from labs.spec.model import LabSpec
 from labs.spec.schema import DIALECT, lab_schema
+from rocelab.errors import InputError
 
 DOCS = Path(__file__).parents[2] / "docs" / "spec.md"
 

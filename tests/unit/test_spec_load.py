@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from labs.errors import SpecError
 from labs.spec.base import Name, SpecModel
 from labs.spec.fields import of_field
 from labs.spec.load import load_spec, read_model, validate
 from labs.spec.model import LabSpec, SeedPlan
 from labs.spec.source import MAX_PROBLEMS, parse_source
-from labs.units import DurationNs
-from labs.wording import RefusedError
+from rocelab.errors import SpecError
+from rocelab.units import DurationNs
+from rocelab.wording import RefusedError
 
 STEADY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For machines that are busy with something else."""

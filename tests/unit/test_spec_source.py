@@ -10,10 +10,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labs.errors import SpecError
 from labs.spec.scalars import read_scalar
 from labs.spec.source import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_source, read_source
-from labs.wording import CONTROL
+from rocelab.errors import SpecError
+from rocelab.wording import CONTROL
 
 STEADY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For machines that are busy with something else."""

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from labs.errors import InputError
 from labs.runtime.installation import TESTED_RELEASES
 from labs.runtime.linkwatch import LinkEvent
 from report.plots import svg
 from report.stages import CAUSES, stage_rows, stages_table, waterfall
+from rocelab.documents import to_json
+from rocelab.errors import InputError
 from scripts.convergence import Window
-from scripts.documents import to_json
 from scripts.drill.result import FibChange
 from scripts.stages.delay import delay_of
 from scripts.stages.frrlog import (

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.errors import InputError
 from labs.forwarding.bulk import e_ecmp_hashes
 from labs.forwarding.fib import FibOf, planned_fibs
 from labs.forwarding.multipath import UDP, Flow5, select
@@ -41,6 +40,7 @@ from labs.spec.schemes import (
     SprayScheme,
     TeScheme,
 )
+from rocelab.errors import InputError
 
 ZONE = ClosSpec(racks=3, spines=4, servers_per_rack=2, nics_per_server=3)
 THREE_TIERS = ClosSpec(zones=2, racks=2, spines=2, atsws=3, servers_per_rack=2)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.doctor import Check
-from labs.errors import InputError, SpecError
 from labs.plan.build import plan
 from labs.spec.base import MAX_NAME_LENGTH, check_name
 from labs.spec.model import LabSpec
+from rocelab.errors import InputError, SpecError
 from scripts.drill.spec import MeasureSpec
 from scripts.testkit import Duration, MeasureMaker, Traffic, TrafficMaker, machine
 from scripts.testkit.bench import evidence_folder

@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
-from labs.errors import MachineError
 from labs.lab import Lab
 from labs.runtime import bracket
 from labs.runtime.bracket import Bracket
+from rocelab.errors import MachineError
 from scripts.faults import injector as injecting
 from scripts.faults.injector import Held, Injector
 from scripts.faults.record import RecordedFault

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labs.units import (
+from rocelab.units import (
     DURATION,
     RATE,
     SIZE,

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from labs.errors import InputError
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.runtime import pidfile
@@ -33,6 +32,7 @@ from labs.runtime.wire.maps import (
     unpack_rule,
 )
 from labs.spec.model import LabSpec
+from rocelab.errors import InputError
 
 U64 = st.integers(0, 2**64 - 1)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labs.errors import InputError
 from labs.runtime.housing.base import Housing
 from labs.runtime.housing.netns import NetnsHousing
 from labs.runtime.kind import RuntimeKind
+from rocelab.errors import InputError
 
 __all__ = ["Housing", "RuntimeKind", "housing_of"]
 

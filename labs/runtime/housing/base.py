@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from labs.plan.fabric import Fabric
-from labs.progress import ProgressSink
 from labs.runtime.installation import Installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
+from rocelab.progress import ProgressSink
 
 
 class Housing(Protocol):

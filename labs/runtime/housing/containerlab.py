@@ -19,10 +19,7 @@ from pathlib import Path
 
 import yaml
 
-from labs.errors import MachineError
-from labs.files import write_file
 from labs.plan.fabric import Fabric
-from labs.progress import Progress, ProgressSink
 from labs.render.containerlab import topology_file
 from labs.runtime.daemons import ETC_FOLDER, FrrFiles
 from labs.runtime.engine import find_engine, last_line
@@ -42,6 +39,9 @@ from labs.runtime.installation import Installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
+from rocelab.errors import MachineError
+from rocelab.files import write_file
+from rocelab.progress import Progress, ProgressSink
 
 PROGRAM = "containerlab"
 TIMEOUT_S = 600.0

@@ -17,16 +17,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from labs.errors import InputError, MachineError
-from labs.files import replace_file
 from labs.plan.fabric import Fabric
-from labs.progress import ProgressSink
 from labs.runtime import daemons, namespaces
 from labs.runtime.engine import Engine, find_engine
 from labs.runtime.image import built_image
 from labs.runtime.installation import FRR_FOLDERS, FRR_USER, Installation, version_in
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import DamagedRecordError, LabFiles
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replace_file
+from rocelab.progress import ProgressSink
 
 LABEL = "org.rocelab.record"
 CAPABILITIES = (

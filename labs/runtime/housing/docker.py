@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from labs.plan.fabric import Fabric
-from labs.progress import Progress, ProgressSink
 from labs.runtime import daemons
 from labs.runtime.engine import find_engine
 from labs.runtime.housing.containers import (
@@ -30,6 +29,7 @@ from labs.runtime.installation import Installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
+from rocelab.progress import Progress, ProgressSink
 
 _PODMAN_LIMITS = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
 """Else it raises limits beyond its own, which takes CAP_SYS_RESOURCE; some hosts refuse that."""

@@ -14,14 +14,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.errors import MachineError
 from labs.plan.fabric import Fabric
-from labs.progress import Progress, ProgressSink
 from labs.runtime import namespaces
 from labs.runtime.installation import Installation, find_installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
+from rocelab.errors import MachineError
+from rocelab.progress import Progress, ProgressSink
 
 DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"
 PROGRAMS = ("mnexec", "ifconfig", "nsenter")

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labs.plan.fabric import Fabric
-from labs.progress import Progress, ProgressSink
 from labs.runtime import namespaces
 from labs.runtime.installation import Installation, find_installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
+from rocelab.progress import Progress, ProgressSink
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from labs.files import make_folder, make_folders
+from rocelab.files import make_folder, make_folders
 
 CACHE = Path("/var/cache/rocelab/bpf")
 """Where compiled programs are kept: labs are root's, and so is what they load into the kernel."""

@@ -14,8 +14,6 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from labs import probes
-from labs.errors import MachineError
-from labs.files import write_file
 from labs.plan.fabric import Fabric
 from labs.plan.queues import QueuedPort, plan_queues
 from labs.runtime import namespaces
@@ -24,6 +22,8 @@ from labs.runtime.queues.marker import Marker
 from labs.runtime.queues.red import RedQueues
 from labs.runtime.record import LabFiles
 from labs.spec.queues import QueueEngine
+from rocelab.errors import MachineError
+from rocelab.files import write_file
 
 LONGEST_PACKETS = 32767
 """A port's txqueuelen, the most that recent kernels take. Queues end at bytes; of packets too small

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labs.errors import InputError
 from labs.plan.queues import BINS, QueuePlan
 from labs.runtime.queues import bpf
 from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCounters
 from labs.runtime.queues.marker import QUEUE_FIELDS, QUEUE_WORDS
 from labs.spec.queues import TRAFFIC_CLASSES
+from rocelab.errors import InputError
 
 Words = npt.NDArray[np.uint64]
 _WORD_BYTES = 8

@@ -15,7 +15,6 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from labs.errors import InputError
 from labs.plan.fabric import Fabric
 from labs.plan.queues import plan_queues
 from labs.runtime.queues.counters import PortCounters
@@ -24,6 +23,7 @@ from labs.runtime.queues.marker_reader import MarkerReader
 from labs.runtime.queues.red_reader import RedReader
 from labs.runtime.record import LabFiles
 from labs.spec.queues import TRAFFIC_CLASSES, QueueEngine
+from rocelab.errors import InputError
 
 Depths = npt.NDArray[np.uint64]
 

@@ -15,14 +15,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import labs
-from labs.files import make_folder
 from labs.plan.fabric import Fabric
-from labs.progress import Progress, ProgressSink
 from labs.runtime import namespaces, netlink, wiring
 from labs.runtime.queues import bpf, tc
 from labs.runtime.queues.engine import bpf_folder
 from labs.runtime.record import LabFiles
 from labs.runtime.steering.maps import MAPS, node_ids
+from rocelab.files import make_folder
+from rocelab.progress import Progress, ProgressSink
 
 SOURCE = Path(labs.__file__).parent / "bpf" / "steer.bpf.c"
 NEEDS = ("clsact", "cls_bpf")

@@ -15,8 +15,6 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from labs import probes
-from labs.errors import InputError, MachineError
-from labs.files import replace_file
 from labs.forwarding.steering import (
     EntryKey,
     NodeScheme,
@@ -25,9 +23,7 @@ from labs.forwarding.steering import (
     node_scheme,
     planned_pins,
 )
-from labs.interruption import shielded, undone
 from labs.plan.fabric import Fabric
-from labs.progress import ProgressSink, no_progress
 from labs.runtime.queues.bpf import BpfError
 from labs.runtime.record import LabFiles
 from labs.runtime.steering import program
@@ -35,6 +31,10 @@ from labs.runtime.steering.maps import NodeCounters, SteeringMaps, node_ids
 from labs.spec.base import SpecModel
 from labs.spec.model import HashPolicy
 from labs.spec.schemes import EcmpScheme, FlowletScheme, SchemeSpec
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replace_file
+from rocelab.interruption import shielded, undone
+from rocelab.progress import ProgressSink, no_progress
 
 _CONTROLLED = ("resilient", "te")
 _SCHEME: TypeAdapter[SchemeSpec] = TypeAdapter(SchemeSpec)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from labs.errors import InputError
 from labs.plan.fabric import Fabric
 from labs.runtime import wiring
-from labs.wording import name_hint
+from rocelab.errors import InputError
+from rocelab.wording import name_hint
 
 SECOND_NS = 10**9
 MAX_DELAY_NS = 10 * SECOND_NS

@@ -17,14 +17,14 @@ import struct
 import subprocess
 from pathlib import Path
 
-from labs.errors import MachineError
-from labs.interpreter import module_command, module_environment
 from labs.runtime import namespaces, netlink, offloads, pidfile
 from labs.runtime.queues import tc
 from labs.runtime.record import LabFiles
 from labs.runtime.wire import program
 from labs.runtime.wire.delayline import RECEIVES
 from labs.runtime.wire.maps import WireMaps
+from rocelab.errors import MachineError
+from rocelab.interpreter import module_command, module_environment
 
 REDIRECTS = "delay-in"
 FIRST_INDEX = 60001

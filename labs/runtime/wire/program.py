@@ -16,12 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import labs
-from labs.files import make_folder
 from labs.runtime import namespaces, netlink
 from labs.runtime.queues import bpf, tc
 from labs.runtime.queues.engine import bpf_folder
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.maps import PINS
+from rocelab.files import make_folder
 
 SOURCE = Path(labs.__file__).parent / "bpf" / "wire.bpf.c"
 NEEDS = ("clsact", "cls_bpf")

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from labs.errors import InputError
-from scripts.documents import Format
+from rocelab.documents import Format
+from rocelab.errors import InputError
+from rocelab.statistics import Spread
 from scripts.drill.expectations import Expectation, Figures, KpiValue, Verdict, judge, unmet
 from scripts.drill.phases.kpis import job_kpis, phase_kpis
 from scripts.drill.phases.shares import FairShares
 from scripts.drill.result import Environment, spread_of
 from scripts.job.document import JobReport
-from scripts.statistics import Spread
 
 SCHEMA_VERSION = 2
 KIND: Literal["jobs"] = "jobs"
@@ -196,7 +196,7 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> JobDrillResult:
-    """The result that `scripts.documents.to_json` wrote. Raises InputError on anything else."""
+    """The result that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
     document = _FORMAT.parsed(text)
     if document.get("kind") != KIND:
         raise InputError("not the result document of a drill of jobs", hint=_FORMAT.hint)

@@ -10,10 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from labs.errors import InputError
 from labs.lab import Lab
 from labs.plan.build import plan
-from labs.progress import Progress, ProgressSink, no_progress
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.housing import Housing
 from labs.runtime.queues.engine import read_engine
@@ -22,6 +20,8 @@ from labs.runtime.record import LabFiles
 from labs.spec.load import load_spec
 from labs.spec.queues import QueueEngine
 from labs.spec.reference import named_by
+from rocelab.errors import InputError
+from rocelab.progress import Progress, ProgressSink, no_progress
 from scripts.drill.attempts import measure_valid
 from scripts.drill.catalog import lab_of
 from scripts.drill.labuse import LabUse, fresh

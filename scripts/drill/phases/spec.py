@@ -14,8 +14,8 @@ from pydantic import Field, field_validator, model_validator
 from labs.spec.base import Name, SpecModel
 from labs.spec.model import MAX_SEED, SeedPlan
 from labs.spec.schemes import SchemeSpec
-from labs.units import DURATION
-from labs.wording import RefusedError, listed
+from rocelab.units import DURATION
+from rocelab.wording import RefusedError, listed
 from scripts.drill.expectspec import JobExpectSpec
 from scripts.drill.phases.shares import WINDOW_NS
 from scripts.faults.spec import FaultSpec

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from labs.errors import InputError, MachineError
-from labs.files import NO_ROOM
+from rocelab.errors import InputError, MachineError
+from rocelab.files import NO_ROOM
 
 RESULT, REPORT = "result.json", "report.html"
 OVERWRITE = "name another place, or say --force to overwrite it"

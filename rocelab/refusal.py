@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 
-from labs.errors import MachineError
+from rocelab.errors import MachineError
 
 _ADVICE = {
     errno.ENOSPC: "make room there, or name another place",

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import labs
+import rocelab
 
 SAFE_PATH = "PYTHONSAFEPATH"
 
@@ -29,7 +29,7 @@ def module_command(module: str, *arguments: str, site: bool = True) -> list[str]
 def module_environment() -> dict[str, str]:
     """The environment of such a process: our own, with our packages wherever they are installed
     and no other folder to import from."""
-    return {**os.environ, "PYTHONPATH": str(Path(labs.__path__[0]).parent)}
+    return {**os.environ, "PYTHONPATH": str(Path(rocelab.__path__[0]).parent)}
 
 
 def imported(name: str) -> ModuleType:

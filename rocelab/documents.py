@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from labs.errors import InputError
-from labs.files import read_input
-from labs.wording import dotted, printable, shown
+from rocelab.errors import InputError
+from rocelab.files import read_input
+from rocelab.wording import dotted, printable, shown
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

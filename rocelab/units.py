@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from labs.wording import RefusedError, shown
+from rocelab.wording import RefusedError, shown
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,1 @@
+"""One package: all code. Its folders are the steps from a lab file to a result."""
