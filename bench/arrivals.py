@@ -13,9 +13,9 @@ from pathlib import Path
 
 from labs.runtime import namespaces
 from labs.runtime.link import read_counters
-from traffic.filters import NOTHING, attach_filter, roce_filter
-from traffic.icrc import icrc_is_right
-from traffic.wire import BTH_OFFSET, PAYLOAD_OFFSET, PSN_MASK, PSN_OFFSET, UDP_OFFSET
+from rocelab.agent.filters import NOTHING, attach_filter, roce_filter
+from rocelab.agent.icrc import icrc_is_right
+from rocelab.agent.wire import BTH_OFFSET, PAYLOAD_OFFSET, PSN_MASK, PSN_OFFSET, UDP_OFFSET
 
 _ETH_P_IP = 0x0800
 _SO_RCVBUFFORCE = 33

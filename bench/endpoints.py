@@ -38,8 +38,8 @@ from bench.throughput import (
 )
 from labs.lab import Lab
 from labs.plan.build import plan
-from labs.spec.model import LabSpec
 from rocelab.interruption import ending
+from rocelab.spec.model import LabSpec
 from scripts.job.environment import read_environment
 from traffic.flow import FIRST_QP, FIRST_SPORT, Flow
 from traffic.session import TrafficSession

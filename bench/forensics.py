@@ -25,9 +25,9 @@ from labs.plan.build import plan
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
-from labs.spec.model import LabSpec
 from rocelab.interruption import ending
 from rocelab.progress import Progress
+from rocelab.spec.model import LabSpec
 from scripts.faults.hosts import HostPause
 from scripts.faults.links import RateDegrade
 from scripts.forensics.diagnose import diagnose_report

@@ -20,7 +20,7 @@ from labs.forwarding.asic import ChoiceModel, Crc, Cut, crc_model, kernel_model
 from labs.forwarding.bulk import multipath_hashes
 from labs.forwarding.flows import Flows, columns_v4
 from labs.forwarding.multipath import Flow5, multipath_hash, select
-from labs.spec.model import HashPolicy
+from rocelab.spec.model import HashPolicy
 
 FLOWS = 200_000
 """Flows that enter the first tier: 12,500 to a second-tier switch of sixteen, whose links would

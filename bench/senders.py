@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.runtime.namespaces import enter
-from traffic.wire import BTH_OFFSET, IP_OFFSET, ROCE_PORT, UDP_OFFSET
+from rocelab.agent.wire import BTH_OFFSET, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 
 PREBUILT = 64
 """Packets that Scapy is given to send in turn."""

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
 from rocelab.arrays import Floats, Ints, Longs
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Paths
 from simulator.fabric.paths import paths_of

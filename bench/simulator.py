@@ -25,12 +25,12 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
-from labs.spec.schemes import EEcmpScheme
 from rocelab.arrays import Floats
 from rocelab.interruption import ending
 from rocelab.progress import no_progress
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.schemes import EEcmpScheme
 from scripts.drill.environment import cpu_model
 from simulator.engine.backend import Backend
 from simulator.engine.maxmin import max_min_rates

@@ -19,9 +19,9 @@ from bench.senders import Sender
 from bench.throughput import measure_sender
 from labs.lab import Lab
 from labs.plan.build import plan
-from labs.spec.model import LabSpec
-from labs.spec.schemes import SchemeSpec
 from rocelab.interruption import ending
+from rocelab.spec.model import LabSpec
+from rocelab.spec.schemes import SchemeSpec
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray")
 SWITCHES = 3

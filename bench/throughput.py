@@ -27,14 +27,14 @@ from bench.arrivals import Sample, SampleCheck, check_sample, received_packets
 from bench.senders import Sender
 from labs.lab import Lab
 from labs.runtime import namespaces
+from rocelab.agent.ring import open_sink
+from rocelab.agent.wire import Opcode
 from rocelab.errors import MachineError
 from traffic.flow import FIRST_QP, FIRST_SPORT, resolve_endpoints
 from traffic.job import JobSpec
 from traffic.jobplan import plan_job
-from traffic.ring import open_sink
 from traffic.roce import Envelope, roce_frame
 from traffic.session import TrafficSession
-from traffic.wire import Opcode
 
 SOURCE, DESTINATION = "srv1-1", "srv2-1"
 PAYLOAD_BYTES = 1024

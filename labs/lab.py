@@ -30,13 +30,13 @@ from labs.runtime.runtime import LabRuntime
 from labs.runtime.steering import Steering
 from labs.runtime.teardown import take_down
 from labs.runtime.wire.control import Wire
-from labs.spec.base import is_name
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec, read_name
-from labs.spec.model import LabSpec
 from rocelab.errors import InputError
 from rocelab.interruption import shielded
 from rocelab.progress import ProgressSink, no_progress
+from rocelab.spec.base import is_name
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec, read_name
+from rocelab.spec.model import LabSpec
 from rocelab.wording import name_hint
 
 

@@ -19,8 +19,8 @@ from typing import Self
 
 from labs.plan.fabric import Fabric, Link
 from labs.runtime import namespaces
+from rocelab.agent.filters import attach_filter
 from rocelab.errors import MachineError
-from traffic.filters import attach_filter
 
 _ETH_P_IP = 0x0800
 _SOL_PACKET = 263
@@ -47,7 +47,8 @@ class Taps:
         program: bytes,
     ) -> None:
         """Ends at nodes without a namespace in `netns_of` are left out; `program` is of
-        `traffic.filters`. Raises MachineError where this process may not open as many sockets."""
+        `rocelab.agent.filters`. Raises MachineError where this process may not open as many
+        sockets."""
         self._fabric = fabric
         self._links = {link.name for link in links}
         self._program = program

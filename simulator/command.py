@@ -15,8 +15,8 @@ from scripts.predict.command import MODELS
 from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
-    from labs.spec.model import LabSpec
     from rocelab.progress import ProgressSink
+    from rocelab.spec.model import LabSpec
     from simulator.document import SimulationReport
     from simulator.jobs.spec import SimulatedJob
     from simulator.simulate import Simulation
@@ -204,8 +204,8 @@ def simulate(
 
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
     """The spec of a lab, under another scheme or hashing where asked. Raises SpecError."""
-    from labs.spec.catalog import find_lab
-    from labs.spec.load import load_spec
+    from rocelab.spec.catalog import find_lab
+    from rocelab.spec.load import load_spec
     from scripts.predict.whatif import read_asked
 
     asked = read_asked(scheme, hashing)

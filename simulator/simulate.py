@@ -19,11 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.spec.model import LabSpec
-from labs.spec.schemes import SprayScheme, TeScheme
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.spec.model import LabSpec
+from rocelab.spec.schemes import SprayScheme, TeScheme
 from rocelab.units import DURATION
 from rocelab.wording import RefusedError
 from scripts.predict.choice import Model
@@ -58,7 +59,6 @@ from simulator.jobs.training import training_workload
 from simulator.jobs.workload import Workload
 from simulator.size import check_fits
 from traffic.collectives import Algorithm
-from traffic.nic import WIRE_OVERHEAD_BYTES
 from traffic.performance import FRAME_OVERHEAD_BYTES
 
 EXACT_TRANSFERS = 50_000

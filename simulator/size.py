@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from labs.spec.schemes import SchemeSpec
 from rocelab.arrays import NONE
 from rocelab.errors import MachineError
+from rocelab.spec.schemes import SchemeSpec
 from rocelab.units import SIZE
 from simulator.fabric.network import Network
 from simulator.jobs.collectives import EXCHANGES, MOST_EXCHANGED, MOST_ORDERED

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
 
+from rocelab.agent.channel import Channel, ChannelClosedError, Message, join
 from rocelab.errors import MachineError
 from rocelab.interpreter import module_command, module_environment
 from rocelab.interruption import undone
-from traffic.channel import Channel, ChannelClosedError, Message, join
 
 REPLY_TIMEOUT_S = 60.0
 
@@ -46,7 +46,7 @@ class Agent:
         with theirs:
             # Without `site`: an agent needs this package and the standard library only.
             self._process = subprocess.Popen(
-                module_command("traffic.agent", str(os.getpid()), site=False),
+                module_command("rocelab.agent.agent", str(os.getpid()), site=False),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,

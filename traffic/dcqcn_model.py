@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rocelab.agent.dcqcn import DcqcnParameters
 from rocelab.errors import InputError
-from traffic.dcqcn import DcqcnParameters
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from rocelab.agent.dcqcn import DcqcnParameters
 from rocelab.errors import InputError
-from traffic.dcqcn import DcqcnParameters
 
 US = 10**3
 MBPS = 10**6

@@ -19,10 +19,10 @@ from itertools import count
 from labs.controller.demand import is_left_behind
 from labs.plan.fabric import Fabric
 from labs.runtime.record import LabFiles
+from rocelab.agent.probe import IP_OVERHEAD_BYTES
 from rocelab.files import make_folder, replace_file
 from traffic.flow import Flow, resolve_flow
 from traffic.jobplan import JobPlan
-from traffic.probe import IP_OVERHEAD_BYTES
 
 _ETHERNET_BYTES = 14
 _BITS = 8

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labs.plan.fabric import Fabric, Nic
+from rocelab.agent.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
 from rocelab.errors import InputError
 from rocelab.wording import name_hint
-from traffic.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
 
 FIRST_SPORT = 0xC000
 """RoCEv2 senders take UDP source ports from 0xC000 up (rdma_flow_label_to_udp_sport, Linux)."""

@@ -13,8 +13,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, Tag, model_validator
 
-from labs.spec.base import SpecModel
-from labs.spec.model import MAX_SEED
+from rocelab.spec.base import SpecModel
+from rocelab.spec.model import MAX_SEED
 from rocelab.units import DURATION, SIZE, DurationNs, SizeBytes
 from rocelab.wording import RefusedError, listed
 from traffic.collectives import (

@@ -15,6 +15,7 @@ from struct import pack_into
 from typing import Any
 
 from labs.plan.fabric import Fabric, Link, Nic
+from rocelab.agent.wire import BTH_OFFSET, ICRC_BYTES, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
 from traffic.agents import Part
 from traffic.collectives import Send
 from traffic.dcqcn_profiles import parameters
@@ -22,7 +23,6 @@ from traffic.flow import FIRST_QP, FIRST_SPORT, Endpoints
 from traffic.jobplan import MOST_EXTENSION_BYTES, JobPlan, QueuePairEnd
 from traffic.placement import NicRef, nic_of
 from traffic.transport import DCQCN_OFF, Ecn, Strategy
-from traffic.wire import BTH_OFFSET, ICRC_BYTES, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
 
 MODERATION_US = 1
 """How long a NIC gathers arrivals before it wakes its host, of the modelled network."""

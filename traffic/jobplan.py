@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from labs.plan.fabric import Fabric, Link, Nic
+from rocelab.agent.lag import affinity
+from rocelab.agent.program import MAX_ID
+from rocelab.agent.wire import EXTENSION_BYTES, ICRC_BYTES, IP_OFFSET, PAYLOAD_OFFSET, Extension
 from rocelab.errors import InputError
 from traffic.collectives import Algorithm, Schedule
 from traffic.flow import FIRST_QP, FIRST_SPORT, SPORTS, Endpoints, resolve_endpoints
 from traffic.job import JobSpec, Stream, schedule_of, streams_of
-from traffic.lag import affinity
 from traffic.placement import NicRef, group_size, nic_of, place
-from traffic.program import MAX_ID
 from traffic.sport import source_port
 from traffic.transport import TransportSpec
-from traffic.wire import EXTENSION_BYTES, ICRC_BYTES, IP_OFFSET, PAYLOAD_OFFSET, Extension
 
 MOST_EXTENSION_BYTES = EXTENSION_BYTES[Extension.RETH] + EXTENSION_BYTES[Extension.IMM]
 SAMPLES = 400
@@ -191,7 +191,7 @@ def _queue_pairs(
     """Both ends of every queue pair, each connection's together; numbers count from `first_qp`.
 
     `created` counts the queue pairs of each NIC and goes on from job to job: one after the other
-    gets the NIC's next port, as RoCE LAG does it (`traffic.lag`).
+    gets the NIC's next port, as RoCE LAG does it (`rocelab.agent.lag`).
     """
     transport = job.transport
     connections = sorted({(min(pair), max(pair)) for pair in pairs})

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rocelab.agent.rc.requester import RequesterCounters
+from rocelab.agent.rc.responder import ResponderCounters
 from traffic.jobparts import nics_of
 from traffic.jobplan import JobPlan, QueuePairEnd
 from traffic.placement import NicRef
-from traffic.rc.requester import RequesterCounters
-from traffic.rc.responder import ResponderCounters
 
 Numbers = npt.NDArray[np.int64]
 

@@ -122,7 +122,7 @@ class Arrivals:
 
 
 def read_arrivals(columns: Sequence[bytes]) -> Arrivals:
-    """The columns of `traffic.demux.ProbeLog` as numbers."""
+    """The columns of `rocelab.agent.demux.ProbeLog` as numbers."""
     flow, sequence, send_ns, receive_ns, ttl = columns
     return Arrivals(
         flow=np.frombuffer(flow, np.uint32),

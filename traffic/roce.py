@@ -2,7 +2,8 @@
 
 In: the `Envelope` of a queue pair's direction, an opcode, and the headers that opcode has. Out: the
 complete Ethernet frame, padded, its checksums and ICRC right. Building takes milliseconds; senders
-build one frame of a kind here and patch it with `traffic.icrc`, or stamp it with `traffic.probe`.
+build one frame of a kind here and patch it with `rocelab.agent.icrc`, or stamp it with
+`rocelab.agent.probe`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,8 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from traffic.flow import Endpoints
-from traffic.probe import MAGIC, MIN_PAYLOAD_BYTES, NO_FLOW, PROBE_HEADER
-from traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
-from traffic.wire import (
+from rocelab.agent.probe import MAGIC, MIN_PAYLOAD_BYTES, NO_FLOW, PROBE_HEADER
+from rocelab.agent.wire import (
     CNP_PAYLOAD_BYTES,
     PSN_MASK,
     ROCE_PORT,
@@ -29,6 +28,8 @@ from traffic.wire import (
     extensions,
     has_payload,
 )
+from traffic.flow import Endpoints
+from traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
 
 DSCP_ROCE = 26
 """The DSCP that NICs put on RoCE traffic by default, for lossless queues."""

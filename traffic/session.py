@@ -25,11 +25,11 @@ import numpy as np
 from labs.plan.fabric import Fabric
 from labs.runtime.clockwatch import ClockWatch
 from labs.runtime.record import LabFiles
+from rocelab.agent.agent import clock_offset_ns
+from rocelab.agent.channel import Message, split
 from rocelab.errors import InputError
 from rocelab.progress import Progress, ProgressSink, no_progress
-from traffic.agent import clock_offset_ns
 from traffic.agents import Agent, AgentGroup, Part
-from traffic.channel import Message, split
 from traffic.demand import job_demands, probe_demands, published
 from traffic.flow import Flow, resolve_flow
 from traffic.jobparts import parts_of, ports_of
@@ -61,7 +61,7 @@ PROBE_MODERATION_NS = 5_000_000
 agent that wakes takes CPU time from the routing daemons."""
 
 LIVE_FOLDER = "endpoints"
-"""Below a lab's folder: a file per agent, `traffic.live`."""
+"""Below a lab's folder: a file per agent, `rocelab.agent.live`."""
 
 FLOW_COLUMNS = 4
 PROBE_COLUMNS = 5

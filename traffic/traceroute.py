@@ -20,10 +20,10 @@ from pathlib import Path
 
 from labs.plan.fabric import Fabric, Nic
 from labs.runtime.namespaces import inside
+from rocelab.agent.icrc import icrc
+from rocelab.agent.wire import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 from rocelab.errors import MachineError
 from traffic.flow import Endpoints, resolve_endpoints
-from traffic.icrc import icrc
-from traffic.wire import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 
 PROBE_QP = 0xFFFFFE
 """Destination QP of these probes unless one is asked for, so that a capture shows what they are."""

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
-from labs.spec.base import MS, SECOND, SpecModel
+from rocelab.spec.base import MS, SECOND, SpecModel
 from rocelab.units import SIZE, DurationNs, SizeBytes
 from rocelab.wording import RefusedError, described, did_you_mean, listed, shown
 from traffic.dcqcn_profiles import PROFILES

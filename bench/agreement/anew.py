@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from bench.agreement.document import Agreement, CellResult, LabResult
 from bench.agreement.simulated import simulate_job
-from labs.spec.model import LabSpec
+from rocelab.spec.model import LabSpec
 from traffic.job import JobSpec
 
 

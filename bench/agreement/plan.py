@@ -14,11 +14,11 @@ from fnmatch import fnmatchcase
 from bench.agreement.simulated import Simulated, simulate_job
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
-from labs.spec.catalog import catalog_names, find_lab
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
-from labs.spec.schemes import EEcmpScheme, PathPinningScheme, SchemeSpec
 from rocelab.errors import InputError
+from rocelab.spec.catalog import catalog_names, find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+from rocelab.spec.schemes import EEcmpScheme, PathPinningScheme, SchemeSpec
 from scripts.job.load import estimate
 from traffic.job import JobSpec
 from traffic.jobplan import plan_jobs

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bench.agreement.document import LIMIT, SOME_LOST, Agreement, CellResult, LabResult
-from traffic.nic import WIRE_OVERHEAD_BYTES
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.agent.wire import EXTENSION_BYTES, Extension
 from traffic.performance import FRAME_OVERHEAD_BYTES
 from traffic.transport import TransportSpec
-from traffic.wire import EXTENSION_BYTES, Extension
 
 DOCUMENT, PAGE = "agreement.json", "agreement.md"
 

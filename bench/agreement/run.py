@@ -23,9 +23,10 @@ from bench.agreement.plan import Cell
 from bench.agreement.simulated import simulate_packets
 from labs.lab import Lab
 from labs.plan.build import plan
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
+from rocelab.agent.filters import data_filter
 from rocelab.errors import RocelabError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.document import JobReport
@@ -35,7 +36,6 @@ from scripts.predict.matrix import matrix_of, rows_of_jobs
 from scripts.predict.predictor import Setting, predict_landing
 from scripts.predict.wires import Wires
 from scripts.taps import LinkPackets, Taps
-from traffic.filters import data_filter
 from traffic.jobparts import MODERATION_LIMITS_NS, MODERATION_US
 from traffic.jobplan import plan_jobs
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.agreement.packets import PacketRun
-from labs.spec.model import LabSpec
+from rocelab.agent.nic import SECOND_NS
 from rocelab.arrays import Floats
+from rocelab.spec.model import LabSpec
 from scripts.taps import LinkPackets
 from simulator.fabric.network import Network
 from simulator.fabric.paths import flows_per_send
@@ -21,7 +22,6 @@ from simulator.jobs.compile import PlacedJob, compile_jobs
 from simulator.jobs.spec import collective_job
 from simulator.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
 from traffic.job import JobSpec
-from traffic.nic import SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)

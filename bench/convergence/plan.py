@@ -12,10 +12,10 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from labs.plan.fabric import Fabric, Link, Role
-from labs.spec.base import MS, SECOND
-from labs.spec.fabrics import ClosSpec, FabricSpec, HpnSpec
-from labs.spec.model import LabSpec, RoutingSpec
 from rocelab.errors import InputError
+from rocelab.spec.base import MS, SECOND
+from rocelab.spec.fabrics import ClosSpec, FabricSpec, HpnSpec
+from rocelab.spec.model import LabSpec, RoutingSpec
 from rocelab.units import DURATION
 from scripts.faults.selectors import LinkSelector
 from scripts.faults.spec import (

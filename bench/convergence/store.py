@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from bench.convergence.document import CELL, JOB, CellResult, ConvergenceTable, LinkFailureTest
 from bench.convergence.plan import Cell, lab_spec
 from labs.runtime.installation import release_order
-from labs.spec.model import LabSpec
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.spec.model import LabSpec
 
 JOB_FILE = "link-failure-test.json"
 _OF_RELEASE = "frr-"

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.validation.run import Found, Task
 from bench.validation.zone import Scheme, zone
-from labs.spec.schemes import EEcmpScheme, SprayScheme
+from rocelab.spec.schemes import EEcmpScheme, SprayScheme
 from simulator.engine.run import run
 from simulator.fabric.paths import paths_of
 from simulator.fabric.routes import Routes

@@ -11,8 +11,8 @@ import numpy as np
 
 from bench.validation.run import Found, Task
 from bench.validation.zone import E_ECMP, ECMP, Scheme
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 from scripts.balance import balance, random_balance
 from scripts.predict.choice import Model
 from simulator.fabric.build import network_of

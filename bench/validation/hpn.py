@@ -13,8 +13,8 @@ import numpy as np
 
 from bench.validation.run import Found, Task
 from bench.validation.zone import ECMP, GPUS, Group, Traffic, placed, transport
-from labs.spec.model import LabSpec
 from rocelab.arrays import Floats
+from rocelab.spec.model import LabSpec
 from simulator.events.retransmission import Retransmission
 from simulator.events.spec import EventSpec, RetransmissionSpec, TimelineSpec
 from simulator.fabric.build import network_of

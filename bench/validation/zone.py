@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from labs.spec.model import LabSpec
-from labs.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, TeEngine, TeScheme
 from rocelab.arrays import NONE, Floats, Ints
+from rocelab.spec.model import LabSpec
+from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, TeEngine, TeScheme
 from simulator.engine.program import Outcome
 from simulator.engine.run import run
 from simulator.fabric.build import network_of

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def _complete_lab(incomplete: str) -> list[str]:
     from labs.runtime.record import recorded_labs
-    from labs.spec.catalog import catalog_names
+    from rocelab.spec.catalog import catalog_names
 
     names = {*catalog_names(), *recorded_labs()}
     return sorted(name for name in names if name.startswith(incomplete))
@@ -151,9 +151,9 @@ def _note_changes(text: str, lab: Lab) -> None:
     """Say on stderr where the file by which a lab was named is not what runs."""
     from labs.cli.console import note
     from labs.lab import as_it_runs
-    from labs.spec.catalog import find_lab
-    from labs.spec.load import load_spec
     from rocelab.errors import InputError
+    from rocelab.spec.catalog import find_lab
+    from rocelab.spec.load import load_spec
 
     as_was = f"this is lab {lab.name} as it was brought up"
     try:

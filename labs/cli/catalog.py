@@ -7,8 +7,8 @@ from pathlib import Path
 
 from labs.cli.arguments import JsonOption
 from labs.cli.console import out, say, table, write_json
-from labs.spec.model import LabSpec
-from labs.spec.queues import QueueEngine
+from rocelab.spec.model import LabSpec
+from rocelab.spec.queues import QueueEngine
 
 SWITCH_BYTES = 25 * 10**6
 """Memory of a switch's daemons, the middle of the 20 to 30 MB of `rocelab doctor`."""
@@ -79,8 +79,8 @@ def _uses(spec: LabSpec) -> tuple[str, ...]:
 
 def catalog_rows(available_bytes: int) -> tuple[CatalogRow, ...]:
     """Every lab of the catalog, in alphabetical order."""
-    from labs.spec.catalog import catalog_names, find_lab
-    from labs.spec.load import load_spec
+    from rocelab.spec.catalog import catalog_names, find_lab
+    from rocelab.spec.load import load_spec
 
     return tuple(
         catalog_row(load_spec(find_lab(name)), available_bytes) for name in catalog_names()

@@ -91,9 +91,9 @@ def _check_reusable(planned: Lab) -> None:
     """Raises InputError where the lab that is up is not the one planned, ExpectationError where it
     is not as planned by now."""
     from labs.lab import Lab, as_it_runs
-    from labs.spec.differences import differing_keys
     from labs.status import read_status
     from rocelab.errors import ExpectationError, InputError
+    from rocelab.spec.differences import differing_keys
     from rocelab.wording import listed
 
     need_root("looking into a lab")

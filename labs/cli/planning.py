@@ -213,6 +213,6 @@ def graph(
 
 def schema() -> None:
     """Print the JSON Schema of a lab's file, for editors that complete and check YAML."""
-    from labs.spec.schema import lab_schema
+    from rocelab.spec.schema import lab_schema
 
     write([jsonlib.dumps(lab_schema(), indent=2), "\n"])

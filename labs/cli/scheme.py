@@ -11,7 +11,7 @@ from labs.cli.console import out, progress_bars, say, table, write_json
 from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
-    from labs.spec.schemes import SchemeSpec
+    from rocelab.spec.schemes import SchemeSpec
 
 _SHOWN_SWITCHES = 40
 _COUNTED = ("steered", "hits", "misses", "flowlets", "changes")
@@ -20,7 +20,7 @@ _COUNTED = ("steered", "hits", "misses", "flowlets", "changes")
 def _complete_scheme(incomplete: str) -> list[str]:
     from typing import get_args
 
-    from labs.spec.schemes import SchemeSpec
+    from rocelab.spec.schemes import SchemeSpec
 
     members = get_args(get_args(SchemeSpec)[0])
     kinds = [get_args(each.model_fields["kind"].annotation)[0] for each in members]
@@ -89,9 +89,9 @@ def scheme(
 def asked_scheme(kind: str, settings: list[str]) -> SchemeSpec:
     """The scheme of a command line. Raises SpecError as for a file, InputError for a bare key."""
     from labs.runtime.steering.scheme import AskedScheme
-    from labs.spec.load import validate
-    from labs.spec.source import parse_source
     from rocelab.errors import InputError
+    from rocelab.spec.load import validate
+    from rocelab.spec.source import parse_source
 
     lines = [f"  kind: {kind}"]
     for setting in settings:

@@ -11,8 +11,8 @@ import sys
 from labs.controller.process import parse_scheme, run_controller
 from labs.plan.build import plan
 from labs.runtime.record import LabFiles, read_record
-from labs.spec.model import LabSpec
 from rocelab.errors import InputError
+from rocelab.spec.model import LabSpec
 
 
 def main() -> None:

@@ -25,9 +25,9 @@ from labs.controller.tables import read_objects
 from labs.forwarding.fib import Fib
 from labs.plan.fabric import Fabric
 from labs.runtime import netlink
-from labs.spec.base import SECOND
-from labs.spec.schemes import ResilientScheme, TeEngine, TeScheme
 from rocelab.errors import MachineError
+from rocelab.spec.base import SECOND
+from rocelab.spec.schemes import ResilientScheme, TeEngine, TeScheme
 
 RESILIENT_PERIOD_S = 1.0
 """Between rounds of scheme `resilient` where nothing happens: only lost events wait for it."""

@@ -28,10 +28,10 @@ from labs.plan.fabric import Fabric
 from labs.runtime import namespaces, netlink, pidfile
 from labs.runtime.record import LabFiles
 from labs.runtime.steering import Steering
-from labs.spec.schemes import ResilientScheme, SchemeSpec, TeScheme
 from rocelab.errors import InputError, MachineError
 from rocelab.files import make_folder, write_file
 from rocelab.interpreter import module_command, module_environment
+from rocelab.spec.schemes import ResilientScheme, SchemeSpec, TeScheme
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0

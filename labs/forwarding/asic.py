@@ -19,7 +19,7 @@ import numpy.typing as npt
 from labs.forwarding.bulk import by_threshold, multipath_hashes
 from labs.forwarding.flows import Flows, Indices, Words
 from labs.forwarding.multipath import HASH_BITS, upper_bounds
-from labs.spec.model import HashField, HashPolicy
+from rocelab.spec.model import HashField, HashPolicy
 
 HashFunction = Callable[[Flows, int], Words]
 """Hashes of flows under a seed."""

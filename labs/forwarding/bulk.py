@@ -22,7 +22,7 @@ from labs.forwarding.multipath import (
     upper_bounds,
 )
 from labs.forwarding.steering import MULTIPLIERS, ROCE_PORT
-from labs.spec.model import HashField, HashPolicy
+from rocelab.spec.model import HashField, HashPolicy
 
 PIECE = 8192
 """Flows hashed at a time: eight arrays of 64 KiB fit a core's second-level cache."""

@@ -21,8 +21,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from labs.spec.model import HashField, HashPolicy
 from rocelab.errors import InputError
+from rocelab.spec.model import HashField, HashPolicy
 
 HASH_BITS = 31
 UDP = 17

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from labs.forwarding.multipath import HASH_BITS, UDP, Flow5
 from labs.plan.fabric import Fabric, Nic, Node
-from labs.spec.schemes import SchemeSpec
 from rocelab.errors import InputError
+from rocelab.spec.schemes import SchemeSpec
 
 ROCE_PORT = 4791
 """UDP destination port of RoCEv2 (IANA)."""

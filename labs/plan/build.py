@@ -21,9 +21,9 @@ from labs.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
 from labs.plan.kinds import clos, fat_tree, hpn, rail
 from labs.plan.layout import Attachment, Cable, Layout, Site
 from labs.plan.naming import interface_name
-from labs.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
-from labs.spec.model import LabSpec, Numbering, SeedPlan
 from rocelab.errors import InputError
+from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
+from rocelab.spec.model import LabSpec, Numbering, SeedPlan
 
 
 def build_fabric(spec: LabSpec) -> Fabric:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labs.plan.addressing import SPACE_SIZE, block_size
-from labs.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
-from labs.spec.model import LabSpec, Numbering
+from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
+from rocelab.spec.model import LabSpec, Numbering
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 
-from labs.spec.model import HashPolicy, LabSpec
+from rocelab.spec.model import HashPolicy, LabSpec
 
 
 class Role(StrEnum):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from labs.plan.fabric import Fabric, Link
-from labs.spec.queues import DSCPS, EcnSpec
+from rocelab.spec.queues import DSCPS, EcnSpec
 
 STRICT_CLASSES = (7, 6, 5)
 """The classes that go before all others, the first before the second."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from labs.plan.fabric import Fabric, Node
-from labs.spec.model import HashField, HashPolicy
+from rocelab.spec.model import HashField, HashPolicy
 
 POLICY_NUMBER = {HashPolicy.L3: 0, HashPolicy.L4: 1, HashPolicy.CUSTOM: 3}
 FIELD_BIT = {

@@ -14,9 +14,9 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from labs.spec.source import MAX_FILE_BYTES
 from rocelab.errors import InputError
 from rocelab.files import read_input
+from rocelab.spec.source import MAX_FILE_BYTES
 
 INPUTS = frozenset(
     {

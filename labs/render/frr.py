@@ -17,8 +17,8 @@ import jinja2
 
 from labs.plan.addressing import SPACE_TEXT
 from labs.plan.fabric import Fabric, Link, Node, Role
-from labs.spec.base import MS, SECOND
-from labs.spec.model import HashWeights
+from rocelab.spec.base import MS, SECOND
+from rocelab.spec.model import HashWeights
 
 TEMPLATES = Path(__file__).parents[2] / "templates" / "frr"
 

@@ -16,9 +16,9 @@ from labs.plan.routes import expected_routes, expected_width
 from labs.runtime import daemons
 from labs.runtime.fibwatch import FibAction, FibEvent, FibWatch
 from labs.runtime.peers import bfd_peers, bgp_peers
-from labs.spec.base import MS
 from rocelab.errors import ExpectationError
 from rocelab.progress import Progress, ProgressSink
+from rocelab.spec.base import MS
 
 EVENT_WAIT_S = 0.25
 BFD_POLL_S = 0.02

@@ -271,7 +271,7 @@ def set_niceness(pid: int, niceness: int) -> None:
 
 def run_on_time(pid: int) -> None:
     """Schedule every thread of a process before all ordinary ones (SCHED_RR, sched(7)) and before
-    the senders (`traffic.priority`), whose turns of 100 ms are longer than a BFD interval.
+    the senders (`rocelab.agent.priority`), whose turns of 100 ms are longer than a BFD interval.
 
     For bfdd: in a switch BFD is the line cards' work, which waits for nobody, and here a neighbour
     that got no CPU for three intervals would be taken for dead. Where the machine does not allow it

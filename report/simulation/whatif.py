@@ -8,7 +8,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from labs.cli.console import table
-from labs.spec.base import SECOND
+from rocelab.spec.base import SECOND
 from rocelab.units import format_duration
 from simulator.events.document import JobCost, JobOutlook, Outlook, WhatIf
 

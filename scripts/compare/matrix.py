@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from labs.plan.fabric import Fabric
-from labs.spec.schemes import SchemeSpec
 from rocelab.errors import InputError
+from rocelab.spec.schemes import SchemeSpec
 from scripts.job.options import job_from_options
 from scripts.predict.whatif import read_asked
 from traffic.job import JobSpec

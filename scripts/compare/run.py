@@ -17,12 +17,13 @@ from labs.lab import Lab
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.runtime.fib import read_fib
-from labs.spec.model import SeedPlan
-from labs.spec.schemes import EcmpScheme, SchemeSpec
+from rocelab.agent.filters import data_filter
 from rocelab.errors import InputError, MachineError, RocelabError
 from rocelab.files import replace_file
 from rocelab.outputs import REPORT, RESULT
 from rocelab.progress import ProgressSink, no_progress
+from rocelab.spec.model import SeedPlan
+from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from scripts.balance import polarization
 from scripts.compare.document import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from scripts.compare.figures import Expected, cell_figures, run_of, status_of
@@ -35,7 +36,6 @@ from scripts.predict.matrix import FlowRow, matrix_of, rows_of_jobs
 from scripts.predict.predictor import Setting, asked_fabric, predict_landing
 from scripts.predict.wires import Wires
 from scripts.taps import Taps
-from traffic.filters import data_filter
 from traffic.jobplan import plan_jobs
 
 PREDICTED = ("ecmp", "e-ecmp", "path-pinning")

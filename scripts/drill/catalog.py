@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labs.spec.catalog import find, find_lab, names_in
+from rocelab.spec.catalog import find, find_lab, names_in
 from scripts.drill.phases.spec import JobDrillSpec
 from scripts.drill.spec import DrillSpec
 
@@ -20,7 +20,7 @@ def drill_names() -> tuple[str, ...]:
 
 
 def find_drill(text: str) -> Path:
-    """The file of the drill that a user calls `text`, as `labs.spec.catalog.find` has it."""
+    """The file of the drill that a user calls `text`, as `rocelab.spec.catalog.find` has it."""
     return find(text, CATALOG, "drill")
 
 

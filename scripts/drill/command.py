@@ -34,7 +34,7 @@ app = typer.Typer(
 
 
 def _complete_drill(incomplete: str) -> list[str]:
-    from labs.spec.catalog import names_in
+    from rocelab.spec.catalog import names_in
 
     catalog = Path(__file__).resolve().parent.parent / "catalog"
     return [name for name in names_in(catalog) if name.startswith(incomplete)]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from labs.spec.base import SpecModel
+from rocelab.spec.base import SpecModel
 from scripts.drill.expectations import Expectation, Quantity, kpi_named, parse_expectation
 
 _FORMS: dict[Quantity, dict[str, Any]] = {

@@ -25,6 +25,7 @@ from labs.forwarding.path import Path, find_nic, walk
 from labs.lab import Lab
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.linkwatch import LinkEvent
+from rocelab.agent.wire import ROCE_PORT
 from rocelab.errors import InputError, MachineError
 from scripts.convergence import FlowConvergence, FlowSamples, Method, Window
 from scripts.drill import result as results
@@ -51,7 +52,6 @@ from scripts.stages.recorder import StageRecorder
 from traffic.flow import Flow, resolve_flow
 from traffic.result import FlowRecord
 from traffic.session import TrafficSession
-from traffic.wire import ROCE_PORT
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from labs.plan.fabric import Fabric
 from labs.plan.settings import SEED
 from labs.runtime import namespaces
 from labs.runtime.kernel import write_settings
-from labs.spec.model import SeedPlan
 from rocelab.interruption import shielded, undone
+from rocelab.spec.model import SeedPlan
 from scripts.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from scripts.drill.result import HashingRun
 from scripts.taps import LinkPackets

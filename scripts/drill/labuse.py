@@ -15,10 +15,10 @@ from labs.lab import Lab, as_it_runs
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.inuse import in_use
 from labs.runtime.record import LabFiles
-from labs.spec.differences import differing_keys
 from rocelab.errors import InputError
 from rocelab.interruption import undone
 from rocelab.progress import Progress, ProgressSink
+from rocelab.spec.differences import differing_keys
 from rocelab.wording import listed
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.injector import restore_recorded

@@ -21,12 +21,13 @@ from labs.plan.fabric import Fabric
 from labs.runtime import kernel
 from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from labs.runtime.housing import Housing
-from labs.spec.reference import named_by
+from rocelab.agent.filters import probe_filter
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.files import replace_file
 from rocelab.outputs import REPORT, RESULT, results_folder
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.spec.reference import named_by
 from rocelab.units import format_duration
 from scripts.drill import result as results
 from scripts.drill.attempts import RETRIES, measure_valid
@@ -44,7 +45,6 @@ from scripts.faults.resolve import resolve
 from scripts.faults.schedule import Timed, expand
 from scripts.job.environment import read_environment
 from scripts.taps import Taps
-from traffic.filters import probe_filter
 from traffic.flow import Flow, permutation, resolve_flow
 from traffic.session import TrafficSession
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from labs.lab import Lab
 from labs.plan.fabric import Fabric
-from labs.spec.reference import named_by
+from rocelab.spec.reference import named_by
 from scripts.drill.catalog import lab_of
 from scripts.drill.expectations import Expectation, kpi_named
 from scripts.drill.listing import DrillRow, row_of

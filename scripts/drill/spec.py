@@ -11,10 +11,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from labs.spec.base import MS, SECOND, Name, SpecModel
-from labs.spec.load import validate
-from labs.spec.model import SeedPlan
-from labs.spec.source import read_source
+from rocelab.spec.base import MS, SECOND, Name, SpecModel
+from rocelab.spec.load import validate
+from rocelab.spec.model import SeedPlan
+from rocelab.spec.source import read_source
 from rocelab.units import DurationNs, SizeBytes, format_duration
 from rocelab.wording import RefusedError
 from scripts.convergence import Method

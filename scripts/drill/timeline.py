@@ -24,10 +24,10 @@ from labs.plan.fabric import Fabric, Node
 from labs.plan.routes import expected_routes, expected_width
 from labs.runtime.fib import read_fib
 from labs.runtime.fibwatch import FibAction, FibEvent, FibWatch
+from rocelab.agent.priority import run_first
 from rocelab.errors import ExpectationError
 from scripts.drill.result import FibChange
 from scripts.stages.delay import SWITCH_INTERVAL_S
-from traffic.priority import run_first
 
 POLL_S = 0.25
 SHOWN = 4

@@ -19,16 +19,16 @@ from labs.lab import Lab
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import read_queue_counters
 from labs.runtime.record import LabFiles
-from labs.spec.queues import QueueEngine
+from rocelab.agent.live import unpacked
 from rocelab.errors import InputError
 from rocelab.files import make_folder, write_file
 from rocelab.interruption import shielded, undone
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.spec.queues import QueueEngine
 from rocelab.workers import workers
 from scripts.evidence.node import Capture, collect_node
 from scripts.evidence.shelf import Gap, Item, Shelf
 from scripts.job.environment import read_environment
-from traffic.live import unpacked
 from traffic.session import LIVE_FOLDER
 
 INDEX = "evidence.json"

@@ -12,12 +12,12 @@ from typing import cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from labs.spec.base import SpecModel
-from labs.spec.fields import Declared, choices, default_text, keys_of, of_field, quantity_of
-from labs.spec.load import validate
-from labs.spec.scalars import read_scalar
-from labs.spec.source import Data, Source, parse_source, raise_problems
 from rocelab.errors import InputError, Problem, SpecError
+from rocelab.spec.base import SpecModel
+from rocelab.spec.fields import Declared, choices, default_text, keys_of, of_field, quantity_of
+from rocelab.spec.load import validate
+from rocelab.spec.scalars import read_scalar
+from rocelab.spec.source import Data, Source, parse_source, raise_problems
 from rocelab.units import DURATION, SHARE
 from rocelab.wording import RefusedError, did_you_mean, shown
 from scripts.faults.selectors import LinkSelector

@@ -18,6 +18,7 @@ from labs.lab import Lab
 from labs.runtime import namespaces
 from labs.runtime.bracket import Bracket, realtime_ns
 from labs.runtime.record import LabFiles
+from rocelab.agent.agent import clock_offset_ns
 from rocelab.errors import ExpectationError, RocelabError
 from rocelab.interpreter import module_command, module_environment
 from rocelab.interruption import shielded, undone
@@ -32,7 +33,6 @@ from scripts.faults.record import (
 )
 from scripts.faults.resolve import resolve
 from scripts.faults.spec import SingleFaultSpec
-from traffic.agent import clock_offset_ns
 
 PROOF_TIMEOUT_S = 30.0
 """A restarted daemon and its sessions are given so long until nothing of a fault remains."""

@@ -17,8 +17,8 @@ from labs.runtime.bracket import Bracket, spanning
 from labs.runtime.queues import rates, tc
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.record import LabFiles
-from labs.spec.queues import QueueEngine
 from rocelab.errors import InputError
+from rocelab.spec.queues import QueueEngine
 from scripts.faults.ports import port_faults, read_default_ports, read_ports, running_ports
 from scripts.faults.selectors import named
 

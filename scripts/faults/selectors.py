@@ -10,8 +10,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from labs.plan.fabric import Fabric, Link
-from labs.spec.base import SpecModel
 from rocelab.errors import InputError
+from rocelab.spec.base import SpecModel
 from rocelab.wording import RefusedError, listed, name_hint, shown
 
 NodeName = Annotated[str, Field(min_length=1, max_length=32)]

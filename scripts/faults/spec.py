@@ -14,8 +14,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, TypeAdapter, model_validator
 
 from labs.plan.fabric import Fabric, Link
-from labs.spec.base import MS, SECOND, SpecModel
-from labs.spec.model import MAX_SEED
+from rocelab.spec.base import MS, SECOND, SpecModel
+from rocelab.spec.model import MAX_SEED
 from rocelab.units import SHARE, DurationNs, SharePpm
 from rocelab.wording import RefusedError
 from scripts.faults.selectors import LinkSelector, NodeName

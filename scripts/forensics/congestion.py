@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from scripts.balance import Direction
 from scripts.forensics.case import Case
 from scripts.forensics.document import Cause, Verdict, Way
 from scripts.job.document import FlowFigures, LinkFigures, QueueFigures
-from traffic.nic import WIRE_OVERHEAD_BYTES
 from traffic.performance import FRAME_OVERHEAD_BYTES
 
 FOREIGN = 0.1

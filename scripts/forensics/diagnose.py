@@ -13,8 +13,8 @@ import numpy as np
 from labs.forwarding.path import NoPathError
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
-from labs.spec.model import LabSpec
 from rocelab.errors import InputError
+from rocelab.spec.model import LabSpec
 from scripts.forensics.case import Case
 from scripts.forensics.congestion import full_links
 from scripts.forensics.critical import Link, timing

@@ -14,8 +14,8 @@ import numpy as np
 
 from labs.forwarding.path import NoPathError
 from labs.plan.fabric import Fabric
-from labs.spec.model import HashWeights
 from rocelab.errors import InputError
+from rocelab.spec.model import HashWeights
 from scripts.forensics.document import Way
 from scripts.job.document import JobReport
 from scripts.predict.choice import Chooser, chooser

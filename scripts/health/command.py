@@ -98,9 +98,9 @@ def health(
 def _spec(objectives: Path | None, interval: str | None) -> HealthSpec:
     from pydantic import ValidationError
 
-    from labs.spec.load import validate
-    from labs.spec.source import read_source
     from rocelab.errors import InputError
+    from rocelab.spec.load import validate
+    from rocelab.spec.source import read_source
     from scripts.health.objectives import HealthSpec
 
     spec = HealthSpec() if objectives is None else validate(read_source(objectives), HealthSpec)

@@ -1,7 +1,8 @@
 """What the servers' agents have counted, over all runs since the first look.
 
-In: the files that agents write while they run (`traffic.live`). Out: a sum per server that only
-grows. A run may be shorter than the time between two samples, so agents are looked at more often.
+In: the files that agents write while they run (`rocelab.agent.live`). Out: a sum per server that
+only grows. A run may be shorter than the time between two samples, so agents are looked at more
+often.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from contextlib import suppress
 from dataclasses import astuple
 
 from labs.runtime.record import LabFiles
-from traffic.live import RECORD_BYTES, LiveCounters, unpacked
+from rocelab.agent.live import RECORD_BYTES, LiveCounters, unpacked
 from traffic.session import LIVE_FOLDER
 
 LOOK_INTERVAL_S = 0.15

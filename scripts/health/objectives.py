@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from labs.spec.base import MS, SECOND, SpecModel
+from rocelab.spec.base import MS, SECOND, SpecModel
 from rocelab.units import DurationNs
 from scripts.health.document import Sli
 

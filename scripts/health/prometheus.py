@@ -18,11 +18,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from labs.plan.queues import lab_rate_bps
+from rocelab.agent.live import LiveCounters
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
 from scripts.health.document import Sli
 from scripts.health.monitor import Snapshot
-from traffic.live import LiveCounters
 
 _ENDPOINT_COUNTERS = {
     "sent": ("sent_packets", "Data packets put out by queue pairs"),

@@ -25,14 +25,14 @@ from labs.runtime.record import LabFiles
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Direction
 from labs.runtime.wire.maps import WireCounters
-from labs.spec.queues import QueueEngine
+from rocelab.agent.live import LiveCounters
 from rocelab.errors import ExpectationError, InputError
+from rocelab.spec.queues import QueueEngine
 from scripts.health.endpoints import EndpointTracker
 from scripts.health.losses import LossTracker
 from scripts.health.ports import PortReader, PortReading
 from scripts.health.routes import RouteReader
 from scripts.health.sessions import SessionReader
-from traffic.live import LiveCounters
 
 
 @dataclass(frozen=True, slots=True)

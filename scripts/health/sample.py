@@ -13,10 +13,10 @@ from labs.plan.fabric import Fabric, Link
 from labs.plan.queues import QueuePlan
 from labs.runtime.queues.counters import DepthCounters, Place, QueueCounters
 from labs.runtime.wire.impairment import Direction
+from rocelab.agent.live import LiveCounters
 from scripts.health.document import Sli
 from scripts.health.objectives import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
 from scripts.health.reading import Reading
-from traffic.live import LiveCounters
 
 _EMPTY = QueueCounters(0, 0, 0, 0, 0, None, None, None)
 _SILENT = LiveCounters()

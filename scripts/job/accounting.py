@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from labs.plan.fabric import Fabric, Link
-from labs.spec.queues import QueueEngine
+from rocelab.spec.queues import QueueEngine
 from scripts.job.devices import DeviceCounts
 from scripts.job.document import Check
 from scripts.job.queues import traffic_class

@@ -24,10 +24,10 @@ from typing import IO, NamedTuple, Self
 from labs.cli.pcapng import Capture, Packet, pcapng_header, pcapng_packet, read_pcap
 from labs.lab import Lab
 from labs.runtime import namespaces
+from rocelab.agent.wire import ROCE_PORT
 from rocelab.errors import InputError, MachineError
 from traffic.jobparts import nic_links
 from traffic.jobplan import JobPlan
-from traffic.wire import ROCE_PORT
 
 _BUFFER_KIB = 4096
 _PR_SET_PDEATHSIG = 1

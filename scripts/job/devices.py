@@ -17,12 +17,12 @@ from labs.lab import Lab
 from labs.runtime import namespaces
 from labs.runtime.base import Counters
 from labs.runtime.link import read_counters
-from labs.spec.queues import QueueEngine
+from rocelab.agent.filters import data_filter, roce_filter
+from rocelab.spec.queues import QueueEngine
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.document import QueueFigures
 from scripts.job.queues import QueueWatch
 from scripts.taps import LinkPackets, Taps
-from traffic.filters import data_filter, roce_filter
 from traffic.jobparts import nic_links
 from traffic.jobplan import JobPlan
 

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from traffic.jobplan import JobPlan
-from traffic.nic import WIRE_OVERHEAD_BYTES
 from traffic.performance import FRAME_OVERHEAD_BYTES, roofline_ns
 
 PACKET_CPU_S = 20e-6

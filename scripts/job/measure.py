@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labs.plan.fabric import Fabric
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.statistics import spread
 from scripts.balance import Direction, balance
 from scripts.drill.result import Event
@@ -34,7 +35,6 @@ from scripts.job.document import (
 from scripts.job.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
 from traffic.jobplan import JobPlan
 from traffic.jobresult import JobResult
-from traffic.nic import WIRE_OVERHEAD_BYTES
 from traffic.performance import (
     FRAME_OVERHEAD_BYTES,
     Row,

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from labs.spec.load import read_model, validate
-from labs.spec.scalars import read_scalar
-from labs.spec.source import Data, Source
 from rocelab.errors import InputError, SpecError
+from rocelab.spec.load import read_model, validate
+from rocelab.spec.scalars import read_scalar
+from rocelab.spec.source import Data, Source
 from rocelab.wording import KeyPath, RefusedError
 from traffic.job import JobSpec
 

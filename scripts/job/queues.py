@@ -14,7 +14,7 @@ from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCount
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import read_queue_counters
 from labs.runtime.record import LabFiles
-from labs.spec.queues import QueueEngine
+from rocelab.spec.queues import QueueEngine
 from scripts.job.document import QueueFigures
 
 _NONE = QueueCounters(0, 0, 0, 0, 0, None, None, None)

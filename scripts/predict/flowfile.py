@@ -15,12 +15,12 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from labs.plan.fabric import Fabric
-from labs.spec.base import SpecModel
-from labs.spec.load import validate
-from labs.spec.scalars import read_scalar
-from labs.spec.source import Data, Source, raise_problems, read_source
 from rocelab.errors import InputError, Problem, SpecError
 from rocelab.files import read_input
+from rocelab.spec.base import SpecModel
+from rocelab.spec.load import validate
+from rocelab.spec.scalars import read_scalar
+from rocelab.spec.source import Data, Source, raise_problems, read_source
 from rocelab.units import SizeBytes
 from rocelab.wording import KeyPath, RefusedError, name_hint
 from scripts.predict.matrix import FlowRow

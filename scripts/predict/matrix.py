@@ -117,8 +117,8 @@ def _messages(size: int, longest: int) -> list[int]:
 
 
 def _spread(plan: JobPlan, messages: Ints) -> tuple[Ints, Ints]:
-    """Bytes and packets of each queue pair of a connection, as `traffic.rc.connection` deals the
-    messages of all iterations."""
+    """Bytes and packets of each queue pair of a connection, as `rocelab.agent.rc.connection` deals
+    the messages of all iterations."""
     transport, repeats = plan.job.transport, plan.iterations
     pairs = transport.qps
     if transport.strategy is Strategy.SPLIT:

@@ -13,10 +13,10 @@ from labs.forwarding.fib import FibOf
 from labs.forwarding.steering import EntryKey
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
-from labs.spec.model import HashingSpec, HashWeights
-from labs.spec.schemes import SchemeSpec
 from rocelab.errors import InputError
 from rocelab.progress import ProgressSink, no_progress
+from rocelab.spec.model import HashingSpec, HashWeights
+from rocelab.spec.schemes import SchemeSpec
 from scripts.predict.choice import Model, chooser
 from scripts.predict.document import Prediction, prediction
 from scripts.predict.groups import GroupOf, order_is_planned, planned_groups, read_groups

@@ -9,12 +9,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from labs.spec.base import SpecModel
-from labs.spec.load import validate
-from labs.spec.model import HashingSpec
-from labs.spec.scalars import read_scalar
-from labs.spec.schemes import SchemeSpec
-from labs.spec.source import Data, Source
+from rocelab.spec.base import SpecModel
+from rocelab.spec.load import validate
+from rocelab.spec.model import HashingSpec
+from rocelab.spec.scalars import read_scalar
+from rocelab.spec.schemes import SchemeSpec
+from rocelab.spec.source import Data, Source
 
 
 class Asked(SpecModel):

@@ -20,9 +20,9 @@ from rich.table import Table
 
 from labs.runtime import namespaces, netlink, wiring
 from labs.runtime.linkwatch import LinkWatch
+from rocelab.agent.priority import run_first
 from rocelab.units import format_duration
 from scripts.stages.model import ReadDelay
-from traffic.priority import run_first
 
 INTERVAL_S = 0.025
 SWITCH_INTERVAL_S = 0.0001

@@ -19,9 +19,9 @@ from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.record import LabFiles, recorded_labs
 from labs.runtime.teardown import take_down
-from labs.spec.load import load_spec
 from rocelab.documents import to_json
 from rocelab.errors import ExpectationError, InputError
+from rocelab.spec.load import load_spec
 from scripts.drill.result import Repeat
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.evidence.bundle import collect_evidence

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
-from labs.spec.catalog import CATALOG, find_lab
 from rocelab.errors import InputError
+from rocelab.spec.catalog import CATALOG, find_lab
 from rocelab.wording import listed, shown
 
 Scope = Literal["class", "module", "package", "session"]

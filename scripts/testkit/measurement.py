@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Self
 
 from labs.runtime.convergence import convergence_timeout_s
-from labs.spec.base import SECOND
 from rocelab.errors import ExpectationError, InputError
+from rocelab.spec.base import SECOND
 from rocelab.units import format_duration
 from scripts.convergence import Overall
 from scripts.drill.faulted import FaultedRun, Settings

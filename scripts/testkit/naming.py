@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from labs.spec.base import MAX_NAME_LENGTH
+from rocelab.spec.base import MAX_NAME_LENGTH
 
 _OF_A_PROCESS = re.compile(r"-p(\d+)[a-z]?$")
 _LETTERS = " bcdefghijklmnopqrstuvwxyz"

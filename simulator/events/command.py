@@ -166,8 +166,8 @@ def longrun(
 def _failures(
     timeline: Path | None, rates: str | None, repair: str, draw: int
 ) -> TimelineSpec | RatesSpec:
-    from labs.spec.load import read_model
     from rocelab.errors import InputError
+    from rocelab.spec.load import read_model
     from simulator.events.rates import PRESETS
     from simulator.events.spec import RatesSpec, TimelineSpec
 
@@ -185,8 +185,8 @@ def _failures(
 
 
 def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> RestartSpec:
-    from labs.spec.load import validate
-    from labs.spec.source import Source
+    from rocelab.spec.load import validate
+    from rocelab.spec.source import Source
     from simulator.events.rates import PRESETS
     from simulator.events.sentence import COMMAND_LINE
     from simulator.events.spec import RatesSpec, RestartSpec
@@ -198,8 +198,8 @@ def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> Rest
 
 def _span_s(option: str, text: str) -> float:
     """The seconds of a time as typed."""
-    from labs.spec.base import SECOND
     from rocelab.errors import InputError
+    from rocelab.spec.base import SECOND
     from rocelab.wording import RefusedError
     from simulator.events.spec import SPAN
 

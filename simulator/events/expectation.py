@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labs.spec.base import SECOND
+from rocelab.spec.base import SECOND
 from simulator.events.spec import RestartSpec
 
 

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from labs.spec.base import SECOND
 from rocelab.arrays import Floats
 from rocelab.errors import InputError
+from rocelab.spec.base import SECOND
 from simulator.events.retransmission import Retransmission
 from simulator.events.spec import RestartSpec
 from simulator.events.timeline import Bools, Outage, link_state

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from labs.spec.base import SECOND
+from rocelab.spec.base import SECOND
 from simulator.events.document import JobOutlook, Outlook
 from simulator.events.expectation import expected_cost
 from simulator.events.longrun import JobToll

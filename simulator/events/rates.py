@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labs.spec.base import SECOND
 from rocelab.arrays import NONE
 from rocelab.errors import InputError
+from rocelab.spec.base import SECOND
 from simulator.events.longrun import Break
 from simulator.events.spec import (
     DAY,

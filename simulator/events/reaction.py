@@ -14,10 +14,10 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
-from labs.spec.base import MS, SECOND
-from labs.spec.fabrics import ClosSpec, HpnSpec, RailSpec
-from labs.spec.model import LabSpec
 from rocelab.documents import Format
+from rocelab.spec.base import MS, SECOND
+from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
+from rocelab.spec.model import LabSpec
 from rocelab.units import format_duration
 from simulator.events.spec import Measured
 

@@ -3,7 +3,8 @@
 In: when packets were lost and when their way is whole again. Out: when the queue pair gets through,
 or that it never does. A requester's local ACK timer runs out every `ack_timeout_s`, without
 back-off, and after `retries` in vain the queue pair is in error (InfiniBand Architecture
-Specification 9.7; `traffic.rc.requester`). Hardware may take up to four times its nominal timeout.
+Specification 9.7; `rocelab.agent.rc.requester`). Hardware may take up to four times its nominal
+timeout.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Self
 
 import numpy as np
 
-from labs.spec.base import SECOND
 from rocelab.arrays import Floats
+from rocelab.spec.base import SECOND
 from simulator.events.spec import RetransmissionSpec
 from traffic.transport import TransportSpec
 

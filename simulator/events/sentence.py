@@ -11,9 +11,9 @@ The clauses after the target stand in any order; `lose` says the same as `fail`.
 
 from __future__ import annotations
 
-from labs.spec.load import validate
-from labs.spec.source import Data, Source
 from rocelab.errors import InputError
+from rocelab.spec.load import validate
+from rocelab.spec.source import Data, Source
 from rocelab.wording import did_you_mean, listed, shown
 from simulator.events.spec import EventSpec, Kind
 

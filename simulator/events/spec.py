@@ -15,8 +15,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from labs.spec.base import MS, SECOND, SpecModel
-from labs.spec.model import MAX_SEED
+from rocelab.spec.base import MS, SECOND, SpecModel
+from rocelab.spec.model import MAX_SEED
 from rocelab.units import SHARE, Quantity, SharePpm
 from rocelab.wording import RefusedError, listed, shown
 from simulator.events.targets import parse_target

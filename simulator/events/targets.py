@@ -14,9 +14,9 @@ from enum import StrEnum
 import numpy as np
 
 from labs.plan.fabric import Role
-from labs.spec.fabrics import HpnSpec
 from rocelab.arrays import NONE, Ints
 from rocelab.errors import InputError
+from rocelab.spec.fabrics import HpnSpec
 from rocelab.wording import RefusedError, name_hint, shown
 from simulator.fabric.network import Network
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from labs.spec.base import SECOND
 from rocelab.arrays import Floats, Ints
 from rocelab.errors import InputError, Problem, SpecError
+from rocelab.spec.base import SECOND
 from rocelab.units import SHARE
 from simulator.events.reaction import FLAP_NS, Breakage, Place, reaction_of
 from simulator.events.spec import EventSpec, Kind, Measured, TimelineSpec

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from labs.spec.base import SECOND
+from rocelab.spec.base import SECOND
 from simulator.events.document import JobCost, WhatIf
 from simulator.events.longrun import Conditions, IterationTimes
 from simulator.events.retransmission import Retransmission

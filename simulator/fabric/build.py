@@ -15,8 +15,8 @@ import numpy as np
 from labs.plan.addressing import SPACE_START, AddressSpace
 from labs.plan.build import Home, hash_seed, homes_of, layout_of
 from labs.plan.layout import Attachment, Layout
-from labs.spec.model import LabSpec
 from rocelab.arrays import NONE, Ints, Words
+from rocelab.spec.model import LabSpec
 from simulator.fabric.network import Network
 
 IPV4_END = 2**32

@@ -21,8 +21,8 @@ from labs.forwarding.flows import Flows as Columns
 from labs.forwarding.flows import Indices, columns_v4
 from labs.forwarding.resilient import filled, without
 from labs.forwarding.steering import ROCE_PORT, steering_hash
-from labs.spec.schemes import ResilientScheme, SchemeSpec
 from rocelab.arrays import Ints, Words
+from rocelab.spec.schemes import ResilientScheme, SchemeSpec
 from scripts.predict.choice import CRCS, Model
 from simulator.fabric.flows import Flows
 from simulator.fabric.ladder import Ladder

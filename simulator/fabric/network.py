@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from labs.plan.fabric import Role
 from labs.plan.naming import interface_name
-from labs.spec.model import LabSpec
 from rocelab.arrays import Floats, Ints, Words
+from rocelab.spec.model import LabSpec
 
 
 @dataclass(frozen=True, eq=False)

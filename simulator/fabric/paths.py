@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from labs.forwarding.flows import Indices
-from labs.spec.model import HashWeights
-from labs.spec.schemes import SchemeSpec
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.spec.model import HashWeights
+from rocelab.spec.schemes import SchemeSpec
 from scripts.predict.choice import Model
 from simulator.fabric.choice import Choice, divides
 from simulator.fabric.flows import Flows, Paths
@@ -40,11 +40,11 @@ def paths_of(
 ) -> Paths:
     """Where flows go under a scheme (None: the spec's), or by an ASIC's hash model instead.
 
-    A flow leaves by its port, or by the NIC's other one while its own has no link (`traffic.lag`).
-    One that no switch has a route for has no path. te is led as ecmp is, which is behind every
-    entry. Next hops are in the order of links: that of gateways' addresses, by which zebra sorts
-    them, where links are numbered; where they are not, the order follows from the daemons' start,
-    and paths hold as a distribution.
+    A flow leaves by its port, or by the NIC's other one while its own has no link
+    (`rocelab.agent.lag`). One that no switch has a route for has no path. te is led as ecmp is,
+    which is behind every entry. Next hops are in the order of links: that of gateways' addresses,
+    by which zebra sorts them, where links are numbered; where they are not, the order follows from
+    the daemons' start, and paths hold as a distribution.
 
     Raises InputError for weights that are not equal, a group wider than routing.max_paths and,
     where the kernel's own hash decides, a hash seed of 0.

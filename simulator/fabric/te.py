@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from labs.spec.schemes import TeEngine
 from rocelab.arrays import NONE, Floats, Ints
+from rocelab.spec.schemes import TeEngine
 from simulator.fabric.flows import Flows, Paths
 from simulator.fabric.network import Network
 from simulator.fabric.routes import Routes

@@ -13,8 +13,8 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from labs.spec.base import SpecModel
 from rocelab.arrays import Ints
+from rocelab.spec.base import SpecModel
 from rocelab.wording import RefusedError
 from simulator.jobs.models import BytesPerSecond, Flops, Model
 from simulator.jobs.parallelism import Layout, between, in_groups, joined

@@ -1,8 +1,8 @@
 """What each queue pair of a connection carries of a send, as payload and on the wire.
 
 In: sends between pairs of ranks, in the order in which they are sent. Out: bytes per send and queue
-pair: cut into messages, dealt to the queue pairs as NCCL deals them (`traffic.rc.connection`), cut
-into packets with the headers that the lab's have.
+pair: cut into messages, dealt to the queue pairs as NCCL deals them
+(`rocelab.agent.rc.connection`), cut into packets with the headers that the lab's have.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from labs.spec.base import SpecModel
+from rocelab.spec.base import SpecModel
 from rocelab.units import Quantity
 from rocelab.wording import RefusedError, described, did_you_mean, listed, shown
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from labs.spec.base import SpecModel
+from rocelab.spec.base import SpecModel
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError
 from simulator.jobs.parallelism import in_groups

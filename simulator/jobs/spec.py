@@ -12,12 +12,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, Tag, model_validator
 
-from labs.spec.base import Name, SpecModel
-from labs.spec.catalog import find
-from labs.spec.load import validate
-from labs.spec.model import MAX_SEED
-from labs.spec.source import read_source
 from rocelab.errors import InputError
+from rocelab.spec.base import Name, SpecModel
+from rocelab.spec.catalog import find
+from rocelab.spec.load import validate
+from rocelab.spec.model import MAX_SEED
+from rocelab.spec.source import read_source
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError, listed
 from simulator.jobs.inference import InferenceSpec
@@ -174,7 +174,7 @@ class JobsSpec(SpecModel):
 
 def find_jobs(name: Path) -> Path:
     """The file of the jobs that a user calls `name`: one of the catalog, or a path. Raises
-    InputError as `labs.spec.catalog.find`."""
+    InputError as `rocelab.spec.catalog.find`."""
     return find(str(name), CATALOG, "file of jobs")
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from labs.spec.base import SpecModel
+from rocelab.spec.base import SpecModel
 from rocelab.units import SHARE, SharePpm
 from rocelab.wording import RefusedError
 from simulator.jobs.models import BytesPerSecond, Flops, Model

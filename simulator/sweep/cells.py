@@ -19,11 +19,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from labs.spec.load import validate
-from labs.spec.model import LabSpec
-from labs.spec.reference import withheld
-from labs.spec.source import MAX_PROBLEMS, Data, Source, raise_problems
 from rocelab.errors import Problem, SpecError
+from rocelab.spec.load import validate
+from rocelab.spec.model import LabSpec
+from rocelab.spec.reference import withheld
+from rocelab.spec.source import MAX_PROBLEMS, Data, Source, raise_problems
 from rocelab.wording import KeyPath, dotted, shown
 from simulator.jobs.spec import KINDS, SimulatedJob
 from simulator.sweep.spec import PARTS, Part, SimulateSpec, Sweep

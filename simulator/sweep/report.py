@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from labs.spec.source import Data
 from rocelab.files import replace_file
+from rocelab.spec.source import Data
 from rocelab.units import DURATION, RATE, SHARE, SIZE
 from simulator.sweep.spec import Axis, Sweep
 from simulator.sweep.store import Row, as_words

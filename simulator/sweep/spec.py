@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from labs.spec.base import SECOND, SpecModel
-from labs.spec.catalog import find_lab
-from labs.spec.load import validate
-from labs.spec.reference import may_be_quoted, named_by
-from labs.spec.source import Data, Source, read_source
 from rocelab.errors import InputError, Problem, SpecError
+from rocelab.spec.base import SECOND, SpecModel
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import validate
+from rocelab.spec.reference import may_be_quoted, named_by
+from rocelab.spec.source import Data, Source, read_source
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError, closest, described, listed, shown
 
@@ -182,7 +182,7 @@ class Axis:
 class Part:
     """What cells have in common of a lab, a job or the options, as its file has it. `inside` is the
     block of that file, for messages: empty where the whole file is meant.
-    `is_quoted`: whether messages may quote the file, as `labs.spec.reference` has it."""
+    `is_quoted`: whether messages may quote the file, as `rocelab.spec.reference` has it."""
 
     source: Source
     inside: str = ""

@@ -205,7 +205,7 @@ def _agents(lab: Lab, server: str) -> Sequence[int]:
     found = []
     for pid in lab.node(server).processes():
         with suppress(OSError):
-            if b"traffic.agent" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"rocelab.agent.agent" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     return found
 

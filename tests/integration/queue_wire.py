@@ -24,8 +24,8 @@ from labs.runtime.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
 from labs.runtime.queues import htb
 from labs.runtime.queues.counters import QueueCounters
 from labs.runtime.queues.reading import read_queue_counters
+from rocelab.agent.priority import run_first
 from tests.integration.conftest import MakeLab
-from traffic.priority import run_first
 
 UNDER_TEST = ("rtsw1", "srv1-2")
 SO_TIMESTAMPNS = 35

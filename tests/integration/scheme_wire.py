@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from labs.lab import Lab
 from labs.runtime import namespaces
 from labs.runtime.netlink import SO_RCVBUFFORCE
+from rocelab.agent.rc.frames import ip_checksum
+from rocelab.agent.wire import BTH_OFFSET, IP_OFFSET, PSN_OFFSET, ROCE_PORT, UDP_OFFSET, Opcode
 from traffic.flow import resolve_endpoints
-from traffic.rc.frames import ip_checksum
 from traffic.roce import Envelope, roce_frame
-from traffic.wire import BTH_OFFSET, IP_OFFSET, PSN_OFFSET, ROCE_PORT, UDP_OFFSET, Opcode
 
 ETH_P_IP = 0x0800
 DATA, ACK = Opcode.RC_SEND_MIDDLE, Opcode.RC_ACKNOWLEDGE

@@ -40,9 +40,9 @@ from labs.runtime.namespaces import inside
 from labs.runtime.netlink import HEADER, NLMSG_ERROR
 from labs.runtime.steering import Steering
 from labs.runtime.teardown import take_down
-from labs.spec.catalog import find_lab
-from labs.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
 from rocelab.errors import InputError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
 from tests.integration.waiting import wait_until
 from tests.measured import measured
 from traffic.flow import Flow, permutation

@@ -25,8 +25,8 @@ from labs.runtime.fibwatch import FibWatch
 from labs.runtime.namespaces import inside
 from labs.runtime.record import recorded_labs
 from labs.runtime.teardown import take_down
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 from tests.integration.waiting import wait_for_tables
 from traffic.traceroute import probe_path
 

@@ -17,9 +17,9 @@ from labs.runtime import daemons
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.installation import find_installation
 from labs.runtime.teardown import take_down
-from labs.spec.model import LabSpec
 from labs.status import read_status
 from rocelab.errors import MachineError
+from rocelab.spec.model import LabSpec
 from scripts.faults.daemons import DaemonCrash
 from scripts.job.environment import read_environment
 from tests.integration.waiting import wait_until_whole

@@ -14,7 +14,7 @@ from labs.lab import Lab
 from labs.plan.fabric import Fabric, Node
 from labs.render.frr import frr_configuration
 from labs.runtime.installation import find_installation
-from labs.spec.catalog import catalog_names
+from rocelab.spec.catalog import catalog_names
 
 pytestmark = pytest.mark.side_by_side
 

@@ -25,8 +25,8 @@ from labs.plan.settings import FIELD_BIT, POLICY_NUMBER, node_settings
 from labs.runtime.fib import read_fib
 from labs.runtime.namespaces import inside
 from labs.runtime.nexthops import read_resilient_groups
-from labs.spec.fabrics import ClosSpec
-from labs.spec.model import MAX_SEED, HashField, HashingSpec, HashPolicy, LabSpec
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import MAX_SEED, HashField, HashingSpec, HashPolicy, LabSpec
 from tests.integration.hash_router import (
     KINDS,
     NETNS,

@@ -9,7 +9,8 @@ import pytest
 from labs.lab import Lab
 from labs.plan.fabric import Fabric
 from labs.runtime.teardown import take_down
-from labs.spec.schemes import EcmpScheme, SchemeSpec
+from rocelab.agent.filters import data_filter
+from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.document import JobReport
 from scripts.job.run import run_jobs
@@ -19,7 +20,6 @@ from scripts.predict.whatif import read_asked
 from scripts.predict.wires import Wires
 from scripts.taps import Taps
 from tests.measured import measured
-from traffic.filters import data_filter
 from traffic.job import JobSpec
 from traffic.jobplan import plan_jobs
 

@@ -29,8 +29,8 @@ from labs.runtime.queues.reading import (
     read_queue_counters,
 )
 from labs.runtime.record import LabFiles
-from labs.spec.queues import QueueEngine
 from rocelab.errors import InputError, MachineError
+from rocelab.spec.queues import QueueEngine
 from scripts.faults.links import RateDegrade
 from tests.integration.conftest import MakeLab
 from tests.integration.queue_wire import (

@@ -14,7 +14,7 @@ from labs import probes
 from labs.plan.queues import mark_probability
 from labs.runtime.queues.engine import FEATURES
 from labs.runtime.queues.red import red_probability
-from labs.spec.queues import EcnSpec, QueueEngine
+from rocelab.spec.queues import EcnSpec, QueueEngine
 from tests.integration.conftest import MakeLab
 from tests.integration.queue_wire import CE, CNP, DATA, ECT0, counted_at, lab_with, two_sided, wire
 

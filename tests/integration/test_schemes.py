@@ -39,7 +39,8 @@ from labs.runtime.steering import read_scheme
 from labs.runtime.steering.maps import NodeCounters
 from labs.runtime.steering.program import pins_folder
 from labs.runtime.teardown import take_down
-from labs.spec.schemes import (
+from rocelab.errors import InputError
+from rocelab.spec.schemes import (
     EcmpScheme,
     EEcmpScheme,
     FlowletScheme,
@@ -48,7 +49,6 @@ from labs.spec.schemes import (
     SprayScheme,
     TeScheme,
 )
-from rocelab.errors import InputError
 from tests.integration.command import read, rocelab
 from tests.integration.conftest import MakeLab
 from tests.integration.scheme_wire import ACK, SchemeWire, scheme_wire

@@ -8,9 +8,11 @@ import numpy as np
 
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.fabrics import ClosSpec
-from labs.spec.model import LabSpec
-from labs.spec.queues import QueueEngine
+from rocelab.agent.rc.requester import RequesterCounters
+from rocelab.agent.rc.responder import ResponderCounters
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import LabSpec
+from rocelab.spec.queues import QueueEngine
 from scripts.drill.result import Environment
 from scripts.job.devices import DeviceCounts
 from scripts.job.document import QueueFigures
@@ -19,8 +21,6 @@ from traffic.job import JobSpec
 from traffic.jobparts import nic_links, nics_of
 from traffic.jobplan import JobPlan, QueuePairEnd, plan_job
 from traffic.jobresult import JobResult, PortRecord, QueuePairRecord, RankRecord
-from traffic.rc.requester import RequesterCounters
-from traffic.rc.responder import ResponderCounters
 from traffic.result import AgentRecord, TrafficResult
 
 DILATION = 1000.0

@@ -8,7 +8,7 @@ from typing import Any
 
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
-from labs.spec.model import LabSpec
+from rocelab.spec.model import LabSpec
 from rocelab.statistics import spread
 from scripts.drill.phases.fairness import fair_shares
 from scripts.drill.phases.result import JobDrillResult, PhaseRun, conclude

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from roce_packets import ENVELOPE_4
 
+from rocelab.agent.nic import BATCH, Nic
+from rocelab.agent.rc.frames import ip_checksum
+from rocelab.agent.rc.queue_pair import QueuePairSettings
+from rocelab.agent.rc.requester import RequesterSettings
+from rocelab.agent.wire import IP_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
 from traffic.flow import Endpoints
-from traffic.nic import BATCH, Nic
-from traffic.rc.frames import ip_checksum
-from traffic.rc.queue_pair import QueuePairSettings
-from traffic.rc.requester import RequesterSettings
 from traffic.roce import Envelope, roce_frame
-from traffic.wire import IP_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
 
 MS = 10**6
 SLOT_BYTES = 8192

@@ -9,8 +9,8 @@ import numpy as np
 
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.fabrics import ClosSpec
-from labs.spec.model import LabSpec
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import LabSpec
 from scripts.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from scripts.convergence import FlowSamples
 from scripts.drill.result import (

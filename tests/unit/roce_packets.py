@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from rocelab.agent.wire import Extension, NakCode, Opcode, Syndrome, extensions, has_payload
 from traffic.roce import (
     Acknowledgement,
     AtomicOperation,
@@ -16,7 +17,6 @@ from traffic.roce import (
     cnp_frame,
     roce_frame,
 )
-from traffic.wire import Extension, NakCode, Opcode, Syndrome, extensions, has_payload
 
 # From the tests of Scapy's RoCE module (test/contrib/roce.uts, secdev/scapy).
 CONNECTX_4_LX_CNP = bytes.fromhex(

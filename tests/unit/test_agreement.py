@@ -13,11 +13,11 @@ from bench.agreement.render import page
 from bench.agreement.run import loads_of
 from bench.agreement.simulated import simulate_job, simulate_packets
 from labs.plan.build import build_fabric
-from labs.spec.catalog import catalog_names, find_lab
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.spec.catalog import catalog_names, find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
 from scripts.drill.result import Environment
 from scripts.predict.matrix import matrix_of, rows_of_jobs
 from scripts.predict.predictor import Setting, predict_landing

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from labs.lab import Lab
 from labs.plan.build import build_fabric
-from labs.spec.fabrics import ClosSpec
-from labs.spec.model import LabSpec
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import LabSpec
 from rocelab.statistics import spread
 from scripts.balance import (
     Choice,

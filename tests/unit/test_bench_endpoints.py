@@ -23,10 +23,10 @@ from bench.endpoints_results import (
 from bench.pacing import BURST_NS, Pacing, bursts, pacing, rate_error
 from bench.senders import NEEDED, SEND, Sender
 from bench.throughput import DESTINATION, SOURCE, Throughput
+from rocelab.agent.wire import PSN_MASK, Opcode
 from traffic.flow import FIRST_SPORT, Flow, resolve_flow
 from traffic.result import AgentRecord, FlowRecord, TrafficResult
 from traffic.roce import Envelope, roce_frame
-from traffic.wire import PSN_MASK, Opcode
 
 BARE = CONDITIONS[-2]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traffic.carrier import carriers
+from rocelab.agent.carrier import carriers
 
 NEWLINK, DELLINK, NEWADDR = 16, 17, 20
 UP = 1 << 0 | 1 << 16

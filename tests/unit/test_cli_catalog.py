@@ -17,9 +17,9 @@ from labs.cli.catalog import (
 )
 from labs.plan.build import build_fabric
 from labs.plan.counts import counts_of, is_numbered
-from labs.spec.catalog import catalog_names, find_lab
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
+from rocelab.spec.catalog import catalog_names, find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
 
 FABRICS = (Path(__file__).parents[2] / "docs/fabrics.md").read_text()
 LARGE = {"fat-tree-48", "hpn-pod", "llama3-24k", "meta-32k", "zones-28-24k"}

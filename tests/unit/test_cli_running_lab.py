@@ -15,8 +15,8 @@ from labs.runtime import record as records
 from labs.runtime.housing.netns import NetnsHousing
 from labs.runtime.installation import Installation, write_installation
 from labs.runtime.record import LabFiles, Record, State, write_record
-from labs.spec.load import load_spec
 from rocelab.errors import InputError, SpecError
+from rocelab.spec.load import load_spec
 from tests.unit.command_lines import Command, commands
 
 TEXT = "name: t-file\nfabric: {kind: clos, racks: 4, spines: 2}\n"

@@ -11,9 +11,9 @@ import pytest
 from labs.remote.parcel import INPUTS
 from labs.runtime import record as records
 from labs.runtime.record import LabFiles, Record, State, write_record
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
 from rocelab.documents import to_json
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 from tests.unit.command_lines import Command, commands
 from tests.unit.report_sample import repeat, result
 

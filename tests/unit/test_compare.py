@@ -13,13 +13,13 @@ from rich.console import Console
 
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
 from report.compare.html import render_html
 from report.compare.terminal import print_comparison
 from report.compare.view import anomalies, blocks, busbw_rows, link_matrix, repeatability, run_rows
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 from scripts.balance import Direction
 from scripts.cli import main
 from scripts.compare.document import (

@@ -13,8 +13,8 @@ from typer.main import get_command
 
 from labs.runtime import record as records
 from labs.runtime.record import LabFiles, Record, State, write_record
-from labs.spec.catalog import catalog_names, find_lab
-from labs.spec.load import load_spec
+from rocelab.spec.catalog import catalog_names, find_lab
+from rocelab.spec.load import load_spec
 from scripts.cli import build
 
 PROGRAM = Path(sys.executable).with_name("rocelab")

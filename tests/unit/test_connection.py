@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traffic.rc.connection import CLEAR_TO_SEND, Admission, Connection
-from traffic.rc.queue_pair import QueuePair
+from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
+from rocelab.agent.rc.queue_pair import QueuePair
 
 sends = st.lists(st.integers(1, 10_000), min_size=1, max_size=10)
 

@@ -20,10 +20,10 @@ from labs.forwarding.multipath import select
 from labs.forwarding.steering import EntryKey, steering_hash
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.catalog import find_lab
-from labs.spec.fabrics import ClosSpec
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
 
 GBPS = 10**9
 LABS = ("zone-1-1", "zones-small", "hpn-small", "fat-tree-4")

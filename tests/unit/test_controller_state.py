@@ -40,8 +40,8 @@ from labs.controller.tables import (
 from labs.plan.build import build_fabric
 from labs.runtime.netlink import HEADER
 from labs.runtime.record import LabFiles
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 from traffic.demand import job_demands, probe_demands, published
 from traffic.flow import permutation
 from traffic.job import JobSpec

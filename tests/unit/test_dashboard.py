@@ -12,6 +12,7 @@ import pytest
 from labs.lab import Lab
 from labs.plan.queues import plan_queues
 from labs.runtime.queues.counters import DepthCounters, QueueCounters
+from rocelab.agent.live import LiveCounters
 from scripts.health.document import Sli
 from scripts.health.monitor import Snapshot
 from scripts.health.objectives import HealthSpec
@@ -19,7 +20,6 @@ from scripts.health.ports import PortReading
 from scripts.health.prometheus import HealthCollector
 from scripts.health.reading import Reading
 from scripts.health.sample import Places, compare
-from traffic.live import LiveCounters
 
 DASHBOARD = json.loads(resources.files("scripts.health").joinpath("grafana.json").read_text())
 LEFT_OUT = {

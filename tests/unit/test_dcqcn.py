@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.agent.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
 from rocelab.errors import InputError
-from traffic.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
 from traffic.dcqcn_profiles import PROFILES, parameters
 
 G = 10**9
@@ -341,7 +341,7 @@ def test_cnps_of_a_queue_pair_are_never_closer_than_the_interval(
 
 def test_the_module_needs_the_standard_library_only() -> None:
     code = (
-        "import sys, traffic.dcqcn;"
+        "import sys, rocelab.agent.dcqcn;"
         "print([m for m in sys.modules if m.split('.')[0] in ('numpy', 'pydantic', 'scapy')])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from rocelab.agent.dcqcn import NotificationPoint, reaction_point
 from rocelab.errors import InputError
-from traffic.dcqcn import NotificationPoint, reaction_point
 from traffic.dcqcn_model import Bottleneck, ModelRun, simulate, step_for, time_to_fairness
 from traffic.dcqcn_profiles import PROFILES, parameters
 

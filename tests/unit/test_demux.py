@@ -19,21 +19,12 @@ from rc_fakes import (
     pair_settings,
 )
 
-from traffic.demux import MAX_KINDS, SECOND_NS, Demux
-from traffic.icrc import icrc
-from traffic.probe import MIN_PAYLOAD_BYTES
-from traffic.rc.queue_pair import QueuePair
-from traffic.rc.responder import ACK, NAK_SEQUENCE
-from traffic.roce import (
-    Acknowledgement,
-    Header,
-    Immediate,
-    RemoteMemory,
-    cnp_frame,
-    probe_frame,
-    roce_frame,
-)
-from traffic.wire import (
+from rocelab.agent.demux import MAX_KINDS, SECOND_NS, Demux
+from rocelab.agent.icrc import icrc
+from rocelab.agent.probe import MIN_PAYLOAD_BYTES
+from rocelab.agent.rc.queue_pair import QueuePair
+from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE
+from rocelab.agent.wire import (
     BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,
@@ -43,6 +34,15 @@ from traffic.wire import (
     NakCode,
     Opcode,
     Syndrome,
+)
+from traffic.roce import (
+    Acknowledgement,
+    Header,
+    Immediate,
+    RemoteMemory,
+    cnp_frame,
+    probe_frame,
+    roce_frame,
 )
 
 OWN, REMOTE = 0x5A5A5A, 0x123456
@@ -337,7 +337,7 @@ def test_more_kinds_of_frames_than_are_remembered_are_still_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert MAX_KINDS > 1
-    monkeypatch.setattr("traffic.demux.MAX_KINDS", 1)
+    monkeypatch.setattr("rocelab.agent.demux.MAX_KINDS", 1)
     server = Server()
     server.take(*(only(psn=psn, size=psn) for psn in range(20)))
     assert [size for _, size, _ in server.messages] == list(range(20))

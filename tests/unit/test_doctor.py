@@ -11,8 +11,8 @@ from labs.doctor import KERNEL_FEATURES, Check, Diagnosis
 from labs.lab import as_it_runs
 from labs.probes import Outcome
 from labs.runtime.rights import CAPABILITIES, Capability, effective_capabilities
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 
 ALL = (1 << 41) - 1
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from labs.lab import Lab
-from labs.spec.differences import differing_keys
-from labs.spec.fabrics import ClosSpec
-from labs.spec.model import LabSpec
 from report.drillview import bar, picture, print_view, scale
 from rocelab.errors import InputError
+from rocelab.spec.differences import differing_keys
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import LabSpec
 from rocelab.units import format_duration
 from scripts.cli import main
 from scripts.drill.catalog import drill_names, find_drill

@@ -7,7 +7,7 @@ import pytest
 from labs.forwarding.fib import planned_fib
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
-from labs.spec.model import LabSpec
+from rocelab.spec.model import LabSpec
 from scripts.drill.hashing import Prediction, predict
 from traffic.flow import permutation
 

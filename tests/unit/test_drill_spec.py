@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import scripts
 from labs.plan.build import build_fabric
-from labs.spec.fabrics import ClosSpec
-from labs.spec.model import LabSpec, SeedPlan
 from rocelab.errors import InputError, SpecError
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import LabSpec, SeedPlan
 from scripts.drill.expectations import (
     KPIS,
     KpiValue,

@@ -10,16 +10,16 @@ from rc_fakes import MS, Copy, FakeOutlet, FakeRing, Fate, Link
 
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.model import LabSpec
-from traffic.demux import Demux
-from traffic.endpoint import Endpoint
+from rocelab.agent.demux import Demux
+from rocelab.agent.endpoint import Endpoint
+from rocelab.agent.nic import NEVER_NS, Outlet
+from rocelab.agent.rc.responder import NAK_SEQUENCE
+from rocelab.agent.wire import IP_OFFSET
+from rocelab.spec.model import LabSpec
 from traffic.job import JobSpec
 from traffic.jobparts import parts_of
 from traffic.jobplan import JobPlan, plan_job, plan_jobs
 from traffic.jobresult import JobResult, read_jobs
-from traffic.nic import NEVER_NS, Outlet
-from traffic.rc.responder import NAK_SEQUENCE
-from traffic.wire import IP_OFFSET
 
 DILATION = 1000
 STEP_NS = 200_000

@@ -15,10 +15,10 @@ from labs.plan.fabric import Fabric, Role
 from labs.plan.naming import IFNAMSIZ
 from labs.plan.routes import expected_routes
 from labs.plan.zones import divisions
-from labs.spec.catalog import find_lab
-from labs.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
 
 few = st.integers(1, 3)
 rails = st.builds(

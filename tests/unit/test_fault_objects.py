@@ -14,8 +14,8 @@ from labs.plan.fabric import Fabric
 from labs.plan.queues import lab_rate_bps
 from labs.runtime import wiring
 from labs.runtime.queues import htb, rates, tc
-from labs.spec.model import LabSpec
 from rocelab.errors import InputError
+from rocelab.spec.model import LabSpec
 from scripts.faults import policy
 from scripts.faults.base import Fault
 from scripts.faults.bgp import AbruptRemoval, Drain, SessionReset

@@ -14,8 +14,8 @@ from labs.lab import Lab
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.runtime.bracket import Bracket
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 from scripts.faults.injector import Change
 from scripts.faults.schedule import expand
 from scripts.faults.spec import (

@@ -19,10 +19,10 @@ from rich.console import Console
 
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
-from labs.spec.model import LabSpec
 from report.forensics import write_picture
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.spec.model import LabSpec
 from scripts.balance import Direction
 from scripts.forensics.command import diagnose
 from scripts.forensics.critical import lateness, step_of, timing

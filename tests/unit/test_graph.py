@@ -14,8 +14,8 @@ from labs.graph import mermaid, svg
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.sketch import MAX_PER_TIER
-from labs.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
-from labs.spec.model import LabSpec, LinksSpec
+from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
+from rocelab.spec.model import LabSpec, LinksSpec
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,8 +8,8 @@ from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.plan.settings import node_settings
 from labs.render.frr import frr_configuration
-from labs.spec.fabrics import ClosSpec
-from labs.spec.model import HashField, HashingSpec, HashPolicy, HashWeights, LabSpec
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import HashField, HashingSpec, HashPolicy, HashWeights, LabSpec
 
 
 def fabric_with(hashing: HashingSpec) -> Fabric:

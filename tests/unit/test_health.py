@@ -22,6 +22,7 @@ from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCount
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.impairment import Direction
 from labs.runtime.wire.maps import WireCounters
+from rocelab.agent.live import LiveCounters, LiveFile, packed, unpacked
 from rocelab.errors import InputError
 from scripts.convergence import Method
 from scripts.drill.faulted import FaultedRun, Settings
@@ -43,7 +44,6 @@ from scripts.health.routes import parse_route
 from scripts.health.sample import Places, Sample, compare, deepest
 from scripts.health.sessions import both_up, parse_changes
 from traffic.flow import permutation
-from traffic.live import LiveCounters, LiveFile, packed, unpacked
 
 FABRIC = Lab.planned("zone-small").fabric
 PLAN = plan_queues(FABRIC)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from roce_packets import CAPTURES, ENVELOPE_4, ENVELOPE_6, example_frame
 
-from traffic.icrc import crc_before_psn, icrc, icrc_is_right
+from rocelab.agent.icrc import crc_before_psn, icrc, icrc_is_right
+from rocelab.agent.wire import Opcode, bth_offset
 from traffic.roce import Envelope
-from traffic.wire import Opcode, bth_offset
 
 VARIANT, INVARIANT = True, False
 

@@ -26,7 +26,7 @@ MODULES = (
     ("labs.runtime.management", True),
     ("labs.runtime.wire.delayline", True),
     ("scripts.faults.guardian", True),
-    ("traffic.agent", False),
+    ("rocelab.agent.agent", False),
 )
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from labs.spec.load import read_model
-from labs.spec.schema import schema_of
 from rocelab.errors import InputError, SpecError
+from rocelab.spec.load import read_model
+from rocelab.spec.schema import schema_of
 from traffic.collectives import Algorithm, Pattern
 from traffic.dcqcn_profiles import PROFILES
 from traffic.job import JobSpec, Stream, schedule_of, streams_of

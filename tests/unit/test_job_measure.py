@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from labs.spec.queues import QueueEngine
 from report.job_terminal import print_report
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.spec.queues import QueueEngine
 from scripts.job import measure
 from scripts.job.accounting import check_all, disagreements
 from scripts.job.devices import DeviceCounts

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.model import LabSpec
+from rocelab.agent.wire import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
 from rocelab.errors import InputError
+from rocelab.spec.model import LabSpec
 from traffic.job import JobSpec
 from traffic.jobparts import CONTROL, DATA, nic_links, parts_of
 from traffic.jobplan import plan_job, plan_jobs
 from traffic.session import TrafficSession
-from traffic.wire import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
 
 
 def fabric(**changes: object) -> Fabric:

@@ -16,8 +16,8 @@ from labs.forwarding.multipath import (
     select,
     upper_bounds,
 )
-from labs.spec.model import MAX_SEED, HashField, HashPolicy
 from rocelab.errors import InputError
+from rocelab.spec.model import MAX_SEED, HashField, HashPolicy
 
 ports = st.integers(0, 65535)
 seeds = st.integers(1, MAX_SEED)

@@ -12,7 +12,7 @@ from labs.forwarding.asic import ChoiceModel, Crc, Cut, crc_hashes, crc_model, c
 from labs.forwarding.bulk import multipath_hashes, select_all
 from labs.forwarding.flows import as_columns, columns_v4
 from labs.forwarding.multipath import Flow5
-from labs.spec.model import HashPolicy
+from rocelab.spec.model import HashPolicy
 from tests.unit.test_multipath import flows_of, seeds, weight_lists
 
 MODELS = [

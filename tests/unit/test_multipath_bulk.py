@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from labs.forwarding.bulk import multipath_hashes, select_all, select_buckets
 from labs.forwarding.flows import as_columns, columns_v4
 from labs.forwarding.multipath import Flow5, multipath_hash, select
-from labs.spec.model import HashField, HashPolicy
 from rocelab.errors import InputError
+from rocelab.spec.model import HashField, HashPolicy
 from tests.unit.test_multipath import flows_of, hashings, seeds, weight_lists
 
 several = st.sampled_from([4, 6]).flatmap(lambda v: st.lists(flows_of(v), min_size=1, max_size=40))

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rc_fakes import MS, FakeOutlet, header, nic, pair_settings
 
-from traffic.dcqcn_profiles import parameters
-from traffic.nic import (
+from rocelab.agent.nic import (
     BATCH,
     CATCH_UP_NS,
     NEVER_NS,
@@ -21,7 +20,8 @@ from traffic.nic import (
     Nic,
     Outlet,
 )
-from traffic.rc.queue_pair import QueuePair
+from rocelab.agent.rc.queue_pair import QueuePair
+from traffic.dcqcn_profiles import parameters
 
 FRAME_BYTES = 1082
 WIRE_BITS = 8 * (FRAME_BYTES + WIRE_OVERHEAD_BYTES)

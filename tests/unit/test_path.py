@@ -16,15 +16,9 @@ from labs.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fib, planned
 from labs.forwarding.path import NoPathError, Path, find_nic, walk
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.fabrics import ClosSpec
-from labs.spec.model import (
-    HashingSpec,
-    LabSpec,
-    Numbering,
-    RoutingSpec,
-    SeedPlan,
-)
 from rocelab.errors import InputError
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import HashingSpec, LabSpec, Numbering, RoutingSpec, SeedPlan
 from traffic.flow import resolve_endpoints
 from traffic.traceroute import ProbeFrames
 

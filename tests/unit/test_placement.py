@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.fabrics import ClosSpec, HpnSpec, RailSpec
-from labs.spec.model import LabSpec
 from rocelab.errors import InputError
+from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
+from rocelab.spec.model import LabSpec
 from traffic.placement import Cut, NicRef, Placement, cut, group_size, place
 
 

@@ -13,8 +13,8 @@ from labs.plan.build import plan
 from labs.plan.fabric import Fabric, Role
 from labs.plan.naming import IFNAMSIZ
 from labs.plan.routes import expected_routes, expected_width, spread
-from labs.spec.model import LabSpec
 from rocelab.errors import InputError
+from rocelab.spec.model import LabSpec
 
 SPACE = ip_network("198.18.0.0/15")
 

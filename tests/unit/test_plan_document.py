@@ -14,10 +14,10 @@ from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
 from labs.plan.routes import expected_routes, expected_width
 from labs.plan.uplinks import uplinks_by_tier
-from labs.spec.catalog import find_lab
-from labs.spec.fabrics import ClosSpec
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec, RoutingSpec
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec, RoutingSpec
 
 
 def fabric_of(max_paths: int = 128, **clos: int) -> Fabric:

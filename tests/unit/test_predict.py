@@ -15,11 +15,11 @@ from labs.forwarding.fib import planned_fibs
 from labs.forwarding.path import find_nic, walk
 from labs.plan.build import build_fabric, plan
 from labs.plan.fabric import Fabric
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
 from scripts.balance import Direction
 from scripts.cli import main
 from scripts.predict.choice import Model

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rc_fakes import FakeOutlet, header
 
-from traffic import prober
-from traffic.prober import ProbeFlow, Prober
+from rocelab.agent import prober
+from rocelab.agent.prober import ProbeFlow, Prober
 
 
 def test_a_packet_whose_sending_takes_long_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocelab.agent.nic import NEVER_NS
+from rocelab.agent.program import ROUNDS, PlannedSend, Program, Stream, immediate
+from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
+from rocelab.agent.rc.queue_pair import QueuePair
 from traffic.collectives import Algorithm, Pattern, Schedule, schedule
-from traffic.nic import NEVER_NS
-from traffic.program import ROUNDS, PlannedSend, Program, Stream, immediate
-from traffic.rc.connection import CLEAR_TO_SEND, Admission, Connection
-from traffic.rc.queue_pair import QueuePair
 
 Delay = Callable[[int, int, int], int]
 """Nanoseconds that a message takes: from which rank, to which, how many bytes."""

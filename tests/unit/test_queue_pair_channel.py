@@ -14,15 +14,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rc_fakes import MS, Copy, FakeOutlet, FakeRing, Fate, Link, header, nic, pair_settings
 
-from traffic.dcqcn import DcqcnParameters
+from rocelab.agent.dcqcn import DcqcnParameters
+from rocelab.agent.demux import Demux
+from rocelab.agent.nic import NEVER_NS
+from rocelab.agent.rc.queue_pair import QueuePair
+from rocelab.agent.rc.reordering import ReorderingResponder
+from rocelab.agent.rc.requester import Requester
+from rocelab.agent.rc.responder import Responder
+from rocelab.agent.wire import PSN_MASK
 from traffic.dcqcn_profiles import parameters
-from traffic.demux import Demux
-from traffic.nic import NEVER_NS
-from traffic.rc.queue_pair import QueuePair
-from traffic.rc.reordering import ReorderingResponder
-from traffic.rc.requester import Requester
-from traffic.rc.responder import Responder
-from traffic.wire import PSN_MASK
 
 STEP_LIMIT = 100_000
 LINE_RATE_BPS = 10**9

@@ -16,8 +16,8 @@ from labs.plan.queues import (
     plan_queues,
     strictness,
 )
-from labs.spec.model import LabSpec
-from labs.spec.queues import EcnSpec, QueuesSpec
+from rocelab.spec.model import LabSpec
+from rocelab.spec.queues import EcnSpec, QueuesSpec
 
 CLASSES = st.lists(st.integers(0, 7), min_size=64, max_size=64).map(tuple)
 

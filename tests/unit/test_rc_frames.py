@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from rc_fakes import ACK_TOS, CNP_TOS, DATA_TOS, envelope, header
 from roce_packets import ENVELOPE_6
 
-from traffic.icrc import icrc_is_right
-from traffic.rc.frames import ACK_REQUEST, Template, unwrapped
-from traffic.rc.requester import REMOTE_KEY
+from rocelab.agent.icrc import icrc_is_right
+from rocelab.agent.rc.frames import ACK_REQUEST, Template, unwrapped
+from rocelab.agent.rc.requester import REMOTE_KEY
+from rocelab.agent.wire import CNP_PAYLOAD_BYTES, PSN_MASK, NakCode, Opcode, Syndrome
 from traffic.roce import (
     Acknowledgement,
     Header,
@@ -19,7 +20,6 @@ from traffic.roce import (
     cnp_frame,
     roce_frame,
 )
-from traffic.wire import CNP_PAYLOAD_BYTES, PSN_MASK, NakCode, Opcode, Syndrome
 
 PSNS = [0, 1, 0x800000, PSN_MASK - 1, PSN_MASK]
 IMM = 0xC0FFEE42

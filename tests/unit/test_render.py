@@ -11,7 +11,7 @@ from labs.lab import Lab
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.render.frr import daemons, frr_configuration
-from labs.spec.model import LabSpec
+from rocelab.spec.model import LabSpec
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -35,8 +35,8 @@ from labs.render.clabernetes import (
 )
 from labs.render.deployment import deployment
 from labs.render.files import MARKER, write_clabernetes
-from labs.spec.model import LabSpec
 from rocelab.errors import InputError
+from rocelab.spec.model import LabSpec
 from tests.unit.target_schemas import clab_schema, topology_schema
 from tests.unit.test_render_containerlab import SMALL_LABS, fabric, run, small
 

@@ -31,7 +31,7 @@ from labs.render.containerlab import container_name, mounted_files, topology_tex
 from labs.render.deployment import Deployment, deployment, warnings
 from labs.render.files import MARKER, write_containerlab
 from labs.render.frr import frr_configuration
-from labs.spec.model import LabSpec
+from rocelab.spec.model import LabSpec
 from scripts.cli import main
 from tests.unit.target_schemas import clab_schema
 

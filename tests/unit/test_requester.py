@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rc_fakes import MS, envelope, header, requester_settings
 
-from traffic.rc.requester import NEVER_NS, REMOTE_KEY, Requester
-from traffic.rc.responder import ACK, NAK_SEQUENCE
-from traffic.roce import Immediate, RemoteMemory, roce_frame
-from traffic.wire import (
+from rocelab.agent.rc.requester import NEVER_NS, REMOTE_KEY, Requester
+from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE
+from rocelab.agent.wire import (
     BTH_OFFSET,
     PAYLOAD_OFFSET,
     PSN_MASK,
@@ -20,6 +19,7 @@ from traffic.wire import (
     Syndrome,
     extension_bytes,
 )
+from traffic.roce import Immediate, RemoteMemory, roce_frame
 
 FIRST, MIDDLE, LAST, ONLY = (
     Opcode.RC_WRITE_FIRST,

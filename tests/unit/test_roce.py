@@ -10,9 +10,9 @@ from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from rocelab.agent.icrc import icrc
+from rocelab.agent.probe import MIN_PAYLOAD_BYTES, Probe, ProbeStamper, parse_probe
 from traffic.flow import Endpoints
-from traffic.icrc import icrc
-from traffic.probe import MIN_PAYLOAD_BYTES, Probe, ProbeStamper, parse_probe
 from traffic.roce import probe_frame
 
 # Building with Scapy takes milliseconds, more on a busy machine: time is not what is tested.

@@ -27,6 +27,21 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import NoPayload, Packet, Raw
 
+from rocelab.agent.wire import (
+    ICRC_BYTES,
+    NakCode,
+    Opcode,
+    Syndrome,
+    SyndromeKind,
+    bth_offset,
+    extension_bytes,
+    extensions,
+    has_aeth,
+    has_imm,
+    has_payload,
+    has_reth,
+    is_last,
+)
 from traffic.roce import (
     DSCP_CNP,
     Acknowledgement,
@@ -42,21 +57,6 @@ from traffic.roce import (
     roce_frame,
 )
 from traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
-from traffic.wire import (
-    ICRC_BYTES,
-    NakCode,
-    Opcode,
-    Syndrome,
-    SyndromeKind,
-    bth_offset,
-    extension_bytes,
-    extensions,
-    has_aeth,
-    has_imm,
-    has_payload,
-    has_reth,
-    is_last,
-)
 
 # Building with Scapy takes milliseconds, more on a busy machine: time is not what is tested.
 unhurried = settings(deadline=None)

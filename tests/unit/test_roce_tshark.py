@@ -17,6 +17,7 @@ from roce_packets import (
 )
 from scapy.utils import wrpcap
 
+from rocelab.agent.wire import Opcode, has_payload
 from traffic.roce import (
     Acknowledgement,
     AtomicOperation,
@@ -26,7 +27,6 @@ from traffic.roce import (
     Invalidate,
     RemoteMemory,
 )
-from traffic.wire import Opcode, has_payload
 
 pytestmark = pytest.mark.skipif(
     shutil.which("tshark") is None,

@@ -12,15 +12,15 @@ from narrow import broken
 from typer.testing import CliRunner
 
 from labs.plan.build import build_fabric
-from labs.spec.catalog import find_lab
-from labs.spec.fabrics import ClosSpec
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
-from labs.spec.schemes import EcmpScheme, SprayScheme
 from report.simulation.html import render_html
 from report.simulation.terminal import print_report
 from rocelab.documents import to_json
 from rocelab.errors import MachineError, RocelabError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+from rocelab.spec.schemes import EcmpScheme, SprayScheme
 from scripts.balance import Direction
 from scripts.cli import build
 from scripts.predict.matrix import rows_of_jobs

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
 from rocelab.errors import InputError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 from simulator.jobs import collectives
 from simulator.jobs.collectives import MOST_EXCHANGED, MOST_ORDERED
 from simulator.jobs.spec import collective_job

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from bench.convergence.document import TABLE
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec, read_model
-from labs.spec.model import LabSpec
 from report.simulation.whatif import print_what_if
 from rocelab.arrays import NONE, Floats
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec, read_model
+from rocelab.spec.model import LabSpec
 from simulator.engine.backend import Backend
 from simulator.engine.program import Change, Program
 from simulator.engine.run import run

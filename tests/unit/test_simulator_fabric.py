@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from labs.plan.build import plan
 from labs.plan.fabric import Fabric
 from labs.plan.routes import NextHops, spread
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
 from rocelab.arrays import NONE
 from rocelab.errors import InputError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
 from scripts.predict.wires import Wires
 from simulator.fabric.build import network_of
 from simulator.fabric.network import Network

@@ -14,12 +14,14 @@ from rc_fakes import header, requester_settings
 
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.catalog import find_lab
-from labs.spec.fabrics import ClosSpec, HpnSpec, RailSpec
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
+from rocelab.agent.rc.connection import Connection
+from rocelab.agent.rc.requester import Requester
 from rocelab.arrays import Ints
 from rocelab.errors import InputError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
 from scripts.predict.matrix import rows_of_jobs
 from simulator.fabric.build import network_of
 from simulator.fabric.network import Network
@@ -34,8 +36,6 @@ from traffic.collectives import IN_RING_ORDER, ROOTED, Algorithm, Pattern, sched
 from traffic.job import JobSpec
 from traffic.jobplan import plan_jobs
 from traffic.placement import Placement, cut, group_size, place
-from traffic.rc.connection import Connection
-from traffic.rc.requester import Requester
 from traffic.sport import QPN_LIMIT, SourcePort
 from traffic.transport import Strategy, TransportSpec
 

@@ -14,11 +14,11 @@ from labs.forwarding.multipath import Flow5, multipath_hash
 from labs.forwarding.resilient import filled, without
 from labs.forwarding.steering import ROCE_PORT
 from labs.plan.build import plan
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
-from labs.spec.model import HashingSpec, HashWeights, LabSpec, RoutingSpec
-from labs.spec.schemes import SchemeSpec
 from rocelab.errors import InputError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import HashingSpec, HashWeights, LabSpec, RoutingSpec
+from rocelab.spec.schemes import SchemeSpec
 from scripts.predict.choice import Model
 from scripts.predict.matrix import FlowRow, Matrix, matrix_of, rows_of_jobs
 from scripts.predict.predictor import Setting, asked_fabric, predict_landing

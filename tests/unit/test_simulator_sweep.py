@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from labs.cli.app import build_app, run
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Role
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
 from rocelab.errors import InputError, MachineError, SpecError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 from simulator.sweep.cells import cells_of, run_cell, tool_version
 from simulator.sweep.command import sweep as sweep_command
 from simulator.sweep.crew import Crew, check_workers, cluster, processes

@@ -20,13 +20,13 @@ from labs.controller.network import Path
 from labs.forwarding.fib import Fib, planned_fib
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.catalog import find_lab
-from labs.spec.fabrics import ClosSpec
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
-from labs.spec.schemes import TeEngine
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+from rocelab.spec.schemes import TeEngine
 from simulator.fabric import te_lp, te_search
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths

@@ -14,12 +14,12 @@ import yaml
 from pydantic import BaseModel
 
 from labs.plan.build import build_fabric
-from labs.spec.catalog import catalog_names, find_lab
-from labs.spec.fields import default_text, of_field
-from labs.spec.load import load_spec
-from labs.spec.model import LabSpec
-from labs.spec.schema import DIALECT, lab_schema
 from rocelab.errors import InputError
+from rocelab.spec.catalog import catalog_names, find_lab
+from rocelab.spec.fields import default_text, of_field
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+from rocelab.spec.schema import DIALECT, lab_schema
 
 DOCS = Path(__file__).parents[2] / "docs" / "spec.md"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from labs.spec.load import load_spec
 from rocelab.errors import SpecError
+from rocelab.spec.load import load_spec
 
 FOLDER = Path(__file__).parent / "spec_errors"
 INPUTS = sorted(path.stem for path in FOLDER.glob("*.yaml"))

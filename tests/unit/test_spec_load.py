@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from labs.spec.base import Name, SpecModel
-from labs.spec.fields import of_field
-from labs.spec.load import load_spec, read_model, validate
-from labs.spec.model import LabSpec, SeedPlan
-from labs.spec.source import MAX_PROBLEMS, parse_source
 from rocelab.errors import SpecError
+from rocelab.spec.base import Name, SpecModel
+from rocelab.spec.fields import of_field
+from rocelab.spec.load import load_spec, read_model, validate
+from rocelab.spec.model import LabSpec, SeedPlan
+from rocelab.spec.source import MAX_PROBLEMS, parse_source
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError
 

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labs.spec.scalars import read_scalar
-from labs.spec.source import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_source, read_source
 from rocelab.errors import SpecError
+from rocelab.spec.scalars import read_scalar
+from rocelab.spec.source import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_source, read_source
 from rocelab.wording import CONTROL
 
 STEADY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

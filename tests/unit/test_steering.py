@@ -28,9 +28,10 @@ from labs.forwarding.steering import (
 )
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric, Role
-from labs.spec.fabrics import ClosSpec, HpnSpec
-from labs.spec.model import HashingSpec, LabSpec, SeedPlan
-from labs.spec.schemes import (
+from rocelab.errors import InputError
+from rocelab.spec.fabrics import ClosSpec, HpnSpec
+from rocelab.spec.model import HashingSpec, LabSpec, SeedPlan
+from rocelab.spec.schemes import (
     EcmpScheme,
     EEcmpScheme,
     FlowletScheme,
@@ -40,7 +41,6 @@ from labs.spec.schemes import (
     SprayScheme,
     TeScheme,
 )
-from rocelab.errors import InputError
 
 ZONE = ClosSpec(racks=3, spines=4, servers_per_rack=2, nics_per_server=3)
 THREE_TIERS = ClosSpec(zones=2, racks=2, spines=2, atsws=3, servers_per_rack=2)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_endpoint import servers
 
+from rocelab.agent.steps import MOST_STALLS, STALL_NS, Stalls, StepTimes
 from traffic.jobplan import RECORDED_SENDS, JobPlan
-from traffic.steps import MOST_STALLS, STALL_NS, Stalls, StepTimes
 
 MS = 10**6
 

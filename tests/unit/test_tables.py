@@ -12,10 +12,10 @@ from rich.console import Console
 
 from labs.cli.console import table
 from labs.cli.tables import Wanted, fitted
-from labs.spec.catalog import names_in
 from report.drillview import print_view
 from report.phases.terminal import print_job_result
 from report.terminal import print_result
+from rocelab.spec.catalog import names_in
 from scripts.drill.catalog import CATALOG, find_drill
 from scripts.drill.show import view_of
 

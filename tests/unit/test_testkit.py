@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from labs.doctor import Check
 from labs.plan.build import plan
-from labs.spec.base import MAX_NAME_LENGTH, check_name
-from labs.spec.model import LabSpec
 from rocelab.errors import InputError, SpecError
+from rocelab.spec.base import MAX_NAME_LENGTH, check_name
+from rocelab.spec.model import LabSpec
 from scripts.drill.spec import MeasureSpec
 from scripts.testkit import Duration, MeasureMaker, Traffic, TrafficMaker, machine
 from scripts.testkit.bench import evidence_folder

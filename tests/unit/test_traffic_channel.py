@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traffic.channel import Channel, ChannelClosedError, Message, join, split
+from rocelab.agent.channel import Channel, ChannelClosedError, Message, join, split
 
 
 def pair() -> tuple[Channel, Channel]:

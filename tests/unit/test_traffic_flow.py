@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from labs.plan.build import build_fabric
 from labs.plan.fabric import Fabric
-from labs.spec.fabrics import ClosSpec
-from labs.spec.model import LabSpec, LinksSpec
 from rocelab.errors import InputError
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import LabSpec, LinksSpec
 from traffic.flow import Flow, permutation, resolve_endpoints, resolve_flow
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from traffic.demux import ProbeLog
+from rocelab.agent.demux import ProbeLog
+from rocelab.agent.probe import NO_FLOW
 from traffic.flow import Flow
-from traffic.probe import NO_FLOW
 from traffic.result import (
     SECOND_NS,
     AgentRecord,

@@ -31,8 +31,8 @@ from labs.runtime.wire.maps import (
     sum_counters,
     unpack_rule,
 )
-from labs.spec.model import LabSpec
 from rocelab.errors import InputError
+from rocelab.spec.model import LabSpec
 
 U64 = st.integers(0, 2**64 - 1)
 

@@ -8,8 +8,8 @@ import pytest
 
 from labs.plan.build import plan
 from labs.runtime.wiring import LOOPBACK_INDEX, interface_indexes
-from labs.spec.catalog import find_lab
-from labs.spec.load import load_spec
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 
 
 @pytest.mark.parametrize("lab", ["zone-small", "zones-small", "hpn-small", "fat-tree-4"])

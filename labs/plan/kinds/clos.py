@@ -10,7 +10,7 @@ from labs.plan.addressing import ASN_BASE
 from labs.plan.fabric import Role
 from labs.plan.layout import Attachment, Cable, Layout, Site, cables
 from labs.plan.naming import node_name, server_name
-from labs.spec.fabrics import ClosSpec
+from rocelab.spec.fabrics import ClosSpec
 
 
 def layout(clos: ClosSpec) -> Layout:

@@ -21,9 +21,9 @@ from labs.runtime.queues import tc
 from labs.runtime.queues.marker import Marker
 from labs.runtime.queues.red import RedQueues
 from labs.runtime.record import LabFiles
-from labs.spec.queues import QueueEngine
 from rocelab.errors import MachineError
 from rocelab.files import write_file
+from rocelab.spec.queues import QueueEngine
 
 LONGEST_PACKETS = 32767
 """A port's txqueuelen, the most that recent kernels take. Queues end at bytes; of packets too small

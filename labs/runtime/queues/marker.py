@@ -13,7 +13,7 @@ from pathlib import Path
 import labs
 from labs.plan.queues import BINS, QueuedPort, QueuePlan
 from labs.runtime.queues import bpf, htb, tc
-from labs.spec.queues import TRAFFIC_CLASSES
+from rocelab.spec.queues import TRAFFIC_CLASSES
 
 SOURCE = Path(labs.__file__).parent / "bpf" / "queues.bpf.c"
 PINS = ("queues", "depths", "sample")

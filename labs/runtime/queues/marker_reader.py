@@ -18,8 +18,8 @@ from labs.plan.queues import BINS, QueuePlan
 from labs.runtime.queues import bpf
 from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCounters
 from labs.runtime.queues.marker import QUEUE_FIELDS, QUEUE_WORDS
-from labs.spec.queues import TRAFFIC_CLASSES
 from rocelab.errors import InputError
+from rocelab.spec.queues import TRAFFIC_CLASSES
 
 Words = npt.NDArray[np.uint64]
 _WORD_BYTES = 8

@@ -22,8 +22,8 @@ from labs.runtime.queues.engine import bpf_folder, read_engine
 from labs.runtime.queues.marker_reader import MarkerReader
 from labs.runtime.queues.red_reader import RedReader
 from labs.runtime.record import LabFiles
-from labs.spec.queues import TRAFFIC_CLASSES, QueueEngine
 from rocelab.errors import InputError
+from rocelab.spec.queues import TRAFFIC_CLASSES, QueueEngine
 
 Depths = npt.NDArray[np.uint64]
 

@@ -16,7 +16,7 @@ from labs.runtime import namespaces, netlink
 from labs.runtime.queues import htb, tc
 from labs.runtime.queues.counters import Place, PortCounters, QueueCounters
 from labs.runtime.record import LabFiles
-from labs.spec.queues import TRAFFIC_CLASSES
+from rocelab.spec.queues import TRAFFIC_CLASSES
 
 TCA_XSTATS = 4
 _BASIC = struct.Struct("=QI")

@@ -28,13 +28,13 @@ from labs.runtime.queues.bpf import BpfError
 from labs.runtime.record import LabFiles
 from labs.runtime.steering import program
 from labs.runtime.steering.maps import NodeCounters, SteeringMaps, node_ids
-from labs.spec.base import SpecModel
-from labs.spec.model import HashPolicy
-from labs.spec.schemes import EcmpScheme, FlowletScheme, SchemeSpec
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
 from rocelab.interruption import shielded, undone
 from rocelab.progress import ProgressSink, no_progress
+from rocelab.spec.base import SpecModel
+from rocelab.spec.model import HashPolicy
+from rocelab.spec.schemes import EcmpScheme, FlowletScheme, SchemeSpec
 
 _CONTROLLED = ("resilient", "te")
 _SCHEME: TypeAdapter[SchemeSpec] = TypeAdapter(SchemeSpec)

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from labs.plan.fabric import Fabric
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from scripts.drill.phases.shares import WINDOW_NS, Course, FairShares, Port, Settled
 from scripts.job.document import JobReport
 from traffic.dcqcn_model import Bottleneck, ModelRun, simulate, time_to_fairness
 from traffic.dcqcn_profiles import parameters
 from traffic.job import JobSpec
 from traffic.jobplan import JobPlan, plan_job
-from traffic.nic import WIRE_OVERHEAD_BYTES
 from traffic.performance import FRAME_OVERHEAD_BYTES
 
 TOLERANCE = 0.10

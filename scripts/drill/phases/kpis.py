@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from labs.plan.build import build_fabric
 from labs.plan.queues import class_of_dscp
-from labs.spec.model import LabSpec
+from rocelab.spec.model import LabSpec
 from scripts.balance import Direction, leaf_uplinks
 from scripts.drill.expectations import JOB_KPIS, KpiValue
 from scripts.drill.phases.shares import FairShares

@@ -17,11 +17,11 @@ from labs.runtime.housing import Housing
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import QueueSampler
 from labs.runtime.record import LabFiles
-from labs.spec.load import load_spec
-from labs.spec.queues import QueueEngine
-from labs.spec.reference import named_by
 from rocelab.errors import InputError
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.spec.load import load_spec
+from rocelab.spec.queues import QueueEngine
+from rocelab.spec.reference import named_by
 from scripts.drill.attempts import measure_valid
 from scripts.drill.catalog import lab_of
 from scripts.drill.labuse import LabUse, fresh

@@ -11,9 +11,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from labs.spec.base import Name, SpecModel
-from labs.spec.model import MAX_SEED, SeedPlan
-from labs.spec.schemes import SchemeSpec
+from rocelab.spec.base import Name, SpecModel
+from rocelab.spec.model import MAX_SEED, SeedPlan
+from rocelab.spec.schemes import SchemeSpec
 from rocelab.units import DURATION
 from rocelab.wording import RefusedError, listed
 from scripts.drill.expectspec import JobExpectSpec

@@ -15,10 +15,10 @@ from struct import Struct
 from time import CLOCK_REALTIME, clock_gettime_ns, monotonic_ns
 from zlib import crc32
 
-from traffic.demux import Demux
-from traffic.nic import NEVER_NS
-from traffic.prober import ProbeFlow
-from traffic.rc.queue_pair import QueuePair
+from rocelab.agent.demux import Demux
+from rocelab.agent.nic import NEVER_NS
+from rocelab.agent.prober import ProbeFlow
+from rocelab.agent.rc.queue_pair import QueuePair
 
 PERIOD_NS = 200_000_000
 COST_SHARE = 500

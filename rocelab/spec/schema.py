@@ -1,7 +1,7 @@
 """The JSON Schema of a lab, for editors that complete and check YAML as it is typed.
 
-It is made from the models of `labs.spec.model`; limits and defaults of quantities, and of lists of
-them, are written as a person writes them (`400G`), and the short forms that the models read are
+It is made from the models of `rocelab.spec.model`; limits and defaults of quantities, and of lists
+of them, are written as a person writes them (`400G`), and the short forms that the models read are
 allowed.
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from labs.spec.fields import default_text, keys_of, of_field, phrase, quantity_of
-from labs.spec.model import HashingSpec, LabSpec
-from labs.spec.schemes import EcmpScheme
+from rocelab.spec.fields import default_text, keys_of, of_field, phrase, quantity_of
+from rocelab.spec.model import HashingSpec, LabSpec
+from rocelab.spec.schemes import EcmpScheme
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

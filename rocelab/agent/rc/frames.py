@@ -10,8 +10,8 @@ from __future__ import annotations
 from struct import Struct, pack_into
 from zlib import crc32
 
-from traffic.icrc import crc_before_psn
-from traffic.wire import (
+from rocelab.agent.icrc import crc_before_psn
+from rocelab.agent.wire import (
     BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,

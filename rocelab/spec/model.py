@@ -13,10 +13,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from labs.spec.base import MS, SECOND, Name, SpecModel
-from labs.spec.fabrics import FabricSpec
-from labs.spec.queues import QueuesSpec
-from labs.spec.schemes import EcmpScheme, SchemeSpec
+from rocelab.spec.base import MS, SECOND, Name, SpecModel
+from rocelab.spec.fabrics import FabricSpec
+from rocelab.spec.queues import QueuesSpec
+from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.units import DURATION, DurationNs, RateBps
 from rocelab.wording import RefusedError, described
 

@@ -3,8 +3,8 @@
 In: the packets of the requester at the other end, as they arrive. Out: which acknowledgement is
 due, and the messages that are complete. RC semantics at packet level (InfiniBand Architecture
 Specification 9.7.4): only the expected PSN is taken; a later one is answered with one NAK until the
-gap is closed, an earlier one is a duplicate and acknowledged again. `traffic.rc.reordering` has the
-one that takes packets in any order. Pure: no socket, no clock.
+gap is closed, an earlier one is a duplicate and acknowledged again. `rocelab.agent.rc.reordering`
+has the one that takes packets in any order. Pure: no socket, no clock.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from traffic.rc.frames import unwrapped
-from traffic.wire import PSN_MASK, NakCode, Syndrome
+from rocelab.agent.rc.frames import unwrapped
+from rocelab.agent.wire import PSN_MASK, NakCode, Syndrome
 
 ACK = Syndrome.ack().byte
 NAK_SEQUENCE = Syndrome.nak(NakCode.PSN_SEQUENCE_ERROR).byte

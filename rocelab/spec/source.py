@@ -15,9 +15,9 @@ from typing import NoReturn
 
 import yaml
 
-from labs.spec.scalars import Scalar, read_scalar, unknown_tag
 from rocelab.errors import Problem, SpecError
 from rocelab.files import TooLargeError, read_input
+from rocelab.spec.scalars import Scalar, read_scalar, unknown_tag
 from rocelab.wording import CONTROL, KeyPath, RefusedError, dotted, printable, shown
 
 MAX_FILE_BYTES = 2**20

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from traffic.rc.queue_pair import QueuePair
+from rocelab.agent.rc.queue_pair import QueuePair
 
 CLEAR_TO_SEND = 1 << 31
 """Marks an immediate as a grant; the number of messages granted stands below it."""

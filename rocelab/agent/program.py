@@ -11,9 +11,9 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from traffic.nic import NEVER_NS
-from traffic.rc.connection import Connection
-from traffic.steps import StepTimes
+from rocelab.agent.nic import NEVER_NS
+from rocelab.agent.rc.connection import Connection
+from rocelab.agent.steps import StepTimes
 
 ID_BITS = 22
 MAX_ID = (1 << ID_BITS) - 1

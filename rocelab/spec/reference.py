@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from labs.spec.catalog import CATALOG
 from rocelab.errors import Problem, SpecError
+from rocelab.spec.catalog import CATALOG
 
 _KINDS = ("unknown key", "has no value", "missing", "not YAML")
 """Beginnings of messages, which quote nothing."""

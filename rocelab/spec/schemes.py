@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from labs.spec.base import MS, SECOND, SpecModel
+from rocelab.spec.base import MS, SECOND, SpecModel
 from rocelab.units import DurationNs
 
 US = 1000

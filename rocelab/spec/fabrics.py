@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from labs.spec.base import SpecModel
+from rocelab.spec.base import SpecModel
 from rocelab.wording import RefusedError
 
 MAX_LINKS = 2**20

@@ -1,9 +1,9 @@
 """The process in a server: all its NICs, queue pairs and probe flows in one loop.
 
-`python -m traffic.agent PARENT_PID`, with the control channel as its standard input. It enters the
-server's namespace itself, arms its sockets, and then repeats: take what has arrived and answer it,
-send what is due, sleep to the next deadline. In: its part of a run (`traffic.session` says it).
-Out: what it sent and received, and how well this machine let it.
+`python -m rocelab.agent.agent PARENT_PID`, with the control channel as its standard input. It
+enters the server's namespace itself, arms its sockets, and then repeats: take what has arrived and
+answer it, send what is due, sleep to the next deadline. In: its part of a run (`traffic.session`
+says it). Out: what it sent and received, and how well this machine let it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from collections.abc import Callable, Mapping
 from time import CLOCK_REALTIME, clock_gettime_ns, monotonic_ns
 from typing import Any
 
-from traffic.carrier import CarrierWatch
-from traffic.channel import Channel, ChannelClosedError, join, split
-from traffic.demux import Demux
-from traffic.endpoint import Endpoint
-from traffic.lag import Lag, Port
-from traffic.live import LiveFile
-from traffic.nic import NEVER_NS, SECOND_NS, Nic, Outlet
-from traffic.priority import run_first
-from traffic.prober import ProbeFlow, Prober
-from traffic.ring import Ring, open_sink
-from traffic.steps import STALL_NS
+from rocelab.agent.carrier import CarrierWatch
+from rocelab.agent.channel import Channel, ChannelClosedError, join, split
+from rocelab.agent.demux import Demux
+from rocelab.agent.endpoint import Endpoint
+from rocelab.agent.lag import Lag, Port
+from rocelab.agent.live import LiveFile
+from rocelab.agent.nic import NEVER_NS, SECOND_NS, Nic, Outlet
+from rocelab.agent.priority import run_first
+from rocelab.agent.prober import ProbeFlow, Prober
+from rocelab.agent.ring import Ring, open_sink
+from rocelab.agent.steps import STALL_NS
 
 PATIENCE = 16
 """Turns of the loop without a pause before the control channel is looked at."""

@@ -13,7 +13,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from labs.spec.base import SpecModel
+from rocelab.spec.base import SpecModel
 from rocelab.units import SIZE, SizeBytes
 from rocelab.wording import RefusedError, described, shown
 

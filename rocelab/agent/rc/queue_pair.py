@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 
-from traffic.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
-from traffic.nic import NEVER_NS, SECOND_NS, WIRE_OVERHEAD_BYTES, Nic, Outlet
-from traffic.rc.frames import Template
-from traffic.rc.reordering import ReorderingResponder
-from traffic.rc.requester import Requester, RequesterSettings
-from traffic.rc.responder import Complete, Responder
-from traffic.wire import CNP_PAYLOAD_BYTES, Opcode
+from rocelab.agent.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
+from rocelab.agent.nic import NEVER_NS, SECOND_NS, WIRE_OVERHEAD_BYTES, Nic, Outlet
+from rocelab.agent.rc.frames import Template
+from rocelab.agent.rc.reordering import ReorderingResponder
+from rocelab.agent.rc.requester import Requester, RequesterSettings
+from rocelab.agent.rc.responder import Complete, Responder
+from rocelab.agent.wire import CNP_PAYLOAD_BYTES, Opcode
 
 _AETH = Struct("!I")
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from traffic.dcqcn import DcqcnParameters
-from traffic.lag import Lag, Port
-from traffic.nic import NEVER_NS, Nic, Outlet
-from traffic.program import PlannedSend, Program, Stream
-from traffic.rc.connection import CLEAR_TO_SEND, Admission, Connection
-from traffic.rc.queue_pair import QueuePair, QueuePairSettings
-from traffic.rc.requester import RequesterSettings
-from traffic.steps import Stalls
+from rocelab.agent.dcqcn import DcqcnParameters
+from rocelab.agent.lag import Lag, Port
+from rocelab.agent.nic import NEVER_NS, Nic, Outlet
+from rocelab.agent.program import PlannedSend, Program, Stream
+from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
+from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
+from rocelab.agent.rc.requester import RequesterSettings
+from rocelab.agent.steps import Stalls
 
 Tell = Callable[[dict[str, object]], None]
 """Sends the session a message that it did not ask for."""

@@ -17,8 +17,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from traffic.rc.frames import unwrapped
-from traffic.rc.responder import ACK, Complete, Responder
+from rocelab.agent.rc.frames import unwrapped
+from rocelab.agent.rc.responder import ACK, Complete, Responder
 
 _Early = tuple[int, bool, int, bool]
 """Of a packet ahead of a gap: payload bytes, whether it ends a message, immediate, asks for an

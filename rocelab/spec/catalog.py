@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rocelab.data import folder
 from rocelab.errors import InputError
 from rocelab.wording import did_you_mean, shown
 
-CATALOG = Path(__file__).resolve().parent.parent / "catalog"
+CATALOG = folder("labs") / "catalog"
 
 
 def catalog_names() -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """From a YAML file to a validated model, or every problem in it with line, key and hint.
 
 `read_model` serves any pydantic model that users write; `load_spec` reads a lab. The stages are the
-file itself (`labs.spec.source`), the types and limits of a block's keys, and the checks across
+file itself (`rocelab.spec.source`), the types and limits of a block's keys, and the checks across
 them. A stage shows all its problems; the next runs only where there are none.
 """
 
@@ -14,12 +14,12 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from labs.spec.base import is_name
-from labs.spec.fields import Place, choices, keys_of, locate, of_field, phrase, takes_text
-from labs.spec.model import LabSpec
-from labs.spec.scalars import read_scalar
-from labs.spec.source import MAX_PROBLEMS, Data, Source, raise_problems, read_source
 from rocelab.errors import Problem
+from rocelab.spec.base import is_name
+from rocelab.spec.fields import Place, choices, keys_of, locate, of_field, phrase, takes_text
+from rocelab.spec.model import LabSpec
+from rocelab.spec.scalars import read_scalar
+from rocelab.spec.source import MAX_PROBLEMS, Data, Source, raise_problems, read_source
 from rocelab.wording import KeyPath, RefusedError, described, did_you_mean, dotted, listed, shown
 
 Model = TypeVar("Model", bound=BaseModel)

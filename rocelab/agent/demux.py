@@ -15,12 +15,12 @@ from enum import IntEnum
 from struct import Struct
 from zlib import crc32
 
-from traffic.icrc import crc_before_psn, icrc_is_right
-from traffic.probe import MAGIC, PROBE_HEADER
-from traffic.rc.queue_pair import QueuePair
-from traffic.rc.responder import NO_IMM
-from traffic.ring import Ring
-from traffic.wire import (
+from rocelab.agent.icrc import crc_before_psn, icrc_is_right
+from rocelab.agent.probe import MAGIC, PROBE_HEADER
+from rocelab.agent.rc.queue_pair import QueuePair
+from rocelab.agent.rc.responder import NO_IMM
+from rocelab.agent.ring import Ring
+from rocelab.agent.wire import (
     BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,

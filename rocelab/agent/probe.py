@@ -13,8 +13,8 @@ import struct
 from typing import NamedTuple
 from zlib import crc32
 
-from traffic.icrc import crc_before_psn, icrc
-from traffic.wire import (
+from rocelab.agent.icrc import crc_before_psn, icrc
+from rocelab.agent.wire import (
     BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from labs.spec.model import LabSpec
+from rocelab.spec.model import LabSpec
 
 
 def differing_keys(wanted: LabSpec, running: LabSpec) -> tuple[str, ...]:

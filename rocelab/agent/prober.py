@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Sequence
 from time import monotonic_ns
 
-from traffic.nic import BATCH, NEVER_NS, SECOND_NS, Outlet
-from traffic.probe import ProbeStamper
+from rocelab.agent.nic import BATCH, NEVER_NS, SECOND_NS, Outlet
+from rocelab.agent.probe import ProbeStamper
 
 HELD_NS = 200_000
 """A packet whose sending took longer, from its stamp on, is noted: the kernel carries it across the

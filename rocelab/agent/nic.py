@@ -2,8 +2,8 @@
 
 In: queue pairs with something to send, control packets, the time. Out: frames on the interface, and
 when to look again. A port sends control packets first and one packet of each queue pair in turn,
-and keeps to its link's rate and to each queue pair's own. Most NICs have one; `traffic.lag` is
-about those with two.
+and keeps to its link's rate and to each queue pair's own. Most NICs have one; `rocelab.agent.lag`
+is about those with two.
 """
 
 from __future__ import annotations
