@@ -37,8 +37,8 @@ from bench.throughput import (
     steering,
 )
 from labs.lab import Lab
-from labs.plan.build import plan
 from rocelab.interruption import ending
+from rocelab.plan.build import plan
 from rocelab.spec.model import LabSpec
 from scripts.job.environment import read_environment
 from traffic.flow import FIRST_QP, FIRST_SPORT, Flow

@@ -21,11 +21,11 @@ import typer
 from rich.console import Console
 
 from labs.lab import Lab
-from labs.plan.build import plan
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
 from rocelab.interruption import ending
+from rocelab.plan.build import plan
 from rocelab.progress import Progress
 from rocelab.spec.model import LabSpec
 from scripts.faults.hosts import HostPause

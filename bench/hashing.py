@@ -16,10 +16,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from labs.forwarding.asic import ChoiceModel, Crc, Cut, crc_model, kernel_model
-from labs.forwarding.bulk import multipath_hashes
-from labs.forwarding.flows import Flows, columns_v4
-from labs.forwarding.multipath import Flow5, multipath_hash, select
+from rocelab.forwarding.asic import ChoiceModel, Crc, Cut, crc_model, kernel_model
+from rocelab.forwarding.bulk import multipath_hashes
+from rocelab.forwarding.flows import Flows, columns_v4
+from rocelab.forwarding.multipath import Flow5, multipath_hash, select
 from rocelab.spec.model import HashPolicy
 
 FLOWS = 200_000

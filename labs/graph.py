@@ -13,8 +13,8 @@ from pathlib import Path
 
 import jinja2
 
-from labs.plan.fabric import Fabric, Link, Role
 from labs.sketch import Band, Cell, Edge, Sketch, Tier, ZoneSketch, sketch
+from rocelab.plan.fabric import Fabric, Link, Role
 from rocelab.units import format_rate
 
 _TEMPLATES = Path(__file__).parent.parent / "templates" / "graph"

@@ -16,9 +16,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from labs.forwarding.fib import Fib, FibOf
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
 from labs.runtime import kernel
 from labs.runtime.fib import read_fib
 from labs.runtime.housing import Housing, RuntimeKind, housing_of
@@ -31,7 +28,10 @@ from labs.runtime.steering import Steering
 from labs.runtime.teardown import take_down
 from labs.runtime.wire.control import Wire
 from rocelab.errors import InputError
+from rocelab.forwarding.fib import Fib, FibOf
 from rocelab.interruption import shielded
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.spec.base import is_name
 from rocelab.spec.catalog import find_lab

@@ -19,11 +19,11 @@ import subprocess
 from pathlib import Path
 
 from labs.lab import Lab
-from labs.plan.fabric import Link as PlannedLink
-from labs.plan.fabric import Port
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.housing.mininet import find_mininet
 from labs.runtime.record import recorded_labs
+from rocelab.plan.fabric import Link as PlannedLink
+from rocelab.plan.fabric import Port
 from rocelab.progress import ProgressSink, no_progress
 
 find_mininet()

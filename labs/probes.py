@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from labs.plan.settings import SEED
 from labs.runtime import namespaces, netlink
 from labs.runtime.queues.tc import (
     CLSACT_HANDLE,
@@ -30,6 +29,7 @@ from labs.runtime.queues.tc import (
     TCA_OPTIONS,
     attribute,
 )
+from rocelab.plan.settings import SEED
 
 HASH_POLICY = "ipv4/fib_multipath_hash_policy"
 PORT = "probe"

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from itertools import pairwise
 
-from labs.plan.fabric import Fabric, Link, Node, Role
-from labs.plan.zones import Division, divisions
+from rocelab.plan.fabric import Fabric, Link, Node, Role
+from rocelab.plan.zones import Division, divisions
 
 MAX_PER_TIER = 8
 """Boxes per tier outside of zones, or in the only zone; in one of several, half as many."""

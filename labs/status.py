@@ -15,12 +15,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from labs.lab import Lab
-from labs.plan.fabric import Node, Role
-from labs.plan.routes import expected_routes, expected_width
 from labs.runtime.daemons import UnreadableAnswerError
 from labs.runtime.node import NamespaceNode
 from labs.runtime.peers import bgp_peers
 from labs.runtime.record import DamagedRecordError, LabFiles, State, read_record, recorded_labs
+from rocelab.plan.fabric import Node, Role
+from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.workers import workers
 
 _USELESS = frozenset({"dead", "linkdown"})

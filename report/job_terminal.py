@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from labs.cli.console import table
+from rocelab.forwarding.balance import TierBalance
 from rocelab.statistics import Spread
 from rocelab.units import format_duration, format_rate, parse_size_bytes
-from scripts.balance import TierBalance
 from scripts.job.document import Headline, JobReport, QueueFigures, RankFigures, Times
 from traffic.collectives import Pattern
 from traffic.performance import Row, nccl_table

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import numpy as np
 
 from report.view import by_plan, changes_after, event_title, plan_title
+from rocelab.forwarding.balance import LinkLoad, TierBalance
 from rocelab.interpreter import imported
 from rocelab.units import format_duration
-from scripts.balance import LinkLoad, TierBalance
 from scripts.drill.result import Event, FlowRecord, HashingRun, Repeat
 
 if TYPE_CHECKING:

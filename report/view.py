@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rocelab.forwarding.balance import Balance, Direction
 from rocelab.units import format_duration
-from scripts.balance import Balance, Direction
 from scripts.drill.expectations import KPIS, Quantity, format_kpi
 from scripts.drill.result import (
     DrillResult,

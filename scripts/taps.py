@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from labs.plan.fabric import Fabric, Link
 from labs.runtime import namespaces
 from rocelab.agent.filters import attach_filter
 from rocelab.errors import MachineError
+from rocelab.plan.fabric import Fabric, Link
 
 _ETH_P_IP = 0x0800
 _SOL_PACKET = 263

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocelab.documents import Format
-from scripts.balance import Balance, Direction, TierBalance
+from rocelab.forwarding.balance import Balance, Direction, TierBalance
 from scripts.drill.result import Environment
 from scripts.job.document import Headline
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from labs.plan.fabric import Role
 from rocelab.arrays import Floats
+from rocelab.forwarding.balance import Direction, LinkLoad, TierBalance, balance, tier_balances
+from rocelab.plan.fabric import Role
 from rocelab.statistics import spread
-from scripts.balance import Direction, LinkLoad, TierBalance, balance, tier_balances
 from scripts.drill.environment import environment_with
 from scripts.drill.result import Environment
 from scripts.job.document import Headline

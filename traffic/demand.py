@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import count
 
-from labs.controller.demand import is_left_behind
-from labs.plan.fabric import Fabric
 from labs.runtime.record import LabFiles
 from rocelab.agent.probe import IP_OVERHEAD_BYTES
 from rocelab.files import make_folder, replace_file
+from rocelab.forwarding.demand import is_left_behind
+from rocelab.plan.fabric import Fabric
 from traffic.flow import Flow, resolve_flow
 from traffic.jobplan import JobPlan
 

@@ -10,9 +10,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labs.plan.fabric import Fabric, Nic
 from rocelab.agent.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric, Nic
 from rocelab.wording import name_hint
 
 FIRST_SPORT = 0xC000

@@ -14,8 +14,8 @@ from functools import cached_property
 from struct import pack_into
 from typing import Any
 
-from labs.plan.fabric import Fabric, Link, Nic
 from rocelab.agent.wire import BTH_OFFSET, ICRC_BYTES, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
+from rocelab.plan.fabric import Fabric, Link, Nic
 from traffic.agents import Part
 from traffic.collectives import Send
 from traffic.dcqcn_profiles import parameters

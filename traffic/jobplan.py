@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from labs.plan.fabric import Fabric, Link, Nic
 from rocelab.agent.lag import affinity
 from rocelab.agent.program import MAX_ID
 from rocelab.agent.wire import EXTENSION_BYTES, ICRC_BYTES, IP_OFFSET, PAYLOAD_OFFSET, Extension
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric, Link, Nic
 from traffic.collectives import Algorithm, Schedule
 from traffic.flow import FIRST_QP, FIRST_SPORT, SPORTS, Endpoints, resolve_endpoints
 from traffic.job import JobSpec, Stream, schedule_of, streams_of

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby, zip_longest
 
-from labs.plan.fabric import Fabric, Nic
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric, Nic
 from rocelab.wording import name_hint, shown
 
 

@@ -22,12 +22,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from labs.plan.fabric import Fabric
 from labs.runtime.clockwatch import ClockWatch
 from labs.runtime.record import LabFiles
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.agent.channel import Message, split
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 from traffic.agents import Agent, AgentGroup, Part
 from traffic.demand import job_demands, probe_demands, published

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from bench.agreement.simulated import Simulated, simulate_job
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
 from rocelab.errors import InputError
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec

@@ -22,9 +22,9 @@ from bench.agreement.document import (
 from bench.agreement.plan import Cell
 from bench.agreement.simulated import simulate_packets
 from labs.lab import Lab
-from labs.plan.build import plan
 from rocelab.agent.filters import data_filter
 from rocelab.errors import RocelabError
+from rocelab.plan.build import plan
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from scripts.drill.attempts import RETRIES, measure_valid

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from bench.convergence.plan import Cell, Place
-from labs.forwarding.fib import Fib
-from labs.plan.fabric import Fabric, Link, Prefix
-from labs.plan.routes import expected_routes
+from rocelab.forwarding.fib import Fib
+from rocelab.plan.fabric import Fabric, Link, Prefix
+from rocelab.plan.routes import expected_routes
 
 
 @dataclass(frozen=True, slots=True)

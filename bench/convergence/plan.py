@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from labs.plan.fabric import Fabric, Link, Role
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric, Link, Role
 from rocelab.spec.base import MS, SECOND
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, HpnSpec
 from rocelab.spec.model import LabSpec, RoutingSpec

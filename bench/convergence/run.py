@@ -34,11 +34,11 @@ from bench.convergence.plan import (
 from bench.convergence.traffic import RATE_PPS, Probes, choose_probes, names_of
 from bench.convergence.validity import unsound
 from labs.lab import Lab
-from labs.plan.build import plan
 from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.installation import find_installation
 from rocelab.errors import ExpectationError, RocelabError
+from rocelab.plan.build import plan
 from rocelab.progress import no_progress
 from scripts.convergence import Method, Window
 from scripts.drill.faulted import FaultedRun, Settings

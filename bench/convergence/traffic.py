@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.convergence.plan import Cell, Place
-from labs.forwarding.fib import Fib
-from labs.forwarding.path import Path, find_nic, walk
-from labs.plan.fabric import Fabric, Link
 from rocelab.errors import InputError
+from rocelab.forwarding.fib import Fib
+from rocelab.forwarding.path import Path, find_nic, walk
+from rocelab.plan.fabric import Fabric, Link
 from traffic.flow import Flow, permutation
 
 RATE_PPS = 1000

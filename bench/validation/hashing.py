@@ -11,9 +11,9 @@ import numpy as np
 
 from bench.validation.run import Found, Task
 from bench.validation.zone import E_ECMP, ECMP, Scheme
+from rocelab.forwarding.balance import balance, random_balance
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from scripts.balance import balance, random_balance
 from scripts.predict.choice import Model
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths

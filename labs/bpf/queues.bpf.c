@@ -24,7 +24,7 @@
 #define ROCE_PORT 4791
 #define CE 3
 
-// As in labs/runtime/queues/htb.py and labs/plan/queues.py.
+// As in labs/runtime/queues/htb.py and rocelab/plan/queues.py.
 #define HTB_HANDLE 0x10000
 #define FIRST_MINOR 0x10
 #define CLASSES 8

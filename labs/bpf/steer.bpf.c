@@ -164,7 +164,7 @@ static __always_inline int is_data(const struct packet *packet)
 	       packet->opcode == RC_SEND_ONLY_WITH_INVALIDATE;
 }
 
-// The finalizer of SplitMix64 (Steele, Lea and Flood 2014). Its twin: labs/forwarding/steering.py.
+// The finalizer of SplitMix64 (Steele, Lea and Flood 2014). Its twin: rocelab/forwarding/steering.py.
 static __always_inline __u64 mixed(__u64 value)
 {
 	value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ULL;

@@ -12,7 +12,7 @@ from labs.runtime.kind import RuntimeKind
 
 if TYPE_CHECKING:
     from labs.lab import Lab
-    from labs.plan.fabric import Node
+    from rocelab.plan.fabric import Node
 
 
 def _complete_lab(incomplete: str) -> list[str]:

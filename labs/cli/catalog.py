@@ -37,7 +37,7 @@ class CatalogRow:
 
 def catalog_row(spec: LabSpec, available_bytes: int) -> CatalogRow:
     """The row of a lab, on a machine that has `available_bytes` of memory for it."""
-    from labs.plan.counts import counts_of
+    from rocelab.plan.counts import counts_of
 
     counts = counts_of(spec.fabric)
     memory = counts.switches * SWITCH_BYTES + 2 * counts.sessions * SESSION_END_BYTES
@@ -62,7 +62,7 @@ def memory_text(memory_bytes: int) -> str:
 
 
 def _uses(spec: LabSpec) -> tuple[str, ...]:
-    from labs.plan.counts import is_numbered
+    from rocelab.plan.counts import is_numbered
 
     steered = spec.scheme.kind not in ("ecmp", "resilient")
     engine = spec.queues.engine

@@ -139,8 +139,8 @@ def _address(lab: Lab, name: str) -> str:
 
     Raises InputError where there is no such node or NIC.
     """
-    from labs.forwarding.path import find_nic
     from rocelab.errors import InputError
+    from rocelab.forwarding.path import find_nic
 
     server, colon, number = name.partition(":")
     node = lab.fabric.node(lab.node(server).name)

@@ -16,7 +16,7 @@ from labs.cli.console import out, say, table, write_json
 from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
-    from labs.forwarding.path import Path
+    from rocelab.forwarding.path import Path
     from traffic.traceroute import Nodes
 
 _ROCE_PORT = 4791
@@ -56,9 +56,9 @@ def path(
     json: JsonOption = False,
 ) -> None:
     """Show every hop a flow takes: from the running kernels' tables, or as planned."""
-    from labs.forwarding.fib import planned_fibs
-    from labs.forwarding.path import find_nic, walk
     from rocelab.errors import InputError
+    from rocelab.forwarding.fib import planned_fibs
+    from rocelab.forwarding.path import find_nic, walk
 
     chosen, is_running = running_or_planned(lab)
     fabric = chosen.fabric

@@ -17,13 +17,13 @@ from labs.cli.console import err, out, progress_bars, say, table, write
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from labs.plan.fabric import Fabric
+    from rocelab.plan.fabric import Fabric
 
 
 def plan(lab: LabArgument, json: JsonOption = False) -> None:
     """Show what a lab means: nodes, links, addresses, ASNs, BGP sessions, ECMP widths."""
-    from labs.document import plan_document
     from labs.lab import Lab
+    from rocelab.plan.document import plan_document
 
     # A plan is all live objects, 100,000 of them for 32,256 GPUs: looking for garbage among them
     # would take a fifth of the time.
@@ -39,7 +39,7 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
 
 
 def _print_plan(fabric: Fabric) -> None:
-    from labs.plan.fabric import Role
+    from rocelab.plan.fabric import Role
     from rocelab.units import format_rate
 
     console = out()
@@ -79,7 +79,7 @@ def _print_plan(fabric: Fabric) -> None:
 
 
 def _uplink_table(fabric: Fabric) -> Table:
-    from labs.plan.uplinks import uplinks_by_tier
+    from rocelab.plan.uplinks import uplinks_by_tier
     from rocelab.units import format_rate
 
     shown = table("Uplink ratios", ("role", "switches", "down", "up", "down:up"))
@@ -90,8 +90,8 @@ def _uplink_table(fabric: Fabric) -> Table:
 
 
 def _ecmp_table(fabric: Fabric) -> Table:
-    from labs.document import expected_widths
-    from labs.plan.zones import divisions
+    from rocelab.plan.document import expected_widths
+    from rocelab.plan.zones import divisions
 
     word_of = {role: (each, each.word) for each in divisions(fabric) for role in each.roles}
     widths: dict[tuple[str, str], set[int]] = {}
@@ -112,7 +112,7 @@ def _ecmp_table(fabric: Fabric) -> Table:
 def _address_use(fabric: Fabric) -> str:
     from ipaddress import ip_network
 
-    from labs.plan.addressing import SPACE_SIZE, SPACE_TEXT
+    from rocelab.plan.addressing import SPACE_SIZE, SPACE_TEXT
 
     originated = sum(
         ip_network(each.prefix).num_addresses for each in fabric.prefixes if not each.per_port

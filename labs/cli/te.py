@@ -109,10 +109,10 @@ def _print_tiers(last: Round) -> None:
 
 def _bound(lab: Lab) -> float:
     """The least maximum utilisation for what is published now, over the tables as they are."""
-    from labs.controller.demand import read_demands
-    from labs.controller.lp import lower_bound
-    from labs.controller.network import Network
     from labs.controller.process import ControllerFiles
+    from rocelab.forwarding.demand import read_demands
+    from rocelab.forwarding.lp import lower_bound
+    from rocelab.forwarding.network import Network
 
     fabric = lab.fabric
     demands, _ = read_demands(fabric, ControllerFiles(lab.runtime.files).demands)

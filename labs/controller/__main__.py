@@ -9,9 +9,9 @@ import os
 import sys
 
 from labs.controller.process import parse_scheme, run_controller
-from labs.plan.build import plan
 from labs.runtime.record import LabFiles, read_record
 from rocelab.errors import InputError
+from rocelab.plan.build import plan
 from rocelab.spec.model import LabSpec
 
 

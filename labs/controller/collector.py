@@ -19,8 +19,8 @@ from pathlib import Path
 
 from labs.controller import tables
 from labs.controller.resilient import GROUPS_FROM, IDS_END
-from labs.forwarding.fib import Fib
 from labs.runtime import namespaces, netlink
+from rocelab.forwarding.fib import Fib
 
 RTNLGRP_LINK, RTNLGRP_IPV4_ROUTE = 1, 7
 RTM_NEWLINK, RTM_DELLINK = 16, 17

@@ -16,16 +16,16 @@ from pathlib import Path
 
 from labs.controller import resilient
 from labs.controller.collector import Collector, Reason
-from labs.controller.cspf import place_cspf
-from labs.controller.demand import Demand, read_demands
-from labs.controller.entries import EntryTable, program, wanted_entries
-from labs.controller.network import Edge, Network, Placement
 from labs.controller.rounds import Round, RoundLog, TierUse
 from labs.controller.tables import read_objects
-from labs.forwarding.fib import Fib
-from labs.plan.fabric import Fabric
 from labs.runtime import netlink
 from rocelab.errors import MachineError
+from rocelab.forwarding.cspf import place_cspf
+from rocelab.forwarding.demand import Demand, read_demands
+from rocelab.forwarding.entries import EntryTable, program, wanted_entries
+from rocelab.forwarding.fib import Fib
+from rocelab.forwarding.network import Edge, Network, Placement
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.base import SECOND
 from rocelab.spec.schemes import ResilientScheme, TeEngine, TeScheme
 
@@ -163,7 +163,7 @@ def place(
     if engine is TeEngine.CSPF:
         return place_cspf(network, demands), None
     # The solver takes a second and 50 MB to load: only those who ask for it pay.
-    from labs.controller.lp import place_lp
+    from rocelab.forwarding.lp import place_lp
 
     optimum = place_lp(network, demands)
     return optimum.placement, optimum.bound

@@ -24,13 +24,13 @@ from labs.controller.collector import Collector
 from labs.controller.loop import ResilientRounds, TeRounds, period_s, run_rounds
 from labs.controller.rounds import RoundLog
 from labs.controller.tables import open_reader, read_objects, read_rows
-from labs.plan.fabric import Fabric
 from labs.runtime import namespaces, netlink, pidfile
 from labs.runtime.record import LabFiles
 from labs.runtime.steering import Steering
 from rocelab.errors import InputError, MachineError
 from rocelab.files import make_folder, write_file
 from rocelab.interpreter import module_command, module_environment
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.schemes import ResilientScheme, SchemeSpec, TeScheme
 
 START_TIMEOUT_S = 60.0

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
-from labs.forwarding.fib import Fib, NextHop, Route
-from labs.plan.addressing import dotted
 from labs.runtime import netlink
+from rocelab.forwarding.fib import Fib, NextHop, Route
+from rocelab.plan.addressing import dotted
 
 RTM_GETLINK = 18
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26

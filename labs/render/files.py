@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from labs.plan.fabric import Fabric
 from labs.render import clabernetes
 from labs.render.clab_check import topology_problems
 from labs.render.containerlab import mounted_files, topology_file, topology_text
@@ -22,6 +21,7 @@ from labs.render.frr import frr_configuration
 from labs.render.frr_image import DEFAULT_IMAGE
 from rocelab.errors import InputError
 from rocelab.outputs import OVERWRITE
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 
 MARKER = ".rocelab-render"

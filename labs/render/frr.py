@@ -15,8 +15,8 @@ from pathlib import Path
 
 import jinja2
 
-from labs.plan.addressing import SPACE_TEXT
-from labs.plan.fabric import Fabric, Link, Node, Role
+from rocelab.plan.addressing import SPACE_TEXT
+from rocelab.plan.fabric import Fabric, Link, Node, Role
 from rocelab.spec.base import MS, SECOND
 from rocelab.spec.model import HashWeights
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import jinja2
 
-from labs.plan.fabric import Fabric, Node
 from labs.render.frr import configuration_bodies, daemons
+from rocelab.plan.fabric import Fabric, Node
 
 TEMPLATES = Path(__file__).parents[2] / "templates" / "containerlab"
 

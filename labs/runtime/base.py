@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from labs.plan.fabric import Fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
 
 

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from labs.plan.fabric import Fabric
-from labs.plan.routes import expected_routes, expected_width
 from labs.runtime import daemons
 from labs.runtime.fibwatch import FibAction, FibEvent, FibWatch
 from labs.runtime.peers import bfd_peers, bgp_peers
 from rocelab.errors import ExpectationError
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.progress import Progress, ProgressSink
 from rocelab.spec.base import MS
 

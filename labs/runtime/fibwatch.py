@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from labs.plan.addressing import dotted
 from labs.runtime.listener import Listener
+from rocelab.plan.addressing import dotted
 
 RTNLGRP_IPV4_ROUTE = 7
 RTNLGRP_NEXTHOP = 32

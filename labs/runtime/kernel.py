@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from labs.plan.settings import SEED
 from rocelab.errors import MachineError
+from rocelab.plan.settings import SEED
 
 SETTINGS = Path("/proc/sys/net")
 

@@ -30,7 +30,6 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from labs.plan.fabric import Fabric
 from labs.remote.there.growth import watch_growth
 from labs.runtime import namespaces
 from labs.runtime.daemons import FrrFiles
@@ -39,6 +38,7 @@ from labs.runtime.record import LabFiles
 from rocelab.errors import InputError, MachineError
 from rocelab.files import make_folder, write_file
 from rocelab.interpreter import module_command, module_environment
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import socket
 import struct
 from collections.abc import Container
 
-from labs.plan.fabric import Fabric
+from rocelab.plan.fabric import Fabric
 
 SIOCETHTOOL = 0x8946
 ETHTOOL_STSO = 0x1F

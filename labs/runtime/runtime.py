@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import version
 
-from labs.plan.fabric import Fabric
-from labs.plan.settings import node_settings
 from labs.render import frr
 from labs.runtime import daemons, kernel, namespaces, netlink, offloads, wiring
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
@@ -39,6 +37,8 @@ from labs.runtime.teardown import take_down, tear_down
 from rocelab.errors import InputError, MachineError
 from rocelab.files import make_folder
 from rocelab.interruption import shielded
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.settings import node_settings
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.workers import workers
 

@@ -25,8 +25,8 @@ from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP, ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from labs.plan.fabric import Fabric, Link, Node, Port
 from labs.runtime.queues.engine import LONGEST_PACKETS
+from rocelab.plan.fabric import Fabric, Link, Node, Port
 
 LOOPBACK_INDEX = 1
 NUD_PERMANENT = 0x80
@@ -59,7 +59,7 @@ def create_links(
 ) -> list[bytes]:
     """A veth pair per link, each end made in its node's namespace, down.
 
-    A port that is to have queues has its slot (`labs.plan.queues`) for a group, and no limit of
+    A port that is to have queues has its slot (`rocelab.plan.queues`) for a group, and no limit of
     packets.
     """
     return [_encode(_veth(link, indexes, namespaces, slots), RTM_NEWLINK, _NEW) for link in links]

@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rocelab.forwarding.balance import Direction
 from rocelab.units import format_duration
-from scripts.balance import Direction
 from scripts.compare.document import CellFigures, CellResult, Comparison, Status, TierFigures
 
 NAMES = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from report.plots import GRID, INK, MUTED, figure_of, styled
-from scripts.balance import Direction
+from rocelab.forwarding.balance import Direction
 from scripts.drill.phases.shares import FairShares
 from scripts.job.document import JobReport
 

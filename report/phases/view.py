@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from report.repeats import RepeatTable
+from rocelab.forwarding.balance import Direction
 from rocelab.units import format_duration
-from scripts.balance import Direction
 from scripts.drill.expectations import JOB_KPIS, Quantity, format_kpi, kpi_named
 from scripts.drill.phases.result import JobDrillResult, JobSummary, PhaseRun
 from scripts.drill.phases.shares import FairShares

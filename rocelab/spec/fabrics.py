@@ -1,7 +1,7 @@
 """The kinds of fabric that a spec can describe, as people write them.
 
 One model per kind; what a kind means is the work of the module of the same name in
-`labs.plan.kinds`. The limits keep interface names within Linux's 15 characters.
+`rocelab.plan.kinds`. The limits keep interface names within Linux's 15 characters.
 """
 
 from __future__ import annotations

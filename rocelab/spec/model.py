@@ -1,8 +1,8 @@
 """What a person writes: the lab spec as pydantic models.
 
 Every value has its unit parsed and its limits checked here, and nothing is derived here: what a
-spec means (nodes, addresses, sessions) is the work of `labs.plan`. The limits keep interface names
-within Linux's 15 characters and the fabric within 198.18.0.0/15.
+spec means (nodes, addresses, sessions) is the work of `rocelab.plan`. The limits keep interface
+names within Linux's 15 characters and the fabric within 198.18.0.0/15.
 """
 
 from __future__ import annotations

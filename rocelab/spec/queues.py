@@ -1,7 +1,7 @@
 """What a person writes about the queues of switch ports: buffer, traffic classes and marking.
 
 In: the block `queues` of a lab's file, sizes in bytes of the modelled network. Out: a validated
-`QueuesSpec`; what it means for a port is the work of `labs.plan.queues`.
+`QueuesSpec`; what it means for a port is the work of `rocelab.plan.queues`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from rocelab.documents import Format
+from rocelab.forwarding.balance import Direction, Polarization, TierBalance
 from rocelab.statistics import Spread
-from scripts.balance import Direction, Polarization, TierBalance
 from scripts.drill.result import Environment
 from scripts.job.document import Fidelity, Times, Transport
 

@@ -10,10 +10,16 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from labs.plan.fabric import Fabric
+from rocelab.forwarding.balance import (
+    Direction,
+    Polarization,
+    TierBalance,
+    link_loads,
+    tier_balances,
+)
+from rocelab.plan.fabric import Fabric
 from rocelab.statistics import spread
 from rocelab.units import parse_size_bytes
-from scripts.balance import Direction, Polarization, TierBalance, link_loads, tier_balances
 from scripts.compare.document import CellFigures, LinkUse, Run, Status, TierFigures
 from scripts.job.document import JobReport, Times
 from scripts.taps import LinkPackets

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from labs.plan.fabric import Fabric
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.schemes import SchemeSpec
 from scripts.job.options import job_from_options
 from scripts.predict.whatif import read_asked

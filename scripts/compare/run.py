@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from labs.forwarding.fib import FibOf
 from labs.lab import Lab
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
 from labs.runtime.fib import read_fib
 from rocelab.agent.filters import data_filter
 from rocelab.errors import InputError, MachineError, RocelabError
 from rocelab.files import replace_file
+from rocelab.forwarding.balance import polarization
+from rocelab.forwarding.fib import FibOf
 from rocelab.outputs import REPORT, RESULT
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.spec.model import SeedPlan
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
-from scripts.balance import polarization
 from scripts.compare.document import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from scripts.compare.figures import Expected, cell_figures, run_of, status_of
 from scripts.compare.matrix import Cell

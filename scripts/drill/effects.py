@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from labs.forwarding.path import Path
 from labs.lab import Lab
-from labs.plan.fabric import Fabric
 from labs.runtime.linkwatch import LinkEvent, LinkWatch
+from rocelab.forwarding.path import Path
+from rocelab.plan.fabric import Fabric
 from rocelab.units import format_duration
 from scripts.convergence import FlowMeasurement
 from scripts.drill.timeline import POLL_S, opened_namespaces

@@ -20,13 +20,13 @@ from typing import Self
 
 import numpy as np
 
-from labs.forwarding.fib import Fib
-from labs.forwarding.path import Path, find_nic, walk
 from labs.lab import Lab
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.linkwatch import LinkEvent
 from rocelab.agent.wire import ROCE_PORT
 from rocelab.errors import InputError, MachineError
+from rocelab.forwarding.fib import Fib
+from rocelab.forwarding.path import Path, find_nic, walk
 from scripts.convergence import FlowConvergence, FlowSamples, Method, Window
 from scripts.drill import result as results
 from scripts.drill.effects import late_carriers, late_losses, link_events

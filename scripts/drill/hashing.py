@@ -2,7 +2,7 @@
 
 In: a running lab, its tables, flows and a seed plan. Out: a `HashingRun`: the probes that crossed
 each link, counted by the kernel at the port they came in by, and how many of them took another link
-than `labs.forwarding` predicts.
+than `rocelab.forwarding` predicts.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from labs.forwarding.fib import Fib
-from labs.forwarding.path import Path, find_nic, walk
 from labs.lab import Lab
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
-from labs.plan.settings import SEED
 from labs.runtime import namespaces
 from labs.runtime.kernel import write_settings
+from rocelab.forwarding.balance import Choice, Direction, link_loads, polarizations, tier_balances
+from rocelab.forwarding.fib import Fib
+from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.interruption import shielded, undone
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.settings import SEED
 from rocelab.spec.model import SeedPlan
-from scripts.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from scripts.drill.result import HashingRun
 from scripts.taps import LinkPackets
 from traffic.flow import Flow

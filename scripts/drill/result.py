@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from rocelab.documents import Format
 from rocelab.errors import InputError
+from rocelab.forwarding.balance import LinkLoad, Polarization, TierBalance, leaf_uplinks
 from rocelab.statistics import Spread, spread
-from scripts.balance import LinkLoad, Polarization, TierBalance, leaf_uplinks
 from scripts.convergence import (
     EventConvergence,
     FlowMeasurement,

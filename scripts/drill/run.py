@@ -15,9 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.forwarding.fib import Fib
 from labs.lab import Lab
-from labs.plan.fabric import Fabric
 from labs.runtime import kernel
 from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from labs.runtime.housing import Housing
@@ -25,7 +23,9 @@ from rocelab.agent.filters import probe_filter
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.files import replace_file
+from rocelab.forwarding.fib import Fib
 from rocelab.outputs import REPORT, RESULT, results_folder
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.spec.reference import named_by
 from rocelab.units import format_duration

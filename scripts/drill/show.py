@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.lab import Lab
-from labs.plan.fabric import Fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.reference import named_by
 from scripts.drill.catalog import lab_of
 from scripts.drill.expectations import Expectation, kpi_named

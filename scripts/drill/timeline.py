@@ -18,14 +18,14 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal, Self
 
-from labs.forwarding.fib import Fib
 from labs.lab import Lab
-from labs.plan.fabric import Fabric, Node
-from labs.plan.routes import expected_routes, expected_width
 from labs.runtime.fib import read_fib
 from labs.runtime.fibwatch import FibAction, FibEvent, FibWatch
 from rocelab.agent.priority import run_first
 from rocelab.errors import ExpectationError
+from rocelab.forwarding.fib import Fib
+from rocelab.plan.fabric import Fabric, Node
+from rocelab.plan.routes import expected_routes, expected_width
 from scripts.drill.result import FibChange
 from scripts.stages.delay import SWITCH_INTERVAL_S
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from labs.lab import Lab
-from labs.plan.fabric import Fabric
 from labs.runtime.bracket import Bracket
+from rocelab.plan.fabric import Fabric
 
 
 class Fault(Protocol):

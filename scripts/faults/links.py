@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from labs.lab import Lab
-from labs.plan.fabric import Fabric, Link
-from labs.plan.queues import lab_rate_bps
 from labs.runtime import namespaces, wiring
 from labs.runtime.bracket import Bracket, spanning
 from labs.runtime.queues import rates, tc
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.record import LabFiles
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.queues import lab_rate_bps
 from rocelab.spec.queues import QueueEngine
 from scripts.faults.ports import port_faults, read_default_ports, read_ports, running_ports
 from scripts.faults.selectors import named

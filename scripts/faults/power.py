@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labs.lab import Lab
-from labs.plan.fabric import Fabric, Link
 from labs.runtime import daemons, wiring
 from labs.runtime.bracket import Bracket
+from rocelab.plan.fabric import Fabric, Link
 from scripts.faults.daemons import missing_daemons, running_daemons
 from scripts.faults.ports import port_faults, read_ports, running_ports
 

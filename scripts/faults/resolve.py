@@ -6,8 +6,8 @@ that fabric. Pure.
 
 from __future__ import annotations
 
-from labs.plan.fabric import Fabric, Link
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric, Link
 from scripts.faults.base import Fault
 from scripts.faults.bgp import AbruptRemoval, Drain, SessionReset
 from scripts.faults.daemons import DaemonCrash, DaemonHang, check_planned

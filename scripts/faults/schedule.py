@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labs.plan.fabric import Fabric
+from rocelab.plan.fabric import Fabric
 from scripts.faults.selectors import LinkSelector
 from scripts.faults.spec import (
     ALL_PPM,

@@ -9,8 +9,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from labs.plan.fabric import Fabric, Link
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric, Link
 from rocelab.spec.base import SpecModel
 from rocelab.wording import RefusedError, listed, name_hint, shown
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from labs.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import Fabric, Link
 from rocelab.spec.base import MS, SECOND, SpecModel
 from rocelab.spec.model import MAX_SEED
 from rocelab.units import SHARE, DurationNs, SharePpm

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from labs.plan.fabric import Fabric
+from rocelab.plan.fabric import Fabric
 from scripts.forensics.critical import Link as OnPath
 from scripts.forensics.critical import Timing
 from scripts.forensics.document import Way

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from scripts.balance import Direction
+from rocelab.forwarding.balance import Direction
 from scripts.forensics.case import Case
 from scripts.forensics.document import Cause, Verdict, Way
 from scripts.job.document import FlowFigures, LinkFigures, QueueFigures

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labs.forwarding.path import NoPathError
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
 from rocelab.errors import InputError
+from rocelab.forwarding.path import NoPathError
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
 from scripts.forensics.case import Case
 from scripts.forensics.congestion import full_links

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labs.forwarding.path import NoPathError
-from labs.plan.fabric import Fabric
 from rocelab.errors import InputError
+from rocelab.forwarding.path import NoPathError
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import HashWeights
 from scripts.forensics.document import Way
 from scripts.job.document import JobReport

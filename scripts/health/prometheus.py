@@ -17,10 +17,10 @@ from prometheus_client import CollectorRegistry, generate_latest, start_http_ser
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from labs.plan.queues import lab_rate_bps
 from rocelab.agent.live import LiveCounters
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
+from rocelab.plan.queues import lab_rate_bps
 from scripts.health.document import Sli
 from scripts.health.monitor import Snapshot
 

@@ -15,8 +15,6 @@ from types import TracebackType
 from typing import Self
 
 from labs.lab import Lab
-from labs.plan.queues import plan_queues
-from labs.plan.routes import expected_routes, expected_width
 from labs.runtime import namespaces, wiring
 from labs.runtime.queues.counters import Place, PortCounters
 from labs.runtime.queues.engine import read_engine
@@ -27,6 +25,8 @@ from labs.runtime.wire.impairment import Direction
 from labs.runtime.wire.maps import WireCounters
 from rocelab.agent.live import LiveCounters
 from rocelab.errors import ExpectationError, InputError
+from rocelab.plan.queues import plan_queues
+from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.spec.queues import QueueEngine
 from scripts.health.endpoints import EndpointTracker
 from scripts.health.losses import LossTracker

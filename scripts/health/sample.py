@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from labs.plan.fabric import Fabric, Link
-from labs.plan.queues import QueuePlan
 from labs.runtime.queues.counters import DepthCounters, Place, QueueCounters
 from labs.runtime.wire.impairment import Direction
 from rocelab.agent.live import LiveCounters
+from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.queues import QueuePlan
 from scripts.health.document import Sli
 from scripts.health.objectives import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
 from scripts.health.reading import Reading

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from labs.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import Fabric, Link
 from rocelab.spec.queues import QueueEngine
 from scripts.job.devices import DeviceCounts
 from scripts.job.document import Check

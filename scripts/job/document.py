@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocelab.documents import Format
+from rocelab.forwarding.balance import Direction, TierBalance
 from rocelab.statistics import Spread
-from scripts.balance import Direction, TierBalance
 from scripts.drill.result import Environment, Event
 from scripts.job.impact import Impact
 

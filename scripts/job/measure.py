@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from labs.plan.fabric import Fabric
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.forwarding.balance import Direction, balance
+from rocelab.plan.fabric import Fabric
 from rocelab.statistics import spread
-from scripts.balance import Direction, balance
 from scripts.drill.result import Event
 from scripts.job.devices import DeviceCounts
 from scripts.job.document import (

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labs.plan.fabric import Fabric
-from labs.plan.queues import class_of_dscp, plan_queues
 from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCounters
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import read_queue_counters
 from labs.runtime.record import LabFiles
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.queues import class_of_dscp, plan_queues
 from rocelab.spec.queues import QueueEngine
 from scripts.job.document import QueueFigures
 

@@ -22,9 +22,9 @@ from labs.runtime.rights import need_root
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.files import replace_file
+from rocelab.forwarding.balance import link_loads, tier_balances
 from rocelab.outputs import RESULT, check_new_file, results_folder
 from rocelab.progress import ProgressSink, no_progress
-from scripts.balance import link_loads, tier_balances
 from scripts.drill.fidelity import stolen_cpu_s
 from scripts.drill.result import Environment, Event
 from scripts.faults.injector import Injector

@@ -13,10 +13,11 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from labs.forwarding.asic import ChoiceModel, Crc, crc_model, kernel_model
-from labs.forwarding.bulk import e_ecmp_hashes, select_all
-from labs.forwarding.flows import Flows, Indices, columns_v4
-from labs.forwarding.steering import (
+from rocelab.errors import InputError
+from rocelab.forwarding.asic import ChoiceModel, Crc, crc_model, kernel_model
+from rocelab.forwarding.bulk import e_ecmp_hashes, select_all
+from rocelab.forwarding.flows import Flows, Indices, columns_v4
+from rocelab.forwarding.steering import (
     ROCE_PORT,
     EntryKey,
     NodeScheme,
@@ -24,9 +25,8 @@ from labs.forwarding.steering import (
     node_scheme,
     planned_pins,
 )
-from labs.plan.addressing import dotted
-from labs.plan.fabric import Node
-from rocelab.errors import InputError
+from rocelab.plan.addressing import dotted
+from rocelab.plan.fabric import Node
 from scripts.predict.groups import Group
 from scripts.predict.matrix import Matrix
 from scripts.predict.wires import Ints, Wires

@@ -14,7 +14,7 @@ from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
     from labs.lab import Lab
-    from labs.plan.fabric import Fabric
+    from rocelab.plan.fabric import Fabric
     from scripts.predict.matrix import FlowRow
     from scripts.predict.predictor import Setting
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.balance import (
+from rocelab.forwarding.balance import (
     Balance,
     Direction,
     LinkLoad,

@@ -14,9 +14,9 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from labs.plan.fabric import Fabric
 from rocelab.errors import InputError, Problem, SpecError
 from rocelab.files import read_input
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.base import SpecModel
 from rocelab.spec.load import validate
 from rocelab.spec.scalars import read_scalar

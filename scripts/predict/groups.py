@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-from labs.forwarding.fib import FibOf
-from labs.forwarding.path import NoPathError
-from labs.plan.fabric import Fabric, Link, Nic
-from labs.plan.routes import NextHops, expected_width, spread
 from rocelab.errors import InputError
+from rocelab.forwarding.fib import FibOf
+from rocelab.forwarding.path import NoPathError
+from rocelab.plan.fabric import Fabric, Link, Nic
+from rocelab.plan.routes import NextHops, expected_width, spread
 from scripts.predict.wires import Wires
 
 
@@ -64,7 +64,7 @@ def read_groups(wires: Wires, fib_of: FibOf) -> GroupOf:
 
 
 def planned_groups(wires: Wires) -> GroupOf:
-    """Groups as BGP will build them and zebra will order them (`labs.forwarding.fib`).
+    """Groups as BGP will build them and zebra will order them (`rocelab.forwarding.fib`).
 
     On unnumbered links the order follows from the daemons' start and not from the plan
     (`order_is_planned`): links then stand in the plan's order. Raises InputError for groups that

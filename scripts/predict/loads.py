@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labs.forwarding.path import NoPathError
+from rocelab.forwarding.balance import Direction, PairedChoices
+from rocelab.forwarding.path import NoPathError
 from rocelab.progress import Progress, ProgressSink, no_progress
-from scripts.balance import Direction, PairedChoices
 from scripts.predict.choice import Chooser
 from scripts.predict.groups import Group, GroupOf
 from scripts.predict.matrix import Matrix

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from labs.forwarding.fib import FibOf
-from labs.forwarding.steering import EntryKey
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
 from rocelab.errors import InputError
+from rocelab.forwarding.fib import FibOf
+from rocelab.forwarding.steering import EntryKey
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.spec.model import HashingSpec, HashWeights
 from rocelab.spec.schemes import SchemeSpec

@@ -12,8 +12,8 @@ from ipaddress import IPv4Address
 import numpy as np
 import numpy.typing as npt
 
-from labs.plan.fabric import Fabric, Link, Nic
-from scripts.balance import Direction
+from rocelab.forwarding.balance import Direction
+from rocelab.plan.fabric import Fabric, Link, Nic
 from traffic.placement import NicRef
 
 Ints = npt.NDArray[np.int64]

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labs.lab import Lab
-from labs.plan.build import plan
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.record import LabFiles, recorded_labs
 from labs.runtime.teardown import take_down
 from rocelab.documents import to_json
 from rocelab.errors import ExpectationError, InputError
+from rocelab.plan.build import plan
 from rocelab.spec.load import load_spec
 from scripts.drill.result import Repeat
 from scripts.drill.timeline import FibTimeline, opened_namespaces

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
-from labs.plan.fabric import Fabric
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric
 from scripts.drill.spec import MeasureSpec, TrafficSpec
 from scripts.faults.base import Fault
 from scripts.faults.injector import Injector

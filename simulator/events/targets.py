@@ -13,9 +13,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from labs.plan.fabric import Role
 from rocelab.arrays import NONE, Ints
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Role
 from rocelab.spec.fabrics import HpnSpec
 from rocelab.wording import RefusedError, name_hint, shown
 from simulator.fabric.network import Network

@@ -1,8 +1,8 @@
 """From a spec to a `Network`, without building its `Fabric` first.
 
-In: a `LabSpec`. Out: the nodes, NICs and links that `labs.plan.build.build_fabric` makes of it, as
-arrays, in the order in which `scripts.predict.wires` numbers them. Layout, blocks of addresses and
-hash seeds come from the same functions; what only a lab needs (MACs, /31s between switches,
+In: a `LabSpec`. Out: the nodes, NICs and links that `rocelab.plan.build.build_fabric` makes of it,
+as arrays, in the order in which `scripts.predict.wires` numbers them. Layout, blocks of addresses
+and hash seeds come from the same functions; what only a lab needs (MACs, /31s between switches,
 prefixes as text) is left out.
 """
 
@@ -12,10 +12,10 @@ from itertools import chain
 
 import numpy as np
 
-from labs.plan.addressing import SPACE_START, AddressSpace
-from labs.plan.build import Home, hash_seed, homes_of, layout_of
-from labs.plan.layout import Attachment, Layout
 from rocelab.arrays import NONE, Ints, Words
+from rocelab.plan.addressing import SPACE_START, AddressSpace
+from rocelab.plan.build import Home, hash_seed, homes_of, layout_of
+from rocelab.plan.layout import Attachment, Layout
 from rocelab.spec.model import LabSpec
 from simulator.fabric.network import Network
 

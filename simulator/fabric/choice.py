@@ -15,13 +15,13 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from labs.forwarding.asic import crc_hashes
-from labs.forwarding.bulk import e_ecmp_hashes, multipath_hashes, select_all
-from labs.forwarding.flows import Flows as Columns
-from labs.forwarding.flows import Indices, columns_v4
-from labs.forwarding.resilient import filled, without
-from labs.forwarding.steering import ROCE_PORT, steering_hash
 from rocelab.arrays import Ints, Words
+from rocelab.forwarding.asic import crc_hashes
+from rocelab.forwarding.bulk import e_ecmp_hashes, multipath_hashes, select_all
+from rocelab.forwarding.flows import Flows as Columns
+from rocelab.forwarding.flows import Indices, columns_v4
+from rocelab.forwarding.resilient import filled, without
+from rocelab.forwarding.steering import ROCE_PORT, steering_hash
 from rocelab.spec.schemes import ResilientScheme, SchemeSpec
 from scripts.predict.choice import CRCS, Model
 from simulator.fabric.flows import Flows
@@ -109,7 +109,7 @@ class Choice:
 
     def _pinned(self, at: Ints, which: Indices) -> Words:
         """At leaves other than the destination's own the middle of an uplink's part of the hashes
-        (`labs.forwarding.steering.planned_pins`)."""
+        (`rocelab.forwarding.steering.planned_pins`)."""
         network, nic = self._network, self._flows.destination[which]
         own = (network.home_leaves[network.nic_home[nic]] == at[:, None]).any(axis=1)
         pinned = (network.tier[at] == 1) & ~own

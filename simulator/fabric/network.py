@@ -2,7 +2,7 @@
 NIC or link.
 
 In: a `LabSpec`. Out: a frozen `Network` whose nodes, NICs and links are numbered, addressed and
-seeded exactly as those of the `Fabric` that `labs.plan.build` makes of the same spec.
+seeded exactly as those of the `Fabric` that `rocelab.plan.build` makes of the same spec.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from labs.plan.fabric import Role
-from labs.plan.naming import interface_name
 from rocelab.arrays import Floats, Ints, Words
+from rocelab.plan.fabric import Role
+from rocelab.plan.naming import interface_name
 from rocelab.spec.model import LabSpec
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labs.forwarding.flows import Indices
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
+from rocelab.forwarding.flows import Indices
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.spec.model import HashWeights
 from rocelab.spec.schemes import SchemeSpec

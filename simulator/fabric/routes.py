@@ -1,7 +1,7 @@
 """Which next hops BGP offers each switch for each NIC, on links that are up: routes at size.
 
 In: a `Network` and which of its links are up. Out: `Routes`, which gives the ECMP groups of any
-switches and NICs, all at once. The rules are those of `labs.plan.routes.spread` (equal AS-path
+switches and NICs, all at once. The rules are those of `rocelab.plan.routes.spread` (equal AS-path
 length, RFC 7938 section 6.1; a switch refuses paths that hold its own ASN; leaves announce only
 what is theirs). Tiers and ASNs of the four kinds of fabric make an AS path one of two: up and down
 again, or from a spine straight down; so a sweep up and one down find them all.

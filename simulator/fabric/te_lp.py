@@ -1,9 +1,9 @@
 """The optimum at size: how low the most used link can be kept when flows may be split at will.
 
 In: what switches offer, and flows. Out: the least possible maximum utilisation. It is the linear
-programme of `labs.controller.lp`, but all flows to NICs with the same switches are one commodity,
-wherever they come from: much smaller, with the same optimum, as no switch asks where a flow is
-from.
+programme of `rocelab.forwarding.lp`, but all flows to NICs with the same switches are one
+commodity, wherever they come from: much smaller, with the same optimum, as no switch asks where a
+flow is from.
 """
 
 from __future__ import annotations

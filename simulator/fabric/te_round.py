@@ -1,6 +1,6 @@
 """Towards the optimum with whole flows: placed one by one, then moved off the most used links.
 
-In: flows and what switches offer. Out: a placement. The moves are those of `labs.controller.lp`:
+In: flows and what switches offer. Out: a placement. The moves are those of `rocelab.forwarding.lp`:
 off the most used link to where it crowds least, and a flow that has just moved stays for a while
 (tabu search, Glover 1989), so that chains of moves come about. They start from CSPF's placement,
 not from the shares of the linear programme, which at size leave more to repair than moves can.

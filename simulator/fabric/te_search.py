@@ -1,7 +1,7 @@
 """The search of traffic engineering: the path with most room, flow by flow, over arrays.
 
 In: what switches offer per destination, capacities, flows in order. Out: sends per flow. The rule
-is that of `labs.controller.cspf`, to the last bit. Compiled where numba is there, otherwise the
+is that of `rocelab.forwarding.cspf`, to the last bit. Compiled where numba is there, otherwise the
 same functions run as they stand, some hundred times slower.
 """
 

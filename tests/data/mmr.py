@@ -1,8 +1,8 @@
 """Makes mmr.csv: how evenly n flows that are hashed uniformly load k links.
 
 Run from the repository's root: `python -m tests.data.mmr > tests/data/mmr.csv`, half a minute. Each
-trial draws the link of every flow, one by one: another way than `scripts.balance`, which draws the
-links' counts from their multinomial distribution.
+trial draws the link of every flow, one by one: another way than `rocelab.forwarding.balance`, which
+draws the links' counts from their multinomial distribution.
 """
 
 from __future__ import annotations

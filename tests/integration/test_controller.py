@@ -32,7 +32,6 @@ from labs.controller.process import (
 from labs.controller.resilient import IDLE_S
 from labs.controller.rounds import Round, read_rounds
 from labs.controller.tables import open_reader, read_objects, read_rows
-from labs.forwarding.multipath import UDP, Flow5, select
 from labs.lab import Lab
 from labs.runtime.daemons import vty_json
 from labs.runtime.fib import read_fib
@@ -41,6 +40,7 @@ from labs.runtime.netlink import HEADER, NLMSG_ERROR
 from labs.runtime.steering import Steering
 from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
+from rocelab.forwarding.multipath import UDP, Flow5, select
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
 from tests.integration.waiting import wait_until

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
-from labs.plan.routes import expected_routes
 from labs.runtime import runtime, wiring
 from labs.runtime.daemons import vty_command, vty_json
 from labs.runtime.fibwatch import FibWatch
@@ -24,6 +22,8 @@ from labs.runtime.processes import resume, stop
 from labs.runtime.record import recorded_labs
 from labs.runtime.teardown import take_down
 from rocelab.errors import ExpectationError, InputError
+from rocelab.forwarding.path import find_nic, walk
+from rocelab.plan.routes import expected_routes
 from rocelab.progress import Progress
 from tests.integration.conftest import MakeLab
 from tests.integration.waiting import wait_for_tables

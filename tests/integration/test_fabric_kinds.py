@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from labs.forwarding.fib import FibOf
-from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
-from labs.plan.build import plan
-from labs.plan.fabric import Nic
-from labs.plan.routes import expected_routes, expected_width
 from labs.runtime.fib import read_fib
 from labs.runtime.fibwatch import FibWatch
 from labs.runtime.namespaces import inside
 from labs.runtime.record import recorded_labs
 from labs.runtime.teardown import take_down
+from rocelab.forwarding.fib import FibOf
+from rocelab.forwarding.path import find_nic, walk
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Nic
+from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.integration.waiting import wait_for_tables

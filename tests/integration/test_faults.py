@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from labs.lab import Lab
-from labs.plan.fabric import Link
 from labs.runtime import daemons, namespaces, peers, processes, wiring
 from labs.runtime.fib import read_fib
 from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Link
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults import policy
 from scripts.faults.base import Fault

@@ -22,9 +22,9 @@ from bench.forensics import (
     slow_link,
 )
 from labs.lab import Lab
-from labs.plan.build import plan
 from labs.runtime.teardown import take_down
 from rocelab.documents import to_json
+from rocelab.plan.build import plan
 from scripts.forensics.diagnose import EXPLAINED, diagnose_report
 from scripts.forensics.document import Cause, Diagnosis, from_json
 from tests.measured import measured

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from labs.forwarding.bulk import multipath_hashes, select_all, select_buckets
-from labs.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fibs
-from labs.forwarding.flows import as_columns
-from labs.forwarding.multipath import multipath_hash, select
-from labs.forwarding.path import find_nic, walk
-from labs.forwarding.resilient import bucket_of, filled, without
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric, Node
-from labs.plan.settings import FIELD_BIT, POLICY_NUMBER, node_settings
 from labs.runtime.fib import read_fib
 from labs.runtime.namespaces import inside
 from labs.runtime.nexthops import read_resilient_groups
+from rocelab.forwarding.bulk import multipath_hashes, select_all, select_buckets
+from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fibs
+from rocelab.forwarding.flows import as_columns
+from rocelab.forwarding.multipath import multipath_hash, select
+from rocelab.forwarding.path import find_nic, walk
+from rocelab.forwarding.resilient import bucket_of, filled, without
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric, Node
+from rocelab.plan.settings import FIELD_BIT, POLICY_NUMBER, node_settings
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import MAX_SEED, HashField, HashingSpec, HashPolicy, LabSpec
 from tests.integration.hash_router import (

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from labs.lab import Lab
-from labs.plan.fabric import Fabric
 from labs.runtime.teardown import take_down
 from rocelab.agent.filters import data_filter
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.document import JobReport

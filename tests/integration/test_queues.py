@@ -18,7 +18,6 @@ import pytest
 
 from labs import probes
 from labs.lab import Lab
-from labs.plan.queues import mark_probability, plan_queues
 from labs.runtime import namespaces
 from labs.runtime.daemons import vty_json
 from labs.runtime.queues.engine import FEATURES, LONGEST_PACKETS
@@ -30,6 +29,7 @@ from labs.runtime.queues.reading import (
 )
 from labs.runtime.record import LabFiles
 from rocelab.errors import InputError, MachineError
+from rocelab.plan.queues import mark_probability, plan_queues
 from rocelab.spec.queues import QueueEngine
 from scripts.faults.links import RateDegrade
 from tests.integration.conftest import MakeLab

@@ -20,9 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
-from labs.plan.routes import expected_routes, expected_width
 from labs.runtime.engine import find_engine
 from labs.runtime.fib import read_fib
 from labs.runtime.housing import RuntimeKind, housing_of
@@ -31,6 +29,8 @@ from labs.runtime.namespaces import processes_in
 from labs.runtime.record import LabFiles, read_record
 from labs.runtime.teardown import take_down
 from rocelab.errors import InputError, MachineError
+from rocelab.forwarding.path import find_nic, walk
+from rocelab.plan.routes import expected_routes, expected_width
 from scripts.drill.labuse import kept
 from scripts.drill.result import DrillResult
 from scripts.drill.run import run_drill

@@ -21,15 +21,6 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from labs.forwarding.bulk import e_ecmp_hashes
-from labs.forwarding.path import find_nic, walk
-from labs.forwarding.steering import (
-    EntryKey,
-    PinKey,
-    SteeringModel,
-    planned_pins,
-    steering_hash,
-)
 from labs.lab import Lab
 from labs.runtime import namespaces, netlink, wiring
 from labs.runtime.daemons import vty_json
@@ -40,6 +31,9 @@ from labs.runtime.steering.maps import NodeCounters
 from labs.runtime.steering.program import pins_folder
 from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
+from rocelab.forwarding.bulk import e_ecmp_hashes
+from rocelab.forwarding.path import find_nic, walk
+from rocelab.forwarding.steering import EntryKey, PinKey, SteeringModel, planned_pins, steering_hash
 from rocelab.spec.schemes import (
     EcmpScheme,
     EEcmpScheme,

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from labs.forwarding.fib import FibOf
-from labs.forwarding.path import find_nic, walk
 from labs.lab import Lab
 from labs.runtime import daemons
 from labs.runtime.record import LabFiles
 from labs.runtime.teardown import take_down
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
+from rocelab.forwarding.fib import FibOf
+from rocelab.forwarding.path import find_nic, walk
 from scripts.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.stages.measure import FlowRecovery, stages_of

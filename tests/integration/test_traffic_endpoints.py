@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric
 from labs.runtime.namespaces import inside, processes_in
 from rocelab.agent.probe import NO_FLOW
 from rocelab.errors import InputError, MachineError
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from tests.integration.waiting import wait_until

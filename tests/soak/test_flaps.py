@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labs.forwarding.fib import Fib
 from labs.lab import Lab
 from labs.runtime import daemons
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.teardown import take_down
+from rocelab.forwarding.fib import Fib
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.injector import Injector
 from scripts.faults.selectors import LinkSelector

@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric
 from rocelab.agent.rc.requester import RequesterCounters
 from rocelab.agent.rc.responder import ResponderCounters
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.queues import QueueEngine

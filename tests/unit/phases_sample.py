@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
 from rocelab.statistics import spread
 from scripts.drill.phases.fairness import fair_shares

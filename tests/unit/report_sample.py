@@ -7,11 +7,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric
+from rocelab.forwarding.balance import Choice, Direction, link_loads, polarizations, tier_balances
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
-from scripts.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from scripts.convergence import FlowSamples
 from scripts.drill.result import (
     DrillResult,

@@ -12,9 +12,9 @@ from bench.agreement.plan import NOT_RUN, SHAPES, Cell, chosen_labs
 from bench.agreement.render import page
 from bench.agreement.run import loads_of
 from bench.agreement.simulated import simulate_job, simulate_packets
-from labs.plan.build import build_fabric
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.plan.build import build_fabric
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec

@@ -12,11 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.lab import Lab
-from labs.plan.build import build_fabric
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec
-from rocelab.statistics import spread
-from scripts.balance import (
+from rocelab.forwarding.balance import (
     Choice,
     Direction,
     PairedChoices,
@@ -31,6 +27,10 @@ from scripts.balance import (
     random_unused,
     tier_balances,
 )
+from rocelab.plan.build import build_fabric
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import LabSpec
+from rocelab.statistics import spread
 
 REFERENCE = Path(__file__).parents[1] / "data" / "mmr.csv"
 

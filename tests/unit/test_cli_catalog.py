@@ -15,8 +15,8 @@ from labs.cli.catalog import (
     catalog_rows,
     memory_text,
 )
-from labs.plan.build import build_fabric
-from labs.plan.counts import counts_of, is_numbered
+from rocelab.plan.build import build_fabric
+from rocelab.plan.counts import counts_of, is_numbered
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec

@@ -10,12 +10,12 @@ import pytest
 
 from labs.cli.arguments import running_lab, running_or_planned
 from labs.lab import Lab
-from labs.plan.build import build_fabric
 from labs.runtime import record as records
 from labs.runtime.housing.netns import NetnsHousing
 from labs.runtime.installation import Installation, write_installation
 from labs.runtime.record import LabFiles, Record, State, write_record
 from rocelab.errors import InputError, SpecError
+from rocelab.plan.build import build_fabric
 from rocelab.spec.load import load_spec
 from tests.unit.command_lines import Command, commands
 

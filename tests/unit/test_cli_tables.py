@@ -26,11 +26,11 @@ from labs.cli.console import out, seconds_table
 from labs.cli.reach import print_reachability
 from labs.cli.tables import WholeTable
 from labs.controller.rounds import Round, TierUse
-from labs.plan.fabric import Role
 from labs.remote import command as remote
 from labs.remote.runs import Listed
 from labs.status import KnownLab, LabStatus, NodeStatus, Presence
 from report.job_terminal import print_report as print_job
+from rocelab.plan.fabric import Role
 from scripts.faults import command as fault_command
 from scripts.faults.running import ListedFault
 from scripts.health.command import print_report as print_health

@@ -11,16 +11,16 @@ import pytest
 from narrow import broken
 from rich.console import Console
 
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
 from report.compare.html import render_html
 from report.compare.terminal import print_comparison
 from report.compare.view import anomalies, blocks, busbw_rows, link_matrix, repeatability, run_rows
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
+from rocelab.forwarding.balance import Direction
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from scripts.balance import Direction
 from scripts.cli import main
 from scripts.compare.document import (
     SCHEMA_VERSION,

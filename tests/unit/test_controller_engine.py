@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.controller.cspf import best_path, place_cspf
-from labs.controller.demand import Demand, FlowKey
-from labs.controller.entries import difference, program, wanted_entries
-from labs.controller.lp import lower_bound, place_lp
-from labs.controller.network import Load, Network, Placement
-from labs.forwarding.fib import Fib, NextHop, Route, planned_fib
-from labs.forwarding.multipath import select
-from labs.forwarding.steering import EntryKey, steering_hash
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric
+from rocelab.forwarding.cspf import best_path, place_cspf
+from rocelab.forwarding.demand import Demand, FlowKey
+from rocelab.forwarding.entries import difference, program, wanted_entries
+from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fib
+from rocelab.forwarding.lp import lower_bound, place_lp
+from rocelab.forwarding.multipath import select
+from rocelab.forwarding.network import Load, Network, Placement
+from rocelab.forwarding.steering import EntryKey, steering_hash
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec

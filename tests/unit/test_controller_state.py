@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.controller import rounds as rounds_module
-from labs.controller.demand import read_demands
 from labs.controller.resilient import (
     GROUPS_FROM,
     MEMBERS_FROM,
@@ -37,9 +36,10 @@ from labs.controller.tables import (
     Row,
     attributes,
 )
-from labs.plan.build import build_fabric
 from labs.runtime.netlink import HEADER
 from labs.runtime.record import LabFiles
+from rocelab.forwarding.demand import read_demands
+from rocelab.plan.build import build_fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from traffic.demand import job_demands, probe_demands, published

@@ -45,12 +45,12 @@ from bench.convergence.render import DOCUMENT, page
 from bench.convergence.store import Store
 from bench.convergence.traffic import EACH_WAY, OTHERS, choose_probes, crossing
 from bench.convergence.validity import unsound
-from labs.forwarding.fib import Fib, NextHop, Route, planned_fibs
-from labs.forwarding.path import find_nic, walk
-from labs.plan.build import plan
 from labs.runtime.installation import Installation
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fibs
+from rocelab.forwarding.path import find_nic, walk
+from rocelab.plan.build import plan
 from scripts.convergence import (
     EventConvergence,
     FlowConvergence,

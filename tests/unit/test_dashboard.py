@@ -10,9 +10,9 @@ from importlib import resources
 import pytest
 
 from labs.lab import Lab
-from labs.plan.queues import plan_queues
 from labs.runtime.queues.counters import DepthCounters, QueueCounters
 from rocelab.agent.live import LiveCounters
+from rocelab.plan.queues import plan_queues
 from scripts.health.document import Sli
 from scripts.health.monitor import Snapshot
 from scripts.health.objectives import HealthSpec

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labs.plan.build import build_fabric
 from rocelab.errors import MachineError
+from rocelab.plan.build import build_fabric
 from scripts.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from scripts.drill.faulted import check_sent, counted_samples
 from scripts.drill.result import Timeline

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from labs.forwarding.fib import planned_fib
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
+from rocelab.forwarding.fib import planned_fib
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
 from scripts.drill.hashing import Prediction, predict
 from traffic.flow import permutation

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scripts
-from labs.plan.build import build_fabric
 from rocelab.errors import InputError, SpecError
+from rocelab.plan.build import build_fabric
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec, SeedPlan
 from scripts.drill.expectations import (

@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from labs.forwarding.path import Hop, Path
 from labs.lab import Lab
 from labs.runtime.linkwatch import LinkEvent
+from rocelab.forwarding.path import Hop, Path
 from scripts.convergence import FlowMeasurement, FlowSamples, Method, Window, measure_flow
 from scripts.drill.effects import READ_DELAY_NS, late_carriers, late_losses
 from scripts.faults.base import Fault

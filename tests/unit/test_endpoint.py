@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 from rc_fakes import MS, Copy, FakeOutlet, FakeRing, Fate, Link
 
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric
 from rocelab.agent.demux import Demux
 from rocelab.agent.endpoint import Endpoint
 from rocelab.agent.nic import NEVER_NS, Outlet
 from rocelab.agent.rc.responder import NAK_SEQUENCE
 from rocelab.agent.wire import IP_OFFSET
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
 from traffic.job import JobSpec
 from traffic.jobparts import parts_of

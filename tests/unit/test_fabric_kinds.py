@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.forwarding.fib import planned_fibs
-from labs.forwarding.path import find_nic, walk
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric, Role
-from labs.plan.naming import IFNAMSIZ
-from labs.plan.routes import expected_routes
-from labs.plan.zones import divisions
+from rocelab.forwarding.fib import planned_fibs
+from rocelab.forwarding.path import find_nic, walk
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric, Role
+from rocelab.plan.naming import IFNAMSIZ
+from rocelab.plan.routes import expected_routes
+from rocelab.plan.zones import divisions
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
 from rocelab.spec.load import load_spec

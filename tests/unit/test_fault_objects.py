@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.lab import Lab
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
-from labs.plan.queues import lab_rate_bps
 from labs.runtime import wiring
 from labs.runtime.queues import htb, rates, tc
 from rocelab.errors import InputError
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.queues import lab_rate_bps
 from rocelab.spec.model import LabSpec
 from scripts.faults import policy
 from scripts.faults.base import Fault

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from labs.lab import Lab
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
 from labs.runtime.bracket import Bracket
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from scripts.faults.injector import Change

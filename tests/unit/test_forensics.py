@@ -17,13 +17,13 @@ from job_sample import ENVIRONMENT
 from narrow import broken
 from rich.console import Console
 
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
 from report.forensics import write_picture
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.forwarding.balance import Direction
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
-from scripts.balance import Direction
 from scripts.forensics.command import diagnose
 from scripts.forensics.critical import lateness, step_of, timing
 from scripts.forensics.diagnose import diagnose_report, make_case

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric
 from rocelab.agent.wire import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
 from rocelab.errors import InputError
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
 from traffic.job import JobSpec
 from traffic.jobparts import CONTROL, DATA, nic_links, parts_of

@@ -9,14 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.forwarding.multipath import (
-    Flow5,
-    _siphash_2_4,
-    multipath_hash,
-    select,
-    upper_bounds,
-)
 from rocelab.errors import InputError
+from rocelab.forwarding.multipath import Flow5, _siphash_2_4, multipath_hash, select, upper_bounds
 from rocelab.spec.model import MAX_SEED, HashField, HashPolicy
 
 ports = st.integers(0, 65535)

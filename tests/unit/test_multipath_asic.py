@@ -8,10 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.hashing import second_tier
-from labs.forwarding.asic import ChoiceModel, Crc, Cut, crc_hashes, crc_model, crc_of, kernel_model
-from labs.forwarding.bulk import multipath_hashes, select_all
-from labs.forwarding.flows import as_columns, columns_v4
-from labs.forwarding.multipath import Flow5
+from rocelab.forwarding.asic import (
+    ChoiceModel,
+    Crc,
+    Cut,
+    crc_hashes,
+    crc_model,
+    crc_of,
+    kernel_model,
+)
+from rocelab.forwarding.bulk import multipath_hashes, select_all
+from rocelab.forwarding.flows import as_columns, columns_v4
+from rocelab.forwarding.multipath import Flow5
 from rocelab.spec.model import HashPolicy
 from tests.unit.test_multipath import flows_of, seeds, weight_lists
 

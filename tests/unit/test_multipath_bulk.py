@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.forwarding.bulk import multipath_hashes, select_all, select_buckets
-from labs.forwarding.flows import as_columns, columns_v4
-from labs.forwarding.multipath import Flow5, multipath_hash, select
 from rocelab.errors import InputError
+from rocelab.forwarding.bulk import multipath_hashes, select_all, select_buckets
+from rocelab.forwarding.flows import as_columns, columns_v4
+from rocelab.forwarding.multipath import Flow5, multipath_hash, select
 from rocelab.spec.model import HashField, HashPolicy
 from tests.unit.test_multipath import flows_of, hashings, seeds, weight_lists
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.forwarding.resilient import ResilientGroup, filled, wanted, without
+from rocelab.forwarding.resilient import ResilientGroup, filled, wanted, without
 
 groups = st.tuples(st.lists(st.integers(1, 256), min_size=2, max_size=16), st.integers(16, 300))
 

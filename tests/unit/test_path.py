@@ -12,11 +12,11 @@ from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from labs.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fib, planned_fibs
-from labs.forwarding.path import NoPathError, Path, find_nic, walk
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric
 from rocelab.errors import InputError
+from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fib, planned_fibs
+from rocelab.forwarding.path import NoPathError, Path, find_nic, walk
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import HashingSpec, LabSpec, Numbering, RoutingSpec, SeedPlan
 from traffic.flow import resolve_endpoints

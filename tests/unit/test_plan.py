@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric, Role
-from labs.plan.naming import IFNAMSIZ
-from labs.plan.routes import expected_routes, expected_width, spread
 from rocelab.errors import InputError
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric, Role
+from rocelab.plan.naming import IFNAMSIZ
+from rocelab.plan.routes import expected_routes, expected_width, spread
 from rocelab.spec.model import LabSpec
 
 SPACE = ip_network("198.18.0.0/15")

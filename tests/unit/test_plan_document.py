@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.document import expected_widths, group_of, origins_of, plan_document
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric
-from labs.plan.routes import expected_routes, expected_width
-from labs.plan.uplinks import uplinks_by_tier
+from rocelab.plan.build import build_fabric
+from rocelab.plan.document import expected_widths, group_of, origins_of, plan_document
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.plan.uplinks import uplinks_by_tier
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from narrow import broken
 
-from labs.forwarding.fib import planned_fibs
-from labs.forwarding.path import find_nic, walk
-from labs.plan.build import build_fabric, plan
-from labs.plan.fabric import Fabric
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
+from rocelab.forwarding.balance import Direction
+from rocelab.forwarding.fib import planned_fibs
+from rocelab.forwarding.path import find_nic, walk
+from rocelab.plan.build import build_fabric, plan
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
-from scripts.balance import Direction
 from scripts.cli import main
 from scripts.predict.choice import Model
 from scripts.predict.document import Prediction

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.plan.build import plan
-from labs.plan.queues import (
+from rocelab.plan.build import plan
+from rocelab.plan.queues import (
     BINS,
     QueuePlan,
     class_of_dscp,

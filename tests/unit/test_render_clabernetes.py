@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from labs.lab import Lab
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
 from labs.render import clabernetes
 from labs.render.clab_check import topology_problems
 from labs.render.clabernetes import (
@@ -36,6 +34,8 @@ from labs.render.clabernetes import (
 from labs.render.deployment import deployment
 from labs.render.files import MARKER, write_clabernetes
 from rocelab.errors import InputError
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
 from tests.unit.target_schemas import clab_schema, topology_schema
 from tests.unit.test_render_containerlab import SMALL_LABS, fabric, run, small

@@ -23,14 +23,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from labs.lab import Lab
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
-from labs.plan.settings import node_settings
 from labs.render.clab_check import topology_problems
 from labs.render.containerlab import container_name, mounted_files, topology_text
 from labs.render.deployment import Deployment, deployment, warnings
 from labs.render.files import MARKER, write_containerlab
 from labs.render.frr import frr_configuration
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.settings import node_settings
 from rocelab.spec.model import LabSpec
 from scripts.cli import main
 from tests.unit.target_schemas import clab_schema

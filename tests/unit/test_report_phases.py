@@ -23,7 +23,7 @@ from report.phases.view import figure_rows, link_rows, representative, share_row
 from report.plots import svg
 from report.repeats import phase_tables
 from rocelab.documents import to_json
-from scripts.balance import Direction
+from rocelab.forwarding.balance import Direction
 from scripts.drill.phases.result import JobDrillResult
 from scripts.job.document import LinkFigures
 

@@ -11,17 +11,17 @@ import pytest
 from narrow import broken
 from typer.testing import CliRunner
 
-from labs.plan.build import build_fabric
 from report.simulation.html import render_html
 from report.simulation.terminal import print_report
 from rocelab.documents import to_json
 from rocelab.errors import MachineError, RocelabError
+from rocelab.forwarding.balance import Direction
+from rocelab.plan.build import build_fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import EcmpScheme, SprayScheme
-from scripts.balance import Direction
 from scripts.cli import build
 from scripts.predict.matrix import rows_of_jobs
 from scripts.predict.predictor import Setting, predict_document

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
-from labs.plan.routes import NextHops, spread
 from rocelab.arrays import NONE
 from rocelab.errors import InputError
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.routes import NextHops, spread
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rc_fakes import header, requester_settings
 
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric
 from rocelab.agent.rc.connection import Connection
 from rocelab.agent.rc.requester import Requester
 from rocelab.arrays import Ints
 from rocelab.errors import InputError
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
 from rocelab.spec.load import load_spec

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from labs.forwarding.multipath import Flow5, multipath_hash
-from labs.forwarding.resilient import filled, without
-from labs.forwarding.steering import ROCE_PORT
-from labs.plan.build import plan
 from rocelab.errors import InputError
+from rocelab.forwarding.multipath import Flow5, multipath_hash
+from rocelab.forwarding.resilient import filled, without
+from rocelab.forwarding.steering import ROCE_PORT
+from rocelab.plan.build import plan
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import HashingSpec, HashWeights, LabSpec, RoutingSpec

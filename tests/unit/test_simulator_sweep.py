@@ -22,9 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.cli.app import build_app, run
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Role
 from rocelab.errors import InputError, MachineError, SpecError
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Role
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from simulator.sweep.cells import cells_of, run_cell, tool_version

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.controller.cspf import place_cspf
-from labs.controller.demand import Demand, FlowKey
-from labs.controller.lp import lower_bound, place_lp
-from labs.controller.network import Network as LabNetwork
-from labs.controller.network import Path
-from labs.forwarding.fib import Fib, planned_fib
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
+from rocelab.forwarding.cspf import place_cspf
+from rocelab.forwarding.demand import Demand, FlowKey
+from rocelab.forwarding.fib import Fib, planned_fib
+from rocelab.forwarding.lp import lower_bound, place_lp
+from rocelab.forwarding.network import Network as LabNetwork
+from rocelab.forwarding.network import Path
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec

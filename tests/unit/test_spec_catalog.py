@@ -13,8 +13,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from labs.plan.build import build_fabric
 from rocelab.errors import InputError
+from rocelab.plan.build import build_fabric
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.fields import default_text, of_field
 from rocelab.spec.load import load_spec

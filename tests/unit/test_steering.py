@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.forwarding.bulk import e_ecmp_hashes
-from labs.forwarding.fib import FibOf, planned_fibs
-from labs.forwarding.multipath import UDP, Flow5, select
-from labs.forwarding.path import Path, find_nic, walk
-from labs.forwarding.steering import (
+from rocelab.errors import InputError
+from rocelab.forwarding.bulk import e_ecmp_hashes
+from rocelab.forwarding.fib import FibOf, planned_fibs
+from rocelab.forwarding.multipath import UDP, Flow5, select
+from rocelab.forwarding.path import Path, find_nic, walk
+from rocelab.forwarding.steering import (
     ROCE_PORT,
     EntryKey,
     NodeScheme,
@@ -26,9 +27,8 @@ from labs.forwarding.steering import (
     planned_pins,
     steering_hash,
 )
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric, Role
-from rocelab.errors import InputError
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric, Role
 from rocelab.spec.fabrics import ClosSpec, HpnSpec
 from rocelab.spec.model import HashingSpec, LabSpec, SeedPlan
 from rocelab.spec.schemes import (

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.doctor import Check
-from labs.plan.build import plan
 from rocelab.errors import InputError, SpecError
+from rocelab.plan.build import plan
 from rocelab.spec.base import MAX_NAME_LENGTH, check_name
 from rocelab.spec.model import LabSpec
 from scripts.drill.spec import MeasureSpec

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.plan.build import build_fabric
-from labs.plan.fabric import Fabric
 from rocelab.errors import InputError
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec, LinksSpec
 from traffic.flow import Flow, permutation, resolve_endpoints, resolve_flow

@@ -13,8 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from labs.plan.build import plan
-from labs.plan.fabric import Fabric
 from labs.runtime import pidfile
 from labs.runtime.steering import program as steering
 from labs.runtime.wire import program as wire
@@ -32,6 +30,8 @@ from labs.runtime.wire.maps import (
     unpack_rule,
 )
 from rocelab.errors import InputError
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
 
 U64 = st.integers(0, 2**64 - 1)

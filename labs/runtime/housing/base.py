@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from labs.plan.fabric import Fabric
 from labs.runtime.installation import Installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import yaml
 
-from labs.plan.fabric import Fabric
 from labs.render.containerlab import topology_file
 from labs.runtime.daemons import ETC_FOLDER, FrrFiles
 from labs.runtime.engine import find_engine, last_line
@@ -41,6 +40,7 @@ from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
 from rocelab.errors import MachineError
 from rocelab.files import write_file
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 
 PROGRAM = "containerlab"

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from labs.plan.fabric import Fabric
 from labs.runtime import daemons, namespaces
 from labs.runtime.engine import Engine, find_engine
 from labs.runtime.image import built_image
@@ -26,6 +25,7 @@ from labs.runtime.node import NamespaceNode
 from labs.runtime.record import DamagedRecordError, LabFiles
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink
 
 LABEL = "org.rocelab.record"

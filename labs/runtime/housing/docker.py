@@ -10,7 +10,6 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from labs.plan.fabric import Fabric
 from labs.runtime import daemons
 from labs.runtime.engine import find_engine
 from labs.runtime.housing.containers import (
@@ -29,6 +28,7 @@ from labs.runtime.installation import Installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 
 _PODMAN_LIMITS = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")

@@ -9,12 +9,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.plan.fabric import Fabric
 from labs.runtime import namespaces
 from labs.runtime.installation import Installation, find_installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 
 

@@ -14,8 +14,6 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from labs import probes
-from labs.plan.fabric import Fabric
-from labs.plan.queues import QueuedPort, plan_queues
 from labs.runtime import namespaces
 from labs.runtime.queues import tc
 from labs.runtime.queues.marker import Marker
@@ -23,6 +21,8 @@ from labs.runtime.queues.red import RedQueues
 from labs.runtime.record import LabFiles
 from rocelab.errors import MachineError
 from rocelab.files import write_file
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.queues import QueuedPort, plan_queues
 from rocelab.spec.queues import QueueEngine
 
 LONGEST_PACKETS = 32767

@@ -13,13 +13,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from labs.plan.queues import (
-    ETHERNET_OVERHEAD_BYTES,
-    MIN_WIRE_BYTES,
-    QueuedPort,
-    strictness,
-)
 from labs.runtime.queues import tc
+from rocelab.plan.queues import ETHERNET_OVERHEAD_BYTES, MIN_WIRE_BYTES, QueuedPort, strictness
 
 HANDLE = 0x1_0000
 ROOT_CLASS = HANDLE | 1

@@ -11,8 +11,8 @@ import struct
 from pathlib import Path
 
 import labs
-from labs.plan.queues import BINS, QueuedPort, QueuePlan
 from labs.runtime.queues import bpf, htb, tc
+from rocelab.plan.queues import BINS, QueuedPort, QueuePlan
 from rocelab.spec.queues import TRAFFIC_CLASSES
 
 SOURCE = Path(labs.__file__).parent / "bpf" / "queues.bpf.c"

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labs.plan.queues import BINS, QueuePlan
 from labs.runtime.queues import bpf
 from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCounters
 from labs.runtime.queues.marker import QUEUE_FIELDS, QUEUE_WORDS
 from rocelab.errors import InputError
+from rocelab.plan.queues import BINS, QueuePlan
 from rocelab.spec.queues import TRAFFIC_CLASSES
 
 Words = npt.NDArray[np.uint64]

@@ -14,8 +14,8 @@ import math
 import struct
 from collections.abc import Callable
 
-from labs.plan.queues import DscpBlock, QueuedPort, QueuePlan, dscp_blocks
 from labs.runtime.queues import htb, tc
+from rocelab.plan.queues import DscpBlock, QueuedPort, QueuePlan, dscp_blocks
 
 CONTROL_DSCP = 48
 ROCE_PORT = 4791

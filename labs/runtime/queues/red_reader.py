@@ -11,11 +11,11 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from labs.plan.queues import QueuePlan
 from labs.runtime import namespaces, netlink
 from labs.runtime.queues import htb, tc
 from labs.runtime.queues.counters import Place, PortCounters, QueueCounters
 from labs.runtime.record import LabFiles
+from rocelab.plan.queues import QueuePlan
 from rocelab.spec.queues import TRAFFIC_CLASSES
 
 TCA_XSTATS = 4

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.forwarding.steering import EntryKey, NodeScheme, PinKey
-from labs.plan.fabric import Fabric
 from labs.runtime.queues import bpf
+from rocelab.forwarding.steering import EntryKey, NodeScheme, PinKey
+from rocelab.plan.fabric import Fabric
 
 MAPS = ("nodes", "counters", "pins", "entries")
 

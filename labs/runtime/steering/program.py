@@ -15,13 +15,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import labs
-from labs.plan.fabric import Fabric
 from labs.runtime import namespaces, netlink, wiring
 from labs.runtime.queues import bpf, tc
 from labs.runtime.queues.engine import bpf_folder
 from labs.runtime.record import LabFiles
 from labs.runtime.steering.maps import MAPS, node_ids
 from rocelab.files import make_folder
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 
 SOURCE = Path(labs.__file__).parent / "bpf" / "steer.bpf.c"

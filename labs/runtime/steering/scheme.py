@@ -15,7 +15,13 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from labs import probes
-from labs.forwarding.steering import (
+from labs.runtime.queues.bpf import BpfError
+from labs.runtime.record import LabFiles
+from labs.runtime.steering import program
+from labs.runtime.steering.maps import NodeCounters, SteeringMaps, node_ids
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replace_file
+from rocelab.forwarding.steering import (
     EntryKey,
     NodeScheme,
     SteeringModel,
@@ -23,14 +29,8 @@ from labs.forwarding.steering import (
     node_scheme,
     planned_pins,
 )
-from labs.plan.fabric import Fabric
-from labs.runtime.queues.bpf import BpfError
-from labs.runtime.record import LabFiles
-from labs.runtime.steering import program
-from labs.runtime.steering.maps import NodeCounters, SteeringMaps, node_ids
-from rocelab.errors import InputError, MachineError
-from rocelab.files import replace_file
 from rocelab.interruption import shielded, undone
+from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.spec.base import SpecModel
 from rocelab.spec.model import HashPolicy
@@ -142,7 +142,7 @@ class Steering:
             return maps.counters()
 
     def model(self) -> SteeringModel:
-        """What the switches give packets now, for `labs.forwarding.path.walk`."""
+        """What the switches give packets now, for `rocelab.forwarding.path.walk`."""
         scheme = self.read_scheme()
         entries = self.read_entries() if scheme.kind == "te" else None
         return SteeringModel(self._fabric, scheme, entries)

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from labs import probes
-from labs.plan.fabric import Fabric
 from labs.runtime import namespaces
 from labs.runtime.bracket import Bracket
 from labs.runtime.record import LabFiles
@@ -28,6 +27,7 @@ from labs.runtime.wire import lineprocess, program
 from labs.runtime.wire.impairment import Direction, Hook, Hooks, Impairment, Kind
 from labs.runtime.wire.maps import ALL, IDLE, NEVER_ENDS, Rule, RulePart, WireCounters, WireMaps
 from rocelab.errors import InputError, MachineError
+from rocelab.plan.fabric import Fabric
 
 HELD_TIMEOUT_S = 0.5
 """How long to wait for what a delay line holds; some may have been lost for want of room."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from labs.plan.fabric import Fabric
 from labs.runtime import wiring
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric
 from rocelab.wording import name_hint
 
 SECOND_NS = 10**9

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from labs.plan.fabric import Fabric
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.plan.fabric import Fabric
 from scripts.drill.phases.shares import WINDOW_NS, Course, FairShares, Port, Settled
 from scripts.job.document import JobReport
 from traffic.dcqcn_model import Bottleneck, ModelRun, simulate, time_to_fairness

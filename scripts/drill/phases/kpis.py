@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from labs.plan.build import build_fabric
-from labs.plan.queues import class_of_dscp
+from rocelab.forwarding.balance import Direction, leaf_uplinks
+from rocelab.plan.build import build_fabric
+from rocelab.plan.queues import class_of_dscp
 from rocelab.spec.model import LabSpec
-from scripts.balance import Direction, leaf_uplinks
 from scripts.drill.expectations import JOB_KPIS, KpiValue
 from scripts.drill.phases.shares import FairShares
 from scripts.job.document import JobReport

@@ -11,13 +11,13 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from labs.lab import Lab
-from labs.plan.build import plan
 from labs.runtime.convergence import convergence_timeout_s
 from labs.runtime.housing import Housing
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import QueueSampler
 from labs.runtime.record import LabFiles
 from rocelab.errors import InputError
+from rocelab.plan.build import plan
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.spec.load import load_spec
 from rocelab.spec.queues import QueueEngine

@@ -1,14 +1,14 @@
 """How large a fabric is, counted from its spec without planning a node.
 
 In: what a spec says of a fabric. Out: its switches, servers, NICs and BGP sessions, the same as
-`labs.plan.build` makes, in microseconds for 32,256 GPUs.
+`rocelab.plan.build` makes, in microseconds for 32,256 GPUs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labs.plan.addressing import SPACE_SIZE, block_size
+from rocelab.plan.addressing import SPACE_SIZE, block_size
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
 from rocelab.spec.model import LabSpec, Numbering
 

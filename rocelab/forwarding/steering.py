@@ -15,9 +15,9 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from labs.forwarding.multipath import HASH_BITS, UDP, Flow5
-from labs.plan.fabric import Fabric, Nic, Node
 from rocelab.errors import InputError
+from rocelab.forwarding.multipath import HASH_BITS, UDP, Flow5
+from rocelab.plan.fabric import Fabric, Nic, Node
 from rocelab.spec.schemes import SchemeSpec
 
 ROCE_PORT = 4791

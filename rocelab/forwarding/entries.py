@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from labs.controller.network import Placement
-from labs.forwarding.steering import EntryKey, steering_hash
+from rocelab.forwarding.network import Placement
+from rocelab.forwarding.steering import EntryKey, steering_hash
 
 Entries = Mapping[EntryKey, int]
 

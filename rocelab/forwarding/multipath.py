@@ -4,8 +4,8 @@ In: a flow's five-tuple, a switch's net.ipv4.fib_multipath_hash_seed and hash po
 of an ECMP group in the kernel's order. Out: the index of the next hop that the kernel takes. Both
 kinds of kernel route agree on it: next hops inside the route (net/ipv4/fib_semantics.c,
 fib_rebalance; net/ipv6/route.c, rt6_upper_bound_set) and groups of nexthop objects
-(net/ipv4/nexthop.c, nh_hthr_group_rebalance). `labs.forwarding.bulk` does the same for arrays of
-flows, `labs.forwarding.resilient` is the choice of resilient groups.
+(net/ipv4/nexthop.c, nh_hthr_group_rebalance). `rocelab.forwarding.bulk` does the same for arrays of
+flows, `rocelab.forwarding.resilient` is the choice of resilient groups.
 
 Holds for packets that a switch forwards and that carry no socket's hash (raw frames), that are
 neither tunnelled, fragments nor ICMP errors, on little-endian machines, while the gateways'

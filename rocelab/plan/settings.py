@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from labs.plan.fabric import Fabric, Node
+from rocelab.plan.fabric import Fabric, Node
 from rocelab.spec.model import HashField, HashPolicy
 
 POLICY_NUMBER = {HashPolicy.L3: 0, HashPolicy.L4: 1, HashPolicy.CUSTOM: 3}

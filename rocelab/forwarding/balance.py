@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from labs.plan.fabric import Fabric, Role
+from rocelab.plan.fabric import Fabric, Role
 
 _SEED = 20240804
 

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from labs.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
-from labs.plan.routes import expected_width, spread
-from labs.plan.uplinks import Uplinks, uplinks_by_tier
+from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
+from rocelab.plan.routes import expected_width, spread
+from rocelab.plan.uplinks import Uplinks, uplinks_by_tier
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ import numpy as np
 from scipy.optimize import linprog  # type: ignore[import-untyped]
 from scipy.sparse import coo_array  # type: ignore[import-untyped]
 
-from labs.controller.cspf import best_path
-from labs.controller.demand import Demand, FlowKey
-from labs.controller.network import Dag, Edge, Load, Network, Path, Placement, Step, placement
 from rocelab.errors import MachineError
+from rocelab.forwarding.cspf import best_path
+from rocelab.forwarding.demand import Demand, FlowKey
+from rocelab.forwarding.network import Dag, Edge, Load, Network, Path, Placement, Step, placement
 
 _ENOUGH = 1e-9
 MOVES_PER_FLOW = 16

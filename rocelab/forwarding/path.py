@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from labs.forwarding.fib import FibOf, Route
-from labs.forwarding.multipath import UDP, Flow5, multipath_hash, select
-from labs.forwarding.steering import ROCE_PORT, SteeringModel
-from labs.plan.fabric import Fabric, Link, Nic, Node
 from rocelab.errors import ExpectationError, InputError
+from rocelab.forwarding.fib import FibOf, Route
+from rocelab.forwarding.multipath import UDP, Flow5, multipath_hash, select
+from rocelab.forwarding.steering import ROCE_PORT, SteeringModel
+from rocelab.plan.fabric import Fabric, Link, Nic, Node
 from rocelab.wording import name_hint
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from labs.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import Fabric, Link
 from rocelab.spec.queues import DSCPS, EcnSpec
 
 STRICT_CLASSES = (7, 6, 5)

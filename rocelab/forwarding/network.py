@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from labs.controller.demand import Demand, FlowKey
-from labs.forwarding.fib import Fib, Route
-from labs.plan.fabric import Fabric, Link
+from rocelab.forwarding.demand import Demand, FlowKey
+from rocelab.forwarding.fib import Fib, Route
+from rocelab.plan.fabric import Fabric, Link
 
 
 class Edge(NamedTuple):

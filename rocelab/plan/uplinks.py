@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from labs.plan.fabric import Fabric, Role
+from rocelab.plan.fabric import Fabric, Role
 
 
 @dataclass(frozen=True, slots=True)

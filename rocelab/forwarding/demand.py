@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labs.plan.fabric import Fabric
+from rocelab.plan.fabric import Fabric
 
 MOST_PROBLEMS = 8
 """Problems that are reported of one file; a broken publisher breaks every flow alike."""

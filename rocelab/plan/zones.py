@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labs.plan.fabric import Fabric, Node, Role
+from rocelab.plan.fabric import Fabric, Node, Role
 
 _WORDS = {Role.RTSW: "AI zone", Role.LEAF: "unit", Role.TOR: "segment", Role.EDGE: "pod"}
 _ABOVE_THE_LOWEST_TIER = "plane"

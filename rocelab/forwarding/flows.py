@@ -1,4 +1,4 @@
-"""Many flows as arrays, for the hashes of `labs.forwarding.bulk` and `labs.forwarding.asic`.
+"""Many flows as arrays, for the hashes of `rocelab.forwarding.bulk` and `rocelab.forwarding.asic`.
 
 In: flows one by one, or columns of addresses and ports. Out: `Flows`, columns with the bytes and
 numbers that hashes read, all IPv4 or all IPv6.
@@ -13,7 +13,7 @@ from ipaddress import ip_address
 import numpy as np
 import numpy.typing as npt
 
-from labs.forwarding.multipath import UDP, Flow5
+from rocelab.forwarding.multipath import UDP, Flow5
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint32]

@@ -1,5 +1,5 @@
-"""Hashes and choices for arrays of flows: `labs.forwarding.multipath`, the kernel's ECMP, and the
-E-ECMP hash of `labs.forwarding.steering` in numpy.
+"""Hashes and choices for arrays of flows: `rocelab.forwarding.multipath`, the kernel's ECMP, and
+the E-ECMP hash of `rocelab.forwarding.steering` in numpy.
 
 In: `Flows`, one seed for all or one per flow, a hash policy; then hashes and a group's weights or
 buckets. Out: a hash, and the index of a next hop, per flow, equal to the scalar model's. Work is
@@ -13,15 +13,9 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from labs.forwarding.flows import Flows, Indices, Words
-from labs.forwarding.multipath import (
-    JHASH_START,
-    UDP,
-    hashed_fields,
-    siphash_key,
-    upper_bounds,
-)
-from labs.forwarding.steering import MULTIPLIERS, ROCE_PORT
+from rocelab.forwarding.flows import Flows, Indices, Words
+from rocelab.forwarding.multipath import JHASH_START, UDP, hashed_fields, siphash_key, upper_bounds
+from rocelab.forwarding.steering import MULTIPLIERS, ROCE_PORT
 from rocelab.spec.model import HashField, HashPolicy
 
 PIECE = 8192
@@ -208,8 +202,8 @@ def e_ecmp_hashes(
     destination_qps: _Words64,
     seed: int | _Words64,
 ) -> Words:
-    """`labs.forwarding.steering.e_ecmp_hash` for arrays of RoCE flows, under one seed or the flow's
-    own; addresses are 32-bit numbers."""
+    """`rocelab.forwarding.steering.e_ecmp_hash` for arrays of RoCE flows, under one seed or the
+    flow's own; addresses are 32-bit numbers."""
     addresses = sources << np.uint64(32) | destinations
     same = np.uint64(ROCE_PORT << 32 | UDP << 24)
     rest = source_ports << np.uint64(48) | same | destination_qps

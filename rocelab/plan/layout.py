@@ -1,14 +1,14 @@
 """What a kind of fabric decides: which nodes there are, and what is wired to what.
 
-A module of `labs.plan.kinds` turns a spec into a `Layout`; `labs.plan.build` gives it addresses,
-seeds and ports, the same way for every kind.
+A module of `rocelab.plan.kinds` turns a spec into a `Layout`; `rocelab.plan.build` gives it
+addresses, seeds and ports, the same way for every kind.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labs.plan.fabric import Role
+from rocelab.plan.fabric import Role
 
 
 @dataclass(frozen=True, slots=True)

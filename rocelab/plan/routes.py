@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from labs.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import Fabric, Link
 
 NextHops = tuple[Link, ...]
 

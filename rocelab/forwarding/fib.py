@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from labs.plan.fabric import Fabric, Link, Prefix
-from labs.plan.routes import NextHops, expected_width, spread
 from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric, Link, Prefix
+from rocelab.plan.routes import NextHops, expected_width, spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from labs.plan.addressing import (
+from rocelab.errors import InputError
+from rocelab.plan.addressing import (
     AddressSpace,
     AddressSpaceFullError,
     block_size,
     dotted,
     prefix_text,
 )
-from labs.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
-from labs.plan.kinds import clos, fat_tree, hpn, rail
-from labs.plan.layout import Attachment, Cable, Layout, Site
-from labs.plan.naming import interface_name
-from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
+from rocelab.plan.kinds import clos, fat_tree, hpn, rail
+from rocelab.plan.layout import Attachment, Cable, Layout, Site
+from rocelab.plan.naming import interface_name
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
 from rocelab.spec.model import LabSpec, Numbering, SeedPlan
 

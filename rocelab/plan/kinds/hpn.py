@@ -10,10 +10,10 @@ Source: Qian et al., "Alibaba HPN: A Data Center Network for Large Language Mode
 
 from __future__ import annotations
 
-from labs.plan.addressing import ASN_BASE
-from labs.plan.fabric import Role
-from labs.plan.layout import Attachment, Cable, Layout, Site, cables
-from labs.plan.naming import node_name, server_name
+from rocelab.plan.addressing import ASN_BASE
+from rocelab.plan.fabric import Role
+from rocelab.plan.layout import Attachment, Cable, Layout, Site, cables
+from rocelab.plan.naming import node_name, server_name
 from rocelab.spec.fabrics import HpnSpec
 
 

@@ -16,9 +16,9 @@ from functools import cache, partial
 import numpy as np
 import numpy.typing as npt
 
-from labs.forwarding.bulk import by_threshold, multipath_hashes
-from labs.forwarding.flows import Flows, Indices, Words
-from labs.forwarding.multipath import HASH_BITS, upper_bounds
+from rocelab.forwarding.bulk import by_threshold, multipath_hashes
+from rocelab.forwarding.flows import Flows, Indices, Words
+from rocelab.forwarding.multipath import HASH_BITS, upper_bounds
 from rocelab.spec.model import HashField, HashPolicy
 
 HashFunction = Callable[[Flows, int], Words]

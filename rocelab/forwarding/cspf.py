@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labs.controller.demand import Demand, FlowKey
-from labs.controller.network import Load, Network, Path, Placement, Step, placement
+from rocelab.forwarding.demand import Demand, FlowKey
+from rocelab.forwarding.network import Load, Network, Path, Placement, Step, placement
 
 _Found = tuple[tuple[float, ...], Path]
 
