@@ -38,10 +38,10 @@ from bench.throughput import (
 )
 from labs.lab import Lab
 from rocelab.interruption import ending
+from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, Flow
 from rocelab.plan.build import plan
 from rocelab.spec.model import LabSpec
 from scripts.job.environment import read_environment
-from traffic.flow import FIRST_QP, FIRST_SPORT, Flow
 from traffic.session import TrafficSession
 
 DILATION = 10

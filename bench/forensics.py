@@ -25,6 +25,8 @@ from labs.runtime.record import LabFiles
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
 from rocelab.interruption import ending
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import plan
 from rocelab.progress import Progress
 from rocelab.spec.model import LabSpec
@@ -37,8 +39,6 @@ from scripts.job.document import JobReport
 from scripts.job.environment import read_environment
 from scripts.job.run import run_job, run_jobs
 from scripts.predict.matrix import rows_of_jobs
-from traffic.job import JobSpec
-from traffic.jobplan import plan_jobs
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning")
 DILATION = 10_000

@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from rocelab.arrays import Floats, Ints, Longs
+from rocelab.jobs.placement import Placement
+from rocelab.jobs.transport import TransportSpec
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
@@ -24,8 +26,6 @@ from simulator.fabric.paths import paths_of
 from simulator.fabric.routes import Routes
 from simulator.jobs.placement import place_ranks
 from simulator.jobs.queue_pairs import queue_pairs
-from traffic.placement import Placement
-from traffic.transport import TransportSpec
 
 LEAST_S, MOST_S = 2, 4
 """What a flow would take at the rate of the fastest link, alone: rates are read long before."""

@@ -27,6 +27,11 @@ from rich.console import Console
 
 from rocelab.arrays import Floats
 from rocelab.interruption import ending
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.merged_sends import sends_of
+from rocelab.jobs.placement import Placement
+from rocelab.jobs.transport import TransportSpec
+from rocelab.jobs.workload import Step, Workload
 from rocelab.progress import no_progress
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
@@ -41,13 +46,8 @@ from simulator.fabric.build import network_of
 from simulator.fabric.flows import Paths
 from simulator.fabric.paths import paths_of
 from simulator.fabric.routes import Routes
-from simulator.jobs.collectives import sends_of
 from simulator.jobs.compile import PlacedJob, compile_jobs
 from simulator.jobs.placement import place_ranks
-from simulator.jobs.workload import Step, Workload
-from traffic.collectives import Pattern
-from traffic.placement import Placement
-from traffic.transport import TransportSpec
 
 FOLDER = Path(__file__).parent
 GROWTH = (64, 192, 512, 1024)

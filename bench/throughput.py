@@ -30,9 +30,9 @@ from labs.runtime import namespaces
 from rocelab.agent.ring import open_sink
 from rocelab.agent.wire import Opcode
 from rocelab.errors import MachineError
-from traffic.flow import FIRST_QP, FIRST_SPORT, resolve_endpoints
-from traffic.job import JobSpec
-from traffic.jobplan import plan_job
+from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, resolve_endpoints
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_job
 from traffic.roce import Envelope, roce_frame
 from traffic.session import TrafficSession
 

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from labs.cli.console import table
 from rocelab.forwarding.balance import TierBalance
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.performance import Row, nccl_table
 from rocelab.statistics import Spread
 from rocelab.units import format_duration, format_rate, parse_size_bytes
 from scripts.job.document import Headline, JobReport, QueueFigures, RankFigures, Times
-from traffic.collectives import Pattern
-from traffic.performance import Row, nccl_table
 
 SHOWN_RANKS = 32
 SHOWN_QUEUES = 12

@@ -15,10 +15,10 @@ from scripts.predict.command import MODELS
 from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
+    from rocelab.jobs.spec import SimulatedJob
     from rocelab.progress import ProgressSink
     from rocelab.spec.model import LabSpec
     from simulator.document import SimulationReport
-    from simulator.jobs.spec import SimulatedJob
     from simulator.simulate import Simulation
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray", "resilient", "te")
@@ -219,8 +219,8 @@ def asked_jobs(
 ) -> tuple[SimulatedJob, ...]:
     """The jobs of a file, or the collective that a command's options describe. Raises SpecError."""
     from rocelab.errors import InputError
-    from scripts.job.options import job_from_options
-    from simulator.jobs.spec import collective_job, find_jobs, load_jobs
+    from rocelab.jobs.options import job_from_options
+    from rocelab.jobs.spec import collective_job, find_jobs, load_jobs
 
     if job_file is None:
         spec = job_from_options(options, command)

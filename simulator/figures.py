@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from rocelab.arrays import Floats
 from rocelab.forwarding.balance import Direction, LinkLoad, TierBalance, balance, tier_balances
+from rocelab.jobs.performance import Row, jct_ratio
+from rocelab.jobs.steps import roofline_s
 from rocelab.plan.fabric import Role
 from rocelab.statistics import spread
 from scripts.drill.environment import environment_with
@@ -40,12 +42,10 @@ from simulator.fabric.network import Network
 from simulator.fabric.paths import flows_per_send
 from simulator.fabric.routes import Mask
 from simulator.jobs.placement import ring_cut
-from simulator.jobs.steps import roofline_s
-from traffic.performance import Row, jct_ratio
 
 if TYPE_CHECKING:
-    from simulator.jobs.spec import SimulatedJob
-    from simulator.jobs.training_spec import TrainingSpec
+    from rocelab.jobs.spec import SimulatedJob
+    from rocelab.jobs.training_spec import TrainingSpec
     from simulator.simulate import Simulation
 
 Longs = npt.NDArray[np.intp]

@@ -22,6 +22,14 @@ import numpy as np
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
+from rocelab.jobs.collectives import Algorithm
+from rocelab.jobs.inference import inference_workload
+from rocelab.jobs.merged_sends import workload_of
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.ranking import ranking_workload
+from rocelab.jobs.spec import SimulatedJob, TraceSpec
+from rocelab.jobs.training import training_workload
+from rocelab.jobs.workload import Workload
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import SprayScheme, TeScheme
@@ -49,17 +57,9 @@ from simulator.fabric.network import Network
 from simulator.fabric.paths import links_on_path, paths_of
 from simulator.fabric.routes import Routes
 from simulator.figures import figures
-from simulator.jobs.collectives import workload_of
 from simulator.jobs.compile import Compiled, PlacedJob, compile_jobs
-from simulator.jobs.inference import inference_workload
 from simulator.jobs.placement import place_ranks, ring_group
-from simulator.jobs.ranking import ranking_workload
-from simulator.jobs.spec import SimulatedJob, TraceSpec
-from simulator.jobs.training import training_workload
-from simulator.jobs.workload import Workload
 from simulator.size import check_fits
-from traffic.collectives import Algorithm
-from traffic.performance import FRAME_OVERHEAD_BYTES
 
 EXACT_TRANSFERS = 50_000
 """Up to so many every completion is an event of its own unless said otherwise."""

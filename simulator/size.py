@@ -10,12 +10,12 @@ from pathlib import Path
 
 from rocelab.arrays import NONE
 from rocelab.errors import MachineError
+from rocelab.jobs.collectives import count_sends
+from rocelab.jobs.merged_sends import EXCHANGES, MOST_EXCHANGED, MOST_ORDERED
+from rocelab.jobs.spec import SimulatedJob
 from rocelab.spec.schemes import SchemeSpec
 from rocelab.units import SIZE
 from simulator.fabric.network import Network
-from simulator.jobs.collectives import EXCHANGES, MOST_EXCHANGED, MOST_ORDERED
-from simulator.jobs.spec import SimulatedJob
-from traffic.collectives import count_sends
 
 BASE_BYTES = 250 * 2**20
 """An interpreter with numpy, numba and this package."""

@@ -20,9 +20,9 @@ from labs.runtime.record import LabFiles
 from rocelab.agent.probe import IP_OVERHEAD_BYTES
 from rocelab.files import make_folder, replace_file
 from rocelab.forwarding.demand import is_left_behind
+from rocelab.jobs.flow import Flow, resolve_flow
+from rocelab.jobs.jobplan import JobPlan
 from rocelab.plan.fabric import Fabric
-from traffic.flow import Flow, resolve_flow
-from traffic.jobplan import JobPlan
 
 _ETHERNET_BYTES = 14
 _BITS = 8

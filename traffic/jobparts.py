@@ -1,8 +1,8 @@
 """What agents are told of the jobs of a session: for each server its NICs, queue pairs and ranks.
 
-In: plans of jobs that run at the same time, made together (`traffic.jobplan.plan_jobs`). Out: a
-setup message per server that takes part. Jobs may share servers and NICs: a NIC that several use is
-one NIC, which keeps to its link's rate.
+In: plans of jobs that run at the same time, made together (`rocelab.jobs.jobplan.plan_jobs`). Out:
+a setup message per server that takes part. Jobs may share servers and NICs: a NIC that several use
+is one NIC, which keeps to its link's rate.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from struct import pack_into
 from typing import Any
 
 from rocelab.agent.wire import BTH_OFFSET, ICRC_BYTES, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
+from rocelab.jobs.collectives import Send
+from rocelab.jobs.dcqcn_profiles import parameters
+from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, Endpoints
+from rocelab.jobs.jobplan import MOST_EXTENSION_BYTES, JobPlan, QueuePairEnd
+from rocelab.jobs.placement import NicRef, nic_of
+from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy
 from rocelab.plan.fabric import Fabric, Link, Nic
 from traffic.agents import Part
-from traffic.collectives import Send
-from traffic.dcqcn_profiles import parameters
-from traffic.flow import FIRST_QP, FIRST_SPORT, Endpoints
-from traffic.jobplan import MOST_EXTENSION_BYTES, JobPlan, QueuePairEnd
-from traffic.placement import NicRef, nic_of
-from traffic.transport import DCQCN_OFF, Ecn, Strategy
 
 MODERATION_US = 1
 """How long a NIC gathers arrivals before it wakes its host, of the modelled network."""

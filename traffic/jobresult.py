@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from rocelab.agent.rc.requester import RequesterCounters
 from rocelab.agent.rc.responder import ResponderCounters
+from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
+from rocelab.jobs.placement import NicRef
 from traffic.jobparts import nics_of
-from traffic.jobplan import JobPlan, QueuePairEnd
-from traffic.placement import NicRef
 
 Numbers = npt.NDArray[np.int64]
 

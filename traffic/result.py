@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from traffic.flow import Flow
+from rocelab.jobs.flow import Flow
 from traffic.jobresult import JobResult
 
 Numbers = npt.NDArray[np.int64]

@@ -28,7 +28,7 @@ from rocelab.agent.wire import (
     extensions,
     has_payload,
 )
-from traffic.flow import Endpoints
+from rocelab.jobs.flow import Endpoints
 from traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
 
 DSCP_ROCE = 26

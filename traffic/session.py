@@ -27,13 +27,13 @@ from labs.runtime.record import LabFiles
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.agent.channel import Message, split
 from rocelab.errors import InputError
+from rocelab.jobs.flow import Flow, resolve_flow
+from rocelab.jobs.jobplan import JobPlan
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 from traffic.agents import Agent, AgentGroup, Part
 from traffic.demand import job_demands, probe_demands, published
-from traffic.flow import Flow, resolve_flow
 from traffic.jobparts import parts_of, ports_of
-from traffic.jobplan import JobPlan
 from traffic.jobresult import read_jobs
 from traffic.result import (
     SECOND_NS,

@@ -22,8 +22,8 @@ from labs.runtime.namespaces import inside
 from rocelab.agent.icrc import icrc
 from rocelab.agent.wire import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 from rocelab.errors import MachineError
+from rocelab.jobs.flow import Endpoints, resolve_endpoints
 from rocelab.plan.fabric import Fabric, Nic
-from traffic.flow import Endpoints, resolve_endpoints
 
 PROBE_QP = 0xFFFFFE
 """Destination QP of these probes unless one is asked for, so that a capture shows what they are."""

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from bench.agreement.document import Agreement, CellResult, LabResult
 from bench.agreement.simulated import simulate_job
+from rocelab.jobs.job import JobSpec
 from rocelab.spec.model import LabSpec
-from traffic.job import JobSpec
 
 
 def simulated_anew(found: Agreement) -> Agreement:

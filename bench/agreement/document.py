@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocelab.documents import Format
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.performance import Row
 from rocelab.units import parse_size_bytes
 from scripts.drill.result import Environment
-from traffic.collectives import Pattern
-from traffic.performance import Row
 
 SCHEMA_VERSION = 1
 LIMIT = 0.05

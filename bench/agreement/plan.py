@@ -13,15 +13,15 @@ from fnmatch import fnmatchcase
 
 from bench.agreement.simulated import Simulated, simulate_job
 from rocelab.errors import InputError
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.load import estimate
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import EEcmpScheme, PathPinningScheme, SchemeSpec
-from scripts.job.load import estimate
-from traffic.job import JobSpec
-from traffic.jobplan import plan_jobs
 
 CPUS = 2
 CPU_SHARE = 0.25

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from bench.agreement.document import LIMIT, SOME_LOST, Agreement, CellResult, LabResult
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.agent.wire import EXTENSION_BYTES, Extension
-from traffic.performance import FRAME_OVERHEAD_BYTES
-from traffic.transport import TransportSpec
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.transport import TransportSpec
 
 DOCUMENT, PAGE = "agreement.json", "agreement.md"
 

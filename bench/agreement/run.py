@@ -24,6 +24,7 @@ from bench.agreement.simulated import simulate_packets
 from labs.lab import Lab
 from rocelab.agent.filters import data_filter
 from rocelab.errors import RocelabError
+from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import plan
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
@@ -37,7 +38,6 @@ from scripts.predict.predictor import Setting, predict_landing
 from scripts.predict.wires import Wires
 from scripts.taps import LinkPackets, Taps
 from traffic.jobparts import MODERATION_LIMITS_NS, MODERATION_US
-from traffic.jobplan import plan_jobs
 
 DRAWS = 5
 """Of a simulation packet by packet: how long an AlltoAll takes depends on who got ahead."""

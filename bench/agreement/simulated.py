@@ -14,14 +14,14 @@ import numpy as np
 from bench.agreement.packets import PacketRun
 from rocelab.agent.nic import SECOND_NS
 from rocelab.arrays import Floats
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.spec import collective_job
 from rocelab.spec.model import LabSpec
 from scripts.taps import LinkPackets
 from simulator.fabric.network import Network
 from simulator.fabric.paths import flows_per_send
 from simulator.jobs.compile import PlacedJob, compile_jobs
-from simulator.jobs.spec import collective_job
 from simulator.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
-from traffic.job import JobSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from bench.convergence.plan import Cell, Place
 from rocelab.errors import InputError
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import Path, find_nic, walk
+from rocelab.jobs.flow import Flow, permutation
 from rocelab.plan.fabric import Fabric, Link
-from traffic.flow import Flow, permutation
 
 RATE_PPS = 1000
 PAYLOAD_BYTES = 256

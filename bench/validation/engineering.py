@@ -22,10 +22,10 @@ from bench.validation.zone import (
     zone,
 )
 from rocelab.arrays import Floats
+from rocelab.jobs.collectives import Pattern
 from simulator.fabric.flows import Paths
 from simulator.fabric.routes import Routes
 from simulator.fabric.te import fall_back
-from traffic.collectives import Pattern
 
 RACKS = 32
 FAILED = (0, 1, 2, 4)

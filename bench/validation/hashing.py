@@ -12,6 +12,7 @@ import numpy as np
 from bench.validation.run import Found, Task
 from bench.validation.zone import E_ECMP, ECMP, Scheme
 from rocelab.forwarding.balance import balance, random_balance
+from rocelab.jobs.sport import FIRST_PORT, PORTS
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from scripts.predict.choice import Model
@@ -20,7 +21,6 @@ from simulator.fabric.flows import Flows, Paths
 from simulator.fabric.network import Network
 from simulator.fabric.paths import flows_per_send, paths_of
 from simulator.fabric.routes import Routes
-from traffic.sport import FIRST_PORT, PORTS
 
 LAB = "uplinks-16"
 FLOWS = (16, 64, 256, 512, 1000)

@@ -14,14 +14,14 @@ import numpy as np
 from bench.validation.run import Found, Task
 from bench.validation.zone import ECMP, GPUS, Group, Traffic, placed, transport
 from rocelab.arrays import Floats
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.spec import SimulatedJob
 from rocelab.spec.model import LabSpec
 from simulator.events.retransmission import Retransmission
 from simulator.events.spec import EventSpec, RetransmissionSpec, TimelineSpec
 from simulator.fabric.build import network_of
 from simulator.fabric.network import Network
-from simulator.jobs.spec import SimulatedJob
 from simulator.simulate import Options, Simulation
-from traffic.collectives import Pattern
 
 SEGMENTS = 2
 SERVERS = 16

@@ -21,7 +21,7 @@ from bench.validation.zone import (
     transport,
     zone,
 )
-from traffic.collectives import Pattern
+from rocelab.jobs.collectives import Pattern
 
 RACKS = 64
 LARGE_RACKS = 256

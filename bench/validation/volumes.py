@@ -6,8 +6,8 @@ In: published shapes and divisions. Out: bytes.
 from __future__ import annotations
 
 from bench.validation.run import Found, Task
-from simulator.jobs.training_spec import TrainingSpec
-from simulator.jobs.volumes import volumes
+from rocelab.jobs.training_spec import TrainingSpec
+from rocelab.jobs.volumes import volumes
 
 GPT3 = TrainingSpec.model_validate(
     {"model": "gpt3-175b", "tensor": 8, "pipeline": 8, "data": 512, "gpu_flops": "400T"}

@@ -15,6 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.arrays import NONE, Floats, Ints
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.merged_sends import sends_of
+from rocelab.jobs.parallelism import over_groups
+from rocelab.jobs.sport import SourcePort
+from rocelab.jobs.transport import Strategy, TransportSpec
+from rocelab.jobs.workload import Sends, Step, Workload
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, TeEngine, TeScheme
 from simulator.engine.program import Outcome
@@ -25,14 +31,8 @@ from simulator.fabric.network import Network
 from simulator.fabric.paths import paths_of
 from simulator.fabric.routes import Routes
 from simulator.fabric.te import place_te
-from simulator.jobs.collectives import sends_of
 from simulator.jobs.compile import Compiled, PlacedJob, compile_jobs
-from simulator.jobs.parallelism import over_groups
-from simulator.jobs.workload import Sends, Step, Workload
 from simulator.simulate import PACKET_OVERHEAD_BYTES
-from traffic.collectives import Pattern
-from traffic.sport import SourcePort
-from traffic.transport import Strategy, TransportSpec
 
 GPUS = 8
 """Of a server, and NICs."""

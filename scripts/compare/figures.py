@@ -17,14 +17,14 @@ from rocelab.forwarding.balance import (
     link_loads,
     tier_balances,
 )
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.plan.fabric import Fabric
 from rocelab.statistics import spread
 from rocelab.units import parse_size_bytes
 from scripts.compare.document import CellFigures, LinkUse, Run, Status, TierFigures
 from scripts.job.document import JobReport, Times
 from scripts.taps import LinkPackets
-from traffic.collectives import Pattern
-from traffic.performance import Row, jct_ratio
 
 SECOND_NS = 10**9
 GBPS = 10**9

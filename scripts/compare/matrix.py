@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rocelab.errors import InputError
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.options import job_from_options
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.schemes import SchemeSpec
-from scripts.job.options import job_from_options
 from scripts.predict.whatif import read_asked
-from traffic.job import JobSpec
 
 DEFAULTS: Mapping[str, str] = {
     "pattern": "allreduce",

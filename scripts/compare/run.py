@@ -19,6 +19,7 @@ from rocelab.errors import InputError, MachineError, RocelabError
 from rocelab.files import replace_file
 from rocelab.forwarding.balance import polarization
 from rocelab.forwarding.fib import FibOf
+from rocelab.jobs.jobplan import plan_jobs
 from rocelab.outputs import REPORT, RESULT
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
@@ -36,7 +37,6 @@ from scripts.predict.matrix import FlowRow, matrix_of, rows_of_jobs
 from scripts.predict.predictor import Setting, asked_fabric, predict_landing
 from scripts.predict.wires import Wires
 from scripts.taps import Taps
-from traffic.jobplan import plan_jobs
 
 PREDICTED = ("ecmp", "e-ecmp", "path-pinning")
 """Schemes whose paths follow from tables and flows alone."""

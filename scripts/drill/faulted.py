@@ -27,6 +27,7 @@ from rocelab.agent.wire import ROCE_PORT
 from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import Path, find_nic, walk
+from rocelab.jobs.flow import Flow, resolve_flow
 from scripts.convergence import FlowConvergence, FlowSamples, Method, Window
 from scripts.drill import result as results
 from scripts.drill.effects import late_carriers, late_losses, link_events
@@ -49,7 +50,6 @@ from scripts.stages.measure import FlowRecovery, stages_of
 from scripts.stages.model import SCHEMA_VERSION as STAGES_VERSION
 from scripts.stages.model import Stages
 from scripts.stages.recorder import StageRecorder
-from traffic.flow import Flow, resolve_flow
 from traffic.result import FlowRecord
 from traffic.session import TrafficSession
 

@@ -19,13 +19,13 @@ from rocelab.forwarding.balance import Choice, Direction, link_loads, polarizati
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.interruption import shielded, undone
+from rocelab.jobs.flow import Flow
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import SEED
 from rocelab.spec.model import SeedPlan
 from scripts.drill.result import HashingRun
 from scripts.taps import LinkPackets
-from traffic.flow import Flow
 from traffic.result import TrafficResult
 
 

@@ -24,6 +24,7 @@ from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.files import replace_file
 from rocelab.forwarding.fib import Fib
+from rocelab.jobs.flow import Flow, permutation, resolve_flow
 from rocelab.outputs import REPORT, RESULT, results_folder
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
@@ -45,7 +46,6 @@ from scripts.faults.resolve import resolve
 from scripts.faults.schedule import Timed, expand
 from scripts.job.environment import read_environment
 from scripts.taps import Taps
-from traffic.flow import Flow, permutation, resolve_flow
 from traffic.session import TrafficSession
 
 NS_PER_S = 10**9

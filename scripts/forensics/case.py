@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from rocelab.jobs.job import JobSpec
 from rocelab.plan.fabric import Fabric
 from scripts.forensics.critical import Link as OnPath
 from scripts.forensics.critical import Timing
 from scripts.forensics.document import Way
 from scripts.forensics.paths import FlowPaths
 from scripts.job.document import FlowFigures, HostStall, JobReport, QueueFigures, Times
-from traffic.job import JobSpec
 
 Span = tuple[int, int]
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.forwarding.balance import Direction
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from scripts.forensics.case import Case
 from scripts.forensics.document import Cause, Verdict, Way
 from scripts.job.document import FlowFigures, LinkFigures, QueueFigures
-from traffic.performance import FRAME_OVERHEAD_BYTES
 
 FOREIGN = 0.1
 """The share of a link's bytes from elsewhere that makes it others' congestion."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from rocelab.jobs.collectives import Schedule
 from scripts.job.document import Steps
-from traffic.collectives import Schedule
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -12,6 +12,8 @@ import numpy as np
 
 from rocelab.errors import InputError
 from rocelab.forwarding.path import NoPathError
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_job
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
@@ -29,8 +31,6 @@ from scripts.forensics.hosts import paused_hosts
 from scripts.forensics.losses import lossy_links
 from scripts.forensics.paths import FlowPaths, predicted_paths
 from scripts.job.document import JobReport
-from traffic.job import JobSpec
-from traffic.jobplan import plan_job
 
 EXPLAINED = {
     Cause.GREY_LINK: ("counters disagree on",),

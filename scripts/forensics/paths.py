@@ -14,6 +14,7 @@ import numpy as np
 
 from rocelab.errors import InputError
 from rocelab.forwarding.path import NoPathError
+from rocelab.jobs.placement import NicRef
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import HashWeights
 from scripts.forensics.document import Way
@@ -23,7 +24,6 @@ from scripts.predict.groups import GroupOf, order_is_planned, planned_groups
 from scripts.predict.loads import MOST_HOPS
 from scripts.predict.matrix import FlowRow, Matrix, matrix_of
 from scripts.predict.wires import Wires
-from traffic.placement import NicRef
 
 LEAST_SEEN = 0.7
 """Of the data packets that a link should have carried, what came in at its far end at least."""

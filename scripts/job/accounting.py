@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from rocelab.jobs.placement import NicRef
+from rocelab.jobs.transport import Ecn
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.spec.queues import QueueEngine
 from scripts.job.devices import DeviceCounts
@@ -16,9 +18,7 @@ from scripts.job.document import Check
 from scripts.job.queues import traffic_class
 from traffic.jobparts import nic_links
 from traffic.jobresult import JobResult
-from traffic.placement import NicRef
 from traffic.result import AgentRecord
-from traffic.transport import Ecn
 
 SHOWN = 4
 

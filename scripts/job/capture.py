@@ -26,8 +26,8 @@ from labs.lab import Lab
 from labs.runtime import namespaces
 from rocelab.agent.wire import ROCE_PORT
 from rocelab.errors import InputError, MachineError
+from rocelab.jobs.jobplan import JobPlan
 from traffic.jobparts import nic_links
-from traffic.jobplan import JobPlan
 
 _BUFFER_KIB = 4096
 _PR_SET_PDEATHSIG = 1

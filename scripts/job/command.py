@@ -15,8 +15,8 @@ from labs.cli.handover import handed_over
 from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
+    from rocelab.jobs.job import JobSpec
     from scripts.job.document import JobReport
-    from traffic.job import JobSpec
 
 WORDS = {
     "pattern": "allreduce allgather reducescatter alltoall alltoallv broadcast gather incast pairs "
@@ -289,7 +289,7 @@ def _warn(text: str) -> None:
 
 def _job(job_file: Path | None, options: dict[str, str | None]) -> JobSpec:
     from rocelab.errors import InputError
-    from scripts.job.options import job_from_file, job_from_options
+    from rocelab.jobs.options import job_from_file, job_from_options
 
     if job_file is None:
         return job_from_options(options)

@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.forwarding.balance import Direction, balance
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, Row, jct_ratio, roofline_ns
 from rocelab.plan.fabric import Fabric
 from rocelab.statistics import spread
 from scripts.drill.result import Event
@@ -33,14 +35,7 @@ from scripts.job.document import (
     Transport,
 )
 from scripts.job.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
-from traffic.jobplan import JobPlan
 from traffic.jobresult import JobResult
-from traffic.performance import (
-    FRAME_OVERHEAD_BYTES,
-    Row,
-    jct_ratio,
-    roofline_ns,
-)
 from traffic.result import AgentRecord
 
 STEPS = 200

@@ -23,6 +23,9 @@ from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.files import replace_file
 from rocelab.forwarding.balance import link_loads, tier_balances
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.load import warning
 from rocelab.outputs import RESULT, check_new_file, results_folder
 from rocelab.progress import ProgressSink, no_progress
 from scripts.drill.fidelity import stolen_cpu_s
@@ -36,10 +39,7 @@ from scripts.job.capture import NicCapture
 from scripts.job.devices import DeviceCounts, DeviceWatch
 from scripts.job.document import SCHEMA_VERSION, Clock, Fidelity, JobReport
 from scripts.job.environment import read_environment
-from scripts.job.load import warning
 from scripts.job.measure import impact_of
-from traffic.job import JobSpec
-from traffic.jobplan import JobPlan, plan_jobs
 from traffic.jobresult import JobResult
 from traffic.result import TrafficResult
 from traffic.session import TrafficSession

@@ -125,10 +125,10 @@ def _asked(
 
 def _rows(fabric: Fabric, flows: Path | None, job: dict[str, str]) -> list[FlowRow]:
     from rocelab.errors import InputError
-    from scripts.job.options import job_from_options
+    from rocelab.jobs.jobplan import plan_jobs
+    from rocelab.jobs.options import job_from_options
     from scripts.predict.flowfile import read_flows
     from scripts.predict.matrix import rows_of_jobs
-    from traffic.jobplan import plan_jobs
 
     if flows is None:
         return rows_of_jobs(plan_jobs(fabric, [job_from_options(job, "rocelab predict")]))

@@ -16,6 +16,8 @@ from pydantic import Field, field_validator
 
 from rocelab.errors import InputError, Problem, SpecError
 from rocelab.files import read_input
+from rocelab.jobs.flow import QP_LIMIT
+from rocelab.jobs.placement import NicRef
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.base import SpecModel
 from rocelab.spec.load import validate
@@ -24,8 +26,6 @@ from rocelab.spec.source import Data, Source, raise_problems, read_source
 from rocelab.units import SizeBytes
 from rocelab.wording import KeyPath, RefusedError, name_hint
 from scripts.predict.matrix import FlowRow
-from traffic.flow import QP_LIMIT
-from traffic.placement import NicRef
 
 MOST_BYTES = 10**18
 

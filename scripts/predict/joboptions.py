@@ -9,8 +9,8 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar, get_type_hints
 
+from rocelab.jobs.options import KEYS
 from scripts.job.command import traffic
-from scripts.job.options import KEYS
 
 Command = TypeVar("Command", bound=Callable[..., None])
 

@@ -1,7 +1,7 @@
 """The flows of a traffic matrix as arrays, and the flows of a job.
 
-In: plans of jobs (`traffic.jobplan`), or rows of a file. Out: a `Matrix`: of each flow the NICs,
-ports, queue pair, payload and data packets, as far as they are known before anything runs.
+In: plans of jobs (`rocelab.jobs.jobplan`), or rows of a file. Out: a `Matrix`: of each flow the
+NICs, ports, queue pair, payload and data packets, as far as they are known before anything runs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
+from rocelab.jobs.placement import NicRef
+from rocelab.jobs.transport import Strategy
 from scripts.predict.wires import Ints, Wires
-from traffic.jobplan import JobPlan, QueuePairEnd
-from traffic.placement import NicRef
-from traffic.transport import Strategy
 
 
 class FlowRow(NamedTuple):

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.forwarding.balance import Direction
+from rocelab.jobs.placement import NicRef
 from rocelab.plan.fabric import Fabric, Link, Nic
-from traffic.placement import NicRef
 
 Ints = npt.NDArray[np.int64]
 

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from labs.lab import Lab
 from labs.runtime.convergence import convergence_timeout_s
+from rocelab.jobs.flow import permutation
 from rocelab.statistics import spread
 from rocelab.units import format_duration
 from scripts.convergence import (
@@ -29,7 +30,6 @@ from scripts.convergence import (
 )
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.stages.recorder import StageRecorder
-from traffic.flow import permutation
 from traffic.result import TrafficResult
 from traffic.session import TrafficSession
 

@@ -12,6 +12,15 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from rocelab.errors import InputError
+from rocelab.jobs.flow import (
+    FIRST_QP,
+    FIRST_SPORT,
+    QP_LIMIT,
+    SPORTS,
+    Flow,
+    permutation,
+    resolve_flow,
+)
 from rocelab.plan.fabric import Fabric
 from scripts.drill.spec import MeasureSpec, TrafficSpec
 from scripts.faults.base import Fault
@@ -20,7 +29,6 @@ from scripts.faults.spec import SingleFaultSpec
 from scripts.testkit.bench import Bench
 from scripts.testkit.measurement import Measurement, Traffic
 from scripts.testkit.written import as_block, lasting
-from traffic.flow import FIRST_QP, FIRST_SPORT, QP_LIMIT, SPORTS, Flow, permutation, resolve_flow
 
 Pairs = Sequence[tuple[str, str]]
 

@@ -20,6 +20,7 @@ from typing import Self
 
 from labs.runtime.convergence import convergence_timeout_s
 from rocelab.errors import ExpectationError, InputError
+from rocelab.jobs.flow import Flow
 from rocelab.spec.base import SECOND
 from rocelab.units import format_duration
 from scripts.convergence import Overall
@@ -36,7 +37,6 @@ from scripts.testkit.bench import Bench
 from scripts.testkit.duration import Duration
 from scripts.testkit.turns import turn
 from scripts.testkit.written import as_fault
-from traffic.flow import Flow
 
 AHEAD_NS = 100_000_000
 """Faults carried out by a timetable begin this long after the call, so that they begin on time."""

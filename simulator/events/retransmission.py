@@ -15,9 +15,9 @@ from typing import Self
 import numpy as np
 
 from rocelab.arrays import Floats
+from rocelab.jobs.transport import TransportSpec
 from rocelab.spec.base import SECOND
 from simulator.events.spec import RetransmissionSpec
-from traffic.transport import TransportSpec
 
 _ROUNDING = 1e-9
 

@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.arrays import NONE, Floats, Ints, Longs
+from rocelab.jobs.flow import FIRST_QP
+from rocelab.jobs.jobplan import check_mtu
+from rocelab.jobs.messages import loads_of
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.transport import TransportSpec
+from rocelab.jobs.workload import Sends, Workload
 from simulator.engine.program import Offsets, Program, Rings
 from simulator.fabric.flows import Flows
 from simulator.fabric.network import Network
-from simulator.jobs.messages import loads_of
 from simulator.jobs.queue_pairs import queue_pairs
-from simulator.jobs.workload import Sends, Workload
-from traffic.flow import FIRST_QP
-from traffic.jobplan import check_mtu
-from traffic.performance import FRAME_OVERHEAD_BYTES
-from traffic.transport import TransportSpec
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 In: a `Network`, how many ranks, how to lay them out, and which NICs other jobs have. Out: the
 number of each rank's NIC. On a network without other jobs the NICs are those that
-`traffic.placement.place` gives in the `Fabric` of the same spec.
+`rocelab.jobs.placement.place` gives in the `Fabric` of the same spec.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from rocelab.arrays import Ints
 from rocelab.errors import InputError
-from simulator.fabric.network import Network
-from traffic.placement import (
+from rocelab.jobs.placement import (
     Cut,
     Placement,
     check_nic,
@@ -26,6 +25,7 @@ from traffic.placement import (
     one_leaf,
     references,
 )
+from simulator.fabric.network import Network
 
 Longs = npt.NDArray[np.int64]
 Taken = npt.NDArray[np.bool_]
@@ -40,15 +40,15 @@ def place_ranks(
 ) -> Ints:
     """The NIC of each rank, each NIC used once at most; those that are `taken` (n) are passed over.
 
-    contiguous, fragmented and random are `traffic.placement.place` among the NICs that are left.
-    topology-aware has the least cut between zones and consecutive ranks near each other (Gangidi et
-    al., SIGCOMM 2024, `RDMA over Ethernet for Distributed AI Training at Meta Scale`). A job that
-    fits into one zone gets the one where it needs the fewest leaves, of those the fullest; a larger
-    one fills the emptiest zones and looks so for a zone for what remains. In a zone it takes the
-    emptiest leaves, and for its last ranks the fullest leaf with room for them. A job in one zone
-    thus has as few leaves as can be, any job as few zones; the leaves of one that needs several
-    zones are the fewest in each, not always over all. Ranks then follow the fabric's order: zone by
-    zone, leaf by leaf.
+    contiguous, fragmented and random are `rocelab.jobs.placement.place` among the NICs that are
+    left. topology-aware has the least cut between zones and consecutive ranks near each other
+    (Gangidi et al., SIGCOMM 2024, `RDMA over Ethernet for Distributed AI Training at Meta Scale`).
+    A job that fits into one zone gets the one where it needs the fewest leaves, of those the
+    fullest; a larger one fills the emptiest zones and looks so for a zone for what remains. In a
+    zone it takes the emptiest leaves, and for its last ranks the fullest leaf with room for them. A
+    job in one zone thus has as few leaves as can be, any job as few zones; the leaves of one that
+    needs several zones are the fewest in each, not always over all. Ranks then follow the fabric's
+    order: zone by zone, leaf by leaf.
 
     Raises InputError for more ranks than NICs that are left, a fragmented placement on one leaf,
     and a list that is too short or long, repeats a NIC or names one that is taken or not there.
@@ -85,7 +85,7 @@ def place_ranks(
 
 
 def ring_cut(network: Network, places: Ints) -> Cut:
-    """What ranks on these NICs make a ring cross (`traffic.placement.cut`)."""
+    """What ranks on these NICs make a ring cross (`rocelab.jobs.placement.cut`)."""
     home = network.nic_home[places]
     zone = network.zone[network.home_leaves[home, 0]]
     return Cut(
@@ -96,7 +96,8 @@ def ring_cut(network: Network, places: Ints) -> Cut:
 
 def ring_group(network: Network, places: Ints) -> int:
     """How many consecutive ranks make up a group of a hierarchical collective
-    (`traffic.placement.group_size`). Raises InputError where they fall into none of one size."""
+    (`rocelab.jobs.placement.group_size`). Raises InputError where they fall into none of one
+    size."""
     leaves = network.home_leaves[network.nic_home[places], 0]
     return even_group(network.nic_server[places].tolist(), leaves.tolist())
 

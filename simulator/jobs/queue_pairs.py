@@ -13,12 +13,12 @@ import numpy as np
 
 from rocelab.arrays import NONE, Ints, Longs
 from rocelab.errors import InputError
+from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, SPORTS
+from rocelab.jobs.messages import before_each
+from rocelab.jobs.sport import FIRST_PORT, PORTS, QPN_LIMIT, SourcePort
+from rocelab.jobs.transport import TransportSpec
 from simulator.fabric.flows import Flows
 from simulator.fabric.network import Network
-from simulator.jobs.messages import before_each
-from traffic.flow import FIRST_QP, FIRST_SPORT, SPORTS
-from traffic.sport import FIRST_PORT, PORTS, QPN_LIMIT, SourcePort
-from traffic.transport import TransportSpec
 
 _GOLDEN_RATIO_32 = 0x61C88647
 
@@ -51,8 +51,8 @@ def queue_pairs(
     Two ranks have one connection, whichever of them sends; its queue pairs, both ends of each and
     those for clear-to-sends, count from `first_qp` connection by connection. Each end gets its
     NIC's next port, after those of the `created` (n) queue pairs that the NIC has already. The
-    numbers, source ports and NIC ports are those of `traffic.jobplan`. Raises InputError where the
-    numbers do not suffice.
+    numbers, source ports and NIC ports are those of `rocelab.jobs.jobplan`. Raises InputError where
+    the numbers do not suffice.
     """
     ranks = len(places)
     source, destination = np.divmod(pairs, ranks)
@@ -93,7 +93,7 @@ def queue_pairs(
 
 
 def _source_ports(mode: SourcePort, own: Longs, remote: Longs, base: int) -> Longs:
-    """`traffic.sport.source_port` of each."""
+    """`rocelab.jobs.sport.source_port` of each."""
     match mode:
         case SourcePort.FIXED:
             return np.full(own.shape, base)

@@ -20,15 +20,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from rocelab.errors import Problem, SpecError
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.spec import KINDS, SimulatedJob
 from rocelab.spec.load import validate
 from rocelab.spec.model import LabSpec
 from rocelab.spec.reference import withheld
 from rocelab.spec.source import MAX_PROBLEMS, Data, Source, raise_problems
 from rocelab.wording import KeyPath, dotted, shown
-from simulator.jobs.spec import KINDS, SimulatedJob
 from simulator.sweep.spec import PARTS, Part, SimulateSpec, Sweep
-from traffic.collectives import Pattern
-from traffic.job import JobSpec
 
 Inputs = dict[str, Any]
 """What `run_cell` takes: the keys `lab`, `job` and `simulate`, each with plain JSON values."""

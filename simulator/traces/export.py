@@ -17,8 +17,8 @@ import numpy as np
 
 from rocelab.arrays import NONE, Ints
 from rocelab.errors import InputError
+from rocelab.jobs.workload import Sends, Step, Workload
 from rocelab.progress import Progress, ProgressSink, no_progress
-from simulator.jobs.workload import Sends, Step, Workload
 from simulator.traces.chakra import (
     MAX_NODES,
     SCHEMA_VERSION,

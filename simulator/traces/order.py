@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from simulator.jobs.workload import Sends, Step
+from rocelab.jobs.workload import Sends, Step
 
 COMPUTE = "compute"
 """The name of a step that only computes."""

@@ -16,15 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from rocelab.errors import InputError
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.merged_sends import sends_of
+from rocelab.jobs.parallelism import over_groups
+from rocelab.jobs.workload import Sends, Workload
 from rocelab.progress import ProgressSink, no_progress
-from simulator.jobs.collectives import sends_of
-from simulator.jobs.parallelism import over_groups
-from simulator.jobs.workload import Sends, Workload
 from simulator.traces.chakra import CommType, Kind, Node, Trace, read_traces
 from simulator.traces.export import exported_workload, is_exported
 from simulator.traces.groups import Groups, Members
 from simulator.traces.order import Communication, condense, topological
-from traffic.collectives import Pattern
 
 MAX_BYTES = 2**44
 """Of one communication, in all parts of its buffer: 16 TiB."""

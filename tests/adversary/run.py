@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from labs.lab import Lab
 from rocelab.errors import RocelabError
+from rocelab.jobs.flow import permutation
 from rocelab.progress import ProgressSink
 from scripts.drill import faulted
 from scripts.drill.attempts import RETRIES
@@ -32,7 +33,6 @@ from tests.adversary.disturbances import DISTURBANCES, Scene
 from tests.adversary.jobs import compare_report
 from tests.adversary.observer import Observer, PortChange, Taken, slots_of
 from tests.adversary.truth import Comparison, compare_repeat, on_one_clock, ports_on_one_clock
-from traffic.flow import permutation
 
 NS_PER_S = 10**9
 SPARE_S = 4

@@ -18,7 +18,7 @@ from labs.runtime import namespaces
 from labs.runtime.netlink import SO_RCVBUFFORCE
 from rocelab.agent.rc.frames import ip_checksum
 from rocelab.agent.wire import BTH_OFFSET, IP_OFFSET, PSN_OFFSET, ROCE_PORT, UDP_OFFSET, Opcode
-from traffic.flow import resolve_endpoints
+from rocelab.jobs.flow import resolve_endpoints
 from traffic.roce import Envelope, roce_frame
 
 ETH_P_IP = 0x0800

@@ -41,11 +41,11 @@ from labs.runtime.steering import Steering
 from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
 from rocelab.forwarding.multipath import UDP, Flow5, select
+from rocelab.jobs.flow import Flow, permutation
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
 from tests.integration.waiting import wait_until
 from tests.measured import measured
-from traffic.flow import Flow, permutation
 from traffic.result import TrafficResult
 from traffic.session import TrafficSession
 

@@ -10,13 +10,13 @@ import pytest
 
 from labs.lab import Lab
 from labs.runtime.teardown import take_down
+from rocelab.jobs.flow import Flow
+from rocelab.jobs.job import JobSpec
 from scripts.job.document import JobReport
 from scripts.job.run import run_job
 from tests.integration.conftest import MakeLab
 from tests.integration.midway import Midway
 from tests.measured import measured
-from traffic.flow import Flow
-from traffic.job import JobSpec
 from traffic.session import TrafficSession
 
 HPN = "kind: hpn, segments: 2, servers_per_segment: 1, rails: 1"

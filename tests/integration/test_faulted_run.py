@@ -12,6 +12,7 @@ import pytest
 from labs.lab import Lab
 from labs.runtime.record import LabFiles
 from labs.runtime.teardown import take_down
+from rocelab.jobs.flow import permutation
 from scripts.convergence import Method
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.result import Repeat
@@ -21,7 +22,6 @@ from scripts.faults.record import read_faults
 from scripts.faults.schedule import Timed
 from scripts.faults.spec import SINGLE_FAULT
 from tests.integration.waiting import LIMIT_S
-from traffic.flow import permutation
 
 pytestmark = pytest.mark.side_by_side
 

@@ -19,6 +19,7 @@ from labs.runtime.teardown import take_down
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
 from labs.status import read_status
+from rocelab.jobs.job import JobSpec
 from scripts.evidence import bundle
 from scripts.evidence.bundle import collect_evidence
 from scripts.health.document import HealthReport, Sli
@@ -29,7 +30,6 @@ from scripts.job.run import run_job
 from tests.integration.conftest import MakeLab
 from tests.integration.midway import Midway
 from tests.integration.waiting import LIMIT_S, wait_until
-from traffic.job import JobSpec
 
 pytestmark = pytest.mark.side_by_side
 

@@ -14,12 +14,12 @@ from labs.runtime.fib import read_fib
 from labs.runtime.namespaces import processes_in
 from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
+from rocelab.jobs.job import JobSpec
 from scripts.job.document import JobReport, from_json
 from scripts.job.run import run_job, run_jobs
 from tests.integration.command import PROGRAM, Outcome, rocelab
 from tests.integration.waiting import wait_until
 from tests.measured import measured, problems_of_command
-from traffic.job import JobSpec
 
 NAME = "t-job"
 BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 4000\nqueues: {buffer: 8MB}\n"

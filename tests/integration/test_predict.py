@@ -9,6 +9,8 @@ import pytest
 from labs.lab import Lab
 from labs.runtime.teardown import take_down
 from rocelab.agent.filters import data_filter
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from scripts.drill.timeline import opened_namespaces
@@ -20,8 +22,6 @@ from scripts.predict.whatif import read_asked
 from scripts.predict.wires import Wires
 from scripts.taps import Taps
 from tests.measured import measured
-from traffic.job import JobSpec
-from traffic.jobplan import plan_jobs
 
 pytestmark = pytest.mark.side_by_side
 

@@ -30,13 +30,13 @@ from labs.runtime.record import LabFiles, read_record
 from labs.runtime.teardown import take_down
 from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.path import find_nic, walk
+from rocelab.jobs.flow import permutation
 from rocelab.plan.routes import expected_routes, expected_width
 from scripts.drill.labuse import kept
 from scripts.drill.result import DrillResult
 from scripts.drill.run import run_drill
 from tests.integration.engine import docker_engine
 from tests.integration.waiting import wait_until, wait_until_whole
-from traffic.flow import permutation
 from traffic.session import TrafficSession
 from traffic.traceroute import probe_path
 

@@ -20,6 +20,7 @@ from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
 from rocelab.forwarding.fib import FibOf
 from rocelab.forwarding.path import find_nic, walk
+from rocelab.jobs.flow import Flow, permutation
 from scripts.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.stages.measure import FlowRecovery, stages_of
@@ -27,7 +28,6 @@ from scripts.stages.model import Cause, SwitchStages
 from scripts.stages.recorder import StageRecorder
 from tests.integration.waiting import LIMIT_S
 from tests.measured import measured
-from traffic.flow import Flow, permutation
 from traffic.result import TrafficResult
 from traffic.session import TrafficSession
 

@@ -22,13 +22,13 @@ import pytest
 from labs.runtime.namespaces import inside, processes_in
 from rocelab.agent.probe import NO_FLOW
 from rocelab.errors import InputError, MachineError
+from rocelab.jobs.flow import Flow, resolve_endpoints
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from tests.integration.waiting import wait_until
 from tests.measured import measured
-from traffic.flow import Flow, resolve_endpoints
 from traffic.result import CLOCK_JUMP_LIMIT_NS, LAG_P99_LIMIT_NS, TrafficResult
 from traffic.roce import probe_frame
 from traffic.session import TrafficSession

@@ -24,10 +24,10 @@ from labs.runtime.wire.impairment import Direction, Impairment, Kind
 from labs.runtime.wire.maps import WireCounters
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.errors import InputError
+from rocelab.jobs.flow import Flow
 from scripts.faults import wire as faults
 from tests.integration.waiting import wait_until
 from tests.measured import measured
-from traffic.flow import Flow
 from traffic.result import FlowRecord, TrafficResult
 from traffic.session import TrafficSession
 

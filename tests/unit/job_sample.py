@@ -8,6 +8,8 @@ import numpy as np
 
 from rocelab.agent.rc.requester import RequesterCounters
 from rocelab.agent.rc.responder import ResponderCounters
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan, QueuePairEnd, plan_job
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec
@@ -17,9 +19,7 @@ from scripts.drill.result import Environment
 from scripts.job.devices import DeviceCounts
 from scripts.job.document import QueueFigures
 from scripts.job.queues import traffic_class
-from traffic.job import JobSpec
 from traffic.jobparts import nic_links, nics_of
-from traffic.jobplan import JobPlan, QueuePairEnd, plan_job
 from traffic.jobresult import JobResult, PortRecord, QueuePairRecord, RankRecord
 from traffic.result import AgentRecord, TrafficResult
 

@@ -14,7 +14,7 @@ from rocelab.agent.rc.frames import ip_checksum
 from rocelab.agent.rc.queue_pair import QueuePairSettings
 from rocelab.agent.rc.requester import RequesterSettings
 from rocelab.agent.wire import IP_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
-from traffic.flow import Endpoints
+from rocelab.jobs.flow import Endpoints
 from traffic.roce import Envelope, roce_frame
 
 MS = 10**6

@@ -14,6 +14,7 @@ from bench.agreement.run import loads_of
 from bench.agreement.simulated import simulate_job, simulate_packets
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import build_fabric
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.load import load_spec
@@ -22,7 +23,6 @@ from scripts.drill.result import Environment
 from scripts.predict.matrix import matrix_of, rows_of_jobs
 from scripts.predict.predictor import Setting, predict_landing
 from scripts.predict.wires import Wires
-from traffic.jobplan import plan_jobs
 
 ENVIRONMENT = Environment("0", "Linux 6", "8", "3.11", "a CPU", 2, 2**34, "2026-01-01T00:00:00Z")
 RING, ACROSS, ALLTOALL, _ = SHAPES

@@ -24,7 +24,7 @@ from bench.pacing import BURST_NS, Pacing, bursts, pacing, rate_error
 from bench.senders import NEEDED, SEND, Sender
 from bench.throughput import DESTINATION, SOURCE, Throughput
 from rocelab.agent.wire import PSN_MASK, Opcode
-from traffic.flow import FIRST_SPORT, Flow, resolve_flow
+from rocelab.jobs.flow import FIRST_SPORT, Flow, resolve_flow
 from traffic.result import AgentRecord, FlowRecord, TrafficResult
 from traffic.roce import Envelope, roce_frame
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError
-from traffic.collectives import (
+from rocelab.jobs.collectives import (
     MAX_SENDS,
     Algorithm,
     Pattern,

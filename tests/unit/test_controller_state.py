@@ -39,13 +39,13 @@ from labs.controller.tables import (
 from labs.runtime.netlink import HEADER
 from labs.runtime.record import LabFiles
 from rocelab.forwarding.demand import read_demands
+from rocelab.jobs.flow import permutation
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_job
 from rocelab.plan.build import build_fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from traffic.demand import job_demands, probe_demands, published
-from traffic.flow import permutation
-from traffic.job import JobSpec
-from traffic.jobplan import plan_job
 
 FABRIC = build_fabric(load_spec(find_lab("zone-1-1")))
 HPN = build_fabric(load_spec(find_lab("hpn-small")))

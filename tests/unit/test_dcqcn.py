@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rocelab.agent.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
 from rocelab.errors import InputError
-from traffic.dcqcn_profiles import PROFILES, parameters
+from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
 
 G = 10**9
 US = 10**3

@@ -11,8 +11,8 @@ import pytest
 
 from rocelab.agent.dcqcn import NotificationPoint, reaction_point
 from rocelab.errors import InputError
-from traffic.dcqcn_model import Bottleneck, ModelRun, simulate, step_for, time_to_fairness
-from traffic.dcqcn_profiles import PROFILES, parameters
+from rocelab.jobs.dcqcn_model import Bottleneck, ModelRun, simulate, step_for, time_to_fairness
+from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
 
 G = 10**9
 US = 10**3

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from rocelab.errors import MachineError
+from rocelab.jobs.flow import Flow
 from rocelab.plan.build import build_fabric
 from scripts.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from scripts.drill.faulted import check_sent, counted_samples
 from scripts.drill.result import Timeline
 from tests.unit.report_sample import flows, lab
-from traffic.flow import Flow
 from traffic.result import Arrivals, flow_record
 
 ONE, OTHER = flows(build_fabric(lab()), 2)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rocelab.forwarding.fib import planned_fib
+from rocelab.jobs.flow import permutation
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
 from scripts.drill.hashing import Prediction, predict
-from traffic.flow import permutation
 
 
 def fabric_of(**keys: object) -> Fabric:

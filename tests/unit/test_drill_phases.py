@@ -14,6 +14,7 @@ from labs.lab import Lab
 from report.phases.view import figure_rows
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
+from rocelab.jobs.jobplan import plan_jobs
 from scripts.drill import result as faults
 from scripts.drill.catalog import CATALOG, drill_names, lab_of
 from scripts.drill.expectations import JOB_KPIS, KPIS, format_kpi, parse_expectation
@@ -25,7 +26,6 @@ from scripts.drill.phases.spec import JobDrillSpec
 from scripts.drill.run import planned_faults
 from scripts.drill.spec import DrillSpec, load_drill
 from scripts.job.document import Check, JobReport
-from traffic.jobplan import plan_jobs
 
 BASE = """name: both
 lab: four-ports

@@ -13,12 +13,12 @@ from rocelab.agent.endpoint import Endpoint
 from rocelab.agent.nic import NEVER_NS, Outlet
 from rocelab.agent.rc.responder import NAK_SEQUENCE
 from rocelab.agent.wire import IP_OFFSET
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan, plan_job, plan_jobs
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
-from traffic.job import JobSpec
 from traffic.jobparts import parts_of
-from traffic.jobplan import JobPlan, plan_job, plan_jobs
 from traffic.jobresult import JobResult, read_jobs
 
 DILATION = 1000

@@ -7,10 +7,10 @@ from collections.abc import Collection
 import numpy as np
 import pytest
 
+from rocelab.jobs.flow import Flow as TrafficFlow
 from scripts.convergence import FlowSamples, Method
 from scripts.drill.fidelity import STALL_LIMIT_NS, judged, longest_stall_ns
 from scripts.drill.result import Event, Flow, Repeat, Timeline, measure_repeat
-from traffic.flow import Flow as TrafficFlow
 from traffic.result import AgentRecord, FlowRecord, TrafficResult
 
 MS = 10**6

@@ -21,6 +21,9 @@ from report.forensics import write_picture
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.forwarding.balance import Direction
+from rocelab.jobs.collectives import Send
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan, plan_job
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
@@ -46,9 +49,6 @@ from scripts.job.document import (
     Transport,
 )
 from scripts.predict.matrix import FlowRow, rows_of_jobs
-from traffic.collectives import Send
-from traffic.job import JobSpec
-from traffic.jobplan import JobPlan, plan_job
 
 MS = 10**6
 DILATION = 1000.0

@@ -23,6 +23,7 @@ from labs.runtime.wire.impairment import Direction
 from labs.runtime.wire.maps import WireCounters
 from rocelab.agent.live import LiveCounters, LiveFile, packed, unpacked
 from rocelab.errors import InputError
+from rocelab.jobs.flow import permutation
 from rocelab.plan.queues import plan_queues
 from scripts.convergence import Method
 from scripts.drill.faulted import FaultedRun, Settings
@@ -43,7 +44,6 @@ from scripts.health.report import Account
 from scripts.health.routes import parse_route
 from scripts.health.sample import Places, Sample, compare, deepest
 from scripts.health.sessions import both_up, parse_changes
-from traffic.flow import permutation
 
 FABRIC = Lab.planned("zone-small").fabric
 PLAN = plan_queues(FABRIC)

@@ -13,12 +13,12 @@ from labs.runtime import record
 from labs.runtime.inuse import in_use
 from labs.runtime.record import LabFiles
 from rocelab.errors import InputError
+from rocelab.jobs.job import JobSpec
 from scripts.drill.labuse import _in_drill
 from scripts.faults.asked import asked_fault
 from scripts.faults.running import _by_hand, inject_and_leave, inject_and_wait
 from scripts.faults.spec import CarrierDownSpec
 from scripts.job import run as jobs
-from traffic.job import JobSpec
 
 ASKED = asked_fault("carrier-down", ["link=rtsw1:ctsw1"])
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from rocelab.errors import InputError, SpecError
+from rocelab.jobs.collectives import Algorithm, Pattern
+from rocelab.jobs.dcqcn_profiles import PROFILES
+from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
+from rocelab.jobs.placement import Placement
+from rocelab.jobs.sport import SourcePort
+from rocelab.jobs.transport import AdmissionSpec, Ecn, Strategy, TransportSpec
 from rocelab.spec.load import read_model
 from rocelab.spec.schema import schema_of
-from traffic.collectives import Algorithm, Pattern
-from traffic.dcqcn_profiles import PROFILES
-from traffic.job import JobSpec, Stream, schedule_of, streams_of
-from traffic.placement import Placement
-from traffic.sport import SourcePort
-from traffic.transport import AdmissionSpec, Ecn, Strategy, TransportSpec
 
 MS = 10**6
 MIB = 2**20

@@ -14,16 +14,16 @@ from rich.console import Console
 from report.job_terminal import print_report
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
 from rocelab.spec.queues import QueueEngine
 from scripts.job import measure
 from scripts.job.accounting import check_all, disagreements
 from scripts.job.devices import DeviceCounts
 from scripts.job.document import JobReport, from_json
-from scripts.job.load import CARRIED_SHARE, estimate, warning
 from scripts.job.run import assemble
 from tests.unit import job_sample as sample
-from traffic.job import JobSpec
-from traffic.jobplan import JobPlan, plan_jobs
 from traffic.jobresult import JobResult
 from traffic.result import TrafficResult
 

@@ -10,15 +10,15 @@ from typer.testing import CliRunner
 
 from labs.cli.app import Settings
 from rocelab.errors import InputError, SpecError
+from rocelab.jobs.collectives import Algorithm, Pattern
+from rocelab.jobs.dcqcn_profiles import PROFILES
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.options import KEYS, job_from_file, job_from_options
+from rocelab.jobs.placement import Placement
+from rocelab.jobs.sport import SourcePort
+from rocelab.jobs.transport import Ecn, Strategy
 from scripts.cli import build
 from scripts.job.command import WORDS
-from scripts.job.options import KEYS, job_from_file, job_from_options
-from traffic.collectives import Algorithm, Pattern
-from traffic.dcqcn_profiles import PROFILES
-from traffic.job import JobSpec
-from traffic.placement import Placement
-from traffic.sport import SourcePort
-from traffic.transport import Ecn, Strategy
 
 BASE: dict[str, str | None] = {"pattern": "allreduce", "ranks": "8", "size": "64MB"}
 

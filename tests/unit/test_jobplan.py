@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from rocelab.agent.wire import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
 from rocelab.errors import InputError
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_job, plan_jobs
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
-from traffic.job import JobSpec
 from traffic.jobparts import CONTROL, DATA, nic_links, parts_of
-from traffic.jobplan import plan_job, plan_jobs
 from traffic.session import TrafficSession
 
 

@@ -21,7 +21,7 @@ from rocelab.agent.nic import (
     Outlet,
 )
 from rocelab.agent.rc.queue_pair import QueuePair
-from traffic.dcqcn_profiles import parameters
+from rocelab.jobs.dcqcn_profiles import parameters
 
 FRAME_BYTES = 1082
 WIRE_BITS = 8 * (FRAME_BYTES + WIRE_OVERHEAD_BYTES)

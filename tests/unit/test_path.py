@@ -15,11 +15,11 @@ from scapy.layers.l2 import Ether
 from rocelab.errors import InputError
 from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fib, planned_fibs
 from rocelab.forwarding.path import NoPathError, Path, find_nic, walk
+from rocelab.jobs.flow import resolve_endpoints
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import HashingSpec, LabSpec, Numbering, RoutingSpec, SeedPlan
-from traffic.flow import resolve_endpoints
 from traffic.traceroute import ProbeFrames
 
 ZONE = ClosSpec(racks=4, spines=4, servers_per_rack=2, links_per_pair=2)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nccl_sample import OUT_OF_PLACE, nccl_output
 
-from traffic.collectives import Algorithm, Pattern, Schedule, schedule
-from traffic.performance import (
+from rocelab.jobs.collectives import Algorithm, Pattern, Schedule, schedule
+from rocelab.jobs.performance import (
     FRAME_OVERHEAD_BYTES,
     Row,
     busbw_factor,

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError
+from rocelab.jobs.placement import Cut, NicRef, Placement, cut, group_size, place
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
 from rocelab.spec.model import LabSpec
-from traffic.placement import Cut, NicRef, Placement, cut, group_size, place
 
 
 def fabric(racks: int = 3, servers: int = 2, nics: int = 2, **keys: int) -> Fabric:

@@ -16,6 +16,9 @@ from rocelab.errors import InputError, SpecError
 from rocelab.forwarding.balance import Direction
 from rocelab.forwarding.fib import planned_fibs
 from rocelab.forwarding.path import find_nic, walk
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.placement import NicRef
 from rocelab.plan.build import build_fabric, plan
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import find_lab
@@ -31,9 +34,6 @@ from scripts.predict.predictor import Setting, asked_fabric, predict_document, p
 from scripts.predict.terminal import print_prediction
 from scripts.predict.whatif import read_asked
 from scripts.predict.wires import Wires
-from traffic.job import JobSpec
-from traffic.jobplan import plan_job
-from traffic.placement import NicRef
 
 KINDS = ("zone-1-1", "zones-1-28", "rail-small", "hpn-small", "hpn-single-plane", "fat-tree-4")
 

@@ -15,7 +15,7 @@ from rocelab.agent.nic import NEVER_NS
 from rocelab.agent.program import ROUNDS, PlannedSend, Program, Stream, immediate
 from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
 from rocelab.agent.rc.queue_pair import QueuePair
-from traffic.collectives import Algorithm, Pattern, Schedule, schedule
+from rocelab.jobs.collectives import Algorithm, Pattern, Schedule, schedule
 
 Delay = Callable[[int, int, int], int]
 """Nanoseconds that a message takes: from which rank, to which, how many bytes."""

@@ -22,7 +22,7 @@ from rocelab.agent.rc.reordering import ReorderingResponder
 from rocelab.agent.rc.requester import Requester
 from rocelab.agent.rc.responder import Responder
 from rocelab.agent.wire import PSN_MASK
-from traffic.dcqcn_profiles import parameters
+from rocelab.jobs.dcqcn_profiles import parameters
 
 STEP_LIMIT = 100_000
 LINE_RATE_BPS = 10**9

@@ -12,7 +12,7 @@ from scapy.layers.l2 import Ether
 
 from rocelab.agent.icrc import icrc
 from rocelab.agent.probe import MIN_PAYLOAD_BYTES, Probe, ProbeStamper, parse_probe
-from traffic.flow import Endpoints
+from rocelab.jobs.flow import Endpoints
 from traffic.roce import probe_frame
 
 # Building with Scapy takes milliseconds, more on a busy machine: time is not what is tested.

@@ -16,6 +16,11 @@ from report.simulation.terminal import print_report
 from rocelab.documents import to_json
 from rocelab.errors import MachineError, RocelabError
 from rocelab.forwarding.balance import Direction
+from rocelab.jobs import merged_sends as collectives
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.spec import SimulatedJob, collective_job
+from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.plan.build import build_fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
@@ -27,12 +32,7 @@ from scripts.predict.matrix import rows_of_jobs
 from scripts.predict.predictor import Setting, predict_document
 from simulator import size
 from simulator.document import SimulationReport, from_json
-from simulator.jobs import collectives
-from simulator.jobs.spec import SimulatedJob, collective_job
-from simulator.jobs.training_spec import TrainingSpec
 from simulator.simulate import Options, simulate
-from traffic.job import JobSpec
-from traffic.jobplan import plan_jobs
 
 EXACT = Options(eps=0.0, hop_latency_ns=0.0)
 

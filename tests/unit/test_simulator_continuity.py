@@ -7,14 +7,14 @@ from itertools import pairwise
 import pytest
 
 from rocelab.errors import InputError
+from rocelab.jobs import merged_sends as collectives
+from rocelab.jobs.collectives import count_sends
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.merged_sends import MOST_EXCHANGED, MOST_ORDERED
+from rocelab.jobs.spec import collective_job
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from simulator.jobs import collectives
-from simulator.jobs.collectives import MOST_EXCHANGED, MOST_ORDERED
-from simulator.jobs.spec import collective_job
 from simulator.simulate import LARGE_EPS, Options, Simulation
-from traffic.collectives import count_sends
-from traffic.job import JobSpec
 
 LARGE = load_spec(find_lab("llama3-24k"))
 

@@ -19,6 +19,7 @@ from report.simulation.whatif import print_what_if
 from rocelab.arrays import NONE, Floats
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
+from rocelab.jobs.transport import TransportSpec
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec, read_model
 from rocelab.spec.model import LabSpec
@@ -50,7 +51,6 @@ from simulator.fabric.flows import Flows, Paths
 from simulator.fabric.network import Network
 from simulator.fabric.paths import paths_of
 from simulator.fabric.routes import Routes
-from traffic.transport import TransportSpec
 
 NCCL = Retransmission.of(None)
 PATIENT = Retransmission(4.096e-6 * 2**22, 7)

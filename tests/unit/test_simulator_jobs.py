@@ -16,6 +16,16 @@ from rocelab.agent.rc.connection import Connection
 from rocelab.agent.rc.requester import Requester
 from rocelab.arrays import Ints
 from rocelab.errors import InputError
+from rocelab.jobs import merged_sends as collectives
+from rocelab.jobs.collectives import IN_RING_ORDER, ROOTED, Algorithm, Pattern, schedule
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.merged_sends import MOST_PAIRS, sends_of, workload_of
+from rocelab.jobs.messages import loads_of
+from rocelab.jobs.placement import Placement, cut, group_size, place
+from rocelab.jobs.sport import QPN_LIMIT, SourcePort
+from rocelab.jobs.transport import Strategy, TransportSpec
+from rocelab.jobs.workload import Sends, Step, Workload
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import find_lab
@@ -25,19 +35,9 @@ from rocelab.spec.model import LabSpec
 from scripts.predict.matrix import rows_of_jobs
 from simulator.fabric.build import network_of
 from simulator.fabric.network import Network
-from simulator.jobs import collectives
-from simulator.jobs.collectives import MOST_PAIRS, sends_of, workload_of
 from simulator.jobs.compile import Compiled, PlacedJob, compile_jobs
-from simulator.jobs.messages import loads_of
 from simulator.jobs.placement import Taken, place_ranks, ring_cut, ring_group
 from simulator.jobs.queue_pairs import queue_pairs
-from simulator.jobs.workload import Sends, Step, Workload
-from traffic.collectives import IN_RING_ORDER, ROOTED, Algorithm, Pattern, schedule
-from traffic.job import JobSpec
-from traffic.jobplan import plan_jobs
-from traffic.placement import Placement, cut, group_size, place
-from traffic.sport import QPN_LIMIT, SourcePort
-from traffic.transport import Strategy, TransportSpec
 
 LABS = ("zone-small", "zones-small", "rail-small", "hpn-small", "hpn-single-plane", "fat-tree-4")
 FABRICS = {name: build_fabric(load_spec(find_lab(name))) for name in LABS}

@@ -14,6 +14,8 @@ from rocelab.errors import InputError
 from rocelab.forwarding.multipath import Flow5, multipath_hash
 from rocelab.forwarding.resilient import filled, without
 from rocelab.forwarding.steering import ROCE_PORT
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import plan
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
@@ -28,8 +30,6 @@ from simulator.fabric.flows import Flows, Paths
 from simulator.fabric.network import Network
 from simulator.fabric.paths import flows_per_send, paths_of
 from simulator.fabric.routes import Routes
-from traffic.job import JobSpec
-from traffic.jobplan import plan_jobs
 
 LABS = {
     "tiny": 4,

@@ -17,7 +17,9 @@ from nccl_sample import nccl_output
 from pytorch_trace import COLLECTIVES, pytorch_trace
 
 from rocelab.errors import InputError, MachineError
-from simulator.jobs.workload import Sends, Step, Workload
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.performance import Row, nccl_table
+from rocelab.jobs.workload import Sends, Step, Workload
 from simulator.traces.chakra import (
     CommType,
     Kind,
@@ -34,8 +36,6 @@ from simulator.traces.nccl_tests import read_nccl_tests
 from simulator.traces.order import COMPUTE, Communication, condense, topological
 from simulator.traces.reference import compare, fit_alpha_beta
 from simulator.traces.replay import read_workload, trace_workload
-from traffic.collectives import Pattern
-from traffic.performance import Row, nccl_table
 
 pytest.importorskip("google.protobuf", reason="the extra `chakra` is not installed")
 

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rocelab.errors import InputError, SpecError
-from simulator.jobs.inference import InferenceSpec, inference_workload
-from simulator.jobs.models import MODELS, ModelShape
-from simulator.jobs.parallelism import Layout, in_groups
-from simulator.jobs.ranking import RankingSpec, embedding_sends, ranking_workload
-from simulator.jobs.spec import CATALOG, SimulatedJob, collective_job, find_jobs, load_jobs
-from simulator.jobs.steps import roofline_s
-from simulator.jobs.training import estimate, pass_times, training_workload
-from simulator.jobs.training_spec import TrainingSpec
-from simulator.jobs.volumes import volumes
-from simulator.jobs.workload import Workload
-from traffic.collectives import Pattern
-from traffic.job import JobSpec
-from traffic.placement import Placement
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.inference import InferenceSpec, inference_workload
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.models import MODELS, ModelShape
+from rocelab.jobs.parallelism import Layout, in_groups
+from rocelab.jobs.placement import Placement
+from rocelab.jobs.ranking import RankingSpec, embedding_sends, ranking_workload
+from rocelab.jobs.spec import CATALOG, SimulatedJob, collective_job, find_jobs, load_jobs
+from rocelab.jobs.steps import roofline_s
+from rocelab.jobs.training import estimate, pass_times, training_workload
+from rocelab.jobs.training_spec import TrainingSpec
+from rocelab.jobs.volumes import volumes
+from rocelab.jobs.workload import Workload
 
 NIC_BPS = 400e9
 LLAMA = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traffic.sport import SourcePort, flow_label, hash_32, source_port, udp_sport
+from rocelab.jobs.sport import SourcePort, flow_label, hash_32, source_port, udp_sport
 
 QPNS = st.integers(0, 2**24 - 1)
 PORTS = st.integers(0xC000, 0xFFFF)
@@ -110,7 +110,7 @@ def test_a_number_that_no_packet_can_carry_is_refused(local: int, base: int) -> 
 
 def test_it_needs_nothing_but_the_standard_library() -> None:
     code = (
-        "import sys\nbefore = set(sys.modules)\nimport traffic.sport\n"
+        "import sys\nbefore = set(sys.modules)\nimport rocelab.jobs.sport\n"
         "known = {*sys.stdlib_module_names, 'traffic'}\n"
         "print({name.partition('.')[0] for name in set(sys.modules) - before} - known)"
     )

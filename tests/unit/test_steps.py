@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_endpoint import servers
 
 from rocelab.agent.steps import MOST_STALLS, STALL_NS, Stalls, StepTimes
-from traffic.jobplan import RECORDED_SENDS, JobPlan
+from rocelab.jobs.jobplan import RECORDED_SENDS, JobPlan
 
 MS = 10**6
 

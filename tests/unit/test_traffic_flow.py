@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError
+from rocelab.jobs.flow import Flow, permutation, resolve_endpoints, resolve_flow
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec, LinksSpec
-from traffic.flow import Flow, permutation, resolve_endpoints, resolve_flow
 
 
 def clos(mtu: int = 9000, **shape: int) -> Fabric:

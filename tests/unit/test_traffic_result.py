@@ -7,7 +7,7 @@ import pytest
 
 from rocelab.agent.demux import ProbeLog
 from rocelab.agent.probe import NO_FLOW
-from traffic.flow import Flow
+from rocelab.jobs.flow import Flow
 from traffic.result import (
     SECOND_NS,
     AgentRecord,

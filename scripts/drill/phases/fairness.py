@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.jobs.dcqcn_model import Bottleneck, ModelRun, simulate, time_to_fairness
+from rocelab.jobs.dcqcn_profiles import parameters
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan, plan_job
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.plan.fabric import Fabric
 from scripts.drill.phases.shares import WINDOW_NS, Course, FairShares, Port, Settled
 from scripts.job.document import JobReport
-from traffic.dcqcn_model import Bottleneck, ModelRun, simulate, time_to_fairness
-from traffic.dcqcn_profiles import parameters
-from traffic.job import JobSpec
-from traffic.jobplan import JobPlan, plan_job
-from traffic.performance import FRAME_OVERHEAD_BYTES
 
 TOLERANCE = 0.10
 """Of the fair share, by which a sender may be off (BMWG AI fabric draft, DCQCN convergence)."""

@@ -17,6 +17,7 @@ from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import QueueSampler
 from labs.runtime.record import LabFiles
 from rocelab.errors import InputError
+from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.plan.build import plan
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.spec.load import load_spec
@@ -35,7 +36,6 @@ from scripts.faults.resolve import resolve
 from scripts.faults.schedule import expand
 from scripts.job.environment import read_environment
 from scripts.job.run import run_jobs
-from traffic.jobplan import JobPlan, plan_jobs
 
 QueueDepths = list[tuple[int, float]]
 

@@ -11,6 +11,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.transport import DCQCN_OFF
 from rocelab.spec.base import Name, SpecModel
 from rocelab.spec.model import MAX_SEED, SeedPlan
 from rocelab.spec.schemes import SchemeSpec
@@ -19,9 +22,6 @@ from rocelab.wording import RefusedError, listed
 from scripts.drill.expectspec import JobExpectSpec
 from scripts.drill.phases.shares import WINDOW_NS
 from scripts.faults.spec import FaultSpec
-from traffic.collectives import Pattern
-from traffic.job import JobSpec
-from traffic.transport import DCQCN_OFF
 
 
 class ModelSpec(SpecModel):

@@ -12,7 +12,14 @@ from typing import Annotated, Self
 
 from pydantic import Field, Tag, model_validator
 
+from rocelab.data import folder
 from rocelab.errors import InputError
+from rocelab.jobs.inference import InferenceSpec
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.placement import Placement
+from rocelab.jobs.ranking import RankingSpec
+from rocelab.jobs.training_spec import TrainingSpec
+from rocelab.jobs.transport import MAX_DURATION, TransportSpec
 from rocelab.spec.base import Name, SpecModel
 from rocelab.spec.catalog import find
 from rocelab.spec.load import validate
@@ -20,14 +27,8 @@ from rocelab.spec.model import MAX_SEED
 from rocelab.spec.source import read_source
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError, listed
-from simulator.jobs.inference import InferenceSpec
-from simulator.jobs.ranking import RankingSpec
-from simulator.jobs.training_spec import TrainingSpec
-from traffic.job import JobSpec
-from traffic.placement import Placement
-from traffic.transport import MAX_DURATION, TransportSpec
 
-CATALOG = Path(__file__).resolve().parent.parent / "catalog"
+CATALOG = folder("simulator") / "catalog"
 KINDS = ("collective", "training", "ranking", "inference", "trace")
 IN_COLLECTIVE = ("placement", "seed", "transport")
 """Keys that a collective has itself, so that a lab's job file is one word for word."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from traffic.collectives import Pattern, Schedule
+from rocelab.jobs.collectives import Pattern, Schedule
 
 FRAME_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
 """Ethernet, IPv4, UDP, BTH and ICRC: what Linux counts of a RoCEv2 packet beside its payload.

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simulator.jobs.parallelism import between, in_groups, joined
-from simulator.jobs.steps import Steps, roofline_s
-from simulator.jobs.training_spec import Sharding, TrainingSpec
-from simulator.jobs.volumes import volumes
-from simulator.jobs.workload import Sends, Workload
-from traffic.collectives import Pattern
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.parallelism import between, in_groups, joined
+from rocelab.jobs.steps import Steps, roofline_s
+from rocelab.jobs.training_spec import Sharding, TrainingSpec
+from rocelab.jobs.volumes import volumes
+from rocelab.jobs.workload import Sends, Workload
 
 EVERY_STAGE = slice(None)
 

@@ -16,13 +16,13 @@ from rocelab.agent.lag import affinity
 from rocelab.agent.program import MAX_ID
 from rocelab.agent.wire import EXTENSION_BYTES, ICRC_BYTES, IP_OFFSET, PAYLOAD_OFFSET, Extension
 from rocelab.errors import InputError
+from rocelab.jobs.collectives import Algorithm, Schedule
+from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, SPORTS, Endpoints, resolve_endpoints
+from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
+from rocelab.jobs.placement import NicRef, group_size, nic_of, place
+from rocelab.jobs.sport import source_port
+from rocelab.jobs.transport import TransportSpec
 from rocelab.plan.fabric import Fabric, Link, Nic
-from traffic.collectives import Algorithm, Schedule
-from traffic.flow import FIRST_QP, FIRST_SPORT, SPORTS, Endpoints, resolve_endpoints
-from traffic.job import JobSpec, Stream, schedule_of, streams_of
-from traffic.placement import NicRef, group_size, nic_of, place
-from traffic.sport import source_port
-from traffic.transport import TransportSpec
 
 MOST_EXTENSION_BYTES = EXTENSION_BYTES[Extension.RETH] + EXTENSION_BYTES[Extension.IMM]
 SAMPLES = 400

@@ -13,14 +13,14 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.parallelism import in_groups
+from rocelab.jobs.steps import Steps
+from rocelab.jobs.transport import MAX_DURATION
+from rocelab.jobs.workload import Sends, Workload
 from rocelab.spec.base import SpecModel
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError
-from simulator.jobs.parallelism import in_groups
-from simulator.jobs.steps import Steps
-from simulator.jobs.workload import Sends, Workload
-from traffic.collectives import Pattern
-from traffic.transport import MAX_DURATION
 
 DENSE_BYTES = 4
 MAX_RANKS = 4096

@@ -1,7 +1,7 @@
 """What a person writes about the training of a large model: its shape and how it is divided.
 
 In: the block `training` of a job. Out: a validated `TrainingSpec`; what it computes and sends is in
-`simulator.jobs.volumes` and `simulator.jobs.training`.
+`rocelab.jobs.volumes` and `rocelab.jobs.training`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from rocelab.jobs.models import BytesPerSecond, Flops, Model
+from rocelab.jobs.parallelism import Layout
 from rocelab.spec.base import SpecModel
 from rocelab.units import SHARE, SharePpm
 from rocelab.wording import RefusedError
-from simulator.jobs.models import BytesPerSecond, Flops, Model
-from simulator.jobs.parallelism import Layout
 
 MAX_RANKS = 2**17
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.arrays import Longs
-from traffic.jobplan import MOST_EXTENSION_BYTES, message_bytes
-from traffic.performance import FRAME_OVERHEAD_BYTES
-from traffic.transport import Strategy, TransportSpec
+from rocelab.jobs.jobplan import MOST_EXTENSION_BYTES, message_bytes
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.transport import Strategy, TransportSpec
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,15 +14,15 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from rocelab.arrays import Ints
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.models import BytesPerSecond, Flops, Model
+from rocelab.jobs.parallelism import Layout, between, in_groups, joined
+from rocelab.jobs.steps import Steps
+from rocelab.jobs.training_spec import MAX_RANKS
+from rocelab.jobs.volumes import BF16_BYTES, activation_bytes, expert_bytes
+from rocelab.jobs.workload import Sends, Workload
 from rocelab.spec.base import SpecModel
 from rocelab.wording import RefusedError
-from simulator.jobs.models import BytesPerSecond, Flops, Model
-from simulator.jobs.parallelism import Layout, between, in_groups, joined
-from simulator.jobs.steps import Steps
-from simulator.jobs.training_spec import MAX_RANKS
-from simulator.jobs.volumes import BF16_BYTES, activation_bytes, expert_bytes
-from simulator.jobs.workload import Sends, Workload
-from traffic.collectives import Pattern
 
 Count = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 

@@ -1,8 +1,8 @@
 """What ranks send each other in a collective, where a schedule of single sends would not fit.
 
 In: a pattern, how many ranks and bytes, or a `JobSpec`. Out: all that one rank sends another as one
-send, in arrays, and a job as a `Workload`. The formulas are those of `traffic.collectives`, whose
-schedules have the same bytes between the same ranks.
+send, in arrays, and a job as a `Workload`. The formulas are those of `rocelab.jobs.collectives`,
+whose schedules have the same bytes between the same ranks.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 
 from rocelab.arrays import NONE, Ints, Longs
 from rocelab.errors import InputError
-from simulator.jobs.workload import Sends, Step, Workload
-from traffic.collectives import (
+from rocelab.jobs.collectives import (
     PIECE_BYTES,
     Algorithm,
     Pattern,
@@ -24,7 +23,8 @@ from traffic.collectives import (
     count_sends,
     point_to_point,
 )
-from traffic.job import JobSpec, schedule_of
+from rocelab.jobs.job import JobSpec, schedule_of
+from rocelab.jobs.workload import Sends, Step, Workload
 
 MOST_PAIRS = 2**24
 """Pairs of ranks that send to each other, at most: AlltoAll among 4,096, a gigabyte."""
@@ -52,10 +52,10 @@ def sends_of(
 ) -> Sends:
     """All that one rank sends another in one collective as one send, by source and destination.
 
-    The sums of `traffic.collectives.schedule` with the same arguments, byte for byte; `parts` are
-    how many of its sends each is, `rounds` its longest chain. What merging leaves out is when a
-    pair's sends may begin: rings keep every NIC busy throughout, but the first piece of a tree or
-    a chain has to get to its end before the last rank receives anything: `fill_bytes`.
+    The sums of `rocelab.jobs.collectives.schedule` with the same arguments, byte for byte; `parts`
+    are how many of its sends each is, `rounds` its longest chain. What merging leaves out is when a
+    pair's sends may begin: rings keep every NIC busy throughout, but the first piece of a tree or a
+    chain has to get to its end before the last rank receives anything: `fill_bytes`.
 
     Raises InputError where the numbers do not fit, or for more than MOST_PAIRS pairs.
     """
@@ -106,7 +106,7 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ..
 def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
     """`iterations` of a job with a size, `job.compute` between them.
 
-    `group` is the group size where the job leaves it out (`simulator.jobs.placement.ring_group`).
+    `group` is the group size where the job leaves it out (`rocelab.jobs.placement.ring_group`).
     Up to MOST_ORDERED sends the workload is `ordered`: each send of the schedule is a step that
     waits for what it waits for in the lab, and a rank begins an iteration, after its pause, when
     all its sends and receives of the one before are over. Beyond, an iteration is one step of
@@ -330,7 +330,8 @@ def _exchange(pattern: Pattern, ranks: int, size_bytes: int, channels: int, seed
 
 
 def _uneven_sizes(ranks: int, size_bytes: int, seed: int) -> Longs:
-    """The draws of `traffic.collectives.uneven_sizes`: both are the Mersenne Twister's 53 bits."""
+    """The draws of `rocelab.jobs.collectives.uneven_sizes`: both are the Mersenne Twister's 53
+    bits."""
     _, state, _ = random.Random(seed).getstate()  # noqa: S311 - repeatable draws, not secrets
     twister = np.random.MT19937()
     twister.state = {

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from rocelab.arrays import NONE, Ints, Longs
-from simulator.jobs.collectives import sends_of
-from simulator.jobs.workload import Sends
-from traffic.collectives import Pattern
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.merged_sends import sends_of
+from rocelab.jobs.workload import Sends
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from traffic.jobplan import JobPlan
-from traffic.performance import FRAME_OVERHEAD_BYTES, roofline_ns
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, roofline_ns
 
 PACKET_CPU_S = 20e-6
 BYTE_CPU_S = 6e-6 / 1024

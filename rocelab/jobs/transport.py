@@ -12,11 +12,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
+from rocelab.jobs.dcqcn_profiles import PROFILES
+from rocelab.jobs.sport import SourcePort
 from rocelab.spec.base import MS, SECOND, SpecModel
 from rocelab.units import SIZE, DurationNs, SizeBytes
 from rocelab.wording import RefusedError, described, did_you_mean, listed, shown
-from traffic.dcqcn_profiles import PROFILES
-from traffic.sport import SourcePort
 
 MIB = 2**20
 MAX_SIZE = 64 * 10**9

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulator.jobs.workload import Sends, Step, Workload
+from rocelab.jobs.workload import Sends, Step, Workload
 
 
 class Steps:

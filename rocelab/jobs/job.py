@@ -13,11 +13,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, Tag, model_validator
 
-from rocelab.spec.base import SpecModel
-from rocelab.spec.model import MAX_SEED
-from rocelab.units import DURATION, SIZE, DurationNs, SizeBytes
-from rocelab.wording import RefusedError, listed
-from traffic.collectives import (
+from rocelab.jobs.collectives import (
     IN_RING_ORDER,
     POINT_TO_POINT,
     ROOTED,
@@ -27,9 +23,13 @@ from traffic.collectives import (
     point_to_point,
     schedule,
 )
-from traffic.performance import DIVIDED
-from traffic.placement import Placement
-from traffic.transport import MAX_DURATION, MAX_SIZE, TransportSpec
+from rocelab.jobs.performance import DIVIDED
+from rocelab.jobs.placement import Placement
+from rocelab.jobs.transport import MAX_DURATION, MAX_SIZE, TransportSpec
+from rocelab.spec.base import SpecModel
+from rocelab.spec.model import MAX_SEED
+from rocelab.units import DURATION, SIZE, DurationNs, SizeBytes
+from rocelab.wording import RefusedError, listed
 
 
 class JobSpec(SpecModel):
@@ -219,8 +219,8 @@ class Stream:
 def schedule_of(job: JobSpec, group: int | None = None) -> Schedule:
     """The sends of one iteration of a job with a size.
 
-    `group` is the group size where the job leaves it out (`traffic.placement.group_size`). Raises
-    ValueError for a job of streams, InputError where the group does not divide the ranks.
+    `group` is the group size where the job leaves it out (`rocelab.jobs.placement.group_size`).
+    Raises ValueError for a job of streams, InputError where the group does not divide the ranks.
     """
     if job.size is None:
         raise ValueError("a job with a duration has streams, not a schedule")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.jobs.models import ModelShape
-from simulator.jobs.training_spec import Sharding, TrainingSpec
+from rocelab.jobs.models import ModelShape
+from rocelab.jobs.training_spec import Sharding, TrainingSpec
 
 BF16_BYTES = 2
 FP32_BYTES = 4

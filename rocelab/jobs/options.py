@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from rocelab.errors import InputError, SpecError
+from rocelab.jobs.job import JobSpec
 from rocelab.spec.load import read_model, validate
 from rocelab.spec.scalars import read_scalar
 from rocelab.spec.source import Data, Source
 from rocelab.wording import KeyPath, RefusedError
-from traffic.job import JobSpec
 
 KEYS: Mapping[str, str] = {
     "pattern": "pattern",
