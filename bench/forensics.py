@@ -28,17 +28,17 @@ from rocelab.interruption import ending
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import plan
+from rocelab.predict.matrix import rows_of_jobs
 from rocelab.progress import Progress
+from rocelab.results.diagnosis import Cause, Diagnosis, Verdict, Way
+from rocelab.results.job import JobReport
 from rocelab.spec.model import LabSpec
 from scripts.faults.hosts import HostPause
 from scripts.faults.links import RateDegrade
 from scripts.forensics.diagnose import diagnose_report
-from scripts.forensics.document import Cause, Diagnosis, Verdict, Way
 from scripts.forensics.paths import ways_of
-from scripts.job.document import JobReport
 from scripts.job.environment import read_environment
 from scripts.job.run import run_job, run_jobs
-from scripts.predict.matrix import rows_of_jobs
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning")
 DILATION = 10_000

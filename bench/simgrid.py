@@ -28,7 +28,7 @@ from bench.simgrid_results import Compared, Side, Times, markdown
 from rocelab.arrays import Floats
 from rocelab.errors import MachineError
 from rocelab.interruption import ending
-from scripts.drill.environment import cpu_model
+from rocelab.results.environment import cpu_model
 from simulator.engine.backend import best_backend
 
 FOLDER = Path(__file__).parent

@@ -33,10 +33,10 @@ from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Step, Workload
 from rocelab.progress import no_progress
+from rocelab.results.environment import cpu_model
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.schemes import EEcmpScheme
-from scripts.drill.environment import cpu_model
 from simulator.engine.backend import Backend
 from simulator.engine.maxmin import max_min_rates
 from simulator.engine.program import Program

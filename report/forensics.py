@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from report.plots import INK, MUTED, figure_of, styled
+from rocelab.results.diagnosis import Cause, Diagnosis
 from rocelab.units import format_duration
 from scripts.forensics.case import Case
 from scripts.forensics.critical import lateness
-from scripts.forensics.document import Cause, Diagnosis
 from scripts.forensics.terminal import top_ns
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from report.view import (
 )
 from report.view import by_plan as plans
 from rocelab.files import replace_file
+from rocelab.results.drill import DrillResult, Repeat
+from rocelab.results.expectations import KPIS
 from rocelab.units import format_duration
-from scripts.drill.expectations import KPIS
-from scripts.drill.result import DrillResult, Repeat
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

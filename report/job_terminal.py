@@ -13,9 +13,9 @@ from labs.cli.console import table
 from rocelab.forwarding.balance import TierBalance
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row, nccl_table
+from rocelab.results.job import Headline, JobReport, QueueFigures, RankFigures, Times
 from rocelab.statistics import Spread
 from rocelab.units import format_duration, format_rate, parse_size_bytes
-from scripts.job.document import Headline, JobReport, QueueFigures, RankFigures, Times
 
 SHOWN_RANKS = 32
 SHOWN_QUEUES = 12

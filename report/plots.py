@@ -18,8 +18,8 @@ import numpy as np
 from report.view import by_plan, changes_after, event_title, plan_title
 from rocelab.forwarding.balance import LinkLoad, TierBalance
 from rocelab.interpreter import imported
+from rocelab.results.drill import Event, FlowRecord, HashingRun, Repeat
 from rocelab.units import format_duration
-from scripts.drill.result import Event, FlowRecord, HashingRun, Repeat
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

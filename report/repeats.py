@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from labs.cli.console import table
-from scripts.drill.expectations import Figures, Kpi, Verdict, format_kpi, kpi_named
-from scripts.drill.phases.result import JobDrillResult, figures_held
-from scripts.drill.result import DrillResult, kpis
+from rocelab.results.drill import DrillResult, kpis
+from rocelab.results.expectations import Figures, Kpi, Verdict, format_kpi, kpi_named
+from rocelab.results.phases import JobDrillResult, figures_held
 
 HEADLINES = ("full_convergence", "loss_of_connectivity", "affected_flows", "lost_packets")
 JOB_HEADLINES = ("busbw", "goodput", "jct_ratio")

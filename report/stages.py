@@ -14,8 +14,8 @@ from rich.table import Table
 
 from labs.cli.console import table
 from report.plots import GRID, INK, MS, figure_of, styled
+from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
 from rocelab.units import format_duration
-from scripts.stages.model import Cause, Resolution, Stages, SwitchStages
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

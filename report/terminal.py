@@ -26,8 +26,8 @@ from report.view import (
     tier_rows,
     untouched,
 )
-from scripts.drill.expectations import KPIS
-from scripts.drill.result import DrillResult, Repeat
+from rocelab.results.drill import DrillResult, Repeat
+from rocelab.results.expectations import KPIS
 
 
 def print_result(result: DrillResult, console: Console) -> None:

@@ -12,9 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rocelab.forwarding.balance import Balance, Direction
-from rocelab.units import format_duration
-from scripts.drill.expectations import KPIS, Quantity, format_kpi
-from scripts.drill.result import (
+from rocelab.results.drill import (
     DrillResult,
     Event,
     FibChange,
@@ -23,7 +21,9 @@ from scripts.drill.result import (
     Repeat,
     kpis,
 )
-from scripts.health.document import HealthReport
+from rocelab.results.expectations import KPIS, Quantity, format_kpi
+from rocelab.results.health import HealthReport
+from rocelab.units import format_duration
 
 LIMITS = (
     "It tells how FRR and the Linux kernel react: in which order, and after how long, zebra and "

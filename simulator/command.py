@@ -17,8 +17,8 @@ from scripts.predict.joboptions import given, takes_job_options
 if TYPE_CHECKING:
     from rocelab.jobs.spec import SimulatedJob
     from rocelab.progress import ProgressSink
+    from rocelab.results.simulation import SimulationReport
     from rocelab.spec.model import LabSpec
-    from simulator.document import SimulationReport
     from simulator.simulate import Simulation
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray", "resilient", "te")
@@ -204,9 +204,9 @@ def simulate(
 
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
     """The spec of a lab, under another scheme or hashing where asked. Raises SpecError."""
+    from rocelab.predict.whatif import read_asked
     from rocelab.spec.catalog import find_lab
     from rocelab.spec.load import load_spec
-    from scripts.predict.whatif import read_asked
 
     asked = read_asked(scheme, hashing)
     changed = {"scheme": asked.scheme, "hashing": asked.hashing}

@@ -17,12 +17,11 @@ from rocelab.forwarding.balance import Direction, LinkLoad, TierBalance, balance
 from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.jobs.steps import roofline_s
 from rocelab.plan.fabric import Role
-from rocelab.statistics import spread
-from scripts.drill.environment import environment_with
-from scripts.drill.result import Environment
-from scripts.job.document import Headline
-from scripts.predict.choice import Model
-from simulator.document import (
+from rocelab.predict.choice import Model
+from rocelab.results.drill import Environment
+from rocelab.results.environment import environment_with
+from rocelab.results.job import Headline
+from rocelab.results.simulation import (
     SCHEMA_VERSION,
     BusyLink,
     Cost,
@@ -34,6 +33,7 @@ from simulator.document import (
     StepTimes,
     TierUse,
 )
+from rocelab.statistics import spread
 from simulator.engine.backend import Backend
 from simulator.engine.program import Outcome, Program
 from simulator.events.timeline import Outage

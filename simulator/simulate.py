@@ -30,18 +30,18 @@ from rocelab.jobs.ranking import ranking_workload
 from rocelab.jobs.spec import SimulatedJob, TraceSpec
 from rocelab.jobs.training import training_workload
 from rocelab.jobs.workload import Workload
+from rocelab.predict.choice import Model
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.results.simulation import SimulationReport
+from rocelab.results.whatif import Outlook, WhatIf
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import SprayScheme, TeScheme
 from rocelab.units import DURATION
 from rocelab.wording import RefusedError
-from scripts.predict.choice import Model
-from simulator.document import SimulationReport
 from simulator.engine.backend import best_backend
 from simulator.engine.program import Outcome, Program
 from simulator.engine.run import run
 from simulator.events.changes import changes_of
-from simulator.events.document import Outlook, WhatIf
 from simulator.events.expectation import expected_cost
 from simulator.events.longrun import Break, run_through
 from simulator.events.outlook import outlook

@@ -12,8 +12,8 @@ from typing import Any
 from rocelab.documents import Format
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row
+from rocelab.results.drill import Environment
 from rocelab.units import parse_size_bytes
-from scripts.drill.result import Environment
 
 SCHEMA_VERSION = 1
 LIMIT = 0.05

@@ -26,16 +26,16 @@ from rocelab.agent.filters import data_filter
 from rocelab.errors import RocelabError
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import plan
+from rocelab.predict.matrix import matrix_of, rows_of_jobs
+from rocelab.predict.predictor import Setting, predict_landing
+from rocelab.predict.wires import Wires
+from rocelab.results.job import JobReport
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.drill.timeline import opened_namespaces
-from scripts.job.document import JobReport
 from scripts.job.environment import read_environment
 from scripts.job.run import run_job
-from scripts.predict.matrix import matrix_of, rows_of_jobs
-from scripts.predict.predictor import Setting, predict_landing
-from scripts.predict.wires import Wires
 from scripts.taps import LinkPackets, Taps
 from traffic.jobparts import MODERATION_LIMITS_NS, MODERATION_US
 

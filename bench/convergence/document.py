@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocelab.documents import Format
-from scripts.convergence import Method
-from scripts.drill.result import Environment, Repeat
-from scripts.job.impact import Impact
-from scripts.stages.model import SwitchStages
+from rocelab.results.convergence import Method
+from rocelab.results.drill import Environment, Repeat
+from rocelab.results.impact import Impact
+from rocelab.results.stages import SwitchStages
 
 SCHEMA_VERSION = 1
 
@@ -23,8 +23,8 @@ SCHEMA_VERSION = 1
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What one change of the lab did to the flows, in the terms of RFC 6412 as
-    `scripts.convergence.EventConvergence` has them; None where a flow did not recover, or none was
-    touched. The vectors are of the flows that lost packets, `flows` their names."""
+    `rocelab.results.convergence.EventConvergence` has them; None where a flow did not recover, or
+    none was touched. The vectors are of the flows that lost packets, `flows` their names."""
 
     restored: bool
     lost: int

@@ -40,9 +40,9 @@ from labs.runtime.installation import find_installation
 from rocelab.errors import ExpectationError, RocelabError
 from rocelab.plan.build import plan
 from rocelab.progress import no_progress
-from scripts.convergence import Method, Window
+from rocelab.results.convergence import Method, Window
+from rocelab.results.drill import Repeat
 from scripts.drill.faulted import FaultedRun, Settings
-from scripts.drill.result import Repeat
 from scripts.drill.run import wait_until
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.spec import SingleFaultSpec

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scripts.drill.result import Repeat
+from rocelab.results.drill import Repeat
 
 QUIET_NS = 400_000_000
 

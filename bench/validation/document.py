@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rocelab.documents import Format
+from rocelab.results.drill import Environment
 from rocelab.statistics import Spread, spread
-from scripts.drill.result import Environment
 
 SCHEMA_VERSION = 1
 

@@ -13,9 +13,9 @@ from bench.validation.run import Found, Task
 from bench.validation.zone import E_ECMP, ECMP, Scheme
 from rocelab.forwarding.balance import balance, random_balance
 from rocelab.jobs.sport import FIRST_PORT, PORTS
+from rocelab.predict.choice import Model
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from scripts.predict.choice import Model
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths
 from simulator.fabric.network import Network

@@ -24,7 +24,7 @@ from report.compare.view import (
     run_rows,
 )
 from report.html import inline
-from scripts.compare.document import Comparison
+from rocelab.results.comparison import Comparison
 
 
 def render_html(found: Comparison) -> str:

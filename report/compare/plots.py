@@ -12,7 +12,7 @@ import numpy as np
 
 from report.compare.view import cells_of, link_matrix, name_of, tiers_of, worst_tier
 from report.plots import GRID, INK, MUTED, figure_of, styled
-from scripts.compare.document import CellResult, Comparison, Status
+from rocelab.results.comparison import CellResult, Comparison, Status
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

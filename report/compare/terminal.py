@@ -12,7 +12,7 @@ from rich.text import Text
 
 from labs.cli.console import table
 from report.compare.view import Block, anomalies, blocks, count, name_of, repeatability
-from scripts.compare.document import Comparison, Status
+from rocelab.results.comparison import Comparison, Status
 
 
 def print_comparison(found: Comparison, console: Console) -> None:

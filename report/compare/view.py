@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rocelab.forwarding.balance import Direction
+from rocelab.results.comparison import CellFigures, CellResult, Comparison, Status, TierFigures
 from rocelab.units import format_duration
-from scripts.compare.document import CellFigures, CellResult, Comparison, Status, TierFigures
 
 NAMES = {
     "ecmp": "ECMP (baseline)",

@@ -27,9 +27,9 @@ from report.phases.view import (
 )
 from report.repeats import RepeatTable, phase_tables
 from rocelab.files import replace_file
+from rocelab.results.job import UNSCALED
+from rocelab.results.phases import JobDrillResult, PhaseSummary
 from rocelab.units import format_duration
-from scripts.drill.phases.result import JobDrillResult, PhaseSummary
-from scripts.job.document import UNSCALED
 
 
 def render_job_html(result: JobDrillResult) -> str:

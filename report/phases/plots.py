@@ -12,8 +12,8 @@ import numpy as np
 
 from report.plots import GRID, INK, MUTED, figure_of, styled
 from rocelab.forwarding.balance import Direction
-from scripts.drill.phases.shares import FairShares
-from scripts.job.document import JobReport
+from rocelab.results.job import JobReport
+from rocelab.results.shares import FairShares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,7 @@ from rich.text import Text
 from labs.cli.console import table
 from report.phases.view import figure_rows, job_name, representative, share_rows, verdict_rows
 from report.repeats import RepeatTable, phase_tables, printed
-from scripts.drill.phases.result import JobDrillResult
+from rocelab.results.phases import JobDrillResult
 
 
 def print_job_result(result: JobDrillResult, console: Console) -> None:

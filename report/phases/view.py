@@ -13,11 +13,11 @@ from typing import Any
 
 from report.repeats import RepeatTable
 from rocelab.forwarding.balance import Direction
+from rocelab.results.expectations import JOB_KPIS, Quantity, format_kpi, kpi_named
+from rocelab.results.job import JobReport
+from rocelab.results.phases import JobDrillResult, JobSummary, PhaseRun
+from rocelab.results.shares import FairShares
 from rocelab.units import format_duration
-from scripts.drill.expectations import JOB_KPIS, Quantity, format_kpi, kpi_named
-from scripts.drill.phases.result import JobDrillResult, JobSummary, PhaseRun
-from scripts.drill.phases.shares import FairShares
-from scripts.job.document import JobReport
 
 LIMITS = (
     "There is no PFC: a full buffer drops, and what is lost is sent again from the lost packet on. "

@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from report.html import inline
 from report.job_terminal import value_text
 from rocelab.files import replace_file
+from rocelab.results.simulation import SimulationReport
 from rocelab.units import format_duration, format_rate
-from simulator.document import SimulationReport
 
 
 def render_html(report: SimulationReport) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from report.plots import EVENT, GRID, MUTED, RECEIVED, figure_of, styled
-from simulator.document import SimulationReport, TierUse
+from rocelab.results.simulation import SimulationReport, TierUse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

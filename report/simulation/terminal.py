@@ -10,8 +10,8 @@ from rich.table import Table
 
 from labs.cli.console import table
 from report.job_terminal import value_text
+from rocelab.results.simulation import JobOutcome, SimulationReport, TierUse
 from rocelab.units import format_duration
-from simulator.document import JobOutcome, SimulationReport, TierUse
 
 SHOWN_JOBS = 40
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from rich.console import Console
 
 from labs.cli.console import table
+from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
 from rocelab.spec.base import SECOND
 from rocelab.units import format_duration
-from simulator.events.document import JobCost, JobOutlook, Outlook, WhatIf
 
 
 def print_what_if(found: WhatIf, console: Console) -> None:

@@ -23,7 +23,7 @@ from labs.runtime.rights import need_root
 from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
-    from scripts.compare.document import Comparison
+    from rocelab.results.comparison import Comparison
     from scripts.compare.run import Step, Watch
 
 SCHEMES = "ecmp,e-ecmp,path-pinning,flowlet,spray,resilient,te"
@@ -82,11 +82,11 @@ def compare(
     from report.compare.terminal import print_comparison
     from rocelab.documents import to_json
     from rocelab.outputs import results_folder, shown_if_unwritten
-    from scripts.compare.document import Status
+    from rocelab.results.comparison import Status
+    from rocelab.results.environment import typed_command
     from scripts.compare.matrix import cells
     from scripts.compare.run import Step, write_results
     from scripts.compare.run import compare as run_comparison
-    from scripts.drill.environment import typed_command
 
     chosen, _ = running_or_planned(lab, frr)
     asked = cells(chosen.fabric, schemes, qps, placement, given(job))

@@ -20,10 +20,10 @@ from rocelab.forwarding.balance import (
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.plan.fabric import Fabric
+from rocelab.results.comparison import CellFigures, LinkUse, Run, Status, TierFigures
+from rocelab.results.job import JobReport, Times
 from rocelab.statistics import spread
 from rocelab.units import parse_size_bytes
-from scripts.compare.document import CellFigures, LinkUse, Run, Status, TierFigures
-from scripts.job.document import JobReport, Times
 from scripts.taps import LinkPackets
 
 SECOND_NS = 10**9

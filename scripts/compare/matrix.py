@@ -13,8 +13,8 @@ from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.options import job_from_options
 from rocelab.plan.fabric import Fabric
+from rocelab.predict.whatif import read_asked
 from rocelab.spec.schemes import SchemeSpec
-from scripts.predict.whatif import read_asked
 
 DEFAULTS: Mapping[str, str] = {
     "pattern": "allreduce",

@@ -23,19 +23,19 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.outputs import REPORT, RESULT
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
+from rocelab.predict.loads import Landing
+from rocelab.predict.matrix import FlowRow, matrix_of, rows_of_jobs
+from rocelab.predict.predictor import Setting, asked_fabric, predict_landing
+from rocelab.predict.wires import Wires
 from rocelab.progress import ProgressSink, no_progress
+from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from rocelab.spec.model import SeedPlan
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
-from scripts.compare.document import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from scripts.compare.figures import Expected, cell_figures, run_of, status_of
 from scripts.compare.matrix import Cell
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.environment import read_environment
 from scripts.job.run import run_job
-from scripts.predict.loads import Landing
-from scripts.predict.matrix import FlowRow, matrix_of, rows_of_jobs
-from scripts.predict.predictor import Setting, asked_fabric, predict_landing
-from scripts.predict.wires import Wires
 from scripts.taps import Taps
 
 PREDICTED = ("ecmp", "e-ecmp", "path-pinning")

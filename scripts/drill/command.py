@@ -25,8 +25,8 @@ from labs.runtime.kind import RuntimeKind
 from scripts.drill.attempts import RETRIES
 
 if TYPE_CHECKING:
-    from scripts.drill.phases.result import JobDrillResult
-    from scripts.drill.result import DrillResult
+    from rocelab.results.drill import DrillResult
+    from rocelab.results.phases import JobDrillResult
 
 app = typer.Typer(
     no_args_is_help=True, help="Rehearse failures and jobs: list, explain, run and compare drills."
@@ -196,7 +196,7 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
     """
     from report.difference import print_difference
     from rocelab.documents import fitting, to_json
-    from scripts.drill.difference import difference
+    from rocelab.results.difference import difference
 
     with fitting(f"{old} or {new}"):
         found = difference(old, new)
@@ -225,7 +225,7 @@ def _junit_of_errors(drill: str, junit: Path | None) -> Iterator[None]:
 def _print(result: DrillResult | JobDrillResult) -> None:
     from report.phases.terminal import print_job_result
     from report.terminal import print_result
-    from scripts.drill.phases.result import JobDrillResult
+    from rocelab.results.phases import JobDrillResult
 
     if isinstance(result, JobDrillResult):
         print_job_result(result, out())

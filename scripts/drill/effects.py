@@ -21,8 +21,8 @@ from labs.lab import Lab
 from labs.runtime.linkwatch import LinkEvent, LinkWatch
 from rocelab.forwarding.path import Path
 from rocelab.plan.fabric import Fabric
+from rocelab.results.convergence import FlowMeasurement
 from rocelab.units import format_duration
-from scripts.convergence import FlowMeasurement
 from scripts.drill.timeline import POLL_S, opened_namespaces
 from scripts.faults.base import CarrierFault, SeveringFault
 from scripts.faults.injector import Change

@@ -28,18 +28,13 @@ from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.jobs.flow import Flow, resolve_flow
-from scripts.convergence import FlowConvergence, FlowSamples, Method, Window
-from scripts.drill import result as results
+from rocelab.results import drill as results
+from rocelab.results.convergence import FlowConvergence, FlowSamples, Method, Window
+from rocelab.results.drill import Event, FibChange, HashingRun, Repeat, Timeline, measure_repeat
+from rocelab.results.stages import SCHEMA_VERSION as STAGES_VERSION
+from rocelab.results.stages import Stages
 from scripts.drill.effects import late_carriers, late_losses, link_events
 from scripts.drill.fidelity import judged, stolen_cpu_s
-from scripts.drill.result import (
-    Event,
-    FibChange,
-    HashingRun,
-    Repeat,
-    Timeline,
-    measure_repeat,
-)
 from scripts.drill.timeline import FibTimeline
 from scripts.faults.injector import Injector
 from scripts.faults.schedule import Timed
@@ -47,8 +42,6 @@ from scripts.faults.timetable import Prepared, carry_out, events_of, prepare_fir
 from scripts.health.monitor import HealthMonitor
 from scripts.health.objectives import HealthSpec
 from scripts.stages.measure import FlowRecovery, stages_of
-from scripts.stages.model import SCHEMA_VERSION as STAGES_VERSION
-from scripts.stages.model import Stages
 from scripts.stages.recorder import StageRecorder
 from traffic.result import FlowRecord
 from traffic.session import TrafficSession

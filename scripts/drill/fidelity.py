@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from rocelab.results.convergence import FlowSamples
+from rocelab.results.drill import Fidelity, Flow, Repeat, Timeline
 from rocelab.units import format_duration
-from scripts.convergence import FlowSamples
-from scripts.drill.result import Fidelity, Flow, Repeat, Timeline
 from traffic.result import TrafficResult
 
 STALL_LIMIT_NS = 20_000_000

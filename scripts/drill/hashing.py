@@ -23,8 +23,8 @@ from rocelab.jobs.flow import Flow
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import SEED
+from rocelab.results.drill import HashingRun
 from rocelab.spec.model import SeedPlan
-from scripts.drill.result import HashingRun
 from scripts.taps import LinkPackets
 from traffic.result import TrafficResult
 

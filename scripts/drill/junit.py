@@ -16,11 +16,11 @@ from xml.etree import ElementTree as Xml
 
 from rocelab.errors import InputError, RocelabError
 from rocelab.files import replace_file
+from rocelab.results.drill import DrillResult, Environment, kpis
+from rocelab.results.expectations import UNITS, KpiValue, Verdict, kpi_named
+from rocelab.results.phases import JobDrillResult, PhaseRun
 from rocelab.statistics import Spread
 from rocelab.wording import listed
-from scripts.drill.expectations import UNITS, KpiValue, Verdict, kpi_named
-from scripts.drill.phases.result import JobDrillResult, PhaseRun
-from scripts.drill.result import DrillResult, Environment, kpis
 
 SOFTWARE = ("tool_version", "frr_version", "kernel")
 """Of the environment, what a result may differ by: properties of every suite."""

@@ -28,18 +28,18 @@ from rocelab.jobs.flow import Flow, permutation, resolve_flow
 from rocelab.outputs import REPORT, RESULT, results_folder
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.results import drill as results
+from rocelab.results.drill import DrillResult, HashingRun, Repeat
+from rocelab.results.phases import JobDrillResult
 from rocelab.spec.reference import named_by
 from rocelab.units import format_duration
-from scripts.drill import result as results
 from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.drill.catalog import lab_of
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.hashing import hashing_run, plan_name, reseeded, seeds_of
 from scripts.drill.labuse import LabUse, fresh
-from scripts.drill.phases.result import JobDrillResult
 from scripts.drill.phases.run import run_job_drill
 from scripts.drill.phases.spec import JobDrillSpec
-from scripts.drill.result import DrillResult, HashingRun, Repeat
 from scripts.drill.spec import HASHING_NS, DrillSpec, load_drill
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.resolve import resolve

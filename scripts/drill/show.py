@@ -13,9 +13,9 @@ from typing import Any
 
 from labs.lab import Lab
 from rocelab.plan.fabric import Fabric
+from rocelab.results.expectations import Expectation, kpi_named
 from rocelab.spec.reference import named_by
 from scripts.drill.catalog import lab_of
-from scripts.drill.expectations import Expectation, kpi_named
 from scripts.drill.listing import DrillRow, row_of
 from scripts.drill.phases.run import planned_lab
 from scripts.drill.phases.spec import JobDrillSpec, PhaseSpec

@@ -11,14 +11,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from rocelab.results.convergence import Method
+from rocelab.results.expectspec import ExpectSpec
 from rocelab.spec.base import MS, SECOND, Name, SpecModel
 from rocelab.spec.load import validate
 from rocelab.spec.model import SeedPlan
 from rocelab.spec.source import read_source
 from rocelab.units import DurationNs, SizeBytes, format_duration
 from rocelab.wording import RefusedError
-from scripts.convergence import Method
-from scripts.drill.expectspec import ExpectSpec
 from scripts.drill.phases.spec import JobDrillSpec
 from scripts.faults.spec import MAX_DURATION, FaultSpec, FlappingSpec
 from scripts.health.objectives import HealthSpec

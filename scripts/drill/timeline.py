@@ -26,7 +26,7 @@ from rocelab.errors import ExpectationError
 from rocelab.forwarding.fib import Fib
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.routes import expected_routes, expected_width
-from scripts.drill.result import FibChange
+from rocelab.results.drill import FibChange
 from scripts.stages.delay import SWITCH_INTERVAL_S
 
 POLL_S = 0.25

@@ -14,8 +14,8 @@ from enum import IntEnum
 from itertools import chain
 
 from rocelab.interruption import shielded
+from rocelab.results.drill import Event
 from rocelab.units import format_duration
-from scripts.drill.result import Event
 from scripts.faults.injector import Change, Held, Injector
 from scripts.faults.schedule import Timed
 

@@ -12,11 +12,11 @@ from functools import cached_property
 
 from rocelab.jobs.job import JobSpec
 from rocelab.plan.fabric import Fabric
+from rocelab.results.diagnosis import Way
+from rocelab.results.job import FlowFigures, HostStall, JobReport, QueueFigures, Times
 from scripts.forensics.critical import Link as OnPath
 from scripts.forensics.critical import Timing
-from scripts.forensics.document import Way
 from scripts.forensics.paths import FlowPaths
-from scripts.job.document import FlowFigures, HostStall, JobReport, QueueFigures, Times
 
 Span = tuple[int, int]
 

@@ -11,7 +11,7 @@ from labs.cli.arguments import JsonOption
 from labs.cli.console import err, out, write
 
 if TYPE_CHECKING:
-    from scripts.job.document import JobReport
+    from rocelab.results.job import JobReport
 
 PICTURES = (".svg", ".png")
 
@@ -66,7 +66,7 @@ def diagnose(
 
 def _read(path: Path) -> JobReport:
     from rocelab.documents import read_text
-    from scripts.job.document import from_json
+    from rocelab.results.job import from_json
 
     return from_json(
         read_text(path, hint="give the result.json that `rocelab traffic --out DIR` wrote")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.jobs.collectives import Schedule
-from scripts.job.document import Steps
+from rocelab.results.job import Steps
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

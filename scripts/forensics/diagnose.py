@@ -16,21 +16,15 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
+from rocelab.results.diagnosis import SCHEMA_VERSION, Cause, Diagnosis, Stretch, Verdict
+from rocelab.results.job import JobReport
 from rocelab.spec.model import LabSpec
 from scripts.forensics.case import Case
 from scripts.forensics.congestion import full_links
 from scripts.forensics.critical import Link, timing
-from scripts.forensics.document import (
-    SCHEMA_VERSION,
-    Cause,
-    Diagnosis,
-    Stretch,
-    Verdict,
-)
 from scripts.forensics.hosts import paused_hosts
 from scripts.forensics.losses import lossy_links
 from scripts.forensics.paths import FlowPaths, predicted_paths
-from scripts.job.document import JobReport
 
 EXPLAINED = {
     Cause.GREY_LINK: ("counters disagree on",),

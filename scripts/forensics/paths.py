@@ -16,14 +16,14 @@ from rocelab.errors import InputError
 from rocelab.forwarding.path import NoPathError
 from rocelab.jobs.placement import NicRef
 from rocelab.plan.fabric import Fabric
+from rocelab.predict.choice import Chooser, chooser
+from rocelab.predict.groups import GroupOf, order_is_planned, planned_groups
+from rocelab.predict.loads import MOST_HOPS
+from rocelab.predict.matrix import FlowRow, Matrix, matrix_of
+from rocelab.predict.wires import Wires
+from rocelab.results.diagnosis import Way
+from rocelab.results.job import JobReport
 from rocelab.spec.model import HashWeights
-from scripts.forensics.document import Way
-from scripts.job.document import JobReport
-from scripts.predict.choice import Chooser, chooser
-from scripts.predict.groups import GroupOf, order_is_planned, planned_groups
-from scripts.predict.loads import MOST_HOPS
-from scripts.predict.matrix import FlowRow, Matrix, matrix_of
-from scripts.predict.wires import Wires
 
 LEAST_SEEN = 0.7
 """Of the data packets that a link should have carried, what came in at its far end at least."""

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from labs.cli.console import table
+from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
 from rocelab.units import format_duration
 from scripts.forensics.case import Case
 from scripts.forensics.critical import Floats, lateness
-from scripts.forensics.document import Cause, Diagnosis, Verdict
 
 SHADES = " ░▒▓█"
 MOST_COLUMNS = 64

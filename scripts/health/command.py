@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from labs.lab import Lab
-    from scripts.health.document import HealthReport
+    from rocelab.results.health import HealthReport
     from scripts.health.monitor import OnSample, Snapshot
     from scripts.health.objectives import HealthSpec
 

@@ -22,8 +22,8 @@ from typing import Self
 
 from labs.lab import Lab
 from rocelab.errors import RocelabError
+from rocelab.results.health import HealthReport, Sli
 from scripts.evidence.bundle import Collection
-from scripts.health.document import HealthReport, Sli
 from scripts.health.endpoints import LOOK_INTERVAL_S
 from scripts.health.objectives import HealthSpec
 from scripts.health.reading import HealthReader, Reading

@@ -12,9 +12,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from rocelab.results.health import Sli
 from rocelab.spec.base import MS, SECOND, SpecModel
 from rocelab.units import DurationNs
-from scripts.health.document import Sli
 
 LEAST_PACKETS = 100
 """A ratio of fewer packets is not held against an objective: two marks of five say nothing."""

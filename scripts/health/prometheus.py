@@ -21,7 +21,7 @@ from rocelab.agent.live import LiveCounters
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
 from rocelab.plan.queues import lab_rate_bps
-from scripts.health.document import Sli
+from rocelab.results.health import Sli
 from scripts.health.monitor import Snapshot
 
 _ENDPOINT_COUNTERS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scripts.health.document import PlaceBreach, Sli, SliReport
+from rocelab.results.health import PlaceBreach, Sli, SliReport
 from scripts.health.objectives import DEFINITIONS, HealthSpec
 from scripts.health.sample import Sample
 

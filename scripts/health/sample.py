@@ -14,7 +14,7 @@ from labs.runtime.wire.impairment import Direction
 from rocelab.agent.live import LiveCounters
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.plan.queues import QueuePlan
-from scripts.health.document import Sli
+from rocelab.results.health import Sli
 from scripts.health.objectives import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
 from scripts.health.reading import Reading
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from rocelab.jobs.placement import NicRef
 from rocelab.jobs.transport import Ecn
 from rocelab.plan.fabric import Fabric, Link
+from rocelab.results.job import Check
 from rocelab.spec.queues import QueueEngine
 from scripts.job.devices import DeviceCounts
-from scripts.job.document import Check
 from scripts.job.queues import traffic_class
 from traffic.jobparts import nic_links
 from traffic.jobresult import JobResult

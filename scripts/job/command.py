@@ -16,7 +16,7 @@ from labs.runtime.rights import need_root
 
 if TYPE_CHECKING:
     from rocelab.jobs.job import JobSpec
-    from scripts.job.document import JobReport
+    from rocelab.results.job import JobReport
 
 WORDS = {
     "pattern": "allreduce allgather reducescatter alltoall alltoallv broadcast gather incast pairs "

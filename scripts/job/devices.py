@@ -19,9 +19,9 @@ from labs.runtime.base import Counters
 from labs.runtime.link import read_counters
 from rocelab.agent.filters import data_filter, roce_filter
 from rocelab.jobs.jobplan import JobPlan
+from rocelab.results.job import QueueFigures
 from rocelab.spec.queues import QueueEngine
 from scripts.drill.timeline import opened_namespaces
-from scripts.job.document import QueueFigures
 from scripts.job.queues import QueueWatch
 from scripts.taps import LinkPackets, Taps
 from traffic.jobparts import nic_links

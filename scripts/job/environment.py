@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from labs.runtime.installation import Installation, find_installation
-from scripts.drill.environment import environment_with
-from scripts.drill.result import Environment
+from rocelab.results.drill import Environment
+from rocelab.results.environment import environment_with
 
 
 def read_environment(frr: Installation | None = None) -> Environment:

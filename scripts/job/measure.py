@@ -17,10 +17,9 @@ from rocelab.forwarding.balance import Direction, balance
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, Row, jct_ratio, roofline_ns
 from rocelab.plan.fabric import Fabric
-from rocelab.statistics import spread
-from scripts.drill.result import Event
-from scripts.job.devices import DeviceCounts
-from scripts.job.document import (
+from rocelab.results.drill import Event
+from rocelab.results.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
+from rocelab.results.job import (
     Fairness,
     FlowFigures,
     Goodput,
@@ -34,7 +33,8 @@ from scripts.job.document import (
     Times,
     Transport,
 )
-from scripts.job.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
+from rocelab.statistics import spread
+from scripts.job.devices import DeviceCounts
 from traffic.jobresult import JobResult
 from traffic.result import AgentRecord
 

@@ -14,8 +14,8 @@ from labs.runtime.queues.reading import read_queue_counters
 from labs.runtime.record import LabFiles
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import class_of_dscp, plan_queues
+from rocelab.results.job import QueueFigures
 from rocelab.spec.queues import QueueEngine
-from scripts.job.document import QueueFigures
 
 _NONE = QueueCounters(0, 0, 0, 0, 0, None, None, None)
 

@@ -28,8 +28,9 @@ from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import warning
 from rocelab.outputs import RESULT, check_new_file, results_folder
 from rocelab.progress import ProgressSink, no_progress
+from rocelab.results.drill import Environment, Event
+from rocelab.results.job import SCHEMA_VERSION, Clock, Fidelity, JobReport
 from scripts.drill.fidelity import stolen_cpu_s
-from scripts.drill.result import Environment, Event
 from scripts.faults.injector import Injector
 from scripts.faults.schedule import Timed
 from scripts.faults.timetable import carried_out, events_of, prepare_first
@@ -37,7 +38,6 @@ from scripts.job import measure
 from scripts.job.accounting import check_all, disagreements
 from scripts.job.capture import NicCapture
 from scripts.job.devices import DeviceCounts, DeviceWatch
-from scripts.job.document import SCHEMA_VERSION, Clock, Fidelity, JobReport
 from scripts.job.environment import read_environment
 from scripts.job.measure import impact_of
 from traffic.jobresult import JobResult

@@ -15,8 +15,8 @@ from scripts.predict.joboptions import given, takes_job_options
 if TYPE_CHECKING:
     from labs.lab import Lab
     from rocelab.plan.fabric import Fabric
-    from scripts.predict.matrix import FlowRow
-    from scripts.predict.predictor import Setting
+    from rocelab.predict.matrix import FlowRow
+    from rocelab.predict.predictor import Setting
 
 MODELS = ("kernel", "crc16", "crc32")
 _WHAT_IF, _INPUT = "What if", "Input and output"
@@ -82,7 +82,7 @@ def predict(
     rocelab predict llama3-24k --flows flows.csv --model crc32
     """
     from rocelab.documents import to_json
-    from scripts.predict.predictor import predict_document
+    from rocelab.predict.predictor import predict_document
     from scripts.predict.terminal import print_prediction
 
     chosen, is_running = running_or_planned(lab)
@@ -104,9 +104,9 @@ def _asked(
     chosen: Lab, is_running: bool, scheme: str | None, hashing: str | None, model: str
 ) -> tuple[Fabric, Setting]:
     from rocelab.errors import InputError
-    from scripts.predict.choice import Model
-    from scripts.predict.predictor import Setting, asked_fabric
-    from scripts.predict.whatif import read_asked
+    from rocelab.predict.choice import Model
+    from rocelab.predict.predictor import Setting, asked_fabric
+    from rocelab.predict.whatif import read_asked
 
     if model not in MODELS:
         raise InputError(f"there is no model {model}", hint=f"take {', '.join(MODELS)}")
@@ -127,8 +127,8 @@ def _rows(fabric: Fabric, flows: Path | None, job: dict[str, str]) -> list[FlowR
     from rocelab.errors import InputError
     from rocelab.jobs.jobplan import plan_jobs
     from rocelab.jobs.options import job_from_options
-    from scripts.predict.flowfile import read_flows
-    from scripts.predict.matrix import rows_of_jobs
+    from rocelab.predict.flowfile import read_flows
+    from rocelab.predict.matrix import rows_of_jobs
 
     if flows is None:
         return rows_of_jobs(plan_jobs(fabric, [job_from_options(job, "rocelab predict")]))

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from labs.cli.console import table
-from scripts.predict.document import Prediction, TierPrediction
+from rocelab.predict.document import Prediction, TierPrediction
 
 
 def print_prediction(found: Prediction, console: Console) -> None:

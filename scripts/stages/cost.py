@@ -18,9 +18,7 @@ from rich.table import Table
 from labs.lab import Lab
 from labs.runtime.convergence import convergence_timeout_s
 from rocelab.jobs.flow import permutation
-from rocelab.statistics import spread
-from rocelab.units import format_duration
-from scripts.convergence import (
+from rocelab.results.convergence import (
     FlowSamples,
     Method,
     Window,
@@ -28,6 +26,8 @@ from scripts.convergence import (
     measure_flow,
     offered_rate_pps,
 )
+from rocelab.statistics import spread
+from rocelab.units import format_duration
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.stages.recorder import StageRecorder
 from traffic.result import TrafficResult

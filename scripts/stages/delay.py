@@ -21,8 +21,8 @@ from rich.table import Table
 from labs.runtime import namespaces, netlink, wiring
 from labs.runtime.linkwatch import LinkWatch
 from rocelab.agent.priority import run_first
+from rocelab.results.stages import ReadDelay
 from rocelab.units import format_duration
-from scripts.stages.model import ReadDelay
 
 INTERVAL_S = 0.025
 SWITCH_INTERVAL_S = 0.0001

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from scripts.stages.model import Cause
+from rocelab.results.stages import Cause
 
 NOTIFIED_WITHIN_NS = 500_000_000
 """A session that ends by a NOTIFICATION ends at once, or when a busy machine lets bgpd go on; an

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from labs.runtime.linkwatch import LinkEvent
-from scripts.convergence import Window
+from rocelab.results.convergence import Window
+from rocelab.results.stages import Cause, SwitchStages
 from scripts.stages.frrlog import (
     BfdDown,
     LogEvent,
@@ -25,10 +26,9 @@ from scripts.stages.frrlog import (
     SessionUp,
     Step,
 )
-from scripts.stages.model import Cause, SwitchStages
 
 if TYPE_CHECKING:
-    from scripts.drill.result import FibChange
+    from rocelab.results.drill import FibChange
 
 BFD_BY_OWN_TIMER = "control-expired"
 

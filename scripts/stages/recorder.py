@@ -21,11 +21,11 @@ from typing import Self
 from labs.lab import Lab
 from labs.runtime.linkwatch import LinkEvent, LinkWatch
 from rocelab.agent.priority import run_first
+from rocelab.results.stages import LOG_STAMP_NS, ReadDelay, Resolution
 from scripts.drill.timeline import opened_namespaces
 from scripts.stages import tracing
 from scripts.stages.delay import SWITCH_INTERVAL_S, DelayProbe
 from scripts.stages.measure import Records
-from scripts.stages.model import LOG_STAMP_NS, ReadDelay, Resolution
 
 POLL_S = 0.25
 PROBE = ""

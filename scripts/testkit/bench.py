@@ -21,8 +21,8 @@ from labs.runtime.teardown import take_down
 from rocelab.documents import to_json
 from rocelab.errors import ExpectationError, InputError
 from rocelab.plan.build import plan
+from rocelab.results.drill import Repeat
 from rocelab.spec.load import load_spec
-from scripts.drill.result import Repeat
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.evidence.bundle import collect_evidence
 from scripts.faults.base import Fault

@@ -21,11 +21,11 @@ from typing import Self
 from labs.runtime.convergence import convergence_timeout_s
 from rocelab.errors import ExpectationError, InputError
 from rocelab.jobs.flow import Flow
+from rocelab.results.convergence import Overall
+from rocelab.results.drill import Repeat
 from rocelab.spec.base import SECOND
 from rocelab.units import format_duration
-from scripts.convergence import Overall
 from scripts.drill.faulted import FaultedRun, Settings
-from scripts.drill.result import Repeat
 from scripts.drill.run import wait_until
 from scripts.drill.spec import MeasureSpec
 from scripts.drill.timeline import FibTimeline, opened_namespaces

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from rocelab.results.whatif import JobOutlook, Outlook
 from rocelab.spec.base import SECOND
-from simulator.events.document import JobOutlook, Outlook
 from simulator.events.expectation import expected_cost
 from simulator.events.longrun import JobToll
 from simulator.events.spec import RestartSpec

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from rocelab.results.whatif import JobCost, WhatIf
 from rocelab.spec.base import SECOND
-from simulator.events.document import JobCost, WhatIf
 from simulator.events.longrun import Conditions, IterationTimes
 from simulator.events.retransmission import Retransmission
 from simulator.events.spec import Kind, RestartSpec

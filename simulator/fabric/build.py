@@ -1,7 +1,7 @@
 """From a spec to a `Network`, without building its `Fabric` first.
 
 In: a `LabSpec`. Out: the nodes, NICs and links that `rocelab.plan.build.build_fabric` makes of it,
-as arrays, in the order in which `scripts.predict.wires` numbers them. Layout, blocks of addresses
+as arrays, in the order in which `rocelab.predict.wires` numbers them. Layout, blocks of addresses
 and hash seeds come from the same functions; what only a lab needs (MACs, /31s between switches,
 prefixes as text) is left out.
 """

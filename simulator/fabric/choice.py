@@ -1,7 +1,7 @@
 """Which next hop each flow takes at each switch: the lab's schemes and hash models over arrays.
 
 In: flows, a scheme and a hash model; then flows at switches and the groups there. Out: a place in
-each group, that of `scripts.predict.choice` for schemes whose choices follow from a packet's
+each group, that of `rocelab.predict.choice` for schemes whose choices follow from a packet's
 headers. The others are as follows.
 
 resilient: buckets as the kernel fills them for a new group, then as they are right after the lost
@@ -22,8 +22,8 @@ from rocelab.forwarding.flows import Flows as Columns
 from rocelab.forwarding.flows import Indices, columns_v4
 from rocelab.forwarding.resilient import filled, without
 from rocelab.forwarding.steering import ROCE_PORT, steering_hash
+from rocelab.predict.choice import CRCS, Model
 from rocelab.spec.schemes import ResilientScheme, SchemeSpec
-from scripts.predict.choice import CRCS, Model
 from simulator.fabric.flows import Flows
 from simulator.fabric.ladder import Ladder
 from simulator.fabric.routes import Mask, NextHops

@@ -1,7 +1,7 @@
 """The path of every flow through a network, all flows a hop at a time.
 
 In: a `Network`, the `Routes` that BGP offers on it now, and `Flows`. Out: `Paths`. Where nothing
-has failed, flows that one of the lab's schemes leads are where `scripts.predict` says and the lab's
+has failed, flows that one of the lab's schemes leads are where `rocelab.predict` says and the lab's
 counters count them.
 """
 
@@ -14,10 +14,10 @@ import numpy as np
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
 from rocelab.forwarding.flows import Indices
+from rocelab.predict.choice import Model
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.spec.model import HashWeights
 from rocelab.spec.schemes import SchemeSpec
-from scripts.predict.choice import Model
 from simulator.fabric.choice import Choice, divides
 from simulator.fabric.flows import Flows, Paths
 from simulator.fabric.network import Network

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from rocelab.results.job import FlowFigures, JobReport
 from rocelab.units import parse_duration_ns
-from scripts.job.document import FlowFigures, JobReport
 from tests.adversary.observer import Packets
 from tests.adversary.truth import Comparison
 

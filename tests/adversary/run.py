@@ -16,18 +16,18 @@ from labs.lab import Lab
 from rocelab.errors import RocelabError
 from rocelab.jobs.flow import permutation
 from rocelab.progress import ProgressSink
+from rocelab.results.drill import DrillResult, Repeat, Timeline, measure_repeat
+from rocelab.results.job import JobReport
+from rocelab.results.phases import JobDrillResult
 from scripts.drill import faulted
 from scripts.drill.attempts import RETRIES
 from scripts.drill.catalog import find_drill
 from scripts.drill.labuse import fresh
 from scripts.drill.phases import run as phases_run
-from scripts.drill.phases.result import JobDrillResult
 from scripts.drill.phases.spec import JobDrillSpec
-from scripts.drill.result import DrillResult, Repeat, Timeline, measure_repeat
 from scripts.drill.run import run_drill
 from scripts.drill.spec import HASHING_NS, DrillSpec, load_drill
 from scripts.faults.schedule import Timed, expand
-from scripts.job.document import JobReport
 from scripts.job.run import run_jobs
 from tests.adversary.disturbances import DISTURBANCES, Scene
 from tests.adversary.jobs import compare_report

@@ -17,8 +17,8 @@ from ipaddress import IPv4Address
 import numpy as np
 import numpy.typing as npt
 
-from scripts.convergence import FlowConvergence, Method
-from scripts.drill.result import FlowRecord, Repeat, Timeline
+from rocelab.results.convergence import FlowConvergence, Method
+from rocelab.results.drill import FlowRecord, Repeat, Timeline
 from tests.adversary.observer import Packets, PortChange
 
 Ints = npt.NDArray[np.int64]

@@ -8,7 +8,7 @@ import pytest
 
 from labs.runtime.record import recorded_labs
 from rocelab.errors import MachineError
-from scripts.compare.document import Comparison, from_json
+from rocelab.results.comparison import Comparison, from_json
 from tests.integration.command import rocelab
 from tests.integration.conftest import MakeLab
 

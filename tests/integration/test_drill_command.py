@@ -15,7 +15,7 @@ import yaml
 from labs.lab import Lab
 from labs.runtime.record import LabFiles
 from labs.runtime.teardown import take_down
-from scripts.drill.result import from_json
+from rocelab.results.drill import from_json
 from scripts.faults.record import read_faults
 from tests.integration.command import PROGRAM, read, rocelab
 from tests.integration.waiting import wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.drill.phases.result import JobDrillResult, from_json
+from rocelab.results.phases import JobDrillResult, from_json
 from tests.integration.command import Outcome, rocelab
 from tests.integration.test_ownership import belongings
 from tests.measured import measured, problems_of_drill

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.errors import InputError
-from scripts.drill.result import DrillResult, from_json
+from rocelab.results.drill import DrillResult, from_json
 from scripts.drill.run import run_drill
 from tests.integration.conftest import MakeLab
 from tests.integration.test_ownership import belongings

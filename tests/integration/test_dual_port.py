@@ -12,7 +12,7 @@ from labs.lab import Lab
 from labs.runtime.teardown import take_down
 from rocelab.jobs.flow import Flow
 from rocelab.jobs.job import JobSpec
-from scripts.job.document import JobReport
+from rocelab.results.job import JobReport
 from scripts.job.run import run_job
 from tests.integration.conftest import MakeLab
 from tests.integration.midway import Midway

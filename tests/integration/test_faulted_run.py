@@ -13,9 +13,9 @@ from labs.lab import Lab
 from labs.runtime.record import LabFiles
 from labs.runtime.teardown import take_down
 from rocelab.jobs.flow import permutation
-from scripts.convergence import Method
+from rocelab.results.convergence import Method
+from rocelab.results.drill import Repeat
 from scripts.drill.faulted import FaultedRun, Settings
-from scripts.drill.result import Repeat
 from scripts.drill.run import wait_until
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.record import read_faults

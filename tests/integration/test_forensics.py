@@ -25,8 +25,8 @@ from labs.lab import Lab
 from labs.runtime.teardown import take_down
 from rocelab.documents import to_json
 from rocelab.plan.build import plan
+from rocelab.results.diagnosis import Cause, Diagnosis, from_json
 from scripts.forensics.diagnose import EXPLAINED, diagnose_report
-from scripts.forensics.document import Cause, Diagnosis, from_json
 from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once

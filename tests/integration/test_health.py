@@ -20,9 +20,9 @@ from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
 from labs.status import read_status
 from rocelab.jobs.job import JobSpec
+from rocelab.results.health import HealthReport, Sli
 from scripts.evidence import bundle
 from scripts.evidence.bundle import collect_evidence
-from scripts.health.document import HealthReport, Sli
 from scripts.health.monitor import HealthMonitor, Snapshot
 from scripts.health.objectives import HealthSpec
 from scripts.health.prometheus import Exporter

@@ -15,7 +15,7 @@ from labs.runtime.namespaces import processes_in
 from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
-from scripts.job.document import JobReport, from_json
+from rocelab.results.job import JobReport, from_json
 from scripts.job.run import run_job, run_jobs
 from tests.integration.command import PROGRAM, Outcome, rocelab
 from tests.integration.waiting import wait_until

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from scripts.drill.result import DrillResult
+from rocelab.results.drill import DrillResult
 from scripts.drill.run import run_drill
 from tests.measured import measured, problems_of_drill
 

@@ -12,14 +12,14 @@ from rocelab.agent.filters import data_filter
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.fabric import Fabric
+from rocelab.predict.matrix import matrix_of, rows_of_jobs
+from rocelab.predict.predictor import Setting, asked_fabric, predict_landing
+from rocelab.predict.whatif import read_asked
+from rocelab.predict.wires import Wires
+from rocelab.results.job import JobReport
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from scripts.drill.timeline import opened_namespaces
-from scripts.job.document import JobReport
 from scripts.job.run import run_jobs
-from scripts.predict.matrix import matrix_of, rows_of_jobs
-from scripts.predict.predictor import Setting, asked_fabric, predict_landing
-from scripts.predict.whatif import read_asked
-from scripts.predict.wires import Wires
 from scripts.taps import Taps
 from tests.measured import measured
 

@@ -20,7 +20,7 @@ import pytest
 
 from labs.runtime.record import recorded_labs
 from labs.runtime.teardown import take_down
-from scripts.drill.result import from_json
+from rocelab.results.drill import from_json
 from tests.integration.command import rocelab
 from tests.integration.openssh import Server, make_key, ssh_server
 from tests.measured import measured, problems_of_drill

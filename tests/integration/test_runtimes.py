@@ -32,8 +32,8 @@ from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.jobs.flow import permutation
 from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.results.drill import DrillResult
 from scripts.drill.labuse import kept
-from scripts.drill.result import DrillResult
 from scripts.drill.run import run_drill
 from tests.integration.engine import docker_engine
 from tests.integration.waiting import wait_until, wait_until_whole

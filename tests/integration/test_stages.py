@@ -21,10 +21,10 @@ from labs.runtime.wire.impairment import Impairment, Kind
 from rocelab.forwarding.fib import FibOf
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.jobs.flow import Flow, permutation
-from scripts.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
+from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
+from rocelab.results.stages import Cause, SwitchStages
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.stages.measure import FlowRecovery, stages_of
-from scripts.stages.model import Cause, SwitchStages
 from scripts.stages.recorder import StageRecorder
 from tests.integration.waiting import LIMIT_S
 from tests.measured import measured

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from labs.runtime.teardown import take_down
-from scripts.drill.result import DrillResult
+from rocelab.results.drill import DrillResult
 from scripts.drill.run import run_drill
 from tests.integration.test_ownership import belongings
 

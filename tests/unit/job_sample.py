@@ -12,12 +12,12 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd, plan_job
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
+from rocelab.results.drill import Environment
+from rocelab.results.job import QueueFigures
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.queues import QueueEngine
-from scripts.drill.result import Environment
 from scripts.job.devices import DeviceCounts
-from scripts.job.document import QueueFigures
 from scripts.job.queues import traffic_class
 from traffic.jobparts import nic_links, nics_of
 from traffic.jobresult import JobResult, PortRecord, QueuePairRecord, RankRecord

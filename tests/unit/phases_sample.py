@@ -8,14 +8,8 @@ from typing import Any
 
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.model import LabSpec
-from rocelab.statistics import spread
-from scripts.drill.phases.fairness import fair_shares
-from scripts.drill.phases.result import JobDrillResult, PhaseRun, conclude
-from scripts.drill.phases.shares import FairShares
-from scripts.drill.phases.spec import JobDrillSpec
-from scripts.drill.result import Environment
-from scripts.job.document import (
+from rocelab.results.drill import Environment
+from rocelab.results.job import (
     Check,
     Clock,
     Fairness,
@@ -29,6 +23,12 @@ from scripts.job.document import (
     Times,
     Transport,
 )
+from rocelab.results.phases import JobDrillResult, PhaseRun, conclude
+from rocelab.results.shares import FairShares
+from rocelab.spec.model import LabSpec
+from rocelab.statistics import spread
+from scripts.drill.phases.fairness import fair_shares
+from scripts.drill.phases.spec import JobDrillSpec
 
 US, MS = 10**3, 10**6
 GBPS = 10**9

@@ -10,10 +10,8 @@ import numpy as np
 from rocelab.forwarding.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec
-from scripts.convergence import FlowSamples
-from scripts.drill.result import (
+from rocelab.results.convergence import FlowSamples
+from rocelab.results.drill import (
     DrillResult,
     Environment,
     Event,
@@ -26,6 +24,8 @@ from scripts.drill.result import (
     in_both_clocks,
     measure_repeat,
 )
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import LabSpec
 from scripts.drill.spec import DrillSpec
 
 MS = 10**6

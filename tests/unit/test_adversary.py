@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scripts.convergence import FlowSamples, Method
-from scripts.drill.result import Event, Flow, Repeat, Timeline, measure_repeat
+from rocelab.results.convergence import FlowSamples, Method
+from rocelab.results.drill import Event, Flow, Repeat, Timeline, measure_repeat
 from tests.adversary import portwatch
 from tests.adversary.conftest import pairs, table
 from tests.adversary.jobs import compare_report

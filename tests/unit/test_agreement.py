@@ -16,13 +16,13 @@ from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import build_fabric
+from rocelab.predict.matrix import matrix_of, rows_of_jobs
+from rocelab.predict.predictor import Setting, predict_landing
+from rocelab.predict.wires import Wires
+from rocelab.results.drill import Environment
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
-from scripts.drill.result import Environment
-from scripts.predict.matrix import matrix_of, rows_of_jobs
-from scripts.predict.predictor import Setting, predict_landing
-from scripts.predict.wires import Wires
 
 ENVIRONMENT = Environment("0", "Linux 6", "8", "3.11", "a CPU", 2, 2**34, "2026-01-01T00:00:00Z")
 RING, ACROSS, ALLTOALL, _ = SHAPES

@@ -31,10 +31,10 @@ from labs.remote.runs import Listed
 from labs.status import KnownLab, LabStatus, NodeStatus, Presence
 from report.job_terminal import print_report as print_job
 from rocelab.plan.fabric import Role
+from rocelab.results.health import HealthReport, SliReport
 from scripts.faults import command as fault_command
 from scripts.faults.running import ListedFault
 from scripts.health.command import print_report as print_health
-from scripts.health.document import HealthReport, SliReport
 from scripts.health.objectives import DEFINITIONS
 from scripts.job.run import assemble
 from traffic.reachability import Reachability
@@ -179,7 +179,7 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
     "fault list": (show_faults, "scripts.faults.command"),
     "health": (called(show_health), "scripts.health.command"),
     "drill list": (printed_by("drill", "list"), "scripts.drill.command"),
-    "predict": (printed_by("predict", "zones-small", *JOB), "scripts.predict.terminal"),
+    "predict": (printed_by("predict", "zones-small", *JOB), "rocelab.predict.terminal"),
     "simulate": (
         printed_by("simulate", "zones-small", *JOB, "--event", EVENT),
         "report.simulation.terminal",

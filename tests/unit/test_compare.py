@@ -19,10 +19,7 @@ from rocelab.errors import InputError, SpecError
 from rocelab.forwarding.balance import Direction
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
-from scripts.cli import main
-from scripts.compare.document import (
+from rocelab.results.comparison import (
     SCHEMA_VERSION,
     CellResult,
     Comparison,
@@ -30,9 +27,12 @@ from scripts.compare.document import (
     Status,
     from_json,
 )
+from rocelab.results.job import JobReport
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from scripts.cli import main
 from scripts.compare.figures import Expected, cell_figures, run_of, status_of
 from scripts.compare.matrix import Cell, cells
-from scripts.job.document import JobReport
 from scripts.job.run import assemble
 from tests.unit import job_sample
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.convergence import (
+from rocelab.results.convergence import (
     FlowMeasurement,
     FlowSamples,
     Method,

@@ -51,14 +51,14 @@ from rocelab.errors import InputError
 from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fibs
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.plan.build import plan
-from scripts.convergence import (
+from rocelab.results.convergence import (
     EventConvergence,
     FlowConvergence,
     FlowMeasurement,
     Method,
     aggregate,
 )
-from scripts.drill.result import (
+from rocelab.results.drill import (
     Environment,
     Event,
     EventRecord,
@@ -68,9 +68,9 @@ from scripts.drill.result import (
     Rate,
     Repeat,
 )
+from rocelab.results.impact import Impact
+from rocelab.results.stages import Cause, SwitchStages
 from scripts.faults.resolve import resolve
-from scripts.job.impact import Impact
-from scripts.stages.model import Cause, SwitchStages
 
 MS = 10**6
 SECOND = 10**9

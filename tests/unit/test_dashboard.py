@@ -13,7 +13,7 @@ from labs.lab import Lab
 from labs.runtime.queues.counters import DepthCounters, QueueCounters
 from rocelab.agent.live import LiveCounters
 from rocelab.plan.queues import plan_queues
-from scripts.health.document import Sli
+from rocelab.results.health import Sli
 from scripts.health.monitor import Snapshot
 from scripts.health.objectives import HealthSpec
 from scripts.health.ports import PortReading

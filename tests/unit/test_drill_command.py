@@ -17,13 +17,13 @@ from rich.console import Console
 from labs.lab import Lab
 from report.drillview import bar, picture, print_view, scale
 from rocelab.errors import InputError
+from rocelab.results.environment import environment_with
 from rocelab.spec.differences import differing_keys
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from rocelab.units import format_duration
 from scripts.cli import main
 from scripts.drill.catalog import drill_names, find_drill
-from scripts.drill.environment import environment_with
 from scripts.drill.listing import listed_drills
 from scripts.drill.show import FaultRow, Span, view_of
 from scripts.faults.asked import asked_fault, ends_by_itself, kinds

@@ -17,12 +17,12 @@ from narrow import broken, printed, too_long
 
 from report.difference import print_difference
 from rocelab.documents import to_json
+from rocelab.results.difference import Change, DrillDiff, Finding, changes, compared, difference
+from rocelab.results.drill import DrillResult
+from rocelab.results.expectspec import ExpectSpec
+from rocelab.results.phases import JobDrillResult
 from rocelab.statistics import least_rank_sum_p, rank_sum_p
 from scripts.cli import main
-from scripts.drill.difference import Change, DrillDiff, Finding, changes, compared, difference
-from scripts.drill.expectspec import ExpectSpec
-from scripts.drill.phases.result import JobDrillResult
-from scripts.drill.result import DrillResult
 
 MS = 10**6
 

@@ -8,9 +8,9 @@ import pytest
 from rocelab.errors import MachineError
 from rocelab.jobs.flow import Flow
 from rocelab.plan.build import build_fabric
-from scripts.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
+from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
+from rocelab.results.drill import Timeline
 from scripts.drill.faulted import check_sent, counted_samples
-from scripts.drill.result import Timeline
 from tests.unit.report_sample import flows, lab
 from traffic.result import Arrivals, flow_record
 

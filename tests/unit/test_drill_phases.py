@@ -15,17 +15,17 @@ from report.phases.view import figure_rows
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.jobplan import plan_jobs
-from scripts.drill import result as faults
+from rocelab.results import drill as faults
+from rocelab.results.expectations import JOB_KPIS, KPIS, format_kpi, parse_expectation
+from rocelab.results.expectspec import JobExpectSpec
+from rocelab.results.job import Check, JobReport
+from rocelab.results.kpis import data_class, job_kpis
+from rocelab.results.phases import PhaseRun, from_json, summarise
 from scripts.drill.catalog import CATALOG, drill_names, lab_of
-from scripts.drill.expectations import JOB_KPIS, KPIS, format_kpi, parse_expectation
-from scripts.drill.expectspec import JobExpectSpec
-from scripts.drill.phases.kpis import data_class, job_kpis
-from scripts.drill.phases.result import PhaseRun, from_json, summarise
 from scripts.drill.phases.run import planned_lab, run_job_drill
 from scripts.drill.phases.spec import JobDrillSpec
 from scripts.drill.run import planned_faults
 from scripts.drill.spec import DrillSpec, load_drill
-from scripts.job.document import Check, JobReport
 
 BASE = """name: both
 lab: four-ports

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 import scripts
 from rocelab.errors import InputError, SpecError
 from rocelab.plan.build import build_fabric
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec, SeedPlan
-from scripts.drill.expectations import (
+from rocelab.results.expectations import (
     KPIS,
     KpiValue,
     Quantity,
@@ -22,6 +20,8 @@ from scripts.drill.expectations import (
     judge,
     parse_expectation,
 )
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import LabSpec, SeedPlan
 from scripts.drill.spec import DrillSpec, ExpectSpec, load_drill
 from scripts.faults.selectors import LinkSelector
 

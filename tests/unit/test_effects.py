@@ -10,7 +10,7 @@ import pytest
 from labs.lab import Lab
 from labs.runtime.linkwatch import LinkEvent
 from rocelab.forwarding.path import Hop, Path
-from scripts.convergence import FlowMeasurement, FlowSamples, Method, Window, measure_flow
+from rocelab.results.convergence import FlowMeasurement, FlowSamples, Method, Window, measure_flow
 from scripts.drill.effects import READ_DELAY_NS, late_carriers, late_losses
 from scripts.faults.base import Fault
 from scripts.faults.daemons import DaemonHang

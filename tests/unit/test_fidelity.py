@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rocelab.jobs.flow import Flow as TrafficFlow
-from scripts.convergence import FlowSamples, Method
+from rocelab.results.convergence import FlowSamples, Method
+from rocelab.results.drill import Event, Flow, Repeat, Timeline, measure_repeat
 from scripts.drill.fidelity import STALL_LIMIT_NS, judged, longest_stall_ns
-from scripts.drill.result import Event, Flow, Repeat, Timeline, measure_repeat
 from traffic.result import AgentRecord, FlowRecord, TrafficResult
 
 MS = 10**6

@@ -26,15 +26,9 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.model import LabSpec
-from scripts.forensics.command import diagnose
-from scripts.forensics.critical import lateness, step_of, timing
-from scripts.forensics.diagnose import diagnose_report, make_case
-from scripts.forensics.document import Cause, Diagnosis, Verdict, Way, from_json
-from scripts.forensics.losses import lossy_links
-from scripts.forensics.paths import predicted_paths, ways_of
-from scripts.forensics.terminal import heat_map, path_table, print_diagnosis
-from scripts.job.document import (
+from rocelab.predict.matrix import FlowRow, rows_of_jobs
+from rocelab.results.diagnosis import Cause, Diagnosis, Verdict, Way, from_json
+from rocelab.results.job import (
     Clock,
     Fidelity,
     FlowFigures,
@@ -48,7 +42,13 @@ from scripts.job.document import (
     Times,
     Transport,
 )
-from scripts.predict.matrix import FlowRow, rows_of_jobs
+from rocelab.spec.model import LabSpec
+from scripts.forensics.command import diagnose
+from scripts.forensics.critical import lateness, step_of, timing
+from scripts.forensics.diagnose import diagnose_report, make_case
+from scripts.forensics.losses import lossy_links
+from scripts.forensics.paths import predicted_paths, ways_of
+from scripts.forensics.terminal import heat_map, path_table, print_diagnosis
 
 MS = 10**6
 DILATION = 1000.0
@@ -211,7 +211,7 @@ def report(
 
 def diagnosed(written: JobReport) -> Diagnosis:
     """From the document as a file holds it."""
-    from scripts.job.document import from_json as read_report
+    from rocelab.results.job import from_json as read_report
 
     return diagnose_report(read_report(to_json(written)))[0]
 

@@ -25,14 +25,14 @@ from rocelab.agent.live import LiveCounters, LiveFile, packed, unpacked
 from rocelab.errors import InputError
 from rocelab.jobs.flow import permutation
 from rocelab.plan.queues import plan_queues
-from scripts.convergence import Method
+from rocelab.results.convergence import Method
+from rocelab.results.health import HealthReport, Sli
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.timeline import FibTimeline
 from scripts.evidence import bundle
 from scripts.evidence.shelf import MOST_BYTES, Shelf, tail
 from scripts.health import command
 from scripts.health import monitor as monitoring
-from scripts.health.document import HealthReport, Sli
 from scripts.health.endpoints import EndpointTracker
 from scripts.health.losses import LossTracker
 from scripts.health.monitor import HealthMonitor

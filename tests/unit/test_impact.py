@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scripts.drill.result import Event
-from scripts.job.impact import FEWEST, ZERO_IMPACT, overhead_bounds
+from rocelab.results.drill import Event
+from rocelab.results.impact import FEWEST, ZERO_IMPACT, overhead_bounds
 from scripts.job.measure import impact_of
 from tests.unit.job_sample import MS, allreduce
 from tests.unit.job_sample import result as job_result

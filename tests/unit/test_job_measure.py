@@ -17,11 +17,11 @@ from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
+from rocelab.results.job import JobReport, from_json
 from rocelab.spec.queues import QueueEngine
 from scripts.job import measure
 from scripts.job.accounting import check_all, disagreements
 from scripts.job.devices import DeviceCounts
-from scripts.job.document import JobReport, from_json
 from scripts.job.run import assemble
 from tests.unit import job_sample as sample
 from traffic.jobresult import JobResult

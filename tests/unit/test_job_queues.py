@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.runtime.queues.counters import DepthCounters, QueueCounters
-from scripts.job.document import QueueFigures
+from rocelab.results.job import QueueFigures
 from scripts.job.queues import differences
 
 PORT = ("rtsw1", "srv1-1")

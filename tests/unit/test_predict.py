@@ -21,19 +21,19 @@ from rocelab.jobs.jobplan import plan_job
 from rocelab.jobs.placement import NicRef
 from rocelab.plan.build import build_fabric, plan
 from rocelab.plan.fabric import Fabric
+from rocelab.predict.choice import Model
+from rocelab.predict.document import Prediction
+from rocelab.predict.flowfile import read_flows
+from rocelab.predict.groups import planned_groups, read_groups
+from rocelab.predict.matrix import FlowRow, matrix_of, rows_of_jobs
+from rocelab.predict.predictor import Setting, asked_fabric, predict_document, predict_landing
+from rocelab.predict.whatif import read_asked
+from rocelab.predict.wires import Wires
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from scripts.cli import main
-from scripts.predict.choice import Model
-from scripts.predict.document import Prediction
-from scripts.predict.flowfile import read_flows
-from scripts.predict.groups import planned_groups, read_groups
-from scripts.predict.matrix import FlowRow, matrix_of, rows_of_jobs
-from scripts.predict.predictor import Setting, asked_fabric, predict_document, predict_landing
 from scripts.predict.terminal import print_prediction
-from scripts.predict.whatif import read_asked
-from scripts.predict.wires import Wires
 
 KINDS = ("zone-1-1", "zones-1-28", "rail-small", "hpn-small", "hpn-single-plane", "fat-tree-4")
 

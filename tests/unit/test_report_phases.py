@@ -24,8 +24,8 @@ from report.plots import svg
 from report.repeats import phase_tables
 from rocelab.documents import to_json
 from rocelab.forwarding.balance import Direction
-from scripts.drill.phases.result import JobDrillResult
-from scripts.job.document import LinkFigures
+from rocelab.results.job import LinkFigures
+from rocelab.results.phases import JobDrillResult
 
 
 def terminal(drill: JobDrillResult) -> str:

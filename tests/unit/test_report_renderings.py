@@ -18,8 +18,8 @@ from report.html import render_html
 from report.plots import MAX_FLOWS, fib_timeline, link_loads, loss_timeline, svg
 from report.terminal import print_result
 from report.view import fib_rows, flow_rows, kpi_rows, representative
-from scripts.drill.expectspec import ExpectSpec
-from scripts.drill.result import DrillResult
+from rocelab.results.drill import DrillResult
+from rocelab.results.expectspec import ExpectSpec
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 

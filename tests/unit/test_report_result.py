@@ -9,8 +9,8 @@ from report_sample import DRILL, drill, repeat, result
 
 from rocelab.documents import to_json
 from rocelab.errors import InputError
-from scripts.drill.expectspec import ExpectSpec
-from scripts.drill.result import SCHEMA_VERSION, from_json, kpis
+from rocelab.results.drill import SCHEMA_VERSION, from_json, kpis
+from rocelab.results.expectspec import ExpectSpec
 
 MS = 10**6
 

@@ -22,16 +22,16 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.plan.build import build_fabric
+from rocelab.predict.matrix import rows_of_jobs
+from rocelab.predict.predictor import Setting, predict_document
+from rocelab.results.simulation import SimulationReport, from_json
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import EcmpScheme, SprayScheme
 from scripts.cli import build
-from scripts.predict.matrix import rows_of_jobs
-from scripts.predict.predictor import Setting, predict_document
 from simulator import size
-from simulator.document import SimulationReport, from_json
 from simulator.simulate import Options, simulate
 
 EXACT = Options(eps=0.0, hop_latency_ns=0.0)

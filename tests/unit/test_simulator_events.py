@@ -20,6 +20,7 @@ from rocelab.arrays import NONE, Floats
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.transport import TransportSpec
+from rocelab.results.whatif import WhatIf
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec, read_model
 from rocelab.spec.model import LabSpec
@@ -28,7 +29,6 @@ from simulator.engine.program import Change, Program
 from simulator.engine.run import run
 from simulator.events.__main__ import MEASURED, reaction_table
 from simulator.events.changes import changes_of
-from simulator.events.document import WhatIf
 from simulator.events.expectation import Slowdown, expected_cost
 from simulator.events.longrun import IterationTimes, run_through
 from simulator.events.rates import HPN, LLAMA3, MONTH_S, draw_breaks, draw_timeline, timeline_of

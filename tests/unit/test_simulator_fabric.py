@@ -15,10 +15,10 @@ from rocelab.errors import InputError
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.routes import NextHops, spread
+from rocelab.predict.wires import Wires
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
-from scripts.predict.wires import Wires
 from simulator.fabric.build import network_of
 from simulator.fabric.network import Network
 from simulator.fabric.routes import Routes

@@ -28,11 +28,11 @@ from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.jobs.workload import Sends, Step, Workload
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
+from rocelab.predict.matrix import rows_of_jobs
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
-from scripts.predict.matrix import rows_of_jobs
 from simulator.fabric.build import network_of
 from simulator.fabric.network import Network
 from simulator.jobs.compile import Compiled, PlacedJob, compile_jobs

@@ -17,14 +17,14 @@ from rocelab.forwarding.steering import ROCE_PORT
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import plan
+from rocelab.predict.choice import Model
+from rocelab.predict.matrix import FlowRow, Matrix, matrix_of, rows_of_jobs
+from rocelab.predict.predictor import Setting, asked_fabric, predict_landing
+from rocelab.predict.wires import Wires
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import HashingSpec, HashWeights, LabSpec, RoutingSpec
 from rocelab.spec.schemes import SchemeSpec
-from scripts.predict.choice import Model
-from scripts.predict.matrix import FlowRow, Matrix, matrix_of, rows_of_jobs
-from scripts.predict.predictor import Setting, asked_fabric, predict_landing
-from scripts.predict.wires import Wires
 from simulator.fabric.build import network_of
 from simulator.fabric.flows import Flows, Paths
 from simulator.fabric.network import Network

@@ -19,8 +19,17 @@ from report.plots import svg
 from report.stages import CAUSES, stage_rows, stages_table, waterfall
 from rocelab.documents import to_json
 from rocelab.errors import InputError
-from scripts.convergence import Window
-from scripts.drill.result import FibChange
+from rocelab.results.convergence import Window
+from rocelab.results.drill import FibChange
+from rocelab.results.stages import (
+    FORMAT,
+    SCHEMA_VERSION,
+    Cause,
+    ReadDelay,
+    Resolution,
+    Stages,
+    SwitchStages,
+)
 from scripts.stages.delay import delay_of
 from scripts.stages.frrlog import (
     BfdDown,
@@ -32,15 +41,6 @@ from scripts.stages.frrlog import (
     parse_log,
 )
 from scripts.stages.measure import FlowRecovery, Records, stages_of
-from scripts.stages.model import (
-    FORMAT,
-    SCHEMA_VERSION,
-    Cause,
-    ReadDelay,
-    Resolution,
-    Stages,
-    SwitchStages,
-)
 
 LOGS = Path(__file__).parent / "frr_logs"
 MS = 10**6

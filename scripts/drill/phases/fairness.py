@@ -19,8 +19,8 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.plan.fabric import Fabric
-from scripts.drill.phases.shares import WINDOW_NS, Course, FairShares, Port, Settled
-from scripts.job.document import JobReport
+from rocelab.results.job import JobReport
+from rocelab.results.shares import WINDOW_NS, Course, FairShares, Port, Settled
 
 TOLERANCE = 0.10
 """Of the fair share, by which a sender may be off (BMWG AI fabric draft, DCQCN convergence)."""

@@ -20,6 +20,8 @@ from rocelab.errors import InputError
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.plan.build import plan
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.results.kpis import data_class
+from rocelab.results.phases import JobDrillResult, PhaseRun, conclude
 from rocelab.spec.load import load_spec
 from rocelab.spec.queues import QueueEngine
 from rocelab.spec.reference import named_by
@@ -28,8 +30,6 @@ from scripts.drill.catalog import lab_of
 from scripts.drill.labuse import LabUse, fresh
 from scripts.drill.phases.conditions import conditions, under
 from scripts.drill.phases.fairness import fair_shares, shared_port
-from scripts.drill.phases.kpis import data_class
-from scripts.drill.phases.result import JobDrillResult, PhaseRun, conclude
 from scripts.drill.phases.spec import JobDrillSpec, PhaseSpec
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.resolve import resolve

@@ -14,13 +14,13 @@ from pydantic import Field, field_validator, model_validator
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.transport import DCQCN_OFF
+from rocelab.results.expectspec import JobExpectSpec
+from rocelab.results.shares import WINDOW_NS
 from rocelab.spec.base import Name, SpecModel
 from rocelab.spec.model import MAX_SEED, SeedPlan
 from rocelab.spec.schemes import SchemeSpec
 from rocelab.units import DURATION
 from rocelab.wording import RefusedError, listed
-from scripts.drill.expectspec import JobExpectSpec
-from scripts.drill.phases.shares import WINDOW_NS
 from scripts.faults.spec import FaultSpec
 
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from rocelab.forwarding.balance import Direction, PairedChoices
 from rocelab.forwarding.path import NoPathError
+from rocelab.predict.choice import Chooser
+from rocelab.predict.groups import Group, GroupOf
+from rocelab.predict.matrix import Matrix
+from rocelab.predict.wires import Ints, Wires
 from rocelab.progress import Progress, ProgressSink, no_progress
-from scripts.predict.choice import Chooser
-from scripts.predict.groups import Group, GroupOf
-from scripts.predict.matrix import Matrix
-from scripts.predict.wires import Ints, Wires
 
 MOST_HOPS = 16
 """More than any path has: a flow that is still on its way goes round in circles."""

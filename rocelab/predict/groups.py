@@ -16,7 +16,7 @@ from rocelab.forwarding.fib import FibOf
 from rocelab.forwarding.path import NoPathError
 from rocelab.plan.fabric import Fabric, Link, Nic
 from rocelab.plan.routes import NextHops, expected_width, spread
-from scripts.predict.wires import Wires
+from rocelab.predict.wires import Wires
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
 from rocelab.jobs.placement import NicRef
 from rocelab.jobs.transport import Strategy
-from scripts.predict.wires import Ints, Wires
+from rocelab.predict.wires import Ints, Wires
 
 
 class FlowRow(NamedTuple):

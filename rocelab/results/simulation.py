@@ -13,8 +13,8 @@ from typing import Any
 
 from rocelab.documents import Format
 from rocelab.forwarding.balance import Balance, Direction, TierBalance
-from scripts.drill.result import Environment
-from scripts.job.document import Headline
+from rocelab.results.drill import Environment
+from rocelab.results.job import Headline
 
 SCHEMA_VERSION = 1
 

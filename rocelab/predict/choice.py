@@ -27,9 +27,9 @@ from rocelab.forwarding.steering import (
 )
 from rocelab.plan.addressing import dotted
 from rocelab.plan.fabric import Node
-from scripts.predict.groups import Group
-from scripts.predict.matrix import Matrix
-from scripts.predict.wires import Ints, Wires
+from rocelab.predict.groups import Group
+from rocelab.predict.matrix import Matrix
+from rocelab.predict.wires import Ints, Wires
 
 Chooser = Callable[[int, Group, Ints], Indices]
 """The place in a group that each of some flows takes, given the node and the flows by number."""

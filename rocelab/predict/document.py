@@ -1,6 +1,6 @@
 """The document of a prediction: loads of links, their balance, polarization, worst links.
 
-In: where a traffic matrix lands (`scripts.predict.loads`). Out: a frozen `Prediction`, which
+In: where a traffic matrix lands (`rocelab.predict.loads`). Out: a frozen `Prediction`, which
 `rocelab.documents.to_json` writes. docs/compare.md describes every field.
 """
 
@@ -20,10 +20,10 @@ from rocelab.forwarding.balance import (
     polarization,
     tier_balances,
 )
-from scripts.predict.choice import Model
-from scripts.predict.loads import Landing
-from scripts.predict.matrix import Matrix
-from scripts.predict.wires import Ints, Wires
+from rocelab.predict.choice import Model
+from rocelab.predict.loads import Landing
+from rocelab.predict.matrix import Matrix
+from rocelab.predict.wires import Ints, Wires
 
 SCHEMA_VERSION = 1
 WORST = 10

@@ -16,8 +16,7 @@ from typing import Any, Literal
 from rocelab.documents import Format
 from rocelab.errors import InputError
 from rocelab.forwarding.balance import LinkLoad, Polarization, TierBalance, leaf_uplinks
-from rocelab.statistics import Spread, spread
-from scripts.convergence import (
+from rocelab.results.convergence import (
     EventConvergence,
     FlowMeasurement,
     FlowSamples,
@@ -31,9 +30,10 @@ from scripts.convergence import (
     measure_flow,
     offered_rate_pps,
 )
-from scripts.drill.expectations import Expectation, KpiValue, Verdict, judge, unmet
-from scripts.health.document import HealthReport
-from scripts.stages.model import Stages
+from rocelab.results.expectations import Expectation, KpiValue, Verdict, judge, unmet
+from rocelab.results.health import HealthReport
+from rocelab.results.stages import Stages
+from rocelab.statistics import Spread, spread
 
 SCHEMA_VERSION = 2
 
@@ -323,7 +323,8 @@ def _rate(samples: FlowSamples, start_ns: int, end_ns: int, interval_ns: int) ->
 
 
 def kpis(repeat: Repeat) -> dict[str, KpiValue]:
-    """The KPIs of a repeat by name (`scripts.drill.expectations.KPIS`), None where not measured."""
+    """The KPIs of a repeat by name (`rocelab.results.expectations.KPIS`), None where not
+    measured."""
     overall = repeat.overall
     uplinks = leaf_uplinks(tier for run in repeat.hashing if run.own for tier in run.tiers)
     return {

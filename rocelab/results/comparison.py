@@ -14,9 +14,9 @@ from typing import Any
 
 from rocelab.documents import Format
 from rocelab.forwarding.balance import Direction, Polarization, TierBalance
+from rocelab.results.drill import Environment
+from rocelab.results.job import Fidelity, Times, Transport
 from rocelab.statistics import Spread
-from scripts.drill.result import Environment
-from scripts.job.document import Fidelity, Times, Transport
 
 SCHEMA_VERSION = 1
 

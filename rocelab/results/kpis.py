@@ -13,10 +13,10 @@ from rocelab.forwarding.balance import Direction, leaf_uplinks
 from rocelab.jobs.job import JobSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.queues import class_of_dscp
+from rocelab.results.expectations import JOB_KPIS, KpiValue
+from rocelab.results.job import JobReport
+from rocelab.results.shares import FairShares
 from rocelab.spec.model import LabSpec
-from scripts.drill.expectations import JOB_KPIS, KpiValue
-from scripts.drill.phases.shares import FairShares
-from scripts.job.document import JobReport
 
 CNP_CLASS, ACK_CLASS = 5, 6
 """Where the kit's default map puts CNPs and ACKs, as the switch teams' does."""

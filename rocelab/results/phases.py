@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from rocelab.documents import Format
 from rocelab.errors import InputError
+from rocelab.results.drill import Environment, spread_of
+from rocelab.results.expectations import Expectation, Figures, KpiValue, Verdict, judge, unmet
+from rocelab.results.job import JobReport
+from rocelab.results.kpis import job_kpis, phase_kpis
+from rocelab.results.shares import FairShares
 from rocelab.statistics import Spread
-from scripts.drill.expectations import Expectation, Figures, KpiValue, Verdict, judge, unmet
-from scripts.drill.phases.kpis import job_kpis, phase_kpis
-from scripts.drill.phases.shares import FairShares
-from scripts.drill.result import Environment, spread_of
-from scripts.job.document import JobReport
 
 SCHEMA_VERSION = 2
 KIND: Literal["jobs"] = "jobs"

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from scripts.drill.result import Environment
+from rocelab.results.drill import Environment
 
 
 def environment_with(frr_version: str) -> Environment:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
+from rocelab.results.expectations import Expectation, Quantity, kpi_named, parse_expectation
 from rocelab.spec.base import SpecModel
-from scripts.drill.expectations import Expectation, Quantity, kpi_named, parse_expectation
 
 _FORMS: dict[Quantity, dict[str, Any]] = {
     Quantity.TRUTH: {"type": "boolean"},

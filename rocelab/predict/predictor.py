@@ -14,15 +14,15 @@ from rocelab.forwarding.fib import FibOf
 from rocelab.forwarding.steering import EntryKey
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
+from rocelab.predict.choice import Model, chooser
+from rocelab.predict.document import Prediction, prediction
+from rocelab.predict.groups import GroupOf, order_is_planned, planned_groups, read_groups
+from rocelab.predict.loads import Landing, land
+from rocelab.predict.matrix import FlowRow, Matrix, matrix_of
+from rocelab.predict.wires import Wires
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.spec.model import HashingSpec, HashWeights
 from rocelab.spec.schemes import SchemeSpec
-from scripts.predict.choice import Model, chooser
-from scripts.predict.document import Prediction, prediction
-from scripts.predict.groups import GroupOf, order_is_planned, planned_groups, read_groups
-from scripts.predict.loads import Landing, land
-from scripts.predict.matrix import FlowRow, Matrix, matrix_of
-from scripts.predict.wires import Wires
 
 
 @dataclass(frozen=True, slots=True)

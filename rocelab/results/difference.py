@@ -15,12 +15,12 @@ from typing import Any
 
 from rocelab.documents import read_text
 from rocelab.errors import InputError
+from rocelab.results import drill as faults
+from rocelab.results import phases as jobs
+from rocelab.results.drill import DrillResult, kpis
+from rocelab.results.expectations import JOB_KPIS, KPIS, UNITS, KpiValue, Verdict
+from rocelab.results.phases import JobDrillResult
 from rocelab.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
-from scripts.drill import result as faults
-from scripts.drill.expectations import JOB_KPIS, KPIS, UNITS, KpiValue, Verdict
-from scripts.drill.phases import result as jobs
-from scripts.drill.phases.result import JobDrillResult
-from scripts.drill.result import DrillResult, kpis
 
 SCHEMA_VERSION = 1
 ALPHA = 0.05

@@ -14,9 +14,9 @@ from typing import Any
 
 from rocelab.documents import Format
 from rocelab.forwarding.balance import Direction, TierBalance
+from rocelab.results.drill import Environment, Event
+from rocelab.results.impact import Impact
 from rocelab.statistics import Spread
-from scripts.drill.result import Environment, Event
-from scripts.job.impact import Impact
 
 SCHEMA_VERSION = 2
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rocelab.documents import Format
-from scripts.job.document import Times
+from rocelab.results.job import Times
 
 SCHEMA_VERSION = 2
 

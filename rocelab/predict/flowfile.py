@@ -19,13 +19,13 @@ from rocelab.files import read_input
 from rocelab.jobs.flow import QP_LIMIT
 from rocelab.jobs.placement import NicRef
 from rocelab.plan.fabric import Fabric
+from rocelab.predict.matrix import FlowRow
 from rocelab.spec.base import SpecModel
 from rocelab.spec.load import validate
 from rocelab.spec.scalars import read_scalar
 from rocelab.spec.source import Data, Source, raise_problems, read_source
 from rocelab.units import SizeBytes
 from rocelab.wording import KeyPath, RefusedError, name_hint
-from scripts.predict.matrix import FlowRow
 
 MOST_BYTES = 10**18
 
