@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from labs.cli.console import table
-from report.phases.view import job_text
+from rocelab.report.console import table
+from rocelab.report.phases.view import job_text
 from rocelab.units import format_duration
 from scripts.drill.show import DrillView, ExpectationRow, FaultRow, Span
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from report.plots import INK, MUTED, figure_of, styled
+from rocelab.report.plots import INK, MUTED, figure_of, styled
 from rocelab.results.diagnosis import Cause, Diagnosis
 from rocelab.units import format_duration
 from scripts.forensics.case import Case

@@ -10,7 +10,7 @@ from pathlib import Path
 _PACKED = Path(__file__).parent / "_data"
 
 
-def folder(name: str) -> Path:
+def shipped(name: str) -> Path:
     """The folder `labs`, `templates`, `scripts` or `traffic` that ships."""
     root = _PACKED if _PACKED.is_dir() else Path(__file__).parents[1]
     return root / name

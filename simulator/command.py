@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import ForceOption, JsonOption, LabArgument
-from labs.cli.console import err, out, progress_bars, write
 from rocelab.files import replace_file
+from rocelab.report.console import err, out, progress_bars, write
 from scripts.predict.command import MODELS
 from scripts.predict.joboptions import given, takes_job_options
 
@@ -193,7 +193,7 @@ def simulate(
     if json:
         write([to_json(report)])
     else:
-        from report.simulation.terminal import print_report
+        from rocelab.report.simulation.terminal import print_report
 
         print_report(report, out())
     for text in report.warnings:
@@ -247,9 +247,9 @@ def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> Non
 
 
 def _write(report: SimulationReport, folder: Path) -> None:
-    from report.simulation.html import write_report
     from rocelab.documents import to_json
     from rocelab.outputs import REPORT, RESULT
+    from rocelab.report.simulation.html import write_report
 
     replace_file(folder / RESULT, to_json(report))
     write_report(report, folder / REPORT)

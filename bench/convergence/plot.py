@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bench.convergence.document import CellResult, ConvergenceTable
 from bench.convergence.plan import PLAN, Cell, FaultClass, Place, Site
-from report.plots import GRID, INK, MS, MUTED, PLANS, figure_of, styled, svg
+from rocelab.report.plots import GRID, INK, MS, MUTED, PLANS, figure_of, styled, svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,7 @@ from bench.convergence.document import (
     summarise,
 )
 from bench.convergence.plan import PLAN, Cell, FaultClass, Site
-from report.stages import CAUSES
+from rocelab.report.stages import CAUSES
 from rocelab.units import format_duration
 
 PLOT = "convergence-table.svg"

@@ -14,7 +14,7 @@ from bench.validation.history import PHASES
 from bench.validation.hpn import JOB_GPUS
 from bench.validation.hpn import QPS as HPN_QPS
 from bench.validation.scaling import QPS, UPLINKS
-from report.plots import GRID, INK, MUTED, PLANS, figure_of, styled, svg
+from rocelab.report.plots import GRID, INK, MUTED, PLANS, figure_of, styled, svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -30,10 +30,10 @@ from labs.cli import (
     scheme,
     te,
 )
-from labs.cli.console import is_reader_gone
 from rocelab.errors import RocelabError
 from rocelab.interruption import leave_pipe
 from rocelab.refusal import refusal
+from rocelab.report.console import is_reader_gone
 from rocelab.wording import printable, visible
 
 DEFECT_EXIT_CODE = 70
@@ -161,7 +161,7 @@ def _print_traceback() -> None:
 
 def show_error(error: RocelabError) -> None:
     """The message on stderr, in red where there are colours; hints and notes are not."""
-    from labs.cli.console import err
+    from rocelab.report.console import err
 
     console = err()
     for line in str(error).splitlines():

@@ -149,9 +149,9 @@ def running_lab(text: str | None) -> Lab:
 
 def _note_changes(text: str, lab: Lab) -> None:
     """Say on stderr where the file by which a lab was named is not what runs."""
-    from labs.cli.console import note
     from labs.lab import as_it_runs
     from rocelab.errors import InputError
+    from rocelab.report.console import note
     from rocelab.spec.catalog import find_lab
     from rocelab.spec.load import load_spec
 

@@ -18,10 +18,10 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import ForceOption, NodeArgument, RunningLab, running_lab
-from labs.cli.console import err, say
 from labs.cli.handover import handed_over
 from labs.runtime.rights import need_root
 from rocelab.interruption import shielded, undone
+from rocelab.report.console import err, say
 
 if TYPE_CHECKING:
     from labs.lab import Lab

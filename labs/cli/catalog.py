@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from labs.cli.arguments import JsonOption
-from labs.cli.console import out, say, table, write_json
+from rocelab.report.console import out, say, table, write_json
 from rocelab.spec.model import LabSpec
 from rocelab.spec.queues import QueueEngine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from labs.cli.arguments import JsonOption
-from labs.cli.console import out, say, table, write_json
+from rocelab.report.console import out, say, table, write_json
 
 CANNOT_RUN_EXIT_CODE = 3
 

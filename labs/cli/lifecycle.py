@@ -22,9 +22,9 @@ from labs.cli.arguments import (
     complete_running,
     running_lab,
 )
-from labs.cli.console import note, out, progress_bars, say, seconds_table, table, write_json
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.rights import need_root
+from rocelab.report.console import note, out, progress_bars, say, seconds_table, table, write_json
 
 if TYPE_CHECKING:
     from labs.lab import Lab

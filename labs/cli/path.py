@@ -12,8 +12,8 @@ from labs.cli.arguments import (
     complete_server,
     running_or_planned,
 )
-from labs.cli.console import out, say, table, write_json
 from labs.runtime.rights import need_root
+from rocelab.report.console import out, say, table, write_json
 
 if TYPE_CHECKING:
     from rocelab.forwarding.path import Path

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import ForceOption, JsonOption, LabArgument
-from labs.cli.console import err, out, progress_bars, say, table, write
+from rocelab.report.console import err, out, progress_bars, say, table, write
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from labs.cli.arguments import JsonOption, OneRunningLab, running_lab
-from labs.cli.console import out, progress_bars, say, table, write_json
 from labs.runtime.rights import need_root
+from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:
     from traffic.reachability import Reachability

@@ -13,8 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 from labs.cli.arguments import JsonOption
-from labs.cli.console import is_reader_gone
 from rocelab.errors import InputError
+from rocelab.report.console import is_reader_gone
 
 HERE = frozenset({"runs", "attach"})
 """Commands about another machine's runs, which use `--host` themselves."""

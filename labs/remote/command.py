@@ -15,7 +15,6 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from labs.cli.console import err, out, progress_bars, say, table, write_json
 from labs.remote import record
 from labs.remote.address import parse_address, read_config, resolve
 from labs.remote.connection import Connection, connected
@@ -36,6 +35,7 @@ from labs.remote.runs import (
 from labs.remote.there.frames import Frame, Kind
 from rocelab.errors import RocelabError
 from rocelab.interruption import shielded, undone
+from rocelab.report.console import err, out, progress_bars, say, table, write_json
 
 MANY_FILES = 6
 

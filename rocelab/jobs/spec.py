@@ -12,7 +12,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, Tag, model_validator
 
-from rocelab.data import folder
+from rocelab.data import shipped
 from rocelab.errors import InputError
 from rocelab.jobs.inference import InferenceSpec
 from rocelab.jobs.job import JobSpec
@@ -28,7 +28,7 @@ from rocelab.spec.source import read_source
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError, listed
 
-CATALOG = folder("simulator") / "catalog"
+CATALOG = shipped("simulator") / "catalog"
 KINDS = ("collective", "training", "ranking", "inference", "trace")
 IN_COLLECTIVE = ("placement", "seed", "transport")
 """Keys that a collective has itself, so that a lab's job file is one word for word."""

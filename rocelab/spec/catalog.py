@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocelab.data import folder
+from rocelab.data import shipped
 from rocelab.errors import InputError
 from rocelab.wording import did_you_mean, shown
 
-CATALOG = folder("labs") / "catalog"
+CATALOG = shipped("labs") / "catalog"
 
 
 def catalog_names() -> tuple[str, ...]:

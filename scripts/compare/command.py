@@ -17,9 +17,9 @@ from labs.cli.arguments import (
     LabArgument,
     running_or_planned,
 )
-from labs.cli.console import err, out, write
 from labs.cli.handover import handed_over
 from labs.runtime.rights import need_root
+from rocelab.report.console import err, out, write
 from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def compare(
 
     Exits 3 when no run was valid.
     """
-    from report.compare.terminal import print_comparison
     from rocelab.documents import to_json
     from rocelab.outputs import results_folder, shown_if_unwritten
+    from rocelab.report.compare.terminal import print_comparison
     from rocelab.results.comparison import Status
     from rocelab.results.environment import typed_command
     from scripts.compare.matrix import cells

@@ -93,8 +93,8 @@ def compare(
 
 def write_results(found: Comparison, folder: Path) -> None:
     """Write result.json and report.html. Raises OSError where that is not possible."""
-    from report.compare.html import render_html
     from rocelab.documents import to_json
+    from rocelab.report.compare.html import render_html
 
     replace_file(folder / RESULT, to_json(found))
     replace_file(folder / REPORT, render_html(found))

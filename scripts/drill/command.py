@@ -19,9 +19,9 @@ from labs.cli.arguments import (
     JsonOption,
     RuntimeOption,
 )
-from labs.cli.console import err, out, progress_bars, say, table, write, write_json
 from labs.cli.handover import handed_over
 from labs.runtime.kind import RuntimeKind
+from rocelab.report.console import err, out, progress_bars, say, table, write, write_json
 from scripts.drill.attempts import RETRIES
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def run(
                     on_result=found.append,
                 )
         if junit is not None:
-            from scripts.drill.junit import junit_of, write_junit
+            from rocelab.report.junit import junit_of, write_junit
 
             write_junit(junit_of(result, time.monotonic() - started), junit)
     show(result)
@@ -194,8 +194,8 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
 
     Exits 0 whatever the difference: what must not happen is an expectation of the drill.
     """
-    from report.difference import print_difference
     from rocelab.documents import fitting, to_json
+    from rocelab.report.difference import print_difference
     from rocelab.results.difference import difference
 
     with fitting(f"{old} or {new}"):
@@ -209,7 +209,7 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
 @contextmanager
 def _junit_of_errors(drill: str, junit: Path | None) -> Iterator[None]:
     """Write an error that ends the drill, Ctrl-C too, as JUnit XML before it goes on its way."""
-    from scripts.drill.junit import junit_of_error, make_place, write_junit
+    from rocelab.report.junit import junit_of_error, make_place, write_junit
 
     started = time.monotonic()
     if junit is not None:
@@ -223,8 +223,8 @@ def _junit_of_errors(drill: str, junit: Path | None) -> Iterator[None]:
 
 
 def _print(result: DrillResult | JobDrillResult) -> None:
-    from report.phases.terminal import print_job_result
-    from report.terminal import print_result
+    from rocelab.report.phases.terminal import print_job_result
+    from rocelab.report.terminal import print_result
     from rocelab.results.phases import JobDrillResult
 
     if isinstance(result, JobDrillResult):

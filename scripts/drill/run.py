@@ -170,8 +170,8 @@ def _flows(lab: Lab, drill: DrillSpec) -> tuple[Flow, ...]:
 
 def _write(result: DrillResult | JobDrillResult, out: Path, progress: ProgressSink) -> None:
     # Here and not above: who writes no report does not wait for the template engine.
-    from report.html import write_report
-    from report.phases.html import write_job_report
+    from rocelab.report.html import write_report
+    from rocelab.report.phases.html import write_job_report
 
     progress(Progress("report", 0, 2))
     replace_file(out / RESULT, to_json(result))

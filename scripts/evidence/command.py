@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from labs.cli.arguments import JsonOption, RunningLab, complete_node, running_lab
-from labs.cli.console import progress_bars, say, write
 from labs.cli.handover import handed_over
 from labs.runtime.rights import need_root
+from rocelab.report.console import progress_bars, say, write
 
 
 def evidence(

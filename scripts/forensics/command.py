@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import JsonOption
-from labs.cli.console import err, out, write
+from rocelab.report.console import err, out, write
 
 if TYPE_CHECKING:
     from rocelab.results.job import JobReport

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from labs.cli.console import table
+from rocelab.report.console import table
 from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
 from rocelab.units import format_duration
 from scripts.forensics.case import Case

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import JsonOption, RunningLab, running_lab
-from labs.cli.console import err, out, say, table, write
 from labs.runtime.rights import need_root
 from rocelab.interruption import undone
+from rocelab.report.console import err, out, say, table, write
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -10,9 +10,9 @@ import typer
 from typer.models import OptionInfo
 
 from labs.cli.arguments import ForceOption, JsonOption, OneRunningLab, running_lab
-from labs.cli.console import err, out, progress_bars, write
 from labs.cli.handover import handed_over
 from labs.runtime.rights import need_root
+from rocelab.report.console import err, out, progress_bars, write
 
 if TYPE_CHECKING:
     from rocelab.jobs.job import JobSpec
@@ -302,8 +302,8 @@ def _job(job_file: Path | None, options: dict[str, str | None]) -> JobSpec:
 
 
 def _show(report: JobReport, json: bool) -> None:
-    from report.job_terminal import print_report
     from rocelab.documents import to_json
+    from rocelab.report.job_terminal import print_report
 
     if json:
         write([to_json(report)])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import JsonOption, LabArgument, running_or_planned
-from labs.cli.console import err, out, progress_bars, write
 from labs.runtime.rights import need_root
+from rocelab.report.console import err, out, progress_bars, write
 from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def predict(
     """
     from rocelab.documents import to_json
     from rocelab.predict.predictor import predict_document
-    from scripts.predict.terminal import print_prediction
+    from rocelab.report.prediction import print_prediction
 
     chosen, is_running = running_or_planned(lab)
     if is_running:

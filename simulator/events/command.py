@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import JsonOption, LabArgument
-from labs.cli.console import out, progress_bars, write
+from rocelab.report.console import out, progress_bars, write
 from scripts.predict.joboptions import given, takes_job_options
 from simulator.command import (
     EpsOption,
@@ -62,8 +62,8 @@ def whatif(
 
     rocelab whatif zone-1-1125 "lose 2 links of rack 4" --pattern allreduce --ranks 16 --size 1GB
     """
-    from report.simulation.whatif import print_what_if
     from rocelab.documents import to_json
+    from rocelab.report.simulation.whatif import print_what_if
     from simulator.events.sentence import parse_event
     from simulator.simulate import Options, event_cost
 
@@ -138,8 +138,8 @@ def longrun(
 
     rocelab longrun zone-1-1125 --rates llama3 --work 30d --pattern allreduce --ranks 16 --size 1GB
     """
-    from report.simulation.whatif import print_outlook
     from rocelab.documents import to_json
+    from rocelab.report.simulation.whatif import print_outlook
     from simulator.simulate import Options, long_run
 
     spec = asked_spec(lab, scheme, hashing)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import JsonOption
-from labs.cli.console import err, out, progress_bars, table, write_json
+from rocelab.report.console import err, out, progress_bars, table, write_json
 
 if TYPE_CHECKING:
     from simulator.sweep.run import SweepResult

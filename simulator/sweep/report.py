@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from rocelab.data import shipped
 from rocelab.files import replace_file
 from rocelab.spec.source import Data
 from rocelab.units import DURATION, RATE, SHARE, SIZE
@@ -95,10 +96,10 @@ def write_report(path: Path, sweep: Sweep, rows: Sequence[Row]) -> None:
 
 def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
     """The page."""
-    from report.html import inline
+    from rocelab.report.html import inline
 
     environment = Environment(
-        loader=PackageLoader("templates", "report"),
+        loader=FileSystemLoader(shipped("templates") / "report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -160,7 +161,7 @@ def table_rows(
 
 def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Figure:
     """One figure over the x axis: a line per scheme, a panel for each setting of two more keys."""
-    from report.plots import figure_of, styled
+    from rocelab.report.plots import figure_of, styled
 
     def draw() -> Figure:
         columns = _settings(layout.columns)
@@ -187,7 +188,7 @@ def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Figure:
 
 
 def _panel(axis: Axes, layout: Layout, rows: Sequence[Row], name: str) -> None:
-    from report.plots import GRID
+    from rocelab.report.plots import GRID
 
     x = numbers(layout.x)
     at = list(range(len(layout.x.settings))) if x is None else x

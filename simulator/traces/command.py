@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from labs.cli.arguments import JsonOption, LabArgument
-from labs.cli.console import out, progress_bars, table, write_json
+from rocelab.report.console import out, progress_bars, table, write_json
 from scripts.predict.joboptions import given, takes_job_options
 from simulator.command import HashingOption, SchemeOption, asked_jobs, asked_spec
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from labs.cli import console
 from rocelab.progress import Progress, ProgressSink
+from rocelab.report import console
 
 if TYPE_CHECKING:
     from scripts.compare.run import Step, Watch

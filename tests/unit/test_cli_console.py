@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from labs.cli.app import run
-from labs.cli.console import err, note, out, say, table
-from report.terminal import print_result
+from rocelab.report.console import err, note, out, say, table
+from rocelab.report.terminal import print_result
 
 HOSTILE = "\x1b]52;c;UFdO\x07\x1b[31m\x9b5n[/red] [bold]x[/nope] :smile: \u202e\ud800"
 SHOWN = r"\x1b]52;c;UFdO\x07\x1b[31m\x9b5n[/red] [bold]x[/nope] :smile: \u202e\ud800"

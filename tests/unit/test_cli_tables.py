@@ -22,15 +22,15 @@ from nccl_sample import nccl_output
 
 import labs.doctor
 from labs.cli import lifecycle, te
-from labs.cli.console import out, seconds_table
 from labs.cli.reach import print_reachability
-from labs.cli.tables import WholeTable
 from labs.controller.rounds import Round, TierUse
 from labs.remote import command as remote
 from labs.remote.runs import Listed
 from labs.status import KnownLab, LabStatus, NodeStatus, Presence
-from report.job_terminal import print_report as print_job
 from rocelab.plan.fabric import Role
+from rocelab.report.console import out, seconds_table
+from rocelab.report.job_terminal import print_report as print_job
+from rocelab.report.tables import WholeTable
 from rocelab.results.health import HealthReport, SliReport
 from scripts.faults import command as fault_command
 from scripts.faults.running import ListedFault
@@ -167,7 +167,7 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
     "status": (called(show_status), "labs.cli.lifecycle"),
     "up": (
         called(lambda: out().print(seconds_table({"routes of all switches": 1234.5}))),
-        "labs.cli.console",
+        "rocelab.report.console",
     ),
     "path": (
         printed_by("path", "zones-small", *FLOW, "--sport", "4791"),
@@ -182,15 +182,15 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
     "predict": (printed_by("predict", "zones-small", *JOB), "rocelab.predict.terminal"),
     "simulate": (
         printed_by("simulate", "zones-small", *JOB, "--event", EVENT),
-        "report.simulation.terminal",
+        "rocelab.report.simulation.terminal",
     ),
     "whatif": (
         printed_by("whatif", "zones-small", "drain z1-ctsw1 for 2h", *JOB),
-        "report.simulation.whatif",
+        "rocelab.report.simulation.whatif",
     ),
     "traffic": (
         called(show_job),
-        "report.job_terminal",
+        "rocelab.report.job_terminal",
     ),
     "sweep": (show_sweep, "simulator.sweep.command"),
     "reference": (show_reference, "simulator.traces.command"),
@@ -199,13 +199,13 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
 
 ELSEWHERE = {
     "labs.cli.scheme": "a switch's name and counters, of a running lab only",
-    "report.compare.terminal": "test_compare.py",
-    "report.difference": "test_drill_diff.py",
+    "rocelab.report.compare.terminal": "test_compare.py",
+    "rocelab.report.difference": "test_drill_diff.py",
     "report.drillview": "test_tables.py",
-    "report.phases.terminal": "test_tables.py",
-    "report.repeats": "test_tables.py",
-    "report.stages": "test_tables.py",
-    "report.terminal": "test_tables.py",
+    "rocelab.report.phases.terminal": "test_tables.py",
+    "rocelab.report.repeats": "test_tables.py",
+    "rocelab.report.stages": "test_tables.py",
+    "rocelab.report.terminal": "test_tables.py",
     "scripts.forensics.terminal": "test_forensics.py",
 }
 """Modules whose tables are held elsewhere to the same."""
@@ -222,7 +222,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WholeTable]]:
         made.append((sys._getframe(2).f_globals["__name__"], table))
 
     monkeypatch.setattr(WholeTable, "__init__", noted)
-    monkeypatch.setattr("labs.cli.console._PIPE_WIDTH", 1000)
+    monkeypatch.setattr("rocelab.report.console._PIPE_WIDTH", 1000)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return made
 
@@ -245,7 +245,7 @@ def test_every_module_that_makes_tables_is_held_to_it() -> None:
 
 
 def modules_with_tables() -> Iterator[str]:
-    """Modules of commands and reports that call `labs.cli.console.table`."""
+    """Modules of commands and reports that call `rocelab.report.console.table`."""
     for package in ("labs", "scripts", "simulator", "report"):
         for file in sorted((ROOT / package).rglob("*.py")):
             nodes = ast.walk(ast.parse(file.read_text()))

@@ -11,14 +11,21 @@ import pytest
 from narrow import broken
 from rich.console import Console
 
-from report.compare.html import render_html
-from report.compare.terminal import print_comparison
-from report.compare.view import anomalies, blocks, busbw_rows, link_matrix, repeatability, run_rows
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.forwarding.balance import Direction
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
+from rocelab.report.compare.html import render_html
+from rocelab.report.compare.terminal import print_comparison
+from rocelab.report.compare.view import (
+    anomalies,
+    blocks,
+    busbw_rows,
+    link_matrix,
+    repeatability,
+    run_rows,
+)
 from rocelab.results.comparison import (
     SCHEMA_VERSION,
     CellResult,

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from narrow import broken, printed, too_long
 
-from report.difference import print_difference
 from rocelab.documents import to_json
+from rocelab.report.difference import print_difference
 from rocelab.results.difference import Change, DrillDiff, Finding, changes, compared, difference
 from rocelab.results.drill import DrillResult
 from rocelab.results.expectspec import ExpectSpec

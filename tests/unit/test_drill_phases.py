@@ -11,10 +11,10 @@ from phases_sample import DRILL, MS, US, idle, repeat, result, shared, shares
 from report_sample import result as fault_result
 
 from labs.lab import Lab
-from report.phases.view import figure_rows
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.jobplan import plan_jobs
+from rocelab.report.phases.view import figure_rows
 from rocelab.results import drill as faults
 from rocelab.results.expectations import JOB_KPIS, KPIS, format_kpi, parse_expectation
 from rocelab.results.expectspec import JobExpectSpec

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from report.job_terminal import print_report
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
+from rocelab.report.job_terminal import print_report
 from rocelab.results.job import JobReport, from_json
 from rocelab.spec.queues import QueueEngine
 from scripts.job import measure

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError, MachineError
+from rocelab.report.junit import junit_of, junit_of_error, make_place, write_junit
 from rocelab.results.drill import DrillResult
 from rocelab.results.expectations import parse_expectation
 from rocelab.results.phases import JobDrillResult
-from scripts.drill.junit import junit_of, junit_of_error, make_place, write_junit
 from tests.unit import phases_sample, report_sample
 
 ALLOWED = {

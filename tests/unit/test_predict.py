@@ -29,11 +29,11 @@ from rocelab.predict.matrix import FlowRow, matrix_of, rows_of_jobs
 from rocelab.predict.predictor import Setting, asked_fabric, predict_document, predict_landing
 from rocelab.predict.whatif import read_asked
 from rocelab.predict.wires import Wires
+from rocelab.report.prediction import print_prediction
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from scripts.cli import main
-from scripts.predict.terminal import print_prediction
 
 KINDS = ("zone-1-1", "zones-1-28", "rail-small", "hpn-small", "hpn-single-plane", "fat-tree-4")
 

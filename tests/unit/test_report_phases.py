@@ -15,15 +15,15 @@ from phases_sample import MS, idle, repeat, result
 from rich.console import Console
 from test_report_renderings import Outline
 
-from report.html import render_html
-from report.phases.html import render_job_html, write_job_report
-from report.phases.plots import link_loads_plot, rates_plot
-from report.phases.terminal import print_job_result
-from report.phases.view import figure_rows, link_rows, representative, share_rows
-from report.plots import svg
-from report.repeats import phase_tables
 from rocelab.documents import to_json
 from rocelab.forwarding.balance import Direction
+from rocelab.report.html import render_html
+from rocelab.report.phases.html import render_job_html, write_job_report
+from rocelab.report.phases.plots import link_loads_plot, rates_plot
+from rocelab.report.phases.terminal import print_job_result
+from rocelab.report.phases.view import figure_rows, link_rows, representative, share_rows
+from rocelab.report.plots import svg
+from rocelab.report.repeats import phase_tables
 from rocelab.results.job import LinkFigures
 from rocelab.results.phases import JobDrillResult
 

@@ -14,10 +14,10 @@ import pytest
 from report_sample import drill, repeat, result
 from rich.console import Console
 
-from report.html import render_html
-from report.plots import MAX_FLOWS, fib_timeline, link_loads, loss_timeline, svg
-from report.terminal import print_result
-from report.view import fib_rows, flow_rows, kpi_rows, representative
+from rocelab.report.html import render_html
+from rocelab.report.plots import MAX_FLOWS, fib_timeline, link_loads, loss_timeline, svg
+from rocelab.report.terminal import print_result
+from rocelab.report.view import fib_rows, flow_rows, kpi_rows, representative
 from rocelab.results.drill import DrillResult
 from rocelab.results.expectspec import ExpectSpec
 
@@ -136,7 +136,7 @@ def test_of_very_many_links_a_curve_is_drawn_and_of_very_many_flows_the_worst() 
 
 
 def test_reading_results_does_not_wait_for_matplotlib() -> None:
-    code = "import report.html, report.terminal, sys; sys.exit('matplotlib' in sys.modules)"
+    code = "import report.html, rocelab.report.terminal, sys; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

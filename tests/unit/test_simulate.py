@@ -11,8 +11,6 @@ import pytest
 from narrow import broken
 from typer.testing import CliRunner
 
-from report.simulation.html import render_html
-from report.simulation.terminal import print_report
 from rocelab.documents import to_json
 from rocelab.errors import MachineError, RocelabError
 from rocelab.forwarding.balance import Direction
@@ -24,6 +22,8 @@ from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.plan.build import build_fabric
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_document
+from rocelab.report.simulation.html import render_html
+from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import SimulationReport, from_json
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from bench.convergence.document import TABLE
-from report.simulation.whatif import print_what_if
 from rocelab.arrays import NONE, Floats
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.transport import TransportSpec
+from rocelab.report.simulation.whatif import print_what_if
 from rocelab.results.whatif import WhatIf
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec, read_model

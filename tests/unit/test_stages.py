@@ -15,10 +15,10 @@ from rich.console import Console
 
 from labs.runtime.installation import TESTED_RELEASES
 from labs.runtime.linkwatch import LinkEvent
-from report.plots import svg
-from report.stages import CAUSES, stage_rows, stages_table, waterfall
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.report.plots import svg
+from rocelab.report.stages import CAUSES, stage_rows, stages_table, waterfall
 from rocelab.results.convergence import Window
 from rocelab.results.drill import FibChange
 from rocelab.results.stages import (

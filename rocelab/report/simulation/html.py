@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from report.html import inline
-from report.job_terminal import value_text
+from rocelab.data import shipped
 from rocelab.files import replace_file
+from rocelab.report.html import inline
+from rocelab.report.job_terminal import value_text
 from rocelab.results.simulation import SimulationReport
 from rocelab.units import format_duration, format_rate
 
@@ -20,10 +21,10 @@ from rocelab.units import format_duration, format_rate
 def render_html(report: SimulationReport) -> str:
     """The page."""
     # Here and not above: a program that only reads results does not wait for matplotlib.
-    from report.simulation import plots
+    from rocelab.report.simulation import plots
 
     environment = Environment(
-        loader=PackageLoader("templates", "report"),
+        loader=FileSystemLoader(shipped("templates") / "report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from report.view import by_plan, changes_after, event_title, plan_title
 from rocelab.forwarding.balance import LinkLoad, TierBalance
 from rocelab.interpreter import imported
+from rocelab.report.view import by_plan, changes_after, event_title, plan_title
 from rocelab.results.drill import Event, FlowRecord, HashingRun, Repeat
 from rocelab.units import format_duration
 

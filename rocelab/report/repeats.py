@@ -13,7 +13,7 @@ from enum import StrEnum
 from rich.table import Table
 from rich.text import Text
 
-from labs.cli.console import table
+from rocelab.report.console import table
 from rocelab.results.drill import DrillResult, kpis
 from rocelab.results.expectations import Figures, Kpi, Verdict, format_kpi, kpi_named
 from rocelab.results.phases import JobDrillResult, figures_held

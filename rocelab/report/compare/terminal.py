@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from labs.cli.console import table
-from report.compare.view import Block, anomalies, blocks, count, name_of, repeatability
+from rocelab.report.compare.view import Block, anomalies, blocks, count, name_of, repeatability
+from rocelab.report.console import table
 from rocelab.results.comparison import Comparison, Status
 
 

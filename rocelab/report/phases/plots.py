@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from report.plots import GRID, INK, MUTED, figure_of, styled
 from rocelab.forwarding.balance import Direction
+from rocelab.report.plots import GRID, INK, MUTED, figure_of, styled
 from rocelab.results.job import JobReport
 from rocelab.results.shares import FairShares
 

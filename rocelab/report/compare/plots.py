@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from report.compare.view import cells_of, link_matrix, name_of, tiers_of, worst_tier
-from report.plots import GRID, INK, MUTED, figure_of, styled
+from rocelab.report.compare.view import cells_of, link_matrix, name_of, tiers_of, worst_tier
+from rocelab.report.plots import GRID, INK, MUTED, figure_of, styled
 from rocelab.results.comparison import CellResult, Comparison, Status
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from labs.cli.console import table
-from report.repeats import RepeatTable, printed, repeat_table
-from report.stages import stages_table
-from report.view import (
+from rocelab.report.console import table
+from rocelab.report.repeats import RepeatTable, printed, repeat_table
+from rocelab.report.stages import stages_table
+from rocelab.report.view import (
     KpiRow,
     fib_rows,
     flow_rows,

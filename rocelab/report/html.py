@@ -10,11 +10,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from report.repeats import repeat_table
-from report.view import (
+from rocelab.data import shipped
+from rocelab.files import replace_file
+from rocelab.report.repeats import repeat_table
+from rocelab.report.view import (
     LIMITS,
     event_title,
     fib_rows,
@@ -27,8 +29,7 @@ from report.view import (
     tier_rows,
     untouched,
 )
-from report.view import by_plan as plans
-from rocelab.files import replace_file
+from rocelab.report.view import by_plan as plans
 from rocelab.results.drill import DrillResult, Repeat
 from rocelab.results.expectations import KPIS
 from rocelab.units import format_duration
@@ -50,7 +51,7 @@ def render_html(result: DrillResult) -> str:
     """The page. Plots and per-flow tables are of the repeat nearest the median of full
     convergence; without a valid repeat the page says why and shows no figures."""
     environment = Environment(
-        loader=PackageLoader("templates", "report"),
+        loader=FileSystemLoader(shipped("templates") / "report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -93,8 +94,8 @@ def write_report(result: DrillResult, path: Path) -> None:
 def _detail(repeat: Repeat) -> dict[str, object]:
     """What the template shows of one repeat."""
     # Here and not above: a program that only reads results does not wait for matplotlib.
-    from report import plots
-    from report.stages import COLUMNS, resolution_text, stage_rows, waterfall
+    from rocelab.report import plots
+    from rocelab.report.stages import COLUMNS, resolution_text, stage_rows, waterfall
 
     return {
         "events": [
@@ -132,7 +133,7 @@ def _detail(repeat: Repeat) -> dict[str, object]:
 
 def inline(figure: Figure | None, name: str) -> Markup:
     """The figure as SVG to put into a page, nothing for None; `name` tells its ids apart."""
-    from report.plots import svg
+    from rocelab.report.plots import svg
 
     # Matplotlib escapes the text it draws; names from a result can not become markup.
     return Markup("" if figure is None else svg(figure, name))  # noqa: S704

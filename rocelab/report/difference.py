@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from labs.cli.console import table
+from rocelab.report.console import table
 from rocelab.results.difference import Change, DrillDiff, FigureDiff, Finding, Side
 from rocelab.results.expectations import Quantity, Verdict, format_kpi, kpi_named
 from rocelab.statistics import Spread, least_rank_sum_p

@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from report.html import inline
-from report.phases.view import (
+from rocelab.data import shipped
+from rocelab.files import replace_file
+from rocelab.report.html import inline
+from rocelab.report.phases.view import (
     LIMITS,
     check_rows,
     figure_rows,
@@ -25,8 +27,7 @@ from report.phases.view import (
     share_rows,
     verdict_rows,
 )
-from report.repeats import RepeatTable, phase_tables
-from rocelab.files import replace_file
+from rocelab.report.repeats import RepeatTable, phase_tables
 from rocelab.results.job import UNSCALED
 from rocelab.results.phases import JobDrillResult, PhaseSummary
 from rocelab.units import format_duration
@@ -36,7 +37,7 @@ def render_job_html(result: JobDrillResult) -> str:
     """The page. Plots and tables of a phase are of the run that `representative` names; a phase
     without a valid run says why and shows no figures."""
     environment = Environment(
-        loader=PackageLoader("templates", "report"),
+        loader=FileSystemLoader(shipped("templates") / "report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -64,8 +65,8 @@ def write_job_report(result: JobDrillResult, folder: Path) -> None:
 
     Raises OSError where that is not possible.
     """
-    from report.phases import plots
-    from report.plots import svg
+    from rocelab.report.phases import plots
+    from rocelab.report.plots import svg
 
     replace_file(folder / "report.html", render_job_html(result))
     for phase in result.phases:
@@ -78,7 +79,7 @@ def write_job_report(result: JobDrillResult, folder: Path) -> None:
 def _phase(result: JobDrillResult, phase: PhaseSummary, repeats: RepeatTable) -> dict[str, object]:
     """What the template shows of one phase."""
     # Here and not above: a program that only reads results does not wait for matplotlib.
-    from report.phases import plots
+    from rocelab.report.phases import plots
 
     shown: dict[str, object] = {
         "name": phase.name,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from labs.cli.console import table
-from report.job_terminal import value_text
+from rocelab.report.console import table
+from rocelab.report.job_terminal import value_text
 from rocelab.results.simulation import JobOutcome, SimulationReport, TierUse
 from rocelab.units import format_duration
 

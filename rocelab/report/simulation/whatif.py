@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from labs.cli.console import table
+from rocelab.report.console import table
 from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
 from rocelab.spec.base import SECOND
 from rocelab.units import format_duration

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from report.plots import EVENT, GRID, MUTED, RECEIVED, figure_of, styled
+from rocelab.report.plots import EVENT, GRID, MUTED, RECEIVED, figure_of, styled
 from rocelab.results.simulation import SimulationReport, TierUse
 
 if TYPE_CHECKING:

@@ -101,7 +101,7 @@ def table(title: str, columns: Iterable[str], *, left: int = 1, names: int = 1) 
     No name and no figure is cut on a narrow terminal: columns without room follow below, each time
     beside the first `names` columns, which say what a row is about.
     """
-    from labs.cli.tables import WholeTable
+    from rocelab.report.tables import WholeTable
 
     made = WholeTable(title, names)
     for index, column in enumerate(columns):

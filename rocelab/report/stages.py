@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from labs.cli.console import table
-from report.plots import GRID, INK, MS, figure_of, styled
+from rocelab.report.console import table
+from rocelab.report.plots import GRID, INK, MS, figure_of, styled
 from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
 from rocelab.units import format_duration
 

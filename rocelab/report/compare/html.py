@@ -2,16 +2,17 @@
 anywhere else.
 
 In: a `Comparison`. Out: HTML text, the same bytes for the same result, in the order of the BMWG
-draft's reporting format (`report.compare.view`).
+draft's reporting format (`rocelab.report.compare.view`).
 """
 
 from __future__ import annotations
 
 import json
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from report.compare.view import (
+from rocelab.data import shipped
+from rocelab.report.compare.view import (
     LIMITS,
     anomalies,
     blocks,
@@ -23,17 +24,17 @@ from report.compare.view import (
     repeatability,
     run_rows,
 )
-from report.html import inline
+from rocelab.report.html import inline
 from rocelab.results.comparison import Comparison
 
 
 def render_html(found: Comparison) -> str:
     """The page."""
     # Here and not above: a program that only reads results does not wait for matplotlib.
-    from report.compare import plots
+    from rocelab.report.compare import plots
 
     environment = Environment(
-        loader=PackageLoader("templates", "report"),
+        loader=FileSystemLoader(shipped("templates") / "report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

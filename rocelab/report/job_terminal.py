@@ -9,10 +9,10 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from labs.cli.console import table
 from rocelab.forwarding.balance import TierBalance
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row, nccl_table
+from rocelab.report.console import table
 from rocelab.results.job import Headline, JobReport, QueueFigures, RankFigures, Times
 from rocelab.statistics import Spread
 from rocelab.units import format_duration, format_rate, parse_size_bytes

@@ -12,9 +12,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from labs.cli.console import table
-from report.phases.view import figure_rows, job_name, representative, share_rows, verdict_rows
-from report.repeats import RepeatTable, phase_tables, printed
+from rocelab.report.console import table
+from rocelab.report.phases.view import (
+    figure_rows,
+    job_name,
+    representative,
+    share_rows,
+    verdict_rows,
+)
+from rocelab.report.repeats import RepeatTable, phase_tables, printed
 from rocelab.results.phases import JobDrillResult
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from report.repeats import RepeatTable
 from rocelab.forwarding.balance import Direction
+from rocelab.report.repeats import RepeatTable
 from rocelab.results.expectations import JOB_KPIS, Quantity, format_kpi, kpi_named
 from rocelab.results.job import JobReport
 from rocelab.results.phases import JobDrillResult, JobSummary, PhaseRun
