@@ -138,7 +138,7 @@ make_environment() {
     fi
     # The simulator's engine takes a CPU half a minute to compile: while the other one installs.
     pip_install numba pydantic pyyaml
-    .venv/bin/python -c 'import simulator.engine.incremental' &
+    .venv/bin/python -c 'import rocelab.sim.engine.incremental' &
     pip_install --editable ".[$extras]"
     wait $! || echo "setup: the simulator's engine will be compiled when it is first used"
     # Tests start hundreds of processes, as root too, which is not to write here. Of the large

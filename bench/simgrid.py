@@ -1,4 +1,5 @@
-"""`python -m bench.simgrid`: SimGrid beside `simulator.engine`, the same flows on the same routes.
+"""`python -m bench.simgrid`: SimGrid beside `rocelab.sim.engine`, the same flows on the same
+routes.
 
 Each engine gets each case in a process of its own, in turn. Compared are the rates at the start and
 the ends of all flows; measured are the time of one solve, the time until all flows have ended, and
@@ -29,7 +30,7 @@ from rocelab.arrays import Floats
 from rocelab.errors import MachineError
 from rocelab.interruption import ending
 from rocelab.results.environment import cpu_model
-from simulator.engine.backend import best_backend
+from rocelab.sim.engine.backend import best_backend
 
 FOLDER = Path(__file__).parent
 SYSTEM_PYTHON = "/usr/bin/python3"

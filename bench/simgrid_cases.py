@@ -17,15 +17,15 @@ import numpy as np
 from rocelab.arrays import Floats, Ints, Longs
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import TransportSpec
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.fabric.paths import paths_of
+from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.placement import place_ranks
+from rocelab.sim.queue_pairs import queue_pairs
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
-from simulator.fabric.build import network_of
-from simulator.fabric.flows import Paths
-from simulator.fabric.paths import paths_of
-from simulator.fabric.routes import Routes
-from simulator.jobs.placement import place_ranks
-from simulator.jobs.queue_pairs import queue_pairs
 
 LEAST_S, MOST_S = 2, 4
 """What a flow would take at the rate of the fastest link, alone: rates are read long before."""

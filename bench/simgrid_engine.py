@@ -1,4 +1,4 @@
-"""The same flows in `simulator.engine`, timed: the other process that `bench.simgrid` measures.
+"""The same flows in `rocelab.sim.engine`, timed: the other process that `bench.simgrid` measures.
 
 `python -m bench.simgrid_engine PROBLEM FOLDER [solve]`: in and out as of `bench/simgrid_flows.py`.
 What is compiled has run once, on a single flow, before the clock starts.
@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from bench.simgrid_cases import Problem, read_problem
-from simulator.engine.maxmin import max_min_rates
-from simulator.engine.program import Program
-from simulator.engine.run import run
-from simulator.fabric.flows import Paths
+from rocelab.sim.engine.maxmin import max_min_rates
+from rocelab.sim.engine.program import Program
+from rocelab.sim.engine.run import run
+from rocelab.sim.fabric.flows import Paths
 
 
 def all_at_once(problem: Problem) -> Program:

@@ -34,20 +34,20 @@ from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Step, Workload
 from rocelab.progress import no_progress
 from rocelab.results.environment import cpu_model
+from rocelab.sim.compile import PlacedJob, compile_jobs
+from rocelab.sim.engine.backend import Backend
+from rocelab.sim.engine.maxmin import max_min_rates
+from rocelab.sim.engine.program import Program
+from rocelab.sim.engine.proof import prove
+from rocelab.sim.engine.run import drive, run
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.fabric.paths import paths_of
+from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.placement import place_ranks
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.schemes import EEcmpScheme
-from simulator.engine.backend import Backend
-from simulator.engine.maxmin import max_min_rates
-from simulator.engine.program import Program
-from simulator.engine.proof import prove
-from simulator.engine.run import drive, run
-from simulator.fabric.build import network_of
-from simulator.fabric.flows import Paths
-from simulator.fabric.paths import paths_of
-from simulator.fabric.routes import Routes
-from simulator.jobs.compile import PlacedJob, compile_jobs
-from simulator.jobs.placement import place_ranks
 
 FOLDER = Path(__file__).parent
 GROWTH = (64, 192, 512, 1024)
@@ -123,7 +123,7 @@ def measure_growth(racks: int) -> Row:
 
 def measure_small(racks: int) -> Row:
     """One small size with uneven sizes: what an event touches against everything, both backends."""
-    from simulator.engine.incremental import Incremental
+    from rocelab.sim.engine.incremental import Incremental
 
     even, paths, capacity = ring(racks)
     max_min_rates(paths, capacity)

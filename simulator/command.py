@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rocelab.jobs.spec import SimulatedJob
     from rocelab.progress import ProgressSink
     from rocelab.results.simulation import SimulationReport
+    from rocelab.sim.simulate import Simulation
     from rocelab.spec.model import LabSpec
-    from simulator.simulate import Simulation
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray", "resilient", "te")
 _WHAT_IF, _INPUT, _ENGINE = "What if", "Input and output", "Engine"
@@ -169,8 +169,8 @@ def simulate(
     """
     from rocelab.documents import to_json
     from rocelab.outputs import results_folder
-    from simulator.flowtable import check_flow_file, write_flows
-    from simulator.simulate import Options, Simulation
+    from rocelab.sim.flowtable import check_flow_file, write_flows
+    from rocelab.sim.simulate import Options, Simulation
 
     if flows is not None:
         check_flow_file(flows)
@@ -237,7 +237,7 @@ def asked_jobs(
 
 def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> None:
     from rocelab.errors import InputError
-    from simulator.traces.export import write_trace
+    from rocelab.sim.traces.export import write_trace
 
     if len(simulation.jobs) > 1:
         raise InputError(

@@ -38,7 +38,7 @@ trap 'stop 143' TERM HUP
 echo "types and unit tests run beside the labs and say what they found at the end"
 mkdir -p results
 compute() {
-    .venv/bin/python -c "import simulator.engine.incremental" &&
+    .venv/bin/python -c "import rocelab.sim.engine.incremental" &&
         chrt --idle --pid 0 $BASHPID &&
         .venv/bin/mypy &&
         .venv/bin/python -m pytest -n auto tests/unit

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rocelab.arrays import Floats
-from simulator.simulate import Simulation
+from rocelab.sim.simulate import Simulation
 
 Event = tuple[float, int, Callable[..., None], tuple[int, ...]]
 

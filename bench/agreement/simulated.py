@@ -16,12 +16,12 @@ from rocelab.agent.nic import SECOND_NS
 from rocelab.arrays import Floats
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.sim.compile import PlacedJob, compile_jobs
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.paths import flows_per_send
+from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
 from rocelab.spec.model import LabSpec
 from scripts.taps import LinkPackets
-from simulator.fabric.network import Network
-from simulator.fabric.paths import flows_per_send
-from simulator.jobs.compile import PlacedJob, compile_jobs
-from simulator.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
 
 
 @dataclass(frozen=True, slots=True)

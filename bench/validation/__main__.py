@@ -24,7 +24,7 @@ from rocelab.documents import to_json
 from rocelab.errors import RocelabError
 from rocelab.interruption import ending
 from rocelab.progress import Progress
-from simulator.figures import simulation_environment
+from rocelab.sim.figures import simulation_environment
 
 SEEDS = 12
 COMMAND = "make validation"

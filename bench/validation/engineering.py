@@ -23,9 +23,9 @@ from bench.validation.zone import (
 )
 from rocelab.arrays import Floats
 from rocelab.jobs.collectives import Pattern
-from simulator.fabric.flows import Paths
-from simulator.fabric.routes import Routes
-from simulator.fabric.te import fall_back
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.fabric.te import fall_back
 
 RACKS = 32
 FAILED = (0, 1, 2, 4)

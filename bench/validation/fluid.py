@@ -16,12 +16,12 @@ from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Step, Workload
+from rocelab.sim.compile import PlacedJob, compile_jobs
+from rocelab.sim.engine.run import run
+from rocelab.sim.fabric.paths import paths_of
+from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.simulate import HOP_LATENCY_NS, PACKET_OVERHEAD_BYTES
 from rocelab.spec.schemes import EEcmpScheme, SprayScheme
-from simulator.engine.run import run
-from simulator.fabric.paths import paths_of
-from simulator.fabric.routes import Routes
-from simulator.jobs.compile import PlacedJob, compile_jobs
-from simulator.simulate import HOP_LATENCY_NS, PACKET_OVERHEAD_BYTES
 
 RACKS, UPLINKS = 16, 16
 SIZES = {"64 KB": 2**16, "1 MB": 2**20, "16 MB": 2**24, "256 MB": 2**28}

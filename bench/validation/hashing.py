@@ -1,7 +1,7 @@
 """Case 1: how unevenly hashing spreads flows over parallel uplinks.
 
 In: numbers of flows and links. Out: max-mean ratios of the uplinks of one rack, by hash model,
-along the paths that `simulator.fabric` leads flows on; beside them what uniform random hashing
+along the paths that `rocelab.sim.fabric` leads flows on; beside them what uniform random hashing
 would give.
 """
 
@@ -14,13 +14,13 @@ from bench.validation.zone import E_ECMP, ECMP, Scheme
 from rocelab.forwarding.balance import balance, random_balance
 from rocelab.jobs.sport import FIRST_PORT, PORTS
 from rocelab.predict.choice import Model
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.paths import flows_per_send, paths_of
+from rocelab.sim.fabric.routes import Routes
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from simulator.fabric.build import network_of
-from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import Network
-from simulator.fabric.paths import flows_per_send, paths_of
-from simulator.fabric.routes import Routes
 
 LAB = "uplinks-16"
 FLOWS = (16, 64, 256, 512, 1000)

@@ -16,12 +16,12 @@ from bench.validation.zone import ECMP, GPUS, Group, Traffic, placed, transport
 from rocelab.arrays import Floats
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.spec import SimulatedJob
+from rocelab.sim.events.retransmission import Retransmission
+from rocelab.sim.events.spec import EventSpec, RetransmissionSpec, TimelineSpec
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.simulate import Options, Simulation
 from rocelab.spec.model import LabSpec
-from simulator.events.retransmission import Retransmission
-from simulator.events.spec import EventSpec, RetransmissionSpec, TimelineSpec
-from simulator.fabric.build import network_of
-from simulator.fabric.network import Network
-from simulator.simulate import Options, Simulation
 
 SEGMENTS = 2
 SERVERS = 16

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bench.validation.document import Values
 from rocelab.progress import Progress, ProgressSink, no_progress
-from simulator.sweep.crew import processes
+from rocelab.sim.sweep.crew import processes
 
 Found = Mapping[str, Sequence[float]]
 

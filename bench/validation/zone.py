@@ -21,18 +21,18 @@ from rocelab.jobs.parallelism import over_groups
 from rocelab.jobs.sport import SourcePort
 from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.jobs.workload import Sends, Step, Workload
+from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
+from rocelab.sim.engine.program import Outcome
+from rocelab.sim.engine.run import run
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.paths import paths_of
+from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.fabric.te import place_te
+from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, TeEngine, TeScheme
-from simulator.engine.program import Outcome
-from simulator.engine.run import run
-from simulator.fabric.build import network_of
-from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import Network
-from simulator.fabric.paths import paths_of
-from simulator.fabric.routes import Routes
-from simulator.fabric.te import place_te
-from simulator.jobs.compile import Compiled, PlacedJob, compile_jobs
-from simulator.simulate import PACKET_OVERHEAD_BYTES
 
 GPUS = 8
 """Of a server, and NICs."""

@@ -1,6 +1,6 @@
 """The document of a simulation: what was simulated, how, what came of it and what it leaves out.
 
-In: figures that `simulator.figures` derived. Out: a frozen `SimulationReport`, as JSON that reads
+In: figures that `rocelab.sim.figures` derived. Out: a frozen `SimulationReport`, as JSON that reads
 back into the same object. Keys that a job's document has too (`headlines`, `tiers`, `lab`,
 `environment`) mean the same here; docs/simulate.md describes the others. All times are those of the
 modelled network.

@@ -77,7 +77,7 @@ class JobOutlook:
     happened to lie better on what was left. effective: its iterations alone, as fast as with no
     failure and without checkpoints, over jct_s, 0 where that is None. breaks: by itself, by cause;
     the other restarts are the network's. expected: of the same breaks in closed form, without what
-    the network costs (`simulator.events.expectation`)."""
+    the network costs (`rocelab.sim.events.expectation`)."""
 
     job: str
     gpus: int

@@ -20,7 +20,7 @@ from simulator.command import (
 )
 
 if TYPE_CHECKING:
-    from simulator.events.spec import RatesSpec, RestartSpec, TimelineSpec
+    from rocelab.sim.events.spec import RatesSpec, RestartSpec, TimelineSpec
 
 _WHEN = "What fails"
 
@@ -64,8 +64,8 @@ def whatif(
     """
     from rocelab.documents import to_json
     from rocelab.report.simulation.whatif import print_what_if
-    from simulator.events.sentence import parse_event
-    from simulator.simulate import Options, event_cost
+    from rocelab.sim.events.sentence import parse_event
+    from rocelab.sim.simulate import Options, event_cost
 
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, given(job), "rocelab whatif")
@@ -140,7 +140,7 @@ def longrun(
     """
     from rocelab.documents import to_json
     from rocelab.report.simulation.whatif import print_outlook
-    from simulator.simulate import Options, long_run
+    from rocelab.sim.simulate import Options, long_run
 
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, given(job), "rocelab longrun")
@@ -167,9 +167,9 @@ def _failures(
     timeline: Path | None, rates: str | None, repair: str, draw: int
 ) -> TimelineSpec | RatesSpec:
     from rocelab.errors import InputError
+    from rocelab.sim.events.rates import PRESETS
+    from rocelab.sim.events.spec import RatesSpec, TimelineSpec
     from rocelab.spec.load import read_model
-    from simulator.events.rates import PRESETS
-    from simulator.events.spec import RatesSpec, TimelineSpec
 
     if (timeline is None) == (rates is None):
         raise InputError(
@@ -185,11 +185,11 @@ def _failures(
 
 
 def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> RestartSpec:
+    from rocelab.sim.events.rates import PRESETS
+    from rocelab.sim.events.sentence import COMMAND_LINE
+    from rocelab.sim.events.spec import RatesSpec, RestartSpec
     from rocelab.spec.load import validate
     from rocelab.spec.source import Source
-    from simulator.events.rates import PRESETS
-    from simulator.events.sentence import COMMAND_LINE
-    from simulator.events.spec import RatesSpec, RestartSpec
 
     base = PRESETS[failures.preset] if isinstance(failures, RatesSpec) else failures
     given = validate(Source(COMMAND_LINE, dict(policy), {}), RestartSpec)
@@ -199,9 +199,9 @@ def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> Rest
 def _span_s(option: str, text: str) -> float:
     """The seconds of a time as typed."""
     from rocelab.errors import InputError
+    from rocelab.sim.events.spec import SPAN
     from rocelab.spec.base import SECOND
     from rocelab.wording import RefusedError
-    from simulator.events.spec import SPAN
 
     try:
         span_ns = SPAN.parse(text)

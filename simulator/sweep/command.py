@@ -12,9 +12,9 @@ from labs.cli.arguments import JsonOption
 from rocelab.report.console import err, out, progress_bars, table, write_json
 
 if TYPE_CHECKING:
-    from simulator.sweep.run import SweepResult
-    from simulator.sweep.spec import Sweep
-    from simulator.sweep.store import Row
+    from rocelab.sim.sweep.run import SweepResult
+    from rocelab.sim.sweep.spec import Sweep
+    from rocelab.sim.sweep.store import Row
 
 _SHOWN_ROWS = 40
 _INTERRUPTED = 130
@@ -64,9 +64,9 @@ def sweep(
     from functools import partial
 
     from rocelab.errors import InputError
-    from simulator.sweep.crew import cluster, processes
-    from simulator.sweep.run import run_sweep
-    from simulator.sweep.spec import read_sweep
+    from rocelab.sim.sweep.crew import cluster, processes
+    from rocelab.sim.sweep.run import run_sweep
+    from rocelab.sim.sweep.spec import read_sweep
 
     if address is not None and workers is not None:
         raise InputError(
@@ -95,7 +95,7 @@ def sweep(
 
 
 def _print_rows(asked: Sweep, found: SweepResult) -> None:
-    from simulator.sweep.report import NOT_DRAWN, figure_names, table_rows, title
+    from rocelab.sim.sweep.report import NOT_DRAWN, figure_names, table_rows, title
 
     good = [row for row in found.rows if row["error"] is None]
     names = [name for name in figure_names(asked, good) if name not in NOT_DRAWN]
@@ -116,7 +116,7 @@ def _print_rows(asked: Sweep, found: SweepResult) -> None:
 
 
 def _conclude(asked: Sweep, found: SweepResult, folder: Path) -> None:
-    from simulator.sweep.report import settings_text
+    from rocelab.sim.sweep.report import settings_text
 
     console = err()
     for error, rows in _by_error(found).items():

@@ -39,10 +39,10 @@ def reference(
     """
     from rocelab.errors import InputError
     from rocelab.files import read_input
+    from rocelab.sim.simulate import simulate
+    from rocelab.sim.traces.nccl_tests import read_nccl_tests
+    from rocelab.sim.traces.reference import compare, fit_alpha_beta
     from rocelab.units import SIZE, format_duration
-    from simulator.simulate import simulate
-    from simulator.traces.nccl_tests import read_nccl_tests
-    from simulator.traces.reference import compare, fit_alpha_beta
 
     spec = asked_spec(lab, scheme, hashing)
     try:

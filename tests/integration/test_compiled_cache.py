@@ -14,7 +14,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from simulator.compiling import LOCK, cache_folder, compiled_in
+from rocelab.sim.compiling import LOCK, cache_folder, compiled_in
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from simulator.traces.chakra import Kind, read_trace
-from simulator.traces.messages import message_classes
-from simulator.traces.nccl_tests import read_nccl_tests
-from simulator.traces.replay import trace_workload
+from rocelab.sim.traces.chakra import Kind, read_trace
+from rocelab.sim.traces.messages import message_classes
+from rocelab.sim.traces.nccl_tests import read_nccl_tests
+from rocelab.sim.traces.replay import trace_workload
 from tests.unit.nccl_sample import nccl_output
 
 DATA = Path(__file__).parents[1] / "data"

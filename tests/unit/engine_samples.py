@@ -1,4 +1,4 @@
-"""Hand-made paths and programs, and drawn ones, for the tests of simulator.engine."""
+"""Hand-made paths and programs, and drawn ones, for the tests of rocelab.sim.engine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from rocelab.arrays import Floats
-from simulator.engine.backend import Backend, best_backend
-from simulator.engine.program import Change, Program, Rings
-from simulator.fabric.flows import Paths
+from rocelab.sim.engine.backend import Backend, best_backend
+from rocelab.sim.engine.program import Change, Program, Rings
+from rocelab.sim.fabric.flows import Paths
 
 BACKENDS = [Backend.NUMPY, *([Backend.NUMBA] if best_backend() is Backend.NUMBA else [])]
 

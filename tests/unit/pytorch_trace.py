@@ -8,7 +8,7 @@ without a size and one kernel on the GPU; ids with gaps.
 
 from __future__ import annotations
 
-from simulator.traces.chakra import CommType, Kind, Metadata, Node, Trace
+from rocelab.sim.traces.chakra import CommType, Kind, Metadata, Node, Trace
 
 CALLER = 3
 """An id that no node has: the converter leaves callers out."""

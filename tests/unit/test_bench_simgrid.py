@@ -23,10 +23,10 @@ from bench.simgrid_cases import (
 from bench.simgrid_engine import all_at_once
 from bench.simgrid_results import Compared, Side, Times, growth_lines, markdown, verdict
 from rocelab.errors import MachineError
-from simulator.engine.backend import Backend
-from simulator.engine.maxmin import max_min_rates
-from simulator.engine.run import run
-from simulator.fabric.flows import Paths
+from rocelab.sim.engine.backend import Backend
+from rocelab.sim.engine.maxmin import max_min_rates
+from rocelab.sim.engine.run import run
+from rocelab.sim.fabric.flows import Paths
 
 SMALL = Case("fat-tree-4", Traffic.ALLTOALL, 8, 2)
 

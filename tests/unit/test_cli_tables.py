@@ -192,8 +192,8 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
         called(show_job),
         "rocelab.report.job_terminal",
     ),
-    "sweep": (show_sweep, "simulator.sweep.command"),
-    "reference": (show_reference, "simulator.traces.command"),
+    "sweep": (show_sweep, "rocelab.sim.sweep.command"),
+    "reference": (show_reference, "rocelab.sim.traces.command"),
 }
 """How a table comes to be, and the module that makes it."""
 

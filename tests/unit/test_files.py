@@ -22,7 +22,7 @@ from rocelab.files import (
     untrusted_size,
     write_file,
 )
-from simulator.compiling import cache_folder
+from rocelab.sim.compiling import cache_folder
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)

@@ -16,7 +16,7 @@ from rocelab.interpreter import (
     module_environment,
     safe_path,
 )
-from simulator.sweep.crew import processes
+from rocelab.sim.sweep.crew import processes
 from tests.hostile import fill_with_traps, sprung
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ def test_workers_of_a_sweep_import_nothing_from_the_folder_it_runs_in(tmp_path: 
 def test_libraries_take_no_settings_from_the_current_folder(tmp_path: Path) -> None:
     fill_with_traps(tmp_path)
     looks = (
-        "import os; from report.plots import figure_of; from simulator.compiling import numba\n"
+        "import os; from report.plots import figure_of; from rocelab.sim.compiling import numba\n"
         "figure_of(1, 1); import matplotlib; numba().core.config.reload_config()\n"
         "print(matplotlib.rcParams['text.usetex'], numba().config.CHROME_TRACE, os.getcwd())"
     )

@@ -25,14 +25,14 @@ from rocelab.predict.predictor import Setting, predict_document
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import SimulationReport, from_json
+from rocelab.sim import size
+from rocelab.sim.simulate import Options, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import EcmpScheme, SprayScheme
 from scripts.cli import build
-from simulator import size
-from simulator.simulate import Options, simulate
 
 EXACT = Options(eps=0.0, hop_latency_ns=0.0)
 

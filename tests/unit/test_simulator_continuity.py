@@ -12,9 +12,9 @@ from rocelab.jobs.collectives import count_sends
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.merged_sends import MOST_EXCHANGED, MOST_ORDERED
 from rocelab.jobs.spec import collective_job
+from rocelab.sim.simulate import LARGE_EPS, Options, Simulation
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from simulator.simulate import LARGE_EPS, Options, Simulation
 
 LARGE = load_spec(find_lab("llama3-24k"))
 

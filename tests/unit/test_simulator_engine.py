@@ -11,10 +11,10 @@ from hypothesis import given, settings
 
 from rocelab.errors import MachineError
 from rocelab.progress import Progress, no_progress
-from simulator.engine import backend as backends
-from simulator.engine.backend import Backend
-from simulator.engine.program import Change, Outcome, Rings
-from simulator.engine.run import drive, run
+from rocelab.sim.engine import backend as backends
+from rocelab.sim.engine.backend import Backend
+from rocelab.sim.engine.program import Change, Outcome, Rings
+from rocelab.sim.engine.run import drive, run
 from tests.unit.engine_samples import BACKENDS, Case, cases, paths, program
 
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -197,7 +197,7 @@ def test_every_solve_of_any_program_is_proven_and_both_backends_agree(case: Case
 @given(case=cases)
 def test_solving_what_an_event_touches_equals_solving_everything(case: Case) -> None:
     pytest.importorskip("numba")
-    from simulator.engine.incremental import Incremental
+    from rocelab.sim.engine.incremental import Incremental
 
     work, first, capacity, changes = case
     _same(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.engine.backend import Backend
-from simulator.engine.maxmin import max_min_rates
-from simulator.engine.proof import NotFairError, prove
+from rocelab.sim.engine.backend import Backend
+from rocelab.sim.engine.maxmin import max_min_rates
+from rocelab.sim.engine.proof import NotFairError, prove
 from tests.unit.engine_samples import BACKENDS, drawn_capacity, drawn_paths, paths
 
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -116,8 +116,6 @@ def test_the_proof_counts_full_sends() -> None:
 
 
 def test_importing_the_engine_does_not_import_numba() -> None:
-    code = (
-        "import sys, simulator.engine.run, simulator.engine.maxmin; print('numba' in sys.modules)"
-    )
+    code = "import sys, rocelab.sim.engine.run, rocelab.sim.engine.maxmin; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -15,27 +15,24 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from bench.convergence.document import TABLE
+from bench.reaction import MEASURED, reaction_table
 from rocelab.arrays import NONE, Floats
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.transport import TransportSpec
 from rocelab.report.simulation.whatif import print_what_if
 from rocelab.results.whatif import WhatIf
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec, read_model
-from rocelab.spec.model import LabSpec
-from simulator.engine.backend import Backend
-from simulator.engine.program import Change, Program
-from simulator.engine.run import run
-from simulator.events.__main__ import MEASURED, reaction_table
-from simulator.events.changes import changes_of
-from simulator.events.expectation import Slowdown, expected_cost
-from simulator.events.longrun import IterationTimes, run_through
-from simulator.events.rates import HPN, LLAMA3, MONTH_S, draw_breaks, draw_timeline, timeline_of
-from simulator.events.reaction import Breakage, Place, reaction_of, shipped_table
-from simulator.events.retransmission import Retransmission
-from simulator.events.sentence import parse_event
-from simulator.events.spec import (
+from rocelab.sim.engine.backend import Backend
+from rocelab.sim.engine.program import Change, Program
+from rocelab.sim.engine.run import run
+from rocelab.sim.events.changes import changes_of
+from rocelab.sim.events.expectation import Slowdown, expected_cost
+from rocelab.sim.events.longrun import IterationTimes, run_through
+from rocelab.sim.events.rates import HPN, LLAMA3, MONTH_S, draw_breaks, draw_timeline, timeline_of
+from rocelab.sim.events.reaction import Breakage, Place, reaction_of, shipped_table
+from rocelab.sim.events.retransmission import Retransmission
+from rocelab.sim.events.sentence import parse_event
+from rocelab.sim.events.spec import (
     SPAN,
     EventSpec,
     RatesSpec,
@@ -43,14 +40,17 @@ from simulator.events.spec import (
     RetransmissionSpec,
     TimelineSpec,
 )
-from simulator.events.targets import parse_target
-from simulator.events.timeline import Bools, Outage, outage_of, resolve
-from simulator.events.whatif import what_if
-from simulator.fabric.build import network_of
-from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import Network
-from simulator.fabric.paths import paths_of
-from simulator.fabric.routes import Routes
+from rocelab.sim.events.targets import parse_target
+from rocelab.sim.events.timeline import Bools, Outage, outage_of, resolve
+from rocelab.sim.events.whatif import what_if
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.paths import paths_of
+from rocelab.sim.fabric.routes import Routes
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec, read_model
+from rocelab.spec.model import LabSpec
 
 NCCL = Retransmission.of(None)
 PATIENT = Retransmission(4.096e-6 * 2**22, 7)

@@ -16,12 +16,12 @@ from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.routes import NextHops, spread
 from rocelab.predict.wires import Wires
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.routes import Routes
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
-from simulator.fabric.build import network_of
-from simulator.fabric.network import Network
-from simulator.fabric.routes import Routes
 
 ONE_PLANE = {
     "kind": "hpn",

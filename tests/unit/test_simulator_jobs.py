@@ -29,15 +29,15 @@ from rocelab.jobs.workload import Sends, Step, Workload
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.matrix import rows_of_jobs
+from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.placement import Taken, place_ranks, ring_cut, ring_group
+from rocelab.sim.queue_pairs import queue_pairs
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
-from simulator.fabric.build import network_of
-from simulator.fabric.network import Network
-from simulator.jobs.compile import Compiled, PlacedJob, compile_jobs
-from simulator.jobs.placement import Taken, place_ranks, ring_cut, ring_group
-from simulator.jobs.queue_pairs import queue_pairs
 
 LABS = ("zone-small", "zones-small", "rail-small", "hpn-small", "hpn-single-plane", "fat-tree-4")
 FABRICS = {name: build_fabric(load_spec(find_lab(name))) for name in LABS}

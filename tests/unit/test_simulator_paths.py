@@ -21,15 +21,15 @@ from rocelab.predict.choice import Model
 from rocelab.predict.matrix import FlowRow, Matrix, matrix_of, rows_of_jobs
 from rocelab.predict.predictor import Setting, asked_fabric, predict_landing
 from rocelab.predict.wires import Wires
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.paths import flows_per_send, paths_of
+from rocelab.sim.fabric.routes import Routes
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import HashingSpec, HashWeights, LabSpec, RoutingSpec
 from rocelab.spec.schemes import SchemeSpec
-from simulator.fabric.build import network_of
-from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import Network
-from simulator.fabric.paths import flows_per_send, paths_of
-from simulator.fabric.routes import Routes
 
 LABS = {
     "tiny": 4,

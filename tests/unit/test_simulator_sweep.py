@@ -25,15 +25,15 @@ from labs.cli.app import build_app, run
 from rocelab.errors import InputError, MachineError, SpecError
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
+from rocelab.sim.sweep.cells import cells_of, run_cell, tool_version
+from rocelab.sim.sweep.crew import Crew, check_workers, cluster, processes
+from rocelab.sim.sweep.report import layout_of, numbers, render_html
+from rocelab.sim.sweep.run import run_sweep
+from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
+from rocelab.sim.sweep.store import Record, open_journal
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from simulator.sweep.cells import cells_of, run_cell, tool_version
 from simulator.sweep.command import sweep as sweep_command
-from simulator.sweep.crew import Crew, check_workers, cluster, processes
-from simulator.sweep.report import layout_of, numbers, render_html
-from simulator.sweep.run import run_sweep
-from simulator.sweep.spec import Axis, Sweep, read_sweep
-from simulator.sweep.store import Record, open_journal
 from tests.unit.limits import LIMIT_S
 
 JOB = "{pattern: allreduce, ranks: 4, size: 1MB}"
@@ -377,7 +377,7 @@ def test_the_command_says_what_failed_and_then_that_there_is_nothing_to_do(
 ) -> None:
     file, folder = written(tmp_path, GRID), tmp_path / "out"
     fails = partial(run_sweep, function=sweep_cells.fails_with_two_spines)
-    monkeypatch.setattr("simulator.sweep.run.run_sweep", fails)
+    monkeypatch.setattr("rocelab.sim.sweep.run.run_sweep", fails)
     assert command(file, "--out", folder, "--workers", 1) == 1
     out, err = capfd.readouterr()
     assert ["4", "4", "1", "0.25", "80"] in [line.split()[:5] for line in out.splitlines()]

@@ -22,17 +22,17 @@ from rocelab.forwarding.network import Network as LabNetwork
 from rocelab.forwarding.network import Path
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
+from rocelab.sim.fabric import te_lp, te_search
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.fabric.te import fall_back, least_utilisation, place_te, utilisation
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import TeEngine
-from simulator.fabric import te_lp, te_search
-from simulator.fabric.build import network_of
-from simulator.fabric.flows import Flows, Paths
-from simulator.fabric.network import Network
-from simulator.fabric.routes import Routes
-from simulator.fabric.te import fall_back, least_utilisation, place_te, utilisation
 
 GBPS = 10**9
 LABS = ("zone-small", "zone-1-1", "zones-small", "hpn-small", "rail-small", "fat-tree-4")
@@ -294,7 +294,7 @@ def test_without_numba_the_same_paths_are_found(monkeypatch: pytest.MonkeyPatch)
     problem = net, Routes(net), flows, rate_bps
     before = [place_te(*problem, engine, fallback=no_paths(flows)) for engine in TeEngine]
     names = ("te_compiled", "te_search", "te_even", "te_lp", "te_round", "te")
-    modules = [importlib.import_module(f"simulator.fabric.{name}") for name in names]
+    modules = [importlib.import_module(f"rocelab.sim.fabric.{name}") for name in names]
     with monkeypatch.context() as patch:
         patch.setattr(importlib.util, "find_spec", lambda name: None)
         for module in modules:

@@ -20,7 +20,7 @@ from rocelab.errors import InputError, MachineError
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row, nccl_table
 from rocelab.jobs.workload import Sends, Step, Workload
-from simulator.traces.chakra import (
+from rocelab.sim.traces.chakra import (
     CommType,
     Kind,
     Metadata,
@@ -30,12 +30,12 @@ from simulator.traces.chakra import (
     read_traces,
     write_trace_file,
 )
-from simulator.traces.export import write_trace
-from simulator.traces.messages import message_classes
-from simulator.traces.nccl_tests import read_nccl_tests
-from simulator.traces.order import COMPUTE, Communication, condense, topological
-from simulator.traces.reference import compare, fit_alpha_beta
-from simulator.traces.replay import read_workload, trace_workload
+from rocelab.sim.traces.export import write_trace
+from rocelab.sim.traces.messages import message_classes
+from rocelab.sim.traces.nccl_tests import read_nccl_tests
+from rocelab.sim.traces.order import COMPUTE, Communication, condense, topological
+from rocelab.sim.traces.reference import compare, fit_alpha_beta
+from rocelab.sim.traces.replay import read_workload, trace_workload
 
 pytest.importorskip("google.protobuf", reason="the extra `chakra` is not installed")
 

@@ -1,0 +1,279 @@
+"""Jobs on a network as one program of transfers: what the engine runs.
+
+In: workloads, each with the NICs of its ranks and how they send. Out: the flows of their queue
+pairs, a `Program` over them, and of each task and transfer which job, step and bytes it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rocelab.arrays import NONE, Floats, Ints, Longs
+from rocelab.jobs.flow import FIRST_QP
+from rocelab.jobs.jobplan import check_mtu
+from rocelab.jobs.messages import loads_of
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.transport import TransportSpec
+from rocelab.jobs.workload import Sends, Workload
+from rocelab.sim.engine.program import Offsets, Program, Rings
+from rocelab.sim.fabric.flows import Flows
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.queue_pairs import queue_pairs
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedJob:
+    """A workload, the NIC of each of its ranks, and how those send; `seed` draws source ports."""
+
+    workload: Workload
+    places: Ints
+    transport: TransportSpec
+    seed: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """Chains of sends one after the other. of_transfer: the chain of each transfer, NONE for none,
+    X. task, rounds: of each, C. tokens: chunks on each hop at once where a chain is a ring, else 0.
+    """
+
+    of_transfer: Longs
+    task: Longs
+    rounds: Longs
+    tokens: Longs
+
+    def timed(self, program: Program, flow_s: Floats) -> Program:
+        """The program with latency: a chain's rounds, each over its average path, where flows have
+        a latency of `flow_s`, F; of a chain that is no ring at the end of its task."""
+        (members,) = np.nonzero(self.of_transfer != NONE)
+        chain, count = self.of_transfer[members], len(self.task)
+        length = np.maximum(np.bincount(chain, minlength=count), 1)
+        mean_s = np.bincount(chain, flow_s[program.flow[members]], count) / length
+        chain_s = self.rounds * mean_s
+        is_ring = self.tokens > 0
+        latency_s = program.latency_s.copy()
+        own_s = np.zeros(program.tasks)
+        np.maximum.at(own_s, self.task[~is_ring], chain_s[~is_ring])
+        number = np.append(np.where(is_ring, np.cumsum(is_ring) - 1, NONE), NONE)
+        rings = Rings(
+            number[self.of_transfer].astype(np.int32),
+            1 / (length * np.maximum(self.tokens, 1))[is_ring],
+            chain_s[is_ring],
+        )
+        return replace(program, latency_s=latency_s + own_s, rings=rings)
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A program and what its numbers mean.
+
+    job, step: of each task, T, the steps of a job together and in order. chains: what sends wait
+    for one another in; `program` is without their latency. The flows of job j are first_flow[j] up
+    to first_flow[j + 1]. payload_bytes: of each transfer, X, without headers.
+    """
+
+    flows: Flows
+    program: Program
+    job: Ints
+    step: Ints
+    chains: Chains
+    first_flow: Offsets
+    payload_bytes: Longs
+
+
+def compile_jobs(
+    network: Network,
+    jobs: Sequence[PlacedJob],
+    *,
+    overhead_bytes: int = FRAME_OVERHEAD_BYTES,
+) -> Compiled:
+    """One program of all jobs; all begin at once.
+
+    A send's payload is cut into messages and dealt to the queue pairs of its ranks' connection,
+    round-robin in the order of the steps. What one queue pair carries of a step is one transfer,
+    where it carries anything; one that never does is no flow. Ranks of one server send over the
+    network too, as in the lab. A packet is `overhead_bytes` longer than its payload: Ethernet,
+    IPv4, UDP, BTH and ICRC (a cable's preamble, FCS and gap are 24 more); a message has RETH and
+    immediate besides. Left out: latency (`Chains`), acknowledgements,
+    clear-to-sends, and waiting for either.
+
+    Raises InputError where a transport's packets do not fit the links or queue pairs run out of
+    numbers, ValueError for places that do not fit the ranks.
+    """
+    compiled: list[_Job] = []
+    number, created = FIRST_QP, np.zeros(network.nics, np.int32)
+    for job in jobs:
+        check_mtu(job.transport, network.spec.links.mtu)
+        each = _compiled(network, job, number, created, overhead_bytes)
+        number, created = each.next_qp, each.created
+        compiled.append(each)
+    return _joined(jobs, compiled)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """A job's part of the program: its transfers by task, with the flows, tasks and chains counted
+    from its own."""
+
+    flows: Flows
+    next_qp: int
+    created: Ints
+    transfers: Longs
+    flow: Longs
+    payload_bytes: Longs
+    wire_bytes: Longs
+    chains: Chains
+
+
+def _compiled(
+    network: Network, job: PlacedJob, first_qp: int, created: Ints, overhead_bytes: int
+) -> _Job:
+    workload, ranks, qps = job.workload, job.workload.ranks, job.transport.qps
+    if len(job.places) != ranks:
+        raise ValueError(f"{len(job.places)} places for {ranks} ranks")
+    sends = [(number, step.sends) for number, step in enumerate(workload.steps) if step.sends]
+    task = np.repeat(
+        np.array([number for number, _ in sends], np.int64),
+        np.array([len(each.source) for _, each in sends], np.int64),
+    )
+    source = _joint([each.source for _, each in sends])
+    destination = _joint([each.destination for _, each in sends])
+    size = _joint([each.size_bytes for _, each in sends])
+    parts = _joint([_parts(each) for _, each in sends])
+
+    used, connection = np.unique(source * ranks + destination, return_inverse=True)
+    pairs = queue_pairs(network, job.places, used, job.transport, job.seed, first_qp, created)
+    loads = loads_of(connection, size, parts, job.transport, overhead_bytes)
+    chains = _chains(sends)
+    chain = np.repeat(chains.of_transfer, qps)
+    flow = (connection[:, None] * qps + np.arange(qps)).reshape(-1)
+    task = np.repeat(task, qps)
+    payload, wire = loads.payload.reshape(-1), loads.wire.reshape(-1)
+    key = task * max(1, len(used) * qps) + flow
+    # A step may have several sends of a pair, and queue pairs may get nothing of a send.
+    if np.any(np.diff(key) <= 0):
+        merged, place = np.unique(key, return_inverse=True)
+        payload = _added(payload, place, len(merged))
+        wire = _added(wire, place, len(merged))
+        task, flow = np.divmod(merged, len(used) * qps)
+        of_merged = np.full(len(merged), NONE, np.int64)
+        np.maximum.at(of_merged, place, chain)
+        chain = of_merged
+    kept = np.flatnonzero(wire)
+    sending = np.zeros(len(pairs.flows), bool)
+    sending[flow[kept]] = True
+    number = np.cumsum(sending) - 1
+    return _Job(
+        _selected(pairs.flows, sending),
+        pairs.next_qp,
+        pairs.created,
+        np.bincount(task[kept], minlength=len(workload.steps)),
+        number[flow[kept]],
+        payload[kept],
+        wire[kept],
+        replace(chains, of_transfer=chain[kept]),
+    )
+
+
+def _chains(sends: Sequence[tuple[int, Sends]]) -> Chains:
+    """The chains of steps, by number, of which each send is one transfer."""
+    of_send, task, rounds, tokens = [], [], [], []
+    first = 0
+    for number, each in sends:
+        count = len(each.source)
+        own = np.arange(count) if each.chain is None else each.chain.astype(np.int64)
+        chains = 1 + int(own.max(initial=NONE))
+        most = np.zeros(chains, np.int64)
+        np.maximum.at(most, own[own != NONE], np.broadcast_to(each.rounds, count)[own != NONE])
+        of_send.append(np.where(own == NONE, NONE, own + first))
+        task.append(np.full(chains, number))
+        rounds.append(most)
+        tokens.append(np.full(chains, each.tokens))
+        first += chains
+    return Chains(_joint(of_send), _joint(task), _joint(rounds), _joint(tokens))
+
+
+def _parts(sends: Sends) -> Longs:
+    return np.ones(len(sends.source), np.int64) if sends.parts is None else sends.parts
+
+
+def _added(values: Longs, place: Longs, places: int) -> Longs:
+    total = np.zeros(places, np.int64)
+    np.add.at(total, place, values)
+    return total
+
+
+def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job]) -> Compiled:
+    steps = [step for job in jobs for step in job.workload.steps]
+    tasks = [len(job.workload.steps) for job in jobs]
+    first_task = _offsets(tasks)
+    first_flow = _offsets([len(each.flows) for each in compiled])
+    after = [
+        int(first) + before
+        for job, first in zip(jobs, first_task, strict=False)
+        for step in job.workload.steps
+        for before in step.after
+    ]
+    number = np.repeat(np.arange(len(jobs), dtype=np.int32), tasks)
+    return Compiled(
+        flows=_all_flows([each.flows for each in compiled]),
+        program=Program(
+            after_start=_offsets([len(step.after) for step in steps]),
+            after=np.array(after, np.int32),
+            delay_s=np.array([step.compute_s for step in steps], np.float64),
+            latency_s=np.zeros(len(steps)),
+            first_transfer=_offsets(_joint([each.transfers for each in compiled])),
+            flow=_joint(
+                [each.flow + first for each, first in zip(compiled, first_flow, strict=False)]
+            ).astype(np.int32),
+            size_bits=_joint([8 * each.wire_bytes for each in compiled]).astype(np.float64),
+        ),
+        job=number,
+        step=(np.arange(len(steps)) - first_task[number]).astype(np.int32),
+        chains=_all_chains([each.chains for each in compiled], first_task),
+        first_flow=first_flow,
+        payload_bytes=_joint([each.payload_bytes for each in compiled]),
+    )
+
+
+def _all_chains(jobs: Sequence[Chains], first_task: Offsets) -> Chains:
+    first = _offsets([len(each.task) for each in jobs])
+    return Chains(
+        _joint(
+            [
+                np.where(each.of_transfer == NONE, NONE, each.of_transfer + before)
+                for each, before in zip(jobs, first, strict=False)
+            ]
+        ),
+        _joint([each.task + before for each, before in zip(jobs, first_task, strict=False)]),
+        _joint([each.rounds for each in jobs]),
+        _joint([each.tokens for each in jobs]),
+    )
+
+
+def _joint(columns: Iterable[npt.NDArray[np.integer[Any]]]) -> Longs:
+    return np.concatenate([np.empty(0, np.int64), *columns])
+
+
+def _offsets(counts: npt.ArrayLike) -> Offsets:
+    return np.concatenate(([0], np.cumsum(np.asarray(counts, np.int64))))
+
+
+def _selected(flows: Flows, chosen: npt.NDArray[np.bool_]) -> Flows:
+    if chosen.all():
+        return flows
+    return Flows(*(getattr(flows, field.name)[chosen] for field in fields(Flows)))
+
+
+def _all_flows(flows: Sequence[Flows]) -> Flows:
+    return Flows(
+        *(
+            _joint([getattr(each, field.name) for each in flows]).astype(np.int32)
+            for field in fields(Flows)
+        )
+    )

@@ -1,0 +1,341 @@
+"""A program event by event, compiled: tasks start, transfers end, rates follow.
+
+In and out: the arrays of `rocelab.sim.engine.state`, changed in place. `advance` goes on until a
+change of capacities or paths is due.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rocelab.arrays import Ints
+from rocelab.sim.engine import state as at
+from rocelab.sim.engine.compiling import compiled
+from rocelab.sim.engine.filling import index, join, list_flow
+from rocelab.sim.engine.heap import settle, sink
+from rocelab.sim.engine.refilling import SAME, expect_anew, serve, solve, targets
+from rocelab.sim.engine.state import Fair, Run
+
+
+@compiled
+def _touch(fair: Fair, dirty: int, flow: int) -> int:
+    if fair.of_flow[at.IS_DIRTY, flow] == 0:
+        fair.of_flow[at.IS_DIRTY, flow] = 1
+        fair.of_flow[at.DIRTY, dirty] = flow
+        dirty += 1
+    return dirty
+
+
+@compiled
+def _ready(run: Run, task: int, depth: int) -> int:
+    """Queue the start of a task that waits for no other, or push it on the stack of those over."""
+    start = run.task[at.READY, task] + run.task[at.DELAY, task]
+    if run.of_task[at.OPEN_TRANSFERS, task] == 0:
+        run.task[at.STARTED, task], run.task[at.ENDED, task] = (
+            start,
+            start + run.task[at.LATENCY, task],
+        )
+        run.of_task[at.STACK, depth] = task
+        return depth + 1
+    place = run.counts[at.STARTS]
+    run.counts[at.STARTS] += 1
+    while place > 0:
+        parent = (place - 1) // 4
+        before = run.task[at.START_KEY, parent]
+        if before < start or (before == start and run.of_task[at.START_TASK, parent] < task):
+            break
+        run.task[at.START_KEY, place], run.of_task[at.START_TASK, place] = (
+            run.task[at.START_KEY, parent],
+            run.of_task[at.START_TASK, parent],
+        )
+        place = parent
+    run.task[at.START_KEY, place], run.of_task[at.START_TASK, place] = start, task
+    return depth
+
+
+@compiled
+def _over(run: Run, task: int, time: float) -> None:
+    """A task is over: tasks that waited for it get ready, those that transfer nothing pass."""
+    run.task[at.ENDED, task] = time
+    run.of_task[at.STACK, 0], depth = task, 1
+    while depth > 0:
+        depth -= 1
+        task = run.of_task[at.STACK, depth]
+        for place in range(run.of_task[at.NEXT_START, task], run.of_task[at.NEXT_START, task + 1]):
+            later = run.next[place]
+            run.task[at.READY, later] = max(run.task[at.READY, later], run.task[at.ENDED, task])
+            run.of_task[at.WAITING, later] -= 1
+            if run.of_task[at.WAITING, later] == 0:
+                depth = _ready(run, later, depth)
+
+
+@compiled
+def _last_chunk(run: Run, task: int, time: float) -> float:
+    """When a task whose last transfer ended at `time` is over: its rings' chunks too."""
+    over = time
+    for transfer in range(
+        run.of_task[at.FIRST_TRANSFER, task], run.of_task[at.FIRST_TRANSFER, task + 1]
+    ):
+        ring = run.of_transfer[at.RING, transfer]
+        if ring >= 0:
+            chunk = run.ring[at.SPENT, ring] + run.ring[at.RING_LATENCY, ring]
+            over = max(over, run.task[at.STARTED, task] + chunk)
+    return float(over + run.task[at.LATENCY, task])
+
+
+@compiled
+def _finish(fair: Fair, run: Run, dirty: int) -> int:
+    """The flow that is first to end a transfer does so, at its own time."""
+    flow, time = fair.of_flow[at.END_FLOW, 0], fair.flow[at.END_KEY, 0]
+    target, _ = targets(fair, run, flow)
+    transfer, kept = fair.of_flow[at.FIRST, flow], -1
+    fair.of_flow[at.FIRST, flow] = -1
+    while transfer >= 0:
+        following = run.of_transfer[at.FOLLOWING, transfer]
+        if run.transfer[at.TARGET, transfer] <= target * (1.0 + SAME):
+            run.transfer[at.FINISH, transfer] = time
+            fair.flow[at.BITS, flow] += (
+                run.transfer[at.TARGET, transfer] - run.transfer[at.COUNTED, transfer]
+            )
+            run.counts[at.DONE] += 1
+            task = run.of_transfer[at.TASK, transfer]
+            ring = run.of_transfer[at.RING, transfer]
+            if ring >= 0:
+                spent = time - run.task[at.STARTED, task]
+                run.ring[at.SPENT, ring] += run.ring[at.RING_SHARE, ring] * spent
+            run.of_task[at.OPEN_TRANSFERS, task] -= 1
+            if run.of_task[at.OPEN_TRANSFERS, task] == 0:
+                _over(run, task, _last_chunk(run, task, time))
+        else:
+            run.of_transfer[at.FOLLOWING, transfer] = kept
+            kept = transfer
+        transfer = following
+    fair.of_flow[at.FIRST, flow] = kept
+    if kept >= 0:
+        expect_anew(fair, run, flow)
+    else:
+        fair.of_flow[at.TRANSFERS, flow] = 0
+        last = run.counts[at.ACTIVE] - 1
+        run.counts[at.ACTIVE] = last
+        fair.of_flow[at.PLACE, flow] = -1
+        if last > 0:
+            fair.flow[at.END_KEY, 0], fair.of_flow[at.END_FLOW, 0] = (
+                fair.flow[at.END_KEY, last],
+                fair.of_flow[at.END_FLOW, last],
+            )
+            settle(fair.flow, fair.of_flow, 0, last)
+        if run.counts[at.LATEST] == flow:
+            run.counts[at.LATEST] = -1
+    return _touch(fair, dirty, flow)
+
+
+@compiled
+def _begin(fair: Fair, run: Run, dirty: int) -> int:
+    """The task that is first to start does so."""
+    task = run.of_task[at.START_TASK, 0]
+    run.task[at.STARTED, task] = run.task[at.START_KEY, 0]
+    last = run.counts[at.STARTS] - 1
+    run.counts[at.STARTS] = last
+    run.task[at.START_KEY, 0], run.of_task[at.START_TASK, 0] = (
+        run.task[at.START_KEY, last],
+        run.of_task[at.START_TASK, last],
+    )
+    sink(run.task[at.START_KEY], run.of_task[at.START_TASK], 0, last)
+    for transfer in range(
+        run.of_task[at.FIRST_TRANSFER, task], run.of_task[at.FIRST_TRANSFER, task + 1]
+    ):
+        flow = run.of_transfer[at.FLOW, transfer]
+        behind = 0.0
+        if fair.of_flow[at.FIRST, flow] < 0:
+            fair.flow[at.SERVED, flow], fair.flow[at.UPDATED, flow] = 0.0, run.clock[at.NOW]
+            fair.of_flow[at.TRANSFERS, flow] = 1
+        else:
+            serve(fair, run, flow)
+            _, behind = targets(fair, run, flow)
+        run.transfer[at.TARGET, transfer] = behind + run.transfer[at.SIZE, transfer]
+        run.transfer[at.COUNTED, transfer] = behind
+        run.of_transfer[at.FOLLOWING, transfer], fair.of_flow[at.FIRST, flow] = (
+            fair.of_flow[at.FIRST, flow],
+            transfer,
+        )
+        dirty = _touch(fair, dirty, flow)
+    return dirty
+
+
+@compiled
+def _compact(fair: Fair, run: Run) -> None:
+    """Take flows without transfers off all lists."""
+    weighted = len(fair.share) > 0
+    for send in range(fair.send.shape[1]):
+        first, kept = fair.list_start[send], fair.list_start[send]
+        for place in range(first, first + fair.of_send[at.LIST_LENGTH, send]):
+            flow = fair.listed[place]
+            if fair.of_flow[at.PHASE, flow] != at.IDLE:
+                fair.listed[kept] = flow
+                if weighted:
+                    fair.listed_share[kept] = fair.listed_share[place]
+                kept += 1
+        fair.of_send[at.LIST_LENGTH, send] = kept - first
+    run.counts[at.LISTED] = run.counts[at.ACTIVE]
+    for flow in range(len(fair.start) - 1):
+        fair.of_flow[at.IS_LISTED, flow] = fair.of_flow[at.PHASE, flow] != at.IDLE
+
+
+@compiled
+def _point(run: Run) -> None:
+    """Keep the total rate, of every so many solves once there are many."""
+    counts, last = run.counts, run.counts[at.POINTS] - 1
+    if last >= 0 and run.point[0, last] == run.clock[at.NOW]:
+        run.point[1, last] = run.clock[at.TOTAL]
+        return
+    counts[at.SKIPPED] += 1
+    if counts[at.SKIPPED] < counts[at.STRIDE]:
+        return
+    counts[at.SKIPPED] = 0
+    if last + 1 == run.point.shape[1]:
+        half = run.point.shape[1] // 2
+        for place in range(half):
+            run.point[0, place] = run.point[0, 2 * place]
+            run.point[1, place] = run.point[1, 2 * place]
+        counts[at.POINTS] = half
+        counts[at.STRIDE] = 2 * max(counts[at.STRIDE], 1)
+    place = counts[at.POINTS]
+    run.point[0, place], run.point[1, place] = run.clock[at.NOW], run.clock[at.TOTAL]
+    counts[at.POINTS] += 1
+
+
+@compiled
+def _apply(fair: Fair, run: Run, dirty: int, again: Ints, everything: bool) -> None:
+    """Solve what changes because flows have other numbers of transfers than before."""
+    weighted = len(fair.share) > 0
+    changed = 0
+    for number in range(dirty):
+        flow = fair.of_flow[at.DIRTY, number]
+        fair.of_flow[at.IS_DIRTY, flow] = 0
+        more = fair.of_flow[at.TRANSFERS, flow] - fair.of_flow[at.SOLVED_FOR, flow]
+        if more != 0:
+            fair.of_flow[at.DIRTY, changed] = flow
+            changed += 1
+            run.clock[at.TOTAL] += more * fair.flow[at.RATE, flow]
+            for entry in range(fair.start[flow], fair.start[flow + 1]):
+                weight = more * fair.share[entry] if weighted else float(more)
+                fair.send[at.LOAD, fair.sends[entry]] += weight * fair.flow[at.RATE, flow]
+                fair.of_send[at.UPDATES, fair.sends[entry]] += 1
+        if fair.of_flow[at.TRANSFERS, flow] == 0:
+            fair.of_flow[at.PHASE, flow], fair.flow[at.RATE, flow] = at.IDLE, 0.0
+        else:
+            fair.of_flow[at.PHASE, flow] = at.OUTSIDE
+            if fair.of_flow[at.IS_LISTED, flow] == 0:
+                fair.of_flow[at.IS_LISTED, flow] = 1
+                run.counts[at.LISTED] += 1
+                list_flow(fair, flow)
+            expect_anew(fair, run, flow)
+    inside, touched = 0, 0
+    for number in range(changed):
+        flow = fair.of_flow[at.DIRTY, number]
+        if fair.of_flow[at.TRANSFERS, flow] > 0:
+            touched = join(fair, flow, inside, touched, False)
+            inside += 1
+    for number in range(changed):
+        flow = fair.of_flow[at.DIRTY, number]
+        if fair.of_flow[at.TRANSFERS, flow] < fair.of_flow[at.SOLVED_FOR, flow]:
+            for entry in range(fair.start[flow], fair.start[flow + 1]):
+                send = fair.sends[entry]
+                if fair.send[at.HELD, send] >= 0.0:
+                    fair.send[at.HELD, send] = -1.0
+                    first = fair.list_start[send]
+                    for place in range(first, first + fair.of_send[at.LIST_LENGTH, send]):
+                        other = fair.listed[place]
+                        if (
+                            fair.of_flow[at.PHASE, other] == at.OUTSIDE
+                            and fair.of_flow[at.BOTTLENECK, other] == send
+                        ):
+                            touched = join(fair, other, inside, touched, False)
+                            inside += 1
+        fair.of_flow[at.SOLVED_FOR, flow] = fair.of_flow[at.TRANSFERS, flow]
+    for other in again:
+        if fair.of_flow[at.PHASE, other] == at.OUTSIDE:
+            touched = join(fair, other, inside, touched, False)
+            inside += 1
+    if inside > 0 or (everything and changed > 0):
+        solve(fair, run, inside, touched, everything)
+    if run.counts[at.ACTIVE] == 0:
+        run.clock[at.TOTAL] = 0.0
+    if changed > 0 or len(again) > 0:
+        _point(run)
+    if run.counts[at.LISTED] > 2 * run.counts[at.ACTIVE] + 4096:
+        _compact(fair, run)
+
+
+@compiled
+def _window(fair: Fair, run: Run, eps: float) -> float:
+    """Up to when completions are taken together."""
+    if run.counts[at.LATEST] < 0:
+        run.clock[at.HORIZON] = 0.0
+        for place in range(run.counts[at.ACTIVE]):
+            flow = fair.of_flow[at.END_FLOW, place]
+            if fair.flow[at.RATE, flow] > 0.0:
+                _, most = targets(fair, run, flow)
+                last = (
+                    fair.flow[at.UPDATED, flow]
+                    + (most - fair.flow[at.SERVED, flow]) / fair.flow[at.RATE, flow]
+                )
+                if run.clock[at.HORIZON] <= last:
+                    run.clock[at.HORIZON], run.counts[at.LATEST] = last, flow
+    return float(fair.flow[at.END_KEY, 0] + eps * (run.clock[at.HORIZON] - run.clock[at.NOW]))
+
+
+@compiled
+def advance(
+    fair: Fair, run: Run, until: float, eps: float, again: Ints, everything: bool, work: int
+) -> bool:
+    """Go on up to `until`, the next change; False: stopped before, after some `work`.
+
+    again: flows to be solved first. everything: solve all flows whenever anything is solved.
+    """
+    counts = run.counts
+    if counts[at.INDEXED] == 0:
+        counts[at.INDEXED] = 1
+        index(fair)
+    if counts[at.OPENED] == 0:
+        counts[at.OPENED] = 1
+        for task in range(run.task.shape[1]):
+            if run.of_task[at.WAITS, task] == 0:
+                depth = _ready(run, task, 0)
+                if depth > 0:
+                    _over(run, task, run.task[at.ENDED, task])
+    dirty = 0
+    for flow in again:
+        dirty = _touch(fair, dirty, flow)
+    if dirty > 0:
+        _apply(fair, run, dirty, again, everything)
+    nothing = again[:0]
+    while work > 0:
+        ends = fair.flow[at.END_KEY, 0] if counts[at.ACTIVE] > 0 else np.inf
+        starts = run.task[at.START_KEY, 0] if counts[at.STARTS] > 0 else np.inf
+        time = min(ends, starts)
+        if time == np.inf or time > until * (1.0 + SAME):
+            if until < np.inf:
+                run.clock[at.NOW] = max(until, run.clock[at.NOW])
+            return True
+        limit = time * (1.0 + SAME)
+        if eps > 0.0 and ends <= starts:
+            limit = max(limit, min(_window(fair, run, eps), until) * (1.0 + SAME))
+        dirty = 0
+        while counts[at.ACTIVE] > 0 and fair.flow[at.END_KEY, 0] <= limit:
+            if counts[at.STARTS] > 0 and fair.flow[at.END_KEY, 0] > run.task[at.START_KEY, 0] * (
+                1.0 + SAME
+            ):
+                break
+            time = max(time, fair.flow[at.END_KEY, 0])
+            dirty = _finish(fair, run, dirty)
+            work -= 1
+        if counts[at.STARTS] > 0 and run.task[at.START_KEY, 0] <= time * (1.0 + SAME):
+            time = max(time, run.task[at.START_KEY, 0])
+        run.clock[at.NOW] = max(run.clock[at.NOW], time)
+        while counts[at.STARTS] > 0 and run.task[at.START_KEY, 0] <= time * (1.0 + SAME):
+            dirty = _begin(fair, run, dirty)
+        before = counts[at.SOLVED]
+        _apply(fair, run, dirty, nothing, everything)
+        work -= max(counts[at.SOLVED] - before, 1)
+    return False

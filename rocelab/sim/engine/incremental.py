@@ -1,0 +1,125 @@
+"""The compiled event loop: after each event only what it touches is solved again.
+
+In: a program, paths and capacities. Out: `Incremental`, an engine for `rocelab.sim.engine.run`.
+Importing this imports numba.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from rocelab.arrays import Floats, Ints
+from rocelab.sim.engine import state as at
+from rocelab.sim.engine.events import advance
+from rocelab.sim.engine.program import Change, Outcome, Program
+from rocelab.sim.engine.state import fair_state, run_state
+from rocelab.sim.fabric.flows import Paths
+
+WORK = 4_000_000
+"""Flows solved, about a second, between two looks at progress."""
+
+
+class Incremental:
+    """A program under way. everything: solve all flows at every event, to compare with."""
+
+    def __init__(
+        self,
+        program: Program,
+        paths: Paths,
+        capacity_bps: Floats,
+        eps: float,
+        *,
+        everything: bool = False,
+    ) -> None:
+        self.paths, self.capacity_bps = paths, capacity_bps
+        self._eps, self._everything = eps, everything
+        self._fair = fair_state(paths, capacity_bps)
+        self._run = run_state(program)
+        self._again = np.empty(0, np.int32)
+        self._sent = np.zeros(len(capacity_bps))
+
+    @property
+    def finished(self) -> int:
+        return int(self._run.counts[at.DONE])
+
+    def advance(self, until_s: float, *, one_event: bool) -> bool:
+        again, self._again = self._again, self._again[:0]
+        work = 1 if one_event else WORK
+        return advance(self._fair, self._run, until_s, self._eps, again, self._everything, work)
+
+    def change(self, change: Change) -> None:
+        """Solve what is on sends of another capacity; everything where there are other paths.
+
+        Raises ValueError for other numbers of sends or flows than before.
+        """
+        capacity = self.capacity_bps if change.capacity_bps is None else change.capacity_bps
+        paths = change.paths or self.paths
+        if len(capacity) != len(self.capacity_bps) or len(paths) != len(self.paths):
+            raise ValueError("a change has other numbers of sends or flows than what it changes")
+        if change.paths is None:
+            other = capacity != self.capacity_bps
+            self.capacity_bps = capacity
+            self._fair.send[at.CAPACITY] = capacity
+            owner = np.repeat(np.arange(len(paths), dtype=np.int32), np.diff(paths.start))
+            self._again = np.unique(owner[other[paths.sends]])
+        else:
+            self._settle_sent()
+            self._replace(paths, capacity)
+            self._again = np.arange(len(paths), dtype=np.int32)
+        self._again = self._again[self._fair.of_flow[at.FIRST, self._again] >= 0]
+
+    def _replace(self, paths: Paths, capacity_bps: Floats) -> None:
+        """Carry what is under way over to other paths; no rate is solved."""
+        before, run, flows = self._fair, self._run, len(paths)
+        self.paths, self.capacity_bps = paths, capacity_bps
+        self._fair = fair_state(paths, capacity_bps)
+        for column in (at.SERVED, at.UPDATED, at.END_KEY):
+            self._fair.flow[column] = before.flow[column]
+        for column in (at.FIRST, at.PLACE, at.END_FLOW, at.TRANSFERS):
+            self._fair.of_flow[column, :flows] = before.of_flow[column, :flows]
+        run.clock[at.TOTAL] = 0.0
+        run.counts[at.INDEXED] = run.counts[at.LISTED] = 0
+
+    def _under_way(self) -> npt.NDArray[np.intp]:
+        transfer = self._run.transfer
+        return np.flatnonzero((transfer[at.TARGET] > 0) & np.isinf(transfer[at.FINISH]))
+
+    def _settle_sent(self) -> None:
+        """Put what flows have carried up to now on the sends of their paths."""
+        run, paths, flows = self._run, self.paths, self._fair.flow
+        flows[at.SERVED] += flows[at.RATE] * (run.clock[at.NOW] - flows[at.UPDATED])
+        flows[at.UPDATED] = run.clock[at.NOW]
+        begun = self._under_way()
+        flow = run.of_transfer[at.FLOW, begun]
+        # A transfer behind another has got nothing yet.
+        got = np.maximum(flows[at.SERVED, flow], run.transfer[at.COUNTED, begun])
+        bits = got - run.transfer[at.COUNTED, begun]
+        run.transfer[at.COUNTED, begun] = got
+        bits = flows[at.BITS] + np.bincount(flow, bits, len(paths))
+        flows[at.BITS] = 0.0
+        bits = np.repeat(bits, np.diff(paths.start))
+        if paths.share is not None:
+            bits *= paths.share
+        self._sent += np.bincount(paths.sends, bits, len(self._sent))
+
+    def rates(self) -> tuple[Ints, Floats]:
+        flow = np.unique(self._run.of_transfer[at.FLOW, self._under_way()])
+        return flow, self._fair.flow[at.RATE, flow]
+
+    def outcome(self) -> Outcome:
+        self._settle_sent()
+        run = self._run
+        now, total = run.clock[at.NOW], run.clock[at.TOTAL]
+        times, rates = run.point[:, : run.counts[at.POINTS]]
+        if not len(times) or times[-1] < now:
+            times, rates = np.append(times, now), np.append(rates, total)
+        return Outcome(
+            start_s=run.task[at.STARTED],
+            end_s=run.task[at.ENDED],
+            finish_s=run.transfer[at.FINISH],
+            sent_bits=self._sent,
+            rate_times_s=times,
+            rate_bps=rates,
+            solves=int(run.counts[at.SOLVES]),
+        )

@@ -1,0 +1,83 @@
+"""Proof that rates are max-min fair, which holds whatever worked them out.
+
+In: paths, capacities, rates. Out: a `Proof`, or `NotFairError` that says what is violated. By the
+bottleneck theorem (Bertsekas and Gallager, Data Networks, 6.5.2) rates are max-min fair exactly if
+no capacity is exceeded and every transfer has a bottleneck: a full send on which none is faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocelab.arrays import Floats, Ints
+from rocelab.sim.fabric.flows import Paths
+
+TOLERANCE = 1e-9
+
+
+class NotFairError(ArithmeticError):
+    """Rates are not max-min fair: a defect of what worked them out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """full_sends: how many have no capacity left. most_used: the largest part of its capacity that
+    any send carries. widest_gap: the part by which a transfer, at the bottleneck where that is
+    least, is below the fastest or the send is below full; at most 1e-9."""
+
+    transfers: int
+    full_sends: int
+    most_used: float
+    widest_gap: float
+
+
+def prove(paths: Paths, capacity_bps: Floats, rates_bps: Floats, flow: Ints | None = None) -> Proof:
+    """Check the rates of transfers, of which each takes the path of its `flow` (None: one each).
+
+    Raises NotFairError for a capacity exceeded, a transfer without bottleneck, a rate that is
+    negative or not a number, or a rate without a path; relative tolerance 1e-9.
+    """
+    if not np.all(rates_bps >= 0) or not np.all(np.isfinite(rates_bps)):
+        raise NotFairError("a rate is negative or not finite")
+    flows = len(paths)
+    taken = np.arange(flows) if flow is None else np.asarray(flow, np.int64)
+    lengths = np.diff(paths.start)
+    homeless = np.flatnonzero((lengths[taken] == 0) & (rates_bps > 0))
+    if len(homeless):
+        raise NotFairError(f"transfer {homeless[0]} has a rate but no path")
+    owner = np.repeat(np.arange(flows), lengths)
+    share = np.ones(len(owner)) if paths.share is None else paths.share
+    sum_of_flow = np.bincount(taken, rates_bps, flows)
+    most_of_flow = np.zeros(flows)
+    np.maximum.at(most_of_flow, taken, rates_bps)
+    sends = len(capacity_bps)
+    load = np.bincount(paths.sends, sum_of_flow[owner] * share, sends)
+    over = load > capacity_bps * (1 + TOLERANCE)
+    if over.any():
+        send = int(np.argmax(over))
+        raise NotFairError(f"send {send} carries {load[send]} of {capacity_bps[send]} bit/s")
+    fastest = np.zeros(sends)
+    np.maximum.at(fastest, paths.sends, most_of_flow[owner])
+    unused = 1 - np.divide(load, capacity_bps, out=np.ones(sends), where=capacity_bps > 0)
+    gap = np.full(len(taken), np.inf)
+    for place in range(int(lengths.max(initial=0))):
+        there = np.flatnonzero(lengths[taken] > place)
+        passed = paths.sends[paths.start[taken[there]] + place]
+        most = fastest[passed]
+        behind = 1 - np.divide(rates_bps[there], most, out=np.ones(len(there)), where=most > 0)
+        gap[there] = np.minimum(gap[there], np.maximum(unused[passed], behind))
+    gap[lengths[taken] == 0] = 0
+    if np.any(gap > TOLERANCE):
+        worst = int(np.argmax(gap))
+        raise NotFairError(
+            f"transfer {worst} at {rates_bps[worst]} bit/s has no bottleneck: each send of its "
+            f"path has capacity left or a faster transfer, by a part of {gap[worst]:.3g} at least"
+        )
+    return Proof(
+        transfers=len(taken),
+        full_sends=int(np.count_nonzero(unused <= TOLERANCE)),
+        most_used=float((1 - unused[capacity_bps > 0]).max(initial=0.0)),
+        widest_gap=float(gap.max(initial=0.0)),
+    )

@@ -1,0 +1,110 @@
+"""A program run to its end over paths and capacities that may change on the way.
+
+In: a `Program`, `Paths`, capacities and an iterable of `Change`. Out: an `Outcome`. Rates are
+max-min fair at every moment; what that leaves out of a real network (congestion control that takes
+time, queues, losses) is not the engine's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Protocol
+
+from rocelab.arrays import Floats, Ints
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.sim.engine.backend import Backend, chosen
+from rocelab.sim.engine.program import Change, Outcome, Program
+from rocelab.sim.engine.proof import prove as prove_rates
+from rocelab.sim.engine.stepping import Stepping
+from rocelab.sim.fabric.flows import Paths
+
+
+class Engine(Protocol):
+    """A program under way, however its rates are worked out."""
+
+    paths: Paths
+    capacity_bps: Floats
+
+    @property
+    def finished(self) -> int:
+        """How many transfers are."""
+        ...
+
+    def advance(self, until_s: float, *, one_event: bool) -> bool:
+        """Go on until a moment or till nothing moves any more; False: not there yet."""
+        ...
+
+    def change(self, change: Change) -> None:
+        """Have other capacities or paths from now on."""
+        ...
+
+    def rates(self) -> tuple[Ints, Floats]:
+        """The flow and the rate of each transfer that has begun and not finished."""
+        ...
+
+    def outcome(self) -> Outcome: ...
+
+
+def run(
+    program: Program,
+    paths: Paths,
+    capacity_bps: Floats,
+    *,
+    eps: float = 0.0,
+    changes: Iterable[Change] = (),
+    backend: Backend | None = None,
+    prove: bool = False,
+    progress: ProgressSink = no_progress,
+) -> Outcome:
+    """Run a program until nothing can move any more.
+
+    eps: completions that fall within eps times the longest remaining time may be taken together,
+    each at its own time at the rates before; rates are then out of date for at most that long. 0 is
+    exact. changes: in order of time; the next is fetched when the one before has been applied.
+    prove: prove every solve (`rocelab.sim.engine.proof`). A transfer whose path has a send of
+    capacity 0, or that has no path, waits for a change.
+
+    Raises ValueError for capacities, sends, shares, sizes or an eps that can not be and for changes
+    out of order; MachineError for a backend that is not installed; NotFairError where a proof
+    fails.
+    """
+    if eps < 0:
+        raise ValueError(f"eps is {eps}, below 0")
+    if program.transfers and not program.size_bits.min() > 0:
+        raise ValueError("a transfer has no bits")
+    engine: Engine
+    if chosen(backend) is Backend.NUMBA:
+        from rocelab.sim.engine.incremental import Incremental
+
+        engine = Incremental(program, paths, capacity_bps, eps)
+    else:
+        engine = Stepping(program, paths, capacity_bps, eps)
+    return drive(engine, program.transfers, changes, prove, progress)
+
+
+def drive(
+    engine: Engine,
+    transfers: int,
+    changes: Iterable[Change],
+    prove: bool,
+    progress: ProgressSink,
+) -> Outcome:
+    """Run an engine to the end. Raises ValueError and NotFairError as `run` does."""
+    coming = iter(changes)
+    change, now_s = next(coming, None), 0.0
+    while True:
+        until_s = math.inf if change is None else change.time_s
+        if until_s < now_s:
+            raise ValueError(f"a change at {until_s} s comes after one at {now_s} s")
+        arrived = engine.advance(until_s, one_event=prove)
+        progress(Progress("simulating", engine.finished, transfers))
+        if prove:
+            flow, rates_bps = engine.rates()
+            prove_rates(engine.paths, engine.capacity_bps, rates_bps, flow)
+        if not arrived:
+            continue
+        if change is None or engine.finished == transfers:
+            return engine.outcome()
+        engine.change(change)
+        change, now_s = next(coming, None), until_s

@@ -1,0 +1,200 @@
+"""The arrays that the compiled core works on, made from a program and its paths.
+
+A flow is what is solved for; its transfers go one after the other, so that in a program TRANSFERS
+is 1 as long as it has any, and is more only where rates alone are asked for. Columns of one kind
+are rows of one table, as each array that a compiled function takes costs time to compile. All are
+changed in place, so that the core can stop at a change and go on after it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rocelab.arrays import Floats, Ints
+from rocelab.sim.engine.program import Offsets, Program
+from rocelab.sim.fabric.flows import Paths
+
+Table = Annotated[npt.NDArray[np.float64], 2]
+Numbers = Annotated[npt.NDArray[np.int32], 2]
+
+IDLE, OUTSIDE, INSIDE = range(3)
+"""Phases of a flow: it has no transfers; it keeps its rate; it is to be solved."""
+
+OTHERS, WEIGHT, LEVEL, LEFT, FREE_WEIGHT, CARRIED, MOST = range(7)
+"""Of a send while rates are solved: what flows outside take of it, weight of those inside, the
+share at which it was the bottleneck (infinite: it was not), capacity left, weight of those without
+a rate; then what those inside take, and the highest of their rates."""
+
+CAPACITY, LOAD, HELD, TOP, HEAP_SHARE = range(5)
+"""Of each send: capacity; what it carries; the rate of flows whose bottleneck it is (-1: none); no
+flow is faster than; a heap of shares."""
+
+LIST_LENGTH, UPDATES, MARKED, TOUCHED, HEAP_SEND = range(5)
+"""Of each send: how many flows are listed; changes of LOAD since it was added up; whether it is
+among those touched; a list of those; the sends of the heap."""
+
+RATE, NEW_RATE, GIVEN, SERVED, UPDATED, BITS, END_KEY = range(7)
+"""Of each flow: rate; the one just solved; that of all its transfers, or minus their number while
+it has none; bits that each transfer had got up to a moment; the moment; bits over its path; a heap
+of when a transfer ends next."""
+
+(
+    TRANSFERS,
+    SOLVED_FOR,
+    PHASE,
+    BOTTLENECK,
+    NEW_BOTTLENECK,
+    FIRST,
+    PLACE,
+    IS_LISTED,
+    IS_DIRTY,
+    INSIDE_LIST,
+    FREE,
+    DIRTY,
+    END_FLOW,
+) = range(13)
+"""Of each flow: transfers; those that its rate is solved for; phase; bottleneck, and the one just
+solved; first transfer; place in the heap; whether sends list it, whether its transfers changed;
+lists of flows: inside, without a rate, changed; the flows of the heap."""
+
+SIZE, TARGET, COUNTED, FINISH = range(4)
+"""Of each transfer: bits; what SERVED is when it ends; what of that is in BITS; when it ended."""
+
+FLOW, TASK, FOLLOWING, RING = range(4)
+"""Of each transfer: flow, task, the next on the same flow, ring or -1."""
+
+SPENT, RING_SHARE, RING_LATENCY = range(3)
+"""Of each ring: its share of the times of its transfers that ended, share, latency."""
+
+READY, DELAY, LATENCY, STARTED, ENDED, START_KEY = range(6)
+"""Of each task: when all before it were over, delay, latency, start, end; a heap of starts."""
+
+OPEN_TRANSFERS, WAITS, WAITING, FIRST_TRANSFER, NEXT_START, STACK, START_TASK = range(7)
+"""Of each task: unfinished transfers, tasks it waits for at first and still, first transfer, first
+of the tasks that wait for it; a stack; the tasks of the heap."""
+
+NOW, TOTAL, HORIZON = range(3)
+"""Clock: time, sum of all rates, when the last of the transfers would end at these rates."""
+
+ACTIVE, STARTS, OPENED, INDEXED, DONE, SOLVES, POINTS, STRIDE, LISTED, LATEST, SOLVED, SKIPPED = (
+    range(12)
+)
+"""Counts: active flows, tasks that wait to start, whether the first of them are there, whether
+flows are listed by send, finished transfers, solves, points of the rate, solves per point, listed
+flows, the flow that ends last, flows solved so far, solves since the last point."""
+
+POINTS_KEPT = 2048
+
+
+class Fair(NamedTuple):
+    """F flows with E sends in all, over S sends.
+
+    start: F + 1. sends, share: E (share: empty where every send carries all of a flow).
+    list_start: S + 1; listed, listed_share: E, the flows on each send. row: S x 7. send, of_send:
+    5 x S. flow: 7 x F. of_flow: 13 x (F + 1).
+    """
+
+    start: Offsets
+    sends: Ints
+    share: Floats
+    list_start: Offsets
+    listed: Ints
+    listed_share: Floats
+    row: Table
+    send: Table
+    of_send: Numbers
+    flow: Table
+    of_flow: Numbers
+
+
+class Run(NamedTuple):
+    """X transfers of T tasks in C rings. transfer, of_transfer: 4 x X. ring: 3 x C. task: 6 x T.
+    of_task: 7 x (T + 1). next: tasks after each. clock, counts: see above. point: time, total rate.
+    """
+
+    transfer: Table
+    of_transfer: Numbers
+    ring: Table
+    task: Table
+    of_task: Numbers
+    next: Ints
+    clock: Floats
+    counts: Offsets
+    point: Table
+
+
+def checked(paths: Paths, capacity_bps: Floats) -> None:
+    """Raises ValueError for capacities, sends or shares that can not be."""
+    if not np.all(np.isfinite(capacity_bps)) or np.any(capacity_bps < 0):
+        raise ValueError("a capacity is negative or not finite")
+    if not len(paths.sends):
+        return
+    if not 0 <= paths.sends.min() <= paths.sends.max() < len(capacity_bps):
+        raise ValueError(f"a path has a send outside of 0 to {len(capacity_bps) - 1}")
+    if paths.share is not None and not paths.share.min() > 0:
+        raise ValueError("a share is not above 0")
+
+
+def fair_state(paths: Paths, capacity_bps: Floats) -> Fair:
+    """Nothing under way. Raises ValueError as `checked` does."""
+    checked(paths, capacity_bps)
+    flows, sends, entries = len(paths), len(capacity_bps), len(paths.sends)
+    shared = paths.share is not None
+    fair = Fair(
+        start=np.require(paths.start, np.int64, ["C", "W"]),
+        sends=np.require(paths.sends, np.int32, ["C", "W"]),
+        share=np.require(paths.share if shared else np.empty(0), np.float64, ["C", "W"]),
+        list_start=np.zeros(sends + 1, np.int64),
+        listed=np.empty(entries, np.int32),
+        listed_share=np.empty(entries if shared else 0),
+        row=np.empty((sends, 7)),
+        send=np.zeros((5, sends)),
+        of_send=np.zeros((5, sends), np.int32),
+        flow=np.zeros((7, flows)),
+        of_flow=np.zeros((13, flows + 1), np.int32),
+    )
+    fair.send[CAPACITY] = capacity_bps
+    fair.send[HELD] = -1
+    for column in (BOTTLENECK, NEW_BOTTLENECK, FIRST, PLACE):
+        fair.of_flow[column] = -1
+    return fair
+
+
+def run_state(program: Program) -> Run:
+    """Before the first moment of a program."""
+    tasks, transfers = program.tasks, program.transfers
+    waits = np.diff(program.after_start)
+    numbers = np.arange(tasks, dtype=np.int32)
+    open_transfers = np.diff(program.first_transfer)
+    rings = program.rings
+    run = Run(
+        transfer=np.zeros((4, transfers)),
+        of_transfer=np.empty((4, transfers), np.int32),
+        ring=np.zeros((3, 0 if rings is None else len(rings.share))),
+        task=np.zeros((6, tasks)),
+        of_task=np.zeros((7, tasks + 1), np.int32),
+        next=np.repeat(numbers, waits)[np.argsort(program.after, kind="stable")],
+        clock=np.zeros(3),
+        counts=np.zeros(12, np.int64),
+        point=np.empty((2, POINTS_KEPT)),
+    )
+    run.transfer[SIZE] = program.size_bits
+    run.transfer[FINISH] = np.inf
+    run.of_transfer[FLOW] = program.flow
+    run.of_transfer[TASK] = np.repeat(numbers, open_transfers)
+    run.of_transfer[FOLLOWING] = -1
+    run.of_transfer[RING] = -1
+    if rings is not None:
+        run.of_transfer[RING] = rings.of_transfer
+        run.ring[RING_SHARE], run.ring[RING_LATENCY] = rings.share, rings.latency_s
+    run.task[DELAY], run.task[LATENCY] = program.delay_s, program.latency_s
+    run.task[STARTED] = run.task[ENDED] = np.inf
+    run.of_task[OPEN_TRANSFERS, :tasks] = open_transfers
+    run.of_task[WAITS, :tasks] = run.of_task[WAITING, :tasks] = waits
+    run.of_task[FIRST_TRANSFER] = program.first_transfer
+    np.cumsum(np.bincount(program.after, minlength=tasks), out=run.of_task[NEXT_START, 1:])
+    run.counts[LATEST] = -1
+    return run

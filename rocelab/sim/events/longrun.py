@@ -1,0 +1,267 @@
+"""Jobs through hours or months of failures, by iterations: each iteration takes what it takes in
+the state of the network that it is in.
+
+In: outages in time, how long an iteration takes in a state of the network, how many there are to
+do, how queue pairs and jobs get over a loss. Out: per job its completion time and what was lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rocelab.arrays import Floats
+from rocelab.errors import InputError
+from rocelab.sim.events.retransmission import Retransmission
+from rocelab.sim.events.spec import RestartSpec
+from rocelab.sim.events.timeline import Bools, Outage, link_state
+from rocelab.sim.fabric.network import Network
+from rocelab.spec.base import SECOND
+
+IterationTimes = Callable[[Bools, Floats], Mapping[str, float]]
+"""Seconds per iteration of each job while routing takes these links, L, for up and sends, 2L, carry
+this many bit/s; inf where a job does not get on."""
+
+_States = frozenset[tuple[int, bool]]
+
+
+class Conditions:
+    """Iteration times by which outages are on, each worked out once."""
+
+    def __init__(
+        self, network: Network, outages: Sequence[Outage], iteration_times: IterationTimes
+    ) -> None:
+        self._network = network
+        self._outages = outages
+        self._iteration_times = iteration_times
+        self._known: dict[_States, Mapping[str, float]] = {}
+
+    def times(self, states: _States) -> Mapping[str, float]:
+        """Seconds per iteration of each job; `states`: numbers of outages, and whether routing has
+        moved away from them."""
+        if states not in self._known:
+            on = [(self._outages[number], routed) for number, routed in sorted(states)]
+            self._known[states] = self._iteration_times(*link_state(self._network, on))
+        return self._known[states]
+
+    def undisturbed(self) -> Mapping[str, float]:
+        """Seconds per iteration while nothing is wrong. Raises InputError where a job does not get
+        on even then."""
+        times = self.times(frozenset())
+        for job, seconds in times.items():
+            if not math.isfinite(seconds):
+                raise InputError(
+                    f"job {job} never ends, even with no event",
+                    "is there a path for all its ranks?",
+                )
+        return times
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """When a job breaks by itself, and of what."""
+
+    at_s: float
+    cause: str
+
+
+_NEVER = Break(math.inf, "")
+
+
+@dataclass(frozen=True, slots=True)
+class JobToll:
+    """What happened to a job, in seconds. jct_s: inf where it never gets on again; healthy_s: its
+    JCT, checkpoints included, with no outage; work_s: without them. stalled_s: it waited.
+    restarting_s: it was started again. lost_work_s: done in vain, since the last checkpoint.
+    breaks: how often it broke by itself, by cause; the other restarts are those of queue pairs that
+    gave up."""
+
+    job: str
+    jct_s: float
+    healthy_s: float
+    work_s: float
+    stalled_s: float
+    restarts: int
+    restarting_s: float
+    lost_work_s: float
+    breaks: Mapping[str, int]
+
+
+def run_through(
+    network: Network,
+    outages: Sequence[Outage],
+    iteration_times: IterationTimes,
+    iterations: Mapping[str, int],
+    retransmissions: Mapping[str, Retransmission],
+    restart: RestartSpec,
+    breaks: Mapping[str, Iterator[Break]] | None = None,
+) -> tuple[JobToll, ...]:
+    """Each job from time 0 to the end of its iterations.
+
+    A job that does not get on stalls until the next retry of its queue pairs on a whole way. Once
+    they give up it is restarted from its last checkpoint, on spare hosts: what broke it touches it
+    no more. `breaks` of a job by itself, in order of time, restart it likewise, and a restart that
+    is under way anew. Iterations change pace in the middle; a stall of one rank is the whole job's.
+    Raises InputError as `Conditions.undisturbed` does.
+    """
+    conditions = Conditions(network, outages, iteration_times)
+    conditions.undisturbed()
+    moments = sorted(
+        {
+            moment
+            for outage in outages
+            for moment in (outage.begins_s, outage.routed_s, outage.ends_s)
+            if math.isfinite(moment)
+        }
+    )
+    return tuple(
+        _Run(
+            job,
+            count,
+            outages,
+            moments,
+            conditions,
+            retransmissions[job],
+            restart,
+            (breaks or {}).get(job, iter(())),
+        ).toll()
+        for job, count in iterations.items()
+    )
+
+
+class _Run:
+    """One job on its way."""
+
+    def __init__(
+        self,
+        job: str,
+        iterations: int,
+        outages: Sequence[Outage],
+        moments: Sequence[float],
+        conditions: Conditions,
+        retransmission: Retransmission,
+        restart: RestartSpec,
+        breaks: Iterator[Break],
+    ) -> None:
+        self._job = job
+        self._breaks = breaks
+        self._next_break = next(breaks, _NEVER)
+        self._broke: Counter[str] = Counter()
+        self._outages = outages
+        self._moments = moments
+        self._conditions = conditions
+        self._retransmission = retransmission
+        self._every_s = restart.checkpoint_every / SECOND
+        self._takes_s = restart.checkpoint_takes / SECOND
+        self._restart_s = restart.restart_takes / SECOND
+        self._left_behind: set[int] = set()
+        self._now = 0.0
+        self._left = float(iterations)
+        self._since_s = 0.0
+        self._undone = 0.0
+        self._stalled_s = self._restarting_s = self._lost_work_s = 0.0
+        self._restarts = 0
+        self._work_s = iterations * conditions.times(frozenset())[job]
+        self._healthy_s = self._undisturbed(self._work_s)
+
+    def toll(self) -> JobToll:
+        """Run to the end."""
+        while self._left > 0 and math.isfinite(self._now):
+            pace_s = self._pace_s()
+            if math.isfinite(pace_s):
+                self._get_on(pace_s, min(self._next_moment(), self._next_break.at_s))
+            else:
+                self._stall()
+            if self._left and self._next_break.at_s <= self._now < math.inf:
+                self._take_break()
+                self._restart(self._now)
+        return JobToll(
+            job=self._job,
+            jct_s=self._now,
+            healthy_s=self._healthy_s,
+            work_s=self._work_s,
+            stalled_s=self._stalled_s,
+            restarts=self._restarts,
+            restarting_s=self._restarting_s,
+            lost_work_s=self._lost_work_s,
+            breaks=dict(self._broke),
+        )
+
+    def _undisturbed(self, work_s: float) -> float:
+        """With a checkpoint after each full interval that is not the end."""
+        return work_s + max(0, math.ceil(work_s / self._every_s - 1e-9) - 1) * self._takes_s
+
+    def _on(self, now: float) -> list[int]:
+        return [
+            number
+            for number, outage in enumerate(self._outages)
+            if outage.begins_s <= now < outage.ends_s and number not in self._left_behind
+        ]
+
+    def _pace_s(self) -> float:
+        states = frozenset(
+            (number, self._outages[number].routed_s <= self._now) for number in self._on(self._now)
+        )
+        return self._conditions.times(states)[self._job]
+
+    def _next_moment(self) -> float:
+        return next((moment for moment in self._moments if moment > self._now), math.inf)
+
+    def _get_on(self, pace_s: float, until: float) -> None:
+        """Iterations and checkpoints until the work is done or `until`. A checkpoint that has begun
+        is finished whatever happens to the network; one in which the job breaks is none."""
+        while self._left > 0 and self._now < until:
+            run_s = min(self._every_s - self._since_s, self._left * pace_s, until - self._now)
+            self._now += run_s
+            self._since_s += run_s
+            done = run_s / pace_s
+            self._left = 0.0 if self._left - done < 1e-9 else self._left - done
+            self._undone += done
+            if self._left and self._since_s >= self._every_s * (1 - 1e-12):
+                if self._next_break.at_s < self._now + self._takes_s:
+                    self._now = max(self._now, self._next_break.at_s)
+                    return
+                self._now += self._takes_s
+                self._since_s = self._undone = 0.0
+
+    def _stall(self) -> None:
+        """Wait for a whole way; restart where that takes too long."""
+        began = self._now
+        while not math.isfinite(self._pace_s()):
+            gives_up = began + self._retransmission.gives_up_s
+            self._now = self._next_moment()
+            if self._now > gives_up:
+                self._break(began, gives_up)
+                return
+        through = float(self._retransmission.through_s(began, self._now))
+        if math.isfinite(through):
+            self._stalled_s += through - began
+            self._now = through
+        else:
+            self._break(began, began + self._retransmission.gives_up_s)
+
+    def _break(self, began: float, gives_up: float) -> None:
+        self._stalled_s += gives_up - began
+        self._left_behind.update(self._on(began))
+        self._left_behind.update(self._on(gives_up))
+        self._restart(gives_up)
+
+    def _take_break(self) -> None:
+        self._broke[self._next_break.cause] += 1
+        self._next_break = next(self._breaks, _NEVER)
+
+    def _restart(self, broke_s: float) -> None:
+        """From the last checkpoint; what breaks meanwhile begins it anew."""
+        self._left += self._undone
+        self._lost_work_s += self._since_s
+        self._undone = self._since_s = 0.0
+        self._restarts += 1
+        self._now = broke_s + self._restart_s
+        while self._next_break.at_s < self._now:
+            if self._next_break.at_s > broke_s:
+                self._restarts += 1
+                self._now = self._next_break.at_s + self._restart_s
+            self._take_break()
+        self._restarting_s += self._now - broke_s

@@ -1,0 +1,172 @@
+"""How long routing takes to move away from a fault, as the lab measured it.
+
+In: a fault's class and its place in a network. Out: the median and 95th percentile of Full
+Convergence Time (RFC 6412 section 3.6.1) of the nearest row of docs/convergence-table.md, and which
+row that is. `python -m bench.reaction` makes reaction.json, which ships, of that table's data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+
+from rocelab.documents import Format
+from rocelab.sim.events.spec import Measured
+from rocelab.spec.base import MS, SECOND
+from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
+from rocelab.spec.model import LabSpec
+from rocelab.units import format_duration
+
+SCHEMA_VERSION = 1
+TABLE_FILE = "reaction.json"
+FLAP_NS = 200 * MS
+"""A carrier that is away no longer is a flap in the lab's table."""
+
+
+class Breakage(StrEnum):
+    """How something breaks, in the table's words."""
+
+    CABLE = "cable"
+    SILENT = "silent"
+    FLAP = "flap"
+    CRASH = "crash"
+    POWER = "power"
+    DRAIN = "drain"
+
+
+class Place(StrEnum):
+    """Where: at a NIC, between leaf and spine, above that, or a whole switch."""
+
+    NIC = "nic"
+    RACK = "rack"
+    TRUNK = "trunk"
+    SPINE = "spine"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the lab's table. n: failures; noticed_ns: when a silent one is noticed by protocol,
+    earliest and latest, None where no timer decides; bfd: whether BFD's timers do."""
+
+    name: str
+    title: str
+    breakage: Breakage
+    fabric: str
+    place: Place
+    place_title: str
+    fan_out: int
+    n: int
+    median_ns: int
+    p95_ns: int
+    noticed_ns: tuple[int, int] | None
+    bfd: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReactionTable:
+    """The lab's convergence times, and what they were measured on."""
+
+    schema_version: int
+    measured_on: str
+    rows: tuple[Row, ...]
+
+
+FORMAT = Format(
+    ReactionTable,
+    SCHEMA_VERSION,
+    "a table of reaction times",
+    "make it again with `python -m bench.reaction`",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """Seconds from a fault until the last flow has routes again, inf for never; and why so."""
+
+    median_s: float
+    p95_s: float
+    source: str
+
+    def at(self, which: Measured) -> float:
+        return self.median_s if which is Measured.MEDIAN else self.p95_s
+
+
+NEVER = Reaction(math.inf, math.inf, "no protocol watches a NIC's link: nobody notices")
+
+
+@cache
+def shipped_table() -> ReactionTable:
+    """The table that ships with this package."""
+    text = files("rocelab.sim.events").joinpath(TABLE_FILE).read_text(encoding="utf-8")
+    return FORMAT.read(text)
+
+
+def reaction_of(spec: LabSpec, breakage: Breakage, place: Place, fan_out: int) -> Reaction:
+    """Of the row that is nearest: the same timers first, then place, kind of fabric and fan-out.
+
+    Where a silent failure's timers were not measured, what routing took after the middle (median)
+    and the end (p95) of the interval in which the row's timers notice is added to those of `spec`
+    (RFC 5880 section 6.8.4, RFC 4271 section 8). fan_out: equal links of the switch next to the
+    fault, >= 1.
+    """
+    rows: Sequence[Row] = [row for row in shipped_table().rows if row.breakage is breakage]
+    if breakage is Breakage.SILENT:
+        if place is Place.NIC:
+            return NEVER
+        rows = _nearest_timers(rows, spec)
+    fabric = _fabric(spec)
+    row = min(
+        rows,
+        key=lambda row: (
+            row.place is not place,
+            row.fabric != fabric,
+            abs(math.log(row.fan_out / fan_out)),
+        ),
+    )
+    median_ns, p95_ns, moved = float(row.median_ns), float(row.p95_ns), ""
+    if row.noticed_ns is not None and row.noticed_ns != noticed_ns(spec):
+        earliest_ns, latest_ns = noticed_ns(spec)
+        median_ns = (earliest_ns + latest_ns) / 2 + max(0.0, median_ns - sum(row.noticed_ns) / 2)
+        p95_ns = latest_ns + max(0.0, p95_ns - row.noticed_ns[1])
+        moved = (
+            f", moved to the {format_duration(earliest_ns)} to {format_duration(latest_ns)} "
+            "of this lab's timers"
+        )
+    return Reaction(
+        median_ns / SECOND,
+        p95_ns / SECOND,
+        f"measured: {row.title}, {row.place_title} of {row.fabric}, fan-out {row.fan_out}, "
+        f"{row.n} failures{moved}",
+    )
+
+
+def noticed_ns(spec: LabSpec) -> tuple[int, int]:
+    """The earliest and latest that a lab's timers notice silence: BFD's, or BGP's hold timer."""
+    bfd = spec.routing.bfd
+    if bfd is None:
+        return spec.routing.hold - spec.routing.keepalive, spec.routing.hold
+    return bfd.interval * (bfd.multiplier - 1), bfd.interval * bfd.multiplier
+
+
+def _nearest_timers(rows: Sequence[Row], spec: LabSpec) -> list[Row]:
+    """The rows whose timers, BFD's or BGP's as in `spec`, notice nearest to its own."""
+    latest_ns = noticed_ns(spec)[1]
+    apart = {
+        row: abs(math.log(row.noticed_ns[1] / latest_ns))
+        for row in rows
+        if row.noticed_ns and row.bfd is (spec.routing.bfd is not None)
+    }
+    nearest = min(apart.values())
+    return [row for row, distance in apart.items() if distance == nearest]
+
+
+def _fabric(spec: LabSpec) -> str:
+    fabric = spec.fabric
+    if isinstance(fabric, HpnSpec):
+        return "HPN, dual ToR and plane"
+    two_tiers = isinstance(fabric, RailSpec) or (isinstance(fabric, ClosSpec) and fabric.zones == 1)
+    return "2-tier Clos" if two_tiers else "3-tier Clos"

@@ -1,0 +1,63 @@
+"""What a queue pair does about packets that are lost: it waits, and sends them again.
+
+In: when packets were lost and when their way is whole again. Out: when the queue pair gets through,
+or that it never does. A requester's local ACK timer runs out every `ack_timeout_s`, without
+back-off, and after `retries` in vain the queue pair is in error (InfiniBand Architecture
+Specification 9.7; `rocelab.agent.rc.requester`). Hardware may take up to four times its nominal
+timeout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from rocelab.arrays import Floats
+from rocelab.jobs.transport import TransportSpec
+from rocelab.sim.events.spec import RetransmissionSpec
+from rocelab.spec.base import SECOND
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Retransmission:
+    """A queue pair's patience."""
+
+    ack_timeout_s: float
+    retries: int
+
+    @classmethod
+    def of(cls, spec: RetransmissionSpec | None, transport: TransportSpec | None = None) -> Self:
+        """As a timeline says; else as far as a job's file says; else NCCL's defaults.
+
+        The lab's own default timeout is not taken: it is of a network whose time is dilated, in
+        which no route converges within it.
+        """
+        default = spec or RetransmissionSpec()
+        written = transport.model_fields_set if transport and spec is None else set()
+        timeout, retries = default.ack_timeout, default.retries
+        if transport is not None and "ack_timeout" in written:
+            timeout = transport.ack_timeout
+        if transport is not None and "retries" in written:
+            retries = transport.retries
+        return cls(timeout / SECOND, retries)
+
+    @property
+    def gives_up_s(self) -> float:
+        """From a loss until the queue pair is in error."""
+        return (self.retries + 1) * self.ack_timeout_s
+
+    def through_s(self, lost_s: Floats | float, whole_s: float) -> Floats:
+        """When packets lost at `lost_s` get through on a way that is whole from `whole_s` on: with
+        the first retry that is not before. inf where all retries were before. Any shape.
+
+        All that was sent since is taken for lost, and the answer to be a timeout's: an earlier NAK
+        needs a packet that passes within the send window.
+        """
+        lost = np.asarray(lost_s, np.float64)
+        retry = np.maximum(1.0, np.ceil((whole_s - lost) / self.ack_timeout_s - _ROUNDING))
+        sent_s = np.maximum(lost + retry * self.ack_timeout_s, whole_s)
+        return np.where(retry <= self.retries, sent_s, np.inf)

@@ -1,0 +1,54 @@
+"""An event in a line, as a command takes it: `drain ctsw7 for 2h`.
+
+    EVENT  = VERB TARGET ["to" SHARE] ["at" TIME] ["for" TIME] ["reaction" TIME|median|p95]
+    VERB   = fail | lose | blackhole | drain | crash | degrade
+    TARGET = ["link"] NODE:NODE | N ["random"] links of (rack N | NODE) | ["switch"] NODE
+           | plane N | nic SERVER:NIC | port SERVER:NIC:PORT
+
+In: the line. Out: the `EventSpec` that a timeline's file would hold, refused with the same words.
+The clauses after the target stand in any order; `lose` says the same as `fail`.
+"""
+
+from __future__ import annotations
+
+from rocelab.errors import InputError
+from rocelab.sim.events.spec import EventSpec, Kind
+from rocelab.spec.load import validate
+from rocelab.spec.source import Data, Source
+from rocelab.wording import did_you_mean, listed, shown
+
+COMMAND_LINE = "command line"
+EXAMPLE = "for example 'drain ctsw7 for 2h' or 'lose 2 links of rack 40'"
+_CLAUSES = {"to": "to", "at": "at", "for": "lasts", "reaction": "reaction"}
+_VERBS = {**{kind.value: kind for kind in Kind}, "lose": Kind.FAIL}
+
+
+def parse_event(line: str) -> EventSpec:
+    """The event of a line. Raises InputError on what has no such form, SpecError on its parts."""
+    words = line.split()
+    if not words:
+        raise InputError("no event is given", EXAMPLE)
+    verb, *rest = words
+    if verb not in _VERBS:
+        raise InputError(
+            f"expected {listed(_VERBS)}, got {shown(verb)}",
+            did_you_mean(verb, _VERBS) or EXAMPLE,
+        )
+    begin = next((index for index, word in enumerate(rest) if word in _CLAUSES), len(rest))
+    if not begin:
+        raise InputError(f"{verb} what?", EXAMPLE)
+    data: dict[str, Data] = {_VERBS[verb].value: " ".join(rest[:begin])}
+    clauses = rest[begin:]
+    while clauses:
+        word, *clauses = clauses
+        if word not in _CLAUSES:
+            raise InputError(
+                f"expected {listed(_CLAUSES)} before {shown(word)}", "a time is one word, as 2h"
+            )
+        if not clauses:
+            raise InputError(f"nothing follows {shown(word)}", EXAMPLE)
+        key = _CLAUSES[word]
+        if key in data:
+            raise InputError(f"{word} is given twice")
+        data[key], *clauses = clauses
+    return validate(Source(COMMAND_LINE, data, {}), EventSpec)

@@ -1,0 +1,209 @@
+"""What a person writes about failures and maintenance: a timeline, and how jobs get over it.
+
+    events:
+      - {at: 2s, fail: link rtsw40:ctsw3, lasts: 10s}
+      - {at: 1h, drain: switch ctsw7, lasts: 2h}
+
+In: a YAML file, or the sentences of `rocelab.sim.events.sentence`. Out: validated specs, times in
+ns. What they mean on a network is `rocelab.sim.events.timeline`'s to say.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+
+from rocelab.sim.events.targets import parse_target
+from rocelab.spec.base import MS, SECOND, SpecModel
+from rocelab.spec.model import MAX_SEED
+from rocelab.units import SHARE, Quantity, SharePpm
+from rocelab.wording import RefusedError, listed, shown
+
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+MAX_SPAN = 3660 * DAY
+MAX_EVENTS = 10_000
+
+SPAN = Quantity(
+    expected="a time such as 150ms, 10s or 2h",
+    base_unit="nanoseconds",
+    hint="a time is a number and ns, us, ms, s, m (minutes), h (hours) or d (days)",
+    units={"s": SECOND, "ms": MS, "us": 10**3, "ns": 1, "m": MINUTE, "h": HOUR, "d": DAY},
+    examples=("10s", "2h"),
+)
+"""Times of maintenance: as `rocelab.units.DURATION`, which is for labs, with hours and days."""
+
+SpanNs = Annotated[
+    int,
+    BeforeValidator(SPAN.parse),
+    SPAN,
+    WithJsonSchema({"type": "string", "pattern": SPAN.pattern, "examples": list(SPAN.examples)}),
+    PlainSerializer(SPAN.written, return_type=str, when_used="json"),
+]
+
+
+class Kind(StrEnum):
+    """What happens to a target."""
+
+    FAIL = "fail"
+    BLACKHOLE = "blackhole"
+    DRAIN = "drain"
+    CRASH = "crash"
+    DEGRADE = "degrade"
+
+
+class Measured(StrEnum):
+    """Which of the lab's convergence times is taken."""
+
+    MEDIAN = "median"
+    P95 = "p95"
+
+
+def _read_reaction(value: object) -> object:
+    if isinstance(value, Measured):
+        return value
+    if isinstance(value, str) and value in tuple(Measured):
+        return Measured(value)
+    try:
+        return SPAN.parse(value)
+    except RefusedError:
+        raise RefusedError(
+            f"expected median, p95 or a time such as 150ms, got {shown(value)}",
+            "median and p95 are of the convergence times that the lab measured",
+        ) from None
+
+
+def _written_reaction(value: Measured | int) -> str:
+    return str(value) if isinstance(value, Measured) else SPAN.written(value)
+
+
+ReactionTime = Annotated[
+    Measured | int,
+    BeforeValidator(_read_reaction),
+    WithJsonSchema({"type": "string", "examples": ["median", "p95", "150ms"]}),
+    PlainSerializer(_written_reaction, return_type=str, when_used="json"),
+]
+
+TargetText = Annotated[
+    str,
+    BeforeValidator(lambda text: str(parse_target(text))),
+    WithJsonSchema({"type": "string", "examples": ["link rtsw40:ctsw3", "2 links of rack 40"]}),
+]
+
+
+class EventSpec(SpecModel):
+    """One thing that happens: what it is is the key, what it happens to its value."""
+
+    at: Annotated[SpanNs, Field(ge=0, le=MAX_SPAN, description="after the jobs' start")] = 0
+    fail: Annotated[
+        TargetText | None, Field(description="carrier or power is lost: both ends know")
+    ] = None
+    blackhole: Annotated[
+        TargetText | None, Field(description="packets vanish, carrier stays: nobody is told")
+    ] = None
+    drain: Annotated[
+        TargetText | None, Field(description="routing moves away first, then it is taken out")
+    ] = None
+    crash: Annotated[
+        TargetText | None, Field(description="a switch's bgpd is killed, and its routes with it")
+    ] = None
+    degrade: Annotated[
+        TargetText | None, Field(description="it stays in use at a part of its rate: see `to`")
+    ] = None
+    to: Annotated[
+        SharePpm | None,
+        Field(gt=0, lt=100 * SHARE.units["%"], description="what is left of a degraded rate"),
+    ] = None
+    lasts: Annotated[
+        SpanNs | None,
+        Field(gt=0, le=MAX_SPAN, description="then it is back; left out: for good"),
+    ] = None
+    reaction: Annotated[
+        ReactionTime | None,
+        Field(description="until routing has moved; left out: as the timeline has it"),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        given = [kind.value for kind in Kind if getattr(self, kind) is not None]
+        if len(given) != 1:
+            raise RefusedError(
+                f"expected one of {listed(Kind)}, got {listed(given, 'and') if given else 'none'}",
+                keys=given[1:],
+            )
+        if (self.degrade is None) != (self.to is None):
+            raise RefusedError(
+                "degrade and to belong together", "for example degrade: ..., to: 50%", keys=("to",)
+            )
+        if self.crash is not None and not self.crash.startswith("switch "):
+            raise RefusedError("only a switch has a bgpd that can crash", keys=("crash",))
+        return self
+
+    @property
+    def kind(self) -> Kind:
+        return next(kind for kind in Kind if getattr(self, kind) is not None)
+
+    @property
+    def target(self) -> str:
+        """What it happens to, in words that `parse_target` reads."""
+        return str(getattr(self, self.kind))
+
+
+class RetransmissionSpec(SpecModel):
+    """How long a queue pair tries: NCCL's defaults (transport/net_ib.cc: NCCL_IB_TIMEOUT 20, which
+    is 4.096 us x 2^20, and NCCL_IB_RETRY_CNT 7)."""
+
+    ack_timeout: Annotated[
+        SpanNs, Field(gt=0, le=HOUR, description="silence after which packets are sent again")
+    ] = 4096 * 2**20
+    retries: Annotated[
+        int, Field(ge=0, le=15, description="timeouts in a row that a queue pair survives")
+    ] = 7
+
+
+class RestartSpec(SpecModel):
+    """How a job that broke goes on: from its last checkpoint, on spare hosts where it must.
+
+    HPN (SIGCOMM'24) checkpoints every 2 to 4 hours, which takes about 100 s. How long a restart
+    takes is not published: ten minutes are an assumption.
+    """
+
+    checkpoint_every: Annotated[
+        SpanNs, Field(gt=0, le=MAX_SPAN, description="work between two checkpoints")
+    ] = 3 * HOUR
+    checkpoint_takes: Annotated[
+        SpanNs, Field(ge=0, le=DAY, description="the job stands still for it")
+    ] = 100 * SECOND
+    restart_takes: Annotated[
+        SpanNs, Field(ge=0, le=DAY, description="from the break until it computes again")
+    ] = 10 * MINUTE
+
+
+class TimelineSpec(SpecModel):
+    """Events in time, and how routing, queue pairs and jobs get over them."""
+
+    events: Annotated[tuple[EventSpec, ...], Field(strict=False, max_length=MAX_EVENTS)] = ()
+    reaction: Annotated[
+        ReactionTime,
+        Field(description="median or p95 of what the lab measured, or a time for all"),
+    ] = Measured.MEDIAN
+    retransmission: Annotated[
+        RetransmissionSpec | None, Field(description="left out: as the job's transport, or NCCL's")
+    ] = None
+    restart: RestartSpec = RestartSpec()
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED, description="draws random links")] = 1
+
+
+class RatesSpec(SpecModel):
+    """Failures drawn from published rates."""
+
+    preset: Annotated[
+        Literal["hpn", "llama3"], Field(description="whose failure rates: HPN's or Llama 3's")
+    ]
+    repair: Annotated[
+        SpanNs, Field(gt=0, le=MAX_SPAN, description="how long one lasts, on average")
+    ] = HOUR
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED, description="draws times and targets")] = 1

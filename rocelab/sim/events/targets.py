@@ -1,0 +1,228 @@
+"""What a person names as broken or under maintenance, and which links of a network that is.
+
+In: text such as `link rtsw40:ctsw3`, `2 links of rack 40` or `switch ctsw7`. Out: a `Target`, and
+once there is a network its links; or an error that says what is there instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from rocelab.arrays import NONE, Ints
+from rocelab.errors import InputError
+from rocelab.plan.fabric import Role
+from rocelab.sim.fabric.network import Network
+from rocelab.spec.fabrics import HpnSpec
+from rocelab.wording import RefusedError, name_hint, shown
+
+FORMS = (
+    "link NODE:NODE, N links of rack R, N links of NODE, N random links of NODE, switch NODE, "
+    "plane N, nic SERVER:NIC or port SERVER:NIC:PORT"
+)
+
+
+class Thing(StrEnum):
+    """What kind of thing a target is."""
+
+    LINK = "link"
+    LINKS = "links"
+    SWITCH = "switch"
+    PLANE = "plane"
+    NIC = "nic"
+    PORT = "port"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A thing and its name. count: how many links; drawn: by a seed, not the first ones. rack: the
+    name is a rack's number. nic, port: from 1."""
+
+    thing: Thing
+    name: str
+    count: int = 0
+    drawn: bool = False
+    rack: bool = False
+    nic: int = 0
+    port: int = 0
+
+    def __str__(self) -> str:
+        match self.thing:
+            case Thing.LINKS:
+                of = f"rack {self.name}" if self.rack else self.name
+                random = "random " if self.drawn else ""
+                return f"{self.count} {random}link{'s' * (self.count > 1)} of {of}"
+            case Thing.NIC:
+                return f"nic {self.name}:{self.nic}"
+            case Thing.PORT:
+                return f"port {self.name}:{self.nic}:{self.port}"
+            case _:
+                return f"{self.thing} {self.name}"
+
+
+_NODE = r"[a-z][a-z0-9-]*"
+_COUNT = r"[1-9][0-9]{0,5}"
+_PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Target]], ...] = (
+    (rf"(?:link )?({_NODE}:{_NODE})", lambda found: Target(Thing.LINK, found[1])),
+    (
+        rf"({_COUNT}) (random )?links? of rack ({_COUNT})",
+        lambda found: Target(
+            Thing.LINKS, found[3], count=int(found[1]), drawn=bool(found[2]), rack=True
+        ),
+    ),
+    (
+        rf"({_COUNT}) (random )?links? of ({_NODE})",
+        lambda found: Target(Thing.LINKS, found[3], count=int(found[1]), drawn=bool(found[2])),
+    ),
+    (rf"plane ({_COUNT})", lambda found: Target(Thing.PLANE, found[1])),
+    (rf"nic ({_NODE}):({_COUNT})", lambda found: Target(Thing.NIC, found[1], nic=int(found[2]))),
+    (
+        rf"port ({_NODE}):({_COUNT}):({_COUNT})",
+        lambda found: Target(Thing.PORT, found[1], nic=int(found[2]), port=int(found[3])),
+    ),
+    (rf"(?:switch )?({_NODE})", lambda found: Target(Thing.SWITCH, found[1])),
+)
+
+
+def parse_target(text: object) -> Target:
+    """The target that a text names. Raises RefusedError, a ValueError, on anything else."""
+    if isinstance(text, str):
+        words = " ".join(text.split())
+        for pattern, made in _PATTERNS:
+            found = re.fullmatch(pattern, words)
+            if found:
+                return made(found)
+    raise RefusedError(f"expected what it happens to, got {shown(text)}", f"write {FORMS}")
+
+
+def links_of(network: Network, target: Target, draw: np.random.Generator) -> Ints:
+    """The links that a target means, in build order; all of a switch's where it is one.
+
+    Raises InputError, naming what is alike or what there is, where the network has no such thing.
+    """
+    match target.thing:
+        case Thing.LINK:
+            return np.array([_link(network, target.name)], np.int32)
+        case Thing.LINKS:
+            return _some_links(network, target, draw)
+        case Thing.SWITCH:
+            return _links_at(network, [_switch(network, target.name)])
+        case Thing.PLANE:
+            return _plane(network, int(target.name))
+        case Thing.NIC | Thing.PORT:
+            return _nic(network, target)
+
+
+def node_number(network: Network, name: str) -> int:
+    """The number of the node of that name. Raises InputError with names that are alike."""
+    try:
+        return network.node_number(name)
+    except KeyError:
+        raise _unknown(
+            f"{network.spec.name} has no node {name}", name, network.node_names
+        ) from None
+
+
+def _link(network: Network, name: str) -> int:
+    """A link by either of its ends."""
+    near, _, interface = name.partition(":")
+    node = node_number(network, near)
+    links: list[int] = _links_at(network, [node]).tolist()
+    sends = (2 * link + int(network.lower[link] != node) for link in links)
+    names = [network.send_name(send).partition(":")[2] for send in sends]
+    if interface not in names:
+        raise _unknown(f"{near} has no link to {interface}", interface, names)
+    return links[names.index(interface)]
+
+
+def _some_links(network: Network, target: Target, draw: np.random.Generator) -> Ints:
+    node = _rack(network, target.name) if target.rack else node_number(network, target.name)
+    links = _links_at(network, [node])
+    if network.tier[node] == 1:
+        links = links[network.lower[links] == node]
+    if target.count > len(links):
+        raise InputError(
+            f"{network.node_names[node]} has no {target.count} "
+            f"{'uplinks' if network.tier[node] == 1 else 'links'}",
+            f"it has {len(links)}",
+        )
+    if target.drawn:
+        return np.sort(draw.choice(links, target.count, replace=False))
+    return links[: target.count]
+
+
+def _rack(network: Network, number: str) -> int:
+    """The leaf of a rack by its number, which several zones may use."""
+    ending = re.compile(rf"(.*-)?[a-z]+{number}[ab]?")
+    found = [
+        node
+        for node in np.nonzero(network.tier == 1)[0].tolist()
+        if ending.fullmatch(network.node_names[node])
+    ]
+    if len(found) == 1:
+        return int(found[0])
+    if not found:
+        leaves = [network.node_names[node] for node in np.nonzero(network.tier == 1)[0]]
+        raise InputError(
+            f"{network.spec.name} has no rack {number}",
+            f"it has {len(leaves):,}, from {leaves[0]} to {leaves[-1]}",
+        )
+    names = [network.node_names[node] for node in found[:3]]
+    raise InputError(
+        f"{len(found)} switches of {network.spec.name} are of a rack {number}",
+        f"name one of them: {', '.join(names)}{', ...' if len(found) > len(names) else ''}",
+    )
+
+
+def _switch(network: Network, name: str) -> int:
+    node = node_number(network, name)
+    if network.roles[node] is Role.SERVER:
+        raise InputError(f"{name} is a server", f"name a switch, or a NIC: nic {name}:1")
+    return node
+
+
+def _plane(network: Network, number: int) -> Ints:
+    """A plane's aggregation switches, and the ToRs that are wired to no other plane."""
+    hpn = network.spec.fabric
+    if not isinstance(hpn, HpnSpec) or hpn.planes < 2:
+        raise InputError(
+            f"{network.spec.name} has no planes", "name a switch; fabrics of kind hpn have planes"
+        )
+    if number > hpn.planes:
+        raise InputError(f"{network.spec.name} has no plane {number}", f"it has {hpn.planes}")
+    aggs = np.array([role is Role.AGG for role in network.roles]) & (network.zone == number)
+    tors = np.unique(network.lower[aggs[network.upper]])
+    return _links_at(network, [*np.nonzero(aggs)[0].tolist(), *tors.tolist()])
+
+
+def _nic(network: Network, target: Target) -> Ints:
+    server = node_number(network, target.name)
+    if network.roles[server] is not Role.SERVER:
+        raise InputError(f"{target.name} is a switch", f"name it so: switch {target.name}")
+    nics = np.nonzero(network.nic_server == server)[0]
+    chosen = nics[network.nic_number[nics] == target.nic]
+    if not len(chosen):
+        raise InputError(f"{target.name} has no NIC {target.nic}", f"it has {len(nics)}")
+    links = network.nic_links[chosen[0]]
+    links = links[links != NONE]
+    if target.thing is Thing.NIC:
+        return np.asarray(links)
+    if target.port > len(links):
+        raise InputError(
+            f"NIC {target.nic} of {target.name} has no port {target.port}", f"it has {len(links)}"
+        )
+    return np.asarray(links[target.port - 1 : target.port])
+
+
+def _links_at(network: Network, nodes: list[int]) -> Ints:
+    inside = np.zeros(network.nodes, bool)
+    inside[nodes] = True
+    return np.nonzero(inside[network.lower] | inside[network.upper])[0].astype(np.int32)
+
+
+def _unknown(message: str, name: str, there: Iterable[str]) -> InputError:
+    return InputError(message, name_hint(name, list(there)))

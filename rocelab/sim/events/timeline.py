@@ -1,0 +1,152 @@
+"""A timeline on a network: which links go and return when, and when routing has moved.
+
+In: a `TimelineSpec` and a `Network`. Out: `Outage`s in the order they begin, and the state of all
+links while some of them are on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rocelab.arrays import Floats, Ints
+from rocelab.errors import InputError, Problem, SpecError
+from rocelab.sim.events.reaction import FLAP_NS, Breakage, Place, reaction_of
+from rocelab.sim.events.spec import EventSpec, Kind, Measured, TimelineSpec
+from rocelab.sim.events.targets import Thing, links_of, parse_target
+from rocelab.sim.fabric.network import Network
+from rocelab.spec.base import SECOND
+from rocelab.units import SHARE
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Outage:
+    """An event on a network. links: those it touches. ends_s: inf where it never does. reaction_s:
+    from its beginning until routes avoid the links, inf where they never do; `reaction` says why.
+    remaining: what is left of the links' rate."""
+
+    what: str
+    kind: Kind
+    links: Ints
+    begins_s: float
+    ends_s: float
+    reaction_s: float
+    reaction: str
+    remaining: float = 0.0
+
+    @property
+    def loses_packets(self) -> bool:
+        """Whether flows find out by losing packets: a drain moves them first."""
+        return self.kind not in (Kind.DRAIN, Kind.DEGRADE)
+
+    @property
+    def routed_s(self) -> float:
+        """When routes avoid the links; inf where they never do while it is on."""
+        moved = self.begins_s + self.reaction_s
+        return moved if moved < self.ends_s else math.inf
+
+
+def resolve(network: Network, spec: TimelineSpec, file: str = "timeline") -> tuple[Outage, ...]:
+    """What a timeline means on a network.
+
+    Raises SpecError with every event that names what the network has not; `file` is for messages.
+    """
+    draw = np.random.default_rng(spec.seed)
+    found: list[Outage] = []
+    problems: list[Problem] = []
+    for number, event in enumerate(spec.events):
+        try:
+            found.append(outage_of(network, event, spec.reaction, draw))
+        except InputError as error:
+            key = f"events[{number}].{event.kind}"
+            problems.append(Problem(file, None, key, error.message, error.hint))
+    if problems:
+        raise SpecError(problems)
+    return tuple(sorted(found, key=lambda outage: outage.begins_s))
+
+
+def outage_of(
+    network: Network,
+    event: EventSpec,
+    reaction: Measured | int = Measured.MEDIAN,
+    draw: np.random.Generator | None = None,
+) -> Outage:
+    """What one event means. Raises InputError as `links_of` does."""
+    target = parse_target(event.target)
+    links = links_of(network, target, draw or np.random.default_rng(1))
+    asked = reaction if event.reaction is None else event.reaction
+    reaction_s, source = _reaction(network, event, target.thing, links, asked)
+    begins_s = event.at / SECOND
+    return Outage(
+        what=f"{event.kind} {target}",
+        kind=event.kind,
+        links=links,
+        begins_s=begins_s,
+        ends_s=math.inf if event.lasts is None else begins_s + event.lasts / SECOND,
+        reaction_s=reaction_s,
+        reaction=source,
+        remaining=0.0 if event.to is None else event.to / (100 * SHARE.units["%"]),
+    )
+
+
+def link_state(network: Network, outages: Iterable[tuple[Outage, bool]]) -> tuple[Bools, Floats]:
+    """The links that routing takes for up, L, and what each send can carry, 2L, in bit/s, while
+    these outages are on; the second of each pair is whether routing has moved. What is drained
+    carries until it has."""
+    up = np.ones(network.links, bool)
+    part = np.ones(network.links)
+    for outage, routed in outages:
+        if outage.kind is Kind.DRAIN and not routed:
+            continue
+        part[outage.links] = np.minimum(part[outage.links], outage.remaining)
+        if outage.kind is not Kind.DEGRADE and routed:
+            up[outage.links] = False
+    return up, network.capacity_bps * np.repeat(part, 2)
+
+
+def _reaction(
+    network: Network, event: EventSpec, thing: Thing, links: Ints, asked: Measured | int
+) -> tuple[float, str]:
+    if event.kind is Kind.DEGRADE:
+        return math.inf, "routing does not look at rates"
+    if not isinstance(asked, Measured):
+        return asked / SECOND, "as given"
+    place, fan_out = _place(network, thing, links)
+    measured = reaction_of(network.spec, _breakage(event, thing, place), place, fan_out)
+    return measured.at(asked), measured.source
+
+
+def _breakage(event: EventSpec, thing: Thing, place: Place) -> Breakage:
+    match event.kind:
+        case Kind.BLACKHOLE:
+            return Breakage.SILENT
+        case Kind.CRASH:
+            return Breakage.CRASH
+        case Kind.DRAIN:
+            return Breakage.DRAIN
+        case _ if thing is Thing.SWITCH and place is Place.SPINE:
+            return Breakage.POWER
+        case _ if event.lasts is not None and event.lasts <= FLAP_NS:
+            return Breakage.FLAP
+        case _:
+            return Breakage.CABLE
+
+
+def _place(network: Network, thing: Thing, links: Sequence[int] | Ints) -> tuple[Place, int]:
+    """Where in the fabric, the place that takes longest first; and the fan-out there."""
+    if not len(links):
+        return Place.SPINE, 1
+    lower = network.lower[links]
+    first = lower[np.argmin(network.tier[lower])]
+    fan_out = int(np.count_nonzero(network.lower == first))
+    if network.tier[first] == 0:
+        return Place.NIC, fan_out
+    if thing is Thing.SWITCH:
+        return Place.SPINE, fan_out
+    return (Place.RACK if network.tier[first] == 1 else Place.TRUNK), fan_out

@@ -1,0 +1,113 @@
+"""What one failure or maintenance costs the jobs that are running: the same jobs with and without.
+
+In: an outage on a network, how long iterations take in a state of the network, how queue pairs and
+jobs get over a loss. Out: a frozen `WhatIf`, as JSON by `rocelab.documents.to_json`. The arithmetic
+is of iterations, not of packets: an outage may last for hours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from rocelab.results.whatif import JobCost, WhatIf
+from rocelab.sim.events.longrun import Conditions, IterationTimes
+from rocelab.sim.events.retransmission import Retransmission
+from rocelab.sim.events.spec import Kind, RestartSpec
+from rocelab.sim.events.timeline import Outage
+from rocelab.sim.fabric.network import Network
+from rocelab.spec.base import SECOND
+
+SCHEMA_VERSION = 1
+
+FOR_GOOD_S = 3600.0
+"""What an outage that never ends is costed over."""
+
+
+def what_if(
+    network: Network,
+    outage: Outage,
+    iteration_times: IterationTimes,
+    gpus: Mapping[str, int],
+    retransmissions: Mapping[str, Retransmission],
+    restart: RestartSpec,
+) -> WhatIf:
+    """What an outage costs each of the jobs `gpus` names, with their numbers of GPUs.
+
+    A job stalls where iterations never end before routing has moved, or never while the outage
+    lasts; until the first retry on a whole way. One whose queue pairs give up is restarted from its
+    last checkpoint on spare hosts, and is out of the outage's reach from then on. Raises InputError
+    where a job does not get on even without the outage.
+    """
+    conditions = Conditions(network, [outage], iteration_times)
+    before = conditions.undisturbed()
+    moves = math.isfinite(outage.routed_s)
+    onset = conditions.times(frozenset({(0, False)})) if outage.loses_packets else before
+    during = conditions.times(frozenset({(0, moves)}))
+    lasts_s = outage.ends_s - outage.begins_s
+    over_s = lasts_s if math.isfinite(lasts_s) else FOR_GOOD_S
+    return WhatIf(
+        schema_version=SCHEMA_VERSION,
+        lab=network.spec.name,
+        event=outage.what,
+        links=len(outage.links),
+        lasts_s=lasts_s if math.isfinite(lasts_s) else None,
+        over_s=over_s,
+        reaction_s=outage.reaction_s if math.isfinite(outage.reaction_s) else None,
+        reaction=outage.reaction,
+        jobs=tuple(
+            _cost(
+                job,
+                count,
+                (before[job], onset[job], during[job]),
+                outage,
+                over_s,
+                retransmissions[job],
+                restart,
+            )
+            for job, count in gpus.items()
+        ),
+    )
+
+
+def _cost(
+    job: str,
+    gpus: int,
+    times_s: tuple[float, float, float],
+    outage: Outage,
+    over_s: float,
+    retransmission: Retransmission,
+    restart: RestartSpec,
+) -> JobCost:
+    before_s, onset_s, during_s = times_s
+    lasts_s = outage.ends_s - outage.begins_s
+    # Nothing happens before a drain has moved the routes.
+    felt_s = outage.reaction_s if outage.kind is Kind.DRAIN else 0.0
+    waits_s = 0.0
+    if not (math.isfinite(onset_s) and math.isfinite(during_s)):
+        whole_s = min(outage.reaction_s, lasts_s) if math.isfinite(during_s) else lasts_s
+        waits_s = float(retransmission.through_s(felt_s, whole_s)) - felt_s
+    restarted = not math.isfinite(waits_s)
+    stall_s = retransmission.gives_up_s if restarted else waits_s
+    slowed_s = restart_s = lost_work_s = 0.0
+    if restarted:
+        restart_s = restart.restart_takes / SECOND
+        lost_work_s = restart.checkpoint_every / SECOND / 2
+    elif math.isfinite(during_s):
+        slowed_s = max(0.0, over_s - felt_s - stall_s) * (1 - before_s / during_s)
+    extra_s = stall_s + restart_s + lost_work_s + slowed_s
+    return JobCost(
+        job=job,
+        gpus=gpus,
+        ack_timeout_s=retransmission.ack_timeout_s,
+        retries=retransmission.retries,
+        before_s=before_s,
+        during_s=during_s if math.isfinite(during_s) else None,
+        stall_s=stall_s,
+        restarted=restarted,
+        restart_s=restart_s,
+        lost_work_s=lost_work_s,
+        slowed_s=slowed_s,
+        extra_s=extra_s,
+        gpu_hours=extra_s * gpus / 3600,
+    )

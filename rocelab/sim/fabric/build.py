@@ -1,0 +1,110 @@
+"""From a spec to a `Network`, without building its `Fabric` first.
+
+In: a `LabSpec`. Out: the nodes, NICs and links that `rocelab.plan.build.build_fabric` makes of it,
+as arrays, in the order in which `rocelab.predict.wires` numbers them. Layout, blocks of addresses
+and hash seeds come from the same functions; what only a lab needs (MACs, /31s between switches,
+prefixes as text) is left out.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+
+from rocelab.arrays import NONE, Ints, Words
+from rocelab.plan.addressing import SPACE_START, AddressSpace
+from rocelab.plan.build import Home, hash_seed, homes_of, layout_of
+from rocelab.plan.layout import Attachment, Layout
+from rocelab.sim.fabric.network import Network
+from rocelab.spec.model import LabSpec
+
+IPV4_END = 2**32
+
+
+def network_of(spec: LabSpec) -> Network:
+    """The network that `spec` describes.
+
+    A fabric that 198.18.0.0/15 can not address, which a lab refuses, has the addresses that follow:
+    here they are only hashed.
+    """
+    layout = layout_of(spec.fabric)
+    sites = layout.sites
+    number = {site.name: index for index, site in enumerate(sites)}
+    homes = homes_of(layout, AddressSpace(IPV4_END - SPACE_START))
+    nics = layout.attachments
+    server = np.array([number[nic.server] for nic in nics], np.int32)
+    ports = np.array([len(nic.switches) for nic in nics], np.int32)
+    nic_links, nic_parallel = _nic_links(nics, ports)
+    of_cables = (
+        np.array([number[cable.lower] for cable in layout.cables], np.int32),
+        np.array([number[cable.upper] for cable in layout.cables], np.int32),
+        np.array([cable.parallel for cable in layout.cables], np.int32),
+    )
+    switches = chain.from_iterable(nic.switches for nic in nics)
+    of_nics = (
+        np.repeat(server, ports),
+        np.array([number[name] for name in switches], np.int32),
+        nic_parallel,
+    )
+    lower, upper, parallel = map(np.concatenate, zip(of_nics, of_cables, strict=True))
+    rates = (spec.links.server_rate, spec.links.rate)
+    home, address = _dealt(homes, len(nics))
+    return Network(
+        spec=spec,
+        node_names=tuple(site.name for site in sites),
+        roles=tuple(site.role for site in sites),
+        asn=np.array([site.asn or 0 for site in sites], np.int64),
+        zone=np.array([NONE if site.zone is None else site.zone for site in sites], np.int32),
+        hash_seed=np.array([hash_seed(spec.hashing.seed, site) for site in sites], np.uint32),
+        lower=lower,
+        upper=upper,
+        parallel=parallel,
+        rate_bps=np.repeat(np.array(rates, np.float64), (len(nic_parallel), len(layout.cables))),
+        nic_server=server,
+        nic_number=_counted_from_one(server),
+        nic_address=address,
+        nic_links=nic_links,
+        nic_home=home,
+        home_leaves=_leaves(homes, number, layout),
+    )
+
+
+def _nic_links(nics: tuple[Attachment, ...], ports: Ints) -> tuple[Ints, Ints]:
+    """The links of each NIC, and of each NIC's link which of several it is between its two ends."""
+    first = np.cumsum(ports) - ports
+    port = np.arange(ports.max(initial=1))
+    links = np.where(port < ports[:, None], first[:, None] + port, NONE).astype(np.int32)
+    cabled: dict[tuple[str, str], int] = {}
+    parallel = []
+    for nic in nics:
+        for switch in nic.switches:
+            pair = (nic.server, switch)
+            cabled[pair] = cabled.get(pair, 0) + 1
+            parallel.append(cabled[pair])
+    return links, np.array(parallel, np.int32)
+
+
+def _counted_from_one(server: Ints) -> Ints:
+    """The number of each NIC of its server, whose NICs stand together."""
+    begins = np.flatnonzero(np.diff(server, prepend=NONE))
+    counts = np.diff(begins, append=len(server))
+    return (np.arange(len(server)) - np.repeat(begins, counts) + 1).astype(np.int32)
+
+
+def _dealt(homes: list[Home], nics: int) -> tuple[Ints, Words]:
+    """The home and the address of each NIC."""
+    home, address = np.empty(nics, np.int32), np.empty(nics, np.uint32)
+    for index, each in enumerate(homes):
+        below = np.array(each.nics, np.intp)
+        home[below] = index
+        address[below] = each.start + each.step * np.arange(len(below))
+    return home, address
+
+
+def _leaves(homes: list[Home], number: dict[str, int], layout: Layout) -> Ints:
+    widest = max((len(nic.switches) for nic in layout.attachments), default=1)
+    leaves = np.full((len(homes), widest), NONE, np.int32)
+    for index, home in enumerate(homes):
+        leaves[index, : len(home.switches)] = [number[name] for name in home.switches]
+    return leaves

@@ -1,0 +1,159 @@
+"""The path of every flow through a network, all flows a hop at a time.
+
+In: a `Network`, the `Routes` that BGP offers on it now, and `Flows`. Out: `Paths`. Where nothing
+has failed, flows that one of the lab's schemes leads are where `rocelab.predict` says and the lab's
+counters count them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocelab.arrays import NONE, Floats, Ints
+from rocelab.errors import InputError
+from rocelab.forwarding.flows import Indices
+from rocelab.predict.choice import Model
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.sim.fabric.choice import Choice, divides
+from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.routes import NextHops, Routes
+from rocelab.spec.model import HashWeights
+from rocelab.spec.schemes import SchemeSpec
+
+PIECE = 2**15
+"""Flows led at a time, so that memory beyond the paths themselves stays small."""
+
+PIECE_OF_DIVIDED = 2**9
+
+
+def paths_of(
+    network: Network,
+    routes: Routes,
+    flows: Flows,
+    *,
+    scheme: SchemeSpec | None = None,
+    model: Model = Model.KERNEL,
+    progress: ProgressSink = no_progress,
+) -> Paths:
+    """Where flows go under a scheme (None: the spec's), or by an ASIC's hash model instead.
+
+    A flow leaves by its port, or by the NIC's other one while its own has no link
+    (`rocelab.agent.lag`). One that no switch has a route for has no path. te is led as ecmp is,
+    which is behind every entry. Next hops are in the order of links: that of gateways' addresses,
+    by which zebra sorts them, where links are numbered; where they are not, the order follows from
+    the daemons' start, and paths hold as a distribution.
+
+    Raises InputError for weights that are not equal, a group wider than routing.max_paths and,
+    where the kernel's own hash decides, a hash seed of 0.
+    """
+    if network.spec.hashing.weights is not HashWeights.EQUAL:
+        raise InputError(
+            "weights by paths are BGP's work and not planned", hint="set hashing.weights: equal"
+        )
+    scheme = scheme or network.spec.scheme
+    choice = Choice(routes.ladder, flows, scheme, model)
+    parted = divides(scheme, model)
+    piece = PIECE_OF_DIVIDED if parted else PIECE
+    first = _first_sends(network, routes, flows)
+    counts = np.zeros(len(flows), np.int64)
+    sends, shares = [], []
+    for begin in range(0, len(flows), piece):
+        end = min(begin + piece, len(flows))
+        which = begin + np.flatnonzero(first[begin:end] != NONE)
+        parts = _Parts(which, first[which], np.ones(len(which)))
+        parts = _walk(routes, choice, flows.destination, parts, parted)
+        counts[begin:end] = np.bincount(parts.flow - begin, minlength=end - begin)
+        sends.append(parts.send)
+        if parted:
+            shares.append(parts.share)
+        progress(Progress("paths", end, len(flows)))
+    start = np.concatenate(([0], np.cumsum(counts)))
+    if not sends:
+        return Paths(start, np.empty(0, np.int32))
+    return Paths(start, np.concatenate(sends), np.concatenate(shares) if parted else None)
+
+
+def flows_per_send(network: Network, paths: Paths) -> Floats:
+    """How many flows each send carries, 2L; parts of flows count as what they are."""
+    return np.bincount(paths.sends, paths.share, minlength=network.sends).astype(np.float64)
+
+
+def links_on_path(paths: Paths) -> Floats:
+    """How many links each flow's packets cross one after the other, F: on average, where parts of a
+    flow go different ways."""
+    flow = np.repeat(np.arange(len(paths)), np.diff(paths.start))
+    return np.bincount(flow, paths.share, minlength=len(paths)).astype(np.float64)
+
+
+def _first_sends(network: Network, routes: Routes, flows: Flows) -> Ints:
+    """The send by which each flow leaves its server, NONE where its NIC has no link."""
+    links = network.nic_links[flows.source]
+    alive = (links != NONE) & routes.up[links]
+    rows = np.arange(len(flows))
+    port = np.where(alive[rows, flows.port], flows.port, np.argmax(alive, axis=1))
+    return np.where(alive.any(axis=1), 2 * links[rows, port], NONE).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Flows, or parts of them, each on a send."""
+
+    flow: Indices
+    send: Ints
+    share: Floats
+
+
+def _walk(routes: Routes, choice: Choice, destination: Ints, parts: _Parts, parted: bool) -> _Parts:
+    """Lead flows from their first sends on; all that they put on sends, flow by flow."""
+    network = routes.network
+    walked = [parts]
+    dead = np.zeros(0, np.intp)
+    while True:
+        at = network.receiver[parts.send]
+        (going,) = np.nonzero(at != network.nic_server[destination[parts.flow]])
+        at, flow, share = at[going], parts.flow[going], parts.share[going]
+        if not len(flow):
+            break
+        if parted:
+            at, flow, share = _met(network.nodes, at, flow, share)
+        hops = routes.next_hops(at, destination[flow])
+        _check_width(network, at, hops)
+        dead = np.union1d(dead, flow[hops.count == 0])
+        place = choice.places(at, flow, hops)
+        ways = np.where(choice.divided(at), hops.count, np.minimum(hops.count, 1))
+        row = np.repeat(np.arange(len(at)), ways)
+        place = place[row]
+        if parted:
+            option = np.arange(len(row)) - np.repeat(np.cumsum(ways) - ways, ways)
+            place = np.where(ways[row] > 1, hops.take(row).place(option.astype(np.int32)), place)
+        send = routes.ladder.slots[hops.start[row] + place]
+        parts = _Parts(flow[row], send, share[row] / ways[row])
+        walked.append(parts)
+    flow = np.concatenate([each.flow for each in walked])
+    order = np.argsort(flow, kind="stable")
+    if len(dead):
+        order = order[~np.isin(flow[order], dead)]
+    send = np.concatenate([each.send for each in walked])
+    share = np.concatenate([each.share for each in walked])
+    return _Parts(flow[order], send[order], share[order])
+
+
+def _met(nodes: int, at: Ints, flow: Indices, share: Floats) -> tuple[Ints, Indices, Floats]:
+    """The parts of a flow at one switch as one."""
+    both, of_part = np.unique(flow * nodes + at, return_inverse=True)
+    whole = np.asarray(np.bincount(of_part, share), np.float64)
+    return (both % nodes).astype(np.int32), both // nodes, whole
+
+
+def _check_width(network: Network, at: Ints, hops: NextHops) -> None:
+    most = network.spec.routing.max_paths
+    if hops.count.max() > most:
+        row = int(hops.count.argmax())
+        raise InputError(
+            f"{network.node_names[at[row]]}: which {most} of {hops.count[row]} next hops BGP keeps "
+            "is not planned",
+            hint=f"set routing.max_paths to {hops.count[row]} or more",
+        )

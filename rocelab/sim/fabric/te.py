@@ -1,0 +1,209 @@
+"""Traffic engineering at size: every flow on the path with most room, as the lab's controller does.
+
+In: a network, what its switches offer, flows and their rates. Out: `Paths`. The rules are those of
+`labs.controller` (CSPF flow by flow, or the optimum of split flows, rounded), over arrays, after
+Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta Scale", SIGCOMM 2024.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rocelab.arrays import NONE, Floats, Ints
+from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.fabric.te_lp import least_maximum
+from rocelab.sim.fabric.te_round import place_optimum
+from rocelab.sim.fabric.te_search import Longs, Offer, Placed, Wanted, place_in_order, scratch, sums
+from rocelab.spec.schemes import TeEngine
+
+Mask = npt.NDArray[np.bool_]
+
+_PORT_BITS, _SPORT_BITS = 2, 16
+
+
+def place_te(
+    network: Network,
+    routes: Routes,
+    flows: Flows,
+    rate_bps: Floats,
+    engine: TeEngine,
+    *,
+    capacity_bps: Floats | None = None,
+    fallback: Paths,
+) -> Paths:
+    """The path of every flow as a controller would place them all at once.
+
+    rate_bps: what each flow asks for, F. capacity_bps: of each send, 2L, the network's by default.
+    A flow that no path leads to its destination keeps that of `fallback`: ECMP is behind every
+    entry. Queue pairs of one NIC port that share addresses and source port are one flow to a
+    switch and stay together. Raises InputError where the optimum is too much to work out,
+    MachineError where the solver fails.
+    """
+    problem = _problem(network, routes, flows, rate_bps, capacity_bps)
+    asked = problem.offer, problem.wanted, problem.order
+    most_hops = _most_hops(network)
+    if engine is TeEngine.CSPF:
+        placed = place_in_order(*asked, scratch(network.nodes, most_hops))
+    else:
+        placed = place_optimum(*asked, most_hops)
+    return _chosen(placed.hops[problem.merged_of] != NONE, _whole(problem, placed), fallback)
+
+
+def least_utilisation(
+    network: Network,
+    routes: Routes,
+    flows: Flows,
+    rate_bps: Floats,
+    capacity_bps: Floats | None = None,
+) -> float:
+    """The least utilisation that the most used send between switches can have, flows split at
+    will: a bound for every placement. Arguments and errors are those of `place_te`."""
+    problem = _problem(network, routes, flows, rate_bps, capacity_bps)
+    return least_maximum(problem.offer, problem.wanted, problem.order, _most_hops(network))
+
+
+def fall_back(paths_te: Paths, routes_after: Routes, fallback_paths: Paths) -> Paths:
+    """The paths until the controller's next round: a flow that was placed on a send which has
+    failed since is hashed, on its path of `fallback_paths`; all others stay.
+
+    A kernel hashes anew only where its own group lost a member, and keeps the entries further on:
+    here the whole path is the hashed one.
+    """
+    dead = ~np.repeat(routes_after.up, 2)
+    hashed = np.zeros(len(paths_te), np.bool_)
+    hashed[_flow_of(paths_te)[dead[paths_te.sends]]] = True
+    return _chosen(hashed, fallback_paths, paths_te)
+
+
+def utilisation(paths: Paths, rate_bps: Floats, capacity_bps: Floats) -> Floats:
+    """Load over capacity of each send when every flow sends its rate, as many as capacities.
+
+    Above 1 flows do not fit; inf where a send without capacity is loaded. rate_bps: of each flow.
+    """
+    load_bps = rate_bps[_flow_of(paths)]
+    if paths.share is not None:
+        load_bps = load_bps * paths.share
+    load_bps = sums(paths.sends, load_bps, len(capacity_bps))
+    used = np.where(load_bps > 0, np.inf, 0.0)
+    return np.divide(load_bps, capacity_bps, out=used, where=capacity_bps > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """What the engines take, of flows that switches can tell apart, M. order: largest first, those
+    without a link to their NICs left out. merged_of: of each flow that was asked for, which of
+    these it is. first: the send that each leaves its NIC by, M. last: the sends to each NIC, M x p,
+    in the order of `wanted.leaves`."""
+
+    offer: Offer
+    wanted: Wanted
+    order: Longs
+    merged_of: Longs
+    first: Ints
+    last: Ints
+
+
+def _problem(
+    network: Network, routes: Routes, flows: Flows, rate_bps: Floats, capacity_bps: Floats | None
+) -> _Problem:
+    given_bps = network.capacity_bps if capacity_bps is None else capacity_bps
+    alive = np.repeat(routes.up, 2)
+    offer = Offer(
+        routes.group,
+        routes.start,
+        routes.sends,
+        network.receiver,
+        np.where(alive, given_bps, 0.0),
+    )
+    key = flows.source.astype(np.int64) * network.nics + flows.destination
+    key = (key << _PORT_BITS | flows.port) << _SPORT_BITS | flows.sport
+    _, one_of, merged_of = np.unique(key, return_index=True, return_inverse=True)
+    source, destination, sport = (
+        column[one_of] for column in (flows.source, flows.destination, flows.sport)
+    )
+    links = np.where(_alive(network, routes)[source], network.nic_links[source], NONE)
+    chosen = links[np.arange(len(links)), flows.port[one_of]]
+    first = np.where(chosen == NONE, links.max(axis=1), chosen)
+    arriving = np.where(_alive(network, routes)[destination], network.nic_links[destination], NONE)
+    wanted = Wanted(
+        _upper(network, first),
+        routes.nic_class[destination],
+        _upper(network, arriving),
+        sums(merged_of, rate_bps, len(one_of)),
+    )
+    rank = _address_rank(network)
+    order = np.lexsort((sport, rank[destination], rank[source], -wanted.rate_bps))
+    linked = (first != NONE) & (wanted.home != NONE)
+    return _Problem(offer, wanted, order[linked[order]], merged_of, 2 * first, 2 * arriving + 1)
+
+
+def _alive(network: Network, routes: Routes) -> Mask:
+    """Which ports of each NIC are wired to a live link, n x p."""
+    alive: Mask = (network.nic_links != NONE) & routes.up[network.nic_links]
+    return alive
+
+
+def _upper(network: Network, links: Ints) -> Ints:
+    """The upper ends of links, NONE where there is no link."""
+    return np.where(links == NONE, NONE, network.upper[links]).astype(np.int32)
+
+
+def _address_rank(network: Network) -> Longs:
+    """Where each NIC comes among addresses as text, which is how the lab breaks ties."""
+    text = np.array([str(ipaddress.IPv4Address(int(each))) for each in network.nic_address])
+    rank = np.empty(len(text), np.int64)
+    rank[np.argsort(text)] = np.arange(len(text))
+    return rank
+
+
+def _most_hops(network: Network) -> int:
+    """Sends between switches on the longest path: up to the top tier and down again (no path has an
+    ASN twice, and each of the tiers above the lowest has one in each zone)."""
+    return max(1, 2 * (int(network.tier.max()) - 1))
+
+
+def _whole(problem: _Problem, placed: Placed) -> Paths:
+    """The placement of every flow asked for, its NICs' sends included."""
+    flows, most = placed.sends.shape
+    every = np.arange(flows)
+    hops = placed.hops
+    before = placed.sends[every, np.maximum(hops, 1) - 1]
+    at = np.where(hops > 0, problem.offer.receiver[before], problem.wanted.ingress)
+    port = np.argmax(problem.wanted.leaves == at[:, None], axis=1)
+    rows = np.empty((flows, most + 2), np.int32)
+    rows[:, 0] = problem.first
+    rows[:, 1:-1] = placed.sends
+    rows[every, hops + 1] = problem.last[every, port]
+    rows, length = rows[problem.merged_of], np.where(hops == NONE, 0, hops + 2)[problem.merged_of]
+    return Paths(_offsets(length), rows[np.arange(most + 2) < length[:, None]])
+
+
+def _chosen(first: Mask, yes: Paths, no: Paths) -> Paths:
+    """The paths of `yes` where `first` says so, of `no` elsewhere."""
+    length = np.where(first, np.diff(yes.start), np.diff(no.start))
+    start = _offsets(length)
+    within = np.arange(start[-1]) - np.repeat(start[:-1], length)
+    from_yes = np.repeat(first, length)
+    sends = np.empty(start[-1], np.int32)
+    share = None if yes.share is no.share is None else np.ones(start[-1])
+    for paths, here in ((yes, from_yes), (no, ~from_yes)):
+        taken = (np.repeat(paths.start[:-1], length) + within)[here]
+        sends[here] = paths.sends[taken]
+        if share is not None and paths.share is not None:
+            share[here] = paths.share[taken]
+    return Paths(start, sends, share)
+
+
+def _offsets(length: npt.NDArray[np.integer]) -> Longs:
+    return np.concatenate(([0], np.cumsum(length, dtype=np.int64)))
+
+
+def _flow_of(paths: Paths) -> Longs:
+    """The flow that each send of `paths` belongs to."""
+    return np.repeat(np.arange(len(paths)), np.diff(paths.start))

@@ -1,0 +1,115 @@
+"""When splitting every flow evenly is the best there is, as it is on most healthy fabrics.
+
+In: what switches offer, and flows. Out: what every send carries when each switch divides a flow
+evenly, and a bound that no division of flows beats: every flow has to cross the most used sends at
+least so often, and those have only so much capacity. Where the two meet, no programme is to solve.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rocelab.arrays import NONE, Floats
+from rocelab.sim.fabric.te_compiled import compiled
+from rocelab.sim.fabric.te_search import (
+    ARRIVED,
+    Longs,
+    Offer,
+    Scratch,
+    Wanted,
+    discover,
+    is_leaf_of,
+    scratch,
+)
+
+_ENOUGH = 1e-9
+
+
+@compiled
+def cross_least(
+    offer: Offer, wanted: Wanted, flow: int, token: int, weight: Floats, room: Scratch
+) -> int:
+    """Write the least weight of sends between each switch and the flow's destination into
+    used[:, 0]; `hop` is NONE where no path arrives. Returns how many switches are in the queue."""
+    home = wanted.home[flow]
+    end = discover(offer, wanted, flow, token, room)
+    for at in range(end - 1, -1, -1):
+        node = room.queue[at]
+        if is_leaf_of(wanted, flow, node):
+            room.hop[node] = ARRIVED
+            room.used[node, 0] = 0.0
+            continue
+        group = offer.group[node, home]
+        if group == NONE:
+            continue
+        room.used[node, 0] = np.inf
+        for k in range(offer.start[group], offer.start[group + 1]):
+            send = offer.sends[k]
+            to = offer.receiver[send]
+            if room.hop[to] != NONE and offer.capacity_bps[send] > 0:
+                room.hop[node] = send
+                room.used[node, 0] = min(room.used[node, 0], weight[send] + room.used[to, 0])
+    return end
+
+
+@compiled
+def spread_evenly(offer: Offer, wanted: Wanted, order: Longs, room: Scratch) -> Floats:
+    """The load of each send when every switch on the way divides a flow evenly over its choices.
+
+    `room` is to be fresh. Flows without a path load nothing.
+    """
+    load_bps = np.zeros(len(offer.capacity_bps))
+    share_bps = np.zeros(len(offer.group))
+    for flow in order:
+        end = cross_least(offer, wanted, flow, flow, load_bps, room)
+        if room.hop[wanted.ingress[flow]] == NONE:
+            continue
+        for at in range(end):
+            share_bps[room.queue[at]] = 0.0
+        share_bps[wanted.ingress[flow]] = wanted.rate_bps[flow]
+        for at in range(end):
+            node = room.queue[at]
+            if room.hop[node] < 0:
+                continue
+            group = offer.group[node, wanted.home[flow]]
+            ways = 0
+            for k in range(offer.start[group], offer.start[group + 1]):
+                send = offer.sends[k]
+                if room.hop[offer.receiver[send]] != NONE and offer.capacity_bps[send] > 0:
+                    ways += 1
+            for k in range(offer.start[group], offer.start[group + 1]):
+                send = offer.sends[k]
+                to = offer.receiver[send]
+                if room.hop[to] != NONE and offer.capacity_bps[send] > 0:
+                    load_bps[send] += share_bps[node] / ways
+                    share_bps[to] += share_bps[node] / ways
+    return load_bps
+
+
+@compiled
+def crossings(offer: Offer, wanted: Wanted, order: Longs, weight: Floats, room: Scratch) -> float:
+    """The least weight that the flows can load, in bit/s. `room` is to be fresh."""
+    total_bps = 0.0
+    for flow in order:
+        cross_least(offer, wanted, flow, flow, weight, room)
+        first = wanted.ingress[flow]
+        if room.hop[first] != NONE:
+            total_bps += wanted.rate_bps[flow] * room.used[first, 0]
+    return total_bps
+
+
+def even_split(offer: Offer, wanted: Wanted, most_hops: int) -> tuple[float, float]:
+    """The greatest utilisation when flows are split evenly, and what no division of them is below.
+
+    The bound is that of weak duality: weights on the most used sends are a solution of the dual of
+    the maximum concurrent flow (Shahrokhi and Matula, Journal of the ACM 37(2), 1990).
+    """
+    every, nodes = np.arange(len(wanted.home)), len(offer.group)
+    load_bps = spread_evenly(offer, wanted, every, scratch(nodes, most_hops))
+    used = np.divide(load_bps, offer.capacity_bps, out=np.zeros(len(load_bps)), where=load_bps > 0)
+    greatest = float(used.max(initial=0.0))
+    if greatest == 0:
+        return 0.0, 0.0
+    weight = (used >= greatest - _ENOUGH).astype(float)
+    crossing_bps = crossings(offer, wanted, every, weight, scratch(nodes, most_hops))
+    return greatest, crossing_bps / float(weight @ offer.capacity_bps)

@@ -1,0 +1,234 @@
+"""Towards the optimum with whole flows: placed one by one, then moved off the most used links.
+
+In: flows and what switches offer. Out: a placement. The moves are those of `rocelab.forwarding.lp`:
+off the most used link to where it crowds least, and a flow that has just moved stays for a while
+(tabu search, Glover 1989), so that chains of moves come about. They start from CSPF's placement,
+not from the shares of the linear programme, which at size leave more to repair than moves can.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from rocelab.arrays import NONE, Floats, Ints
+from rocelab.sim.fabric.te_compiled import compiled
+from rocelab.sim.fabric.te_lp import least_maximum
+from rocelab.sim.fabric.te_search import (
+    Longs,
+    Offer,
+    Placed,
+    Scratch,
+    Wanted,
+    best_path,
+    place_in_order,
+    scratch,
+)
+
+MOST_IN_VAIN = 1000
+"""Moves since the best placement yet, after which none better is looked for."""
+
+MOST_MOVES = 10_000
+LONGEST_STAY = 10
+_ENOUGH = 1e-9
+
+
+class Lists(NamedTuple):
+    """The flows on each send, linked: entry f * most hops + k is hop k of flow f. head: the first
+    entry of each send; after, before: the neighbours of each entry; NONE where there is none."""
+
+    head: Longs
+    after: Longs
+    before: Longs
+
+
+@compiled
+def draw(state: int) -> int:
+    """The next of a repeatable row of numbers below 2^31 (the generator of ANSI C's rand)."""
+    return (state * 1103515245 + 12345) % 2147483648
+
+
+@compiled
+def enlist(flow: int, rate_bps: float, placed: Placed, lists: Lists, load_bps: Floats) -> None:
+    """Add a flow to the lists of its sends and to their loads."""
+    most = placed.sends.shape[1]
+    for k in range(placed.hops[flow]):
+        send = placed.sends[flow, k]
+        entry = flow * most + k
+        lists.after[entry] = lists.head[send]
+        lists.before[entry] = NONE
+        if lists.head[send] != NONE:
+            lists.before[lists.head[send]] = entry
+        lists.head[send] = entry
+        load_bps[send] += rate_bps
+
+
+@compiled
+def strike(flow: int, rate_bps: float, placed: Placed, lists: Lists, load_bps: Floats) -> None:
+    """Take a flow off the lists of its sends and off their loads."""
+    most = placed.sends.shape[1]
+    for k in range(placed.hops[flow]):
+        send = placed.sends[flow, k]
+        entry = flow * most + k
+        if lists.before[entry] == NONE:
+            lists.head[send] = lists.after[entry]
+        else:
+            lists.after[lists.before[entry]] = lists.after[entry]
+        if lists.after[entry] != NONE:
+            lists.before[lists.after[entry]] = lists.before[entry]
+        load_bps[send] -= rate_bps
+
+
+@compiled
+def cost(offer: Offer, load_bps: Floats) -> tuple[float, float]:
+    """The greatest utilisation, and the sum of the squares of all."""
+    greatest = 0.0
+    squares = 0.0
+    for send in range(len(load_bps)):
+        if load_bps[send] > 0:
+            used = load_bps[send] / offer.capacity_bps[send]
+            squares += used * used
+            greatest = max(greatest, used)
+    return greatest, squares
+
+
+@compiled
+def one_of_the_most_used(offer: Offer, load_bps: Floats, greatest: float, number: int) -> int:
+    """A send with the utilisation `greatest`: which, where there are several, `number` says."""
+    ties = 0
+    for send in range(len(load_bps)):
+        if load_bps[send] > 0 and load_bps[send] / offer.capacity_bps[send] >= greatest - _ENOUGH:
+            ties += 1
+    left = number % max(ties, 1)
+    for send in range(len(load_bps)):
+        if load_bps[send] > 0 and load_bps[send] / offer.capacity_bps[send] >= greatest - _ENOUGH:
+            if left == 0:
+                return send
+            left -= 1
+    return NONE
+
+
+@compiled
+def way_around(
+    offer: Offer,
+    wanted: Wanted,
+    placed: Placed,
+    flow: int,
+    token: int,
+    avoid: int,
+    turned: int,
+    load_bps: Floats,
+    room: Scratch,
+    path: Ints,
+) -> float:
+    """Write the flow's best path without `avoid`; the greatest utilisation it makes on sends that
+    are new to the flow, inf where there is no such path. Token: see `discover`;
+    turned: see `best_path`."""
+    rate_bps = wanted.rate_bps[flow]
+    own = placed.sends[flow, : placed.hops[flow]]
+    before_bps = load_bps[own]
+    load_bps[own] -= rate_bps
+    path[:] = NONE
+    hops = best_path(offer, wanted, flow, token, avoid, turned, load_bps, room, path)
+    load_bps[own] = before_bps
+    if hops == NONE:
+        return np.inf
+    crowded = 0.0
+    for k in range(hops):
+        if not (own == path[k]).any():
+            used = (load_bps[path[k]] + rate_bps) / offer.capacity_bps[path[k]]
+            crowded = max(crowded, used)
+    return crowded
+
+
+@compiled
+def move_off(offer: Offer, wanted: Wanted, placed: Placed, bound: float, room: Scratch) -> None:
+    """Move flows off the most used send, one at a time, until none is used above `bound`.
+
+    The placement of the lowest cost (see `cost`) is left in `placed`.
+    """
+    flows, most = placed.sends.shape
+    lists = Lists(
+        np.full(len(offer.capacity_bps), NONE, np.int64),
+        np.full(flows * most, NONE, np.int64),
+        np.full(flows * most, NONE, np.int64),
+    )
+    load_bps = np.zeros(len(offer.capacity_bps))
+    for flow in range(flows):
+        enlist(flow, wanted.rate_bps[flow], placed, lists, load_bps)
+    moved_at = np.full(flows, -LONGEST_STAY, np.int64)
+    moved = np.zeros(MOST_IN_VAIN, np.int64)
+    left_path = np.zeros((MOST_IN_VAIN, most), np.int32)
+    moves = 0
+    best, best_squares = cost(offer, load_bps)
+    greatest = best
+    path = np.full(most, NONE, np.int32)
+    new_path = np.full(most, NONE, np.int32)
+    token = flows
+    lot = 0
+    turn = 0
+    in_vain = 0
+    while best > bound + _ENOUGH and in_vain < MOST_IN_VAIN and turn < MOST_MOVES:
+        turn += 1
+        in_vain += 1
+        lot = draw(lot)
+        worst = one_of_the_most_used(offer, load_bps, greatest, lot // 8)
+        lot = draw(lot)
+        tenure = 1 + lot // 8 % LONGEST_STAY
+        chosen = NONE
+        least = np.inf
+        least_lot = 0
+        entry = lists.head[worst]
+        while entry != NONE:
+            flow = entry // most
+            entry = lists.after[entry]
+            if turn - moved_at[flow] < tenure:
+                continue
+            token += 1
+            lot = draw(lot)
+            crowded = way_around(
+                offer, wanted, placed, flow, token, worst, lot // 8, load_bps, room, path
+            )
+            if crowded < least or (crowded == least and crowded < np.inf and lot < least_lot):
+                chosen, least, least_lot = flow, crowded, lot
+                new_path[:] = path
+        if chosen == NONE:
+            continue
+        moved[moves] = chosen
+        left_path[moves] = placed.sends[chosen]
+        moves += 1
+        strike(chosen, wanted.rate_bps[chosen], placed, lists, load_bps)
+        placed.sends[chosen] = new_path
+        enlist(chosen, wanted.rate_bps[chosen], placed, lists, load_bps)
+        moved_at[chosen] = turn
+        greatest, squares = cost(offer, load_bps)
+        if greatest < best - _ENOUGH or (
+            greatest < best + _ENOUGH and squares < best_squares - _ENOUGH
+        ):
+            best, best_squares, moves, in_vain = greatest, squares, 0, 0
+    for move in range(moves - 1, -1, -1):
+        placed.sends[moved[move]] = left_path[move]
+
+
+def place_optimum(offer: Offer, wanted: Wanted, order: Longs, most_hops: int) -> Placed:
+    """Flows one by one where there is most room, then moved towards the optimum of split flows.
+
+    Raises what `te_lp.least_maximum` does.
+    """
+    bound = _whole(offer, wanted, least_maximum(offer, wanted, order, most_hops))
+    placed = place_in_order(offer, wanted, order, scratch(len(offer.group), most_hops))
+    move_off(offer, wanted, placed, bound, scratch(len(offer.group), most_hops))
+    return placed
+
+
+def _whole(offer: Offer, wanted: Wanted, bound: float) -> float:
+    """The bound for whole flows: with one rate and one capacity, so many times a flow's part."""
+    rates_bps = np.unique(wanted.rate_bps)
+    rooms_bps = np.unique(offer.capacity_bps[offer.sends])
+    rooms_bps = rooms_bps[rooms_bps > 0]
+    if len(rates_bps) != 1 or len(rooms_bps) != 1:
+        return bound
+    part = float(rates_bps[0] / rooms_bps[0])
+    return part * math.ceil(bound / part - _ENOUGH)

@@ -1,0 +1,208 @@
+"""The search of traffic engineering: the path with most room, flow by flow, over arrays.
+
+In: what switches offer per destination, capacities, flows in order. Out: sends per flow. The rule
+is that of `rocelab.forwarding.cspf`, to the last bit. Compiled where numba is there, otherwise the
+same functions run as they stand, some hundred times slower.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rocelab.arrays import NONE, Floats, Ints
+from rocelab.sim.fabric.te_compiled import compiled
+
+Longs = npt.NDArray[np.int64]
+
+ARRIVED = -2
+_NOTHING = -1.0
+
+
+class Offer(NamedTuple):
+    """What N nodes do with packets to H classes of destinations. group: N x H, NONE where the node
+    has no route; sends[start[g]:start[g + 1]] are the choices of a group in the kernel's
+    order. receiver, capacity_bps: of each send; what has no capacity is not taken."""
+
+    group: Ints
+    start: Longs
+    sends: Ints
+    receiver: Ints
+    capacity_bps: Floats
+
+
+class Wanted(NamedTuple):
+    """F flows. ingress: a node; home: a class of destinations, as `Routes` has them, F. leaves: the
+    nodes that reach the destination's NIC, F x p, NONE where there are fewer. rate_bps: F."""
+
+    ingress: Ints
+    home: Ints
+    leaves: Ints
+    rate_bps: Floats
+
+
+class Scratch(NamedTuple):
+    """Room for one search at a time. seen, hop: N; queue: N; used: N x most hops of a path."""
+
+    seen: Longs
+    hop: Ints
+    queue: Ints
+    used: Floats
+
+
+class Placed(NamedTuple):
+    """The sends between switches of F flows. hops: how many, F, NONE for one without a path; sends:
+    F x most hops."""
+
+    hops: Ints
+    sends: Ints
+
+
+def scratch(nodes: int, most_hops: int) -> Scratch:
+    """Fresh room for searches among `nodes` nodes."""
+    return Scratch(
+        np.full(nodes, NONE, np.int64),
+        np.full(nodes, NONE, np.int32),
+        np.zeros(nodes, np.int32),
+        np.full((nodes, most_hops), _NOTHING),
+    )
+
+
+def sums(which: Longs | Ints, values: Floats, count: int) -> Floats:
+    """The sum of the values of each of `count` groups."""
+    summed: Floats = np.bincount(which, values, count).astype(np.float64)
+    return summed
+
+
+@compiled
+def is_leaf_of(wanted: Wanted, flow: int, node: int) -> bool:
+    """Whether `node` is wired to the destination of a flow."""
+    found = False
+    for port in range(wanted.leaves.shape[1]):
+        found |= wanted.leaves[flow, port] == node
+    return found
+
+
+@compiled
+def discover(offer: Offer, wanted: Wanted, flow: int, token: int, room: Scratch) -> int:
+    """Write the switches that the flow can come to into the queue, nearest first; how many.
+
+    `token` is to differ from that of every earlier search in this room.
+    """
+    home = wanted.home[flow]
+    first = wanted.ingress[flow]
+    room.queue[0] = first
+    room.seen[first] = token
+    room.hop[first] = NONE
+    end = 1
+    at = 0
+    while at < end:
+        node = room.queue[at]
+        at += 1
+        group = offer.group[node, home]
+        if group == NONE or is_leaf_of(wanted, flow, node):
+            continue
+        for k in range(offer.start[group], offer.start[group + 1]):
+            to = offer.receiver[offer.sends[k]]
+            if room.seen[to] != token:
+                room.seen[to] = token
+                room.hop[to] = NONE
+                room.queue[end] = to
+                end += 1
+    return end
+
+
+@compiled
+def comes_first(own: float, onward: Floats, best: Floats) -> bool:
+    """Whether `own` among the falling `onward` comes before the falling `best`."""
+    taken = False
+    at = 0
+    for k in range(len(best)):
+        if not taken and (at >= len(onward) or own >= onward[at]):
+            value = own
+            taken = True
+        else:
+            value = float(onward[at])
+            at += 1
+        if value < best[k]:
+            return True
+        if value > best[k]:
+            break
+    return False
+
+
+@compiled
+def best_path(
+    offer: Offer,
+    wanted: Wanted,
+    flow: int,
+    token: int,
+    avoid: int,
+    turned: int,
+    load_bps: Floats,
+    room: Scratch,
+    path: Ints,
+) -> int:
+    """Write the sends with most room for the flow into `path`, without the send `avoid`.
+
+    Of equal ones the first in the kernel's order counts, that order begun `turned` places further
+    on. Returns their number; NONE where no path arrives. Switches are taken from the destination
+    back: all paths to one are of equal length, as BGP keeps the shortest only.
+    """
+    home = wanted.home[flow]
+    rate_bps = wanted.rate_bps[flow]
+    used = room.used
+    most = used.shape[1]
+    for at in range(discover(offer, wanted, flow, token, room) - 1, -1, -1):
+        node = room.queue[at]
+        if is_leaf_of(wanted, flow, node):
+            room.hop[node] = ARRIVED
+            used[node, :] = _NOTHING
+            continue
+        group = offer.group[node, home]
+        if group == NONE:
+            continue
+        chosen = NONE
+        begin, end = offer.start[group], offer.start[group + 1]
+        first = begin + turned % max(end - begin, 1)
+        for k in range(first, first + end - begin):
+            send = offer.sends[k if k < end else k - (end - begin)]
+            to = offer.receiver[send]
+            capacity_bps = offer.capacity_bps[send]
+            if send == avoid or room.hop[to] == NONE or capacity_bps <= 0:
+                continue
+            own = (load_bps[send] + rate_bps) / capacity_bps
+            if chosen != NONE and not comes_first(own, used[to], used[node]):
+                continue
+            chosen = send
+            rest = 0
+            while rest < most - 1 and used[to, rest] > own:
+                used[node, rest] = used[to, rest]
+                rest += 1
+            used[node, rest] = own
+            for later in range(rest + 1, most):
+                used[node, later] = used[to, later - 1]
+        room.hop[node] = chosen
+    node = wanted.ingress[flow]
+    hops = 0
+    while room.hop[node] >= 0:
+        path[hops] = room.hop[node]
+        node = offer.receiver[path[hops]]
+        hops += 1
+    return hops if room.hop[node] == ARRIVED else NONE
+
+
+@compiled
+def place_in_order(offer: Offer, wanted: Wanted, order: Longs, room: Scratch) -> Placed:
+    """Place flows one by one, each where its most used send stays least used. Flows that `order`
+    leaves out have no path."""
+    load_bps = np.zeros(len(offer.capacity_bps))
+    sends = np.full((len(wanted.ingress), room.used.shape[1]), NONE, np.int32)
+    hops = np.full(len(wanted.ingress), NONE, np.int32)
+    for flow in order:
+        hops[flow] = best_path(offer, wanted, flow, flow, NONE, 0, load_bps, room, sends[flow])
+        for k in range(hops[flow]):
+            load_bps[sends[flow, k]] += wanted.rate_bps[flow]
+    return Placed(hops, sends)

@@ -1,0 +1,355 @@
+"""What a simulation comes to in figures: times and bandwidths of jobs, loads and balance of links.
+
+In: a `Simulation` and its outcome. Out: a `SimulationReport`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from rocelab.arrays import Floats
+from rocelab.forwarding.balance import Direction, LinkLoad, TierBalance, balance, tier_balances
+from rocelab.jobs.performance import Row, jct_ratio
+from rocelab.jobs.steps import roofline_s
+from rocelab.plan.fabric import Role
+from rocelab.predict.choice import Model
+from rocelab.results.drill import Environment
+from rocelab.results.environment import environment_with
+from rocelab.results.job import Headline
+from rocelab.results.simulation import (
+    SCHEMA_VERSION,
+    BusyLink,
+    Cost,
+    JobOutcome,
+    Method,
+    RateOverTime,
+    SimulatedEvent,
+    SimulationReport,
+    StepTimes,
+    TierUse,
+)
+from rocelab.sim.engine.backend import Backend
+from rocelab.sim.engine.program import Outcome, Program
+from rocelab.sim.events.timeline import Outage
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.paths import flows_per_send
+from rocelab.sim.fabric.routes import Mask
+from rocelab.sim.placement import ring_cut
+from rocelab.statistics import spread
+
+if TYPE_CHECKING:
+    from rocelab.jobs.spec import SimulatedJob
+    from rocelab.jobs.training_spec import TrainingSpec
+    from rocelab.sim.simulate import Simulation
+
+Longs = npt.NDArray[np.intp]
+
+WORST = 10
+PARTS = 100
+"""Points of the curve of finished transfers."""
+
+NAMED_RANKS = 4096
+"""Ranks whose NICs a document names; of more it would be all there is to read."""
+
+SHOWN_STEPS = 200
+NS = 1e9
+
+
+def figures(
+    simulation: Simulation, outcome: Outcome, backend: Backend, peak_memory_bytes: int
+) -> SimulationReport:
+    """Everything worth reading of an outcome."""
+    network, compiled = simulation.network, simulation.compiled
+    usable = simulation.usable_sends()
+    uses, worst = _uses(network, simulation.whole_paths, outcome, usable)
+    over_s = transfers_over_s(compiled.program, outcome)
+    finished = over_s[np.isfinite(over_s)]
+    stuck = len(outcome.finish_s) - len(finished)
+    warnings = [text for workload in simulation.workloads for text in workload.warnings]
+    if stuck:
+        warnings.append(
+            f"{stuck:,} of {len(outcome.finish_s):,} transfers never end: no path is left to them, "
+            "or their queue pairs gave up"
+        )
+    return SimulationReport(
+        schema_version=SCHEMA_VERSION,
+        lab=simulation.spec.model_dump(mode="json"),
+        environment=simulation_environment(),
+        method=Method(
+            eps=simulation.eps,
+            backend=str(backend),
+            proven=simulation.options.prove,
+            model=_model(simulation),
+            flows=len(simulation.flows),
+            transfers=compiled.program.transfers,
+            tasks=compiled.program.tasks,
+            solves=outcome.solves,
+            latency_ns=simulation.options.hop_latency_ns,
+        ),
+        cost=Cost(dict(simulation.seconds), peak_memory_bytes),
+        warnings=tuple(warnings),
+        jobs=tuple(
+            _job(simulation, outcome, number, job) for number, job in enumerate(simulation.jobs)
+        ),
+        tiers=_tiers(network, simulation.whole_paths, usable),
+        uses=uses,
+        worst=worst,
+        finish_ns=_quantiles(finished),
+        rate=RateOverTime(
+            tuple((outcome.rate_times_s * NS).tolist()), tuple(outcome.rate_bps.tolist())
+        ),
+        events=tuple(_event(outage) for outage in simulation.outages()),
+    )
+
+
+def _model(simulation: Simulation) -> str:
+    if simulation.options.model is not Model.KERNEL:
+        return f"{simulation.options.model} with modulo"
+    return "Linux's hash and next-hop groups"
+
+
+def simulation_environment() -> Environment:
+    """This machine, now; a simulation needs no FRR."""
+    return environment_with("not used")
+
+
+def _job(simulation: Simulation, outcome: Outcome, number: int, job: SimulatedJob) -> JobOutcome:
+    network, workload = simulation.network, simulation.workloads[number]
+    places, compiled = simulation.places[number], simulation.compiled
+    (tasks,) = np.nonzero(compiled.job == number)
+    own = slice(*compiled.program.first_transfer[[tasks[0], tasks[-1] + 1]])
+    seconds = simulation.iteration_seconds(outcome)[number]
+    roofline_ns = _roofline_s(simulation, number, own) * NS
+    end_s = float(outcome.end_s[tasks].max())
+    cut = ring_cut(network, places)
+    shown = places if len(places) <= NAMED_RANKS else places[:0]
+    return JobOutcome(
+        name=job.name,
+        job=job.model_dump(mode="json", exclude_none=True),
+        ranks=workload.ranks,
+        nics=tuple(
+            f"{network.node_names[server]}:{nic}"
+            for server, nic in zip(
+                network.nic_server[shown].tolist(), network.nic_number[shown].tolist(), strict=True
+            )
+        ),
+        ordered=workload.ordered,
+        cut_leaves=cut.leaves,
+        cut_zones=cut.zones,
+        payload_bytes=int(compiled.payload_bytes[own].sum()),
+        headlines=_headlines(
+            job, seconds, roofline_ns, _latency_s(simulation, outcome, tasks) * NS
+        ),
+        iterations_ns=tuple(None if np.isinf(each) else each * NS for each in seconds),
+        roofline_ns=roofline_ns,
+        end_ns=_ns(end_s),
+        steps=_steps(simulation, outcome, number),
+    )
+
+
+def transfers_over_s(program: Program, outcome: Outcome) -> Floats:
+    """When each transfer was over, X: its last byte sent, and the latency of its task behind it."""
+    task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    last_s = np.full(program.tasks, -np.inf)
+    np.maximum.at(last_s, task, outcome.finish_s)
+    with np.errstate(invalid="ignore"):
+        latency_s = outcome.end_s - last_s
+    return outcome.finish_s + np.where(np.isfinite(latency_s), latency_s, 0.0)[task]
+
+
+def _latency_s(simulation: Simulation, outcome: Outcome, tasks: Longs) -> float:
+    """What rounds add to an iteration that is one step; 0 where steps wait for each other."""
+    if len(tasks) > 1:
+        return 0.0
+    own = slice(*simulation.program.first_transfer[[tasks[0], tasks[0] + 1]])
+    return float(outcome.end_s[tasks[0]] - outcome.finish_s[own].max())
+
+
+def _roofline_s(simulation: Simulation, number: int, own: slice) -> float:
+    """The least an iteration can take: its busiest NIC, headers and all, or its longest chain of
+    steps, each alone on the network."""
+    compiled, workload = simulation.compiled, simulation.workloads[number]
+    nic_bps = simulation.nic_bps(number)
+    flow, bits = compiled.program.flow[own], compiled.program.size_bits[own]
+    ends = (compiled.flows.source[flow], compiled.flows.destination[flow])
+    busiest = max(float(np.bincount(end, bits, 1).max(initial=0.0)) for end in ends)
+    iterations = 1 + max(step.iteration for step in workload.steps)
+    if simulation.jobs[number].collective is not None:
+        # Its pauses are in no iteration's time (`Simulation.iteration_seconds`).
+        workload = replace(
+            workload, steps=tuple(replace(step, compute_s=0.0) for step in workload.steps)
+        )
+    return max(busiest / nic_bps, roofline_s(workload, nic_bps)) / iterations
+
+
+def _headlines(
+    job: SimulatedJob, seconds: Sequence[float], roofline_ns: float, latency_ns: float
+) -> tuple[Headline, ...]:
+    """Those of a lab's job, as far as a fluid has them; none where an iteration never ends."""
+    if any(np.isinf(seconds)) or not roofline_ns:
+        return ()
+    times_ns = [each * NS for each in seconds]
+    rows: list[tuple[str, str, str, list[float]]] = [
+        ("iteration_time", "time of an iteration", "ns", times_ns)
+    ]
+    if job.collective is not None and job.collective.size is not None:
+        spec = job.collective
+        found = [Row(spec.pattern, spec.ranks, job.collective.size, each) for each in times_ns]
+        rows += [
+            ("algbw", "algbw", "GB/s", [row.algbw_gbs for row in found]),
+            ("busbw", "busbw", "GB/s", [row.busbw_gbs for row in found]),
+        ]
+    if job.training is not None:
+        rows += _training_rows(job.training, seconds)
+    ratios = [jct_ratio(each, roofline_ns) for each in times_ns]
+    rows.append(("jct_ratio", "time over its lower bound (JCT ratio)", "", ratios))
+    if latency_ns:
+        rows.append(("latency", "of it latency", "ns", [latency_ns]))
+    return tuple(
+        Headline(name, title, unit, "iterations", spread(values), None)
+        for name, title, unit, values in rows
+    )
+
+
+def _training_rows(
+    spec: TrainingSpec, seconds: Sequence[float]
+) -> list[tuple[str, str, str, list[float]]]:
+    """Model operations per GPU and second, their share of the peak (MFU: Chowdhery et al. 2022
+    (PaLM), appendix B), and tokens per second of all GPUs."""
+    flops = [spec.flops_per_iteration / each / spec.ranks for each in seconds]
+    rows = [("gpu_tflops", "per GPU", "TFLOP/s", [each / 1e12 for each in flops])]
+    if spec.gpu_peak is not None:
+        rows.append(("mfu", "MFU", "%", [100 * each / spec.gpu_peak for each in flops]))
+    tokens = [spec.tokens_per_iteration / each for each in seconds]
+    return [*rows, ("tokens", "tokens", "tokens/s", tokens)]
+
+
+def _steps(simulation: Simulation, outcome: Outcome, number: int) -> tuple[StepTimes, ...]:
+    """Of the last iteration; none for a schedule's single sends."""
+    workload = simulation.workloads[number]
+    if workload.ordered:
+        return ()
+    (tasks,) = np.nonzero(simulation.compiled.job == number)
+    last = max(step.iteration for step in workload.steps)
+    return tuple(
+        StepTimes(step.name, _ns(float(outcome.start_s[task])), _ns(float(outcome.end_s[task])))
+        for step, task in zip(workload.steps, tasks.tolist(), strict=True)
+        if step.iteration == last and step.sends is not None
+    )[:SHOWN_STEPS]
+
+
+def _tier_groups(
+    network: Network,
+) -> list[tuple[Role, Role, Longs]]:
+    """The links between each two roles of switches, those of a lower node together."""
+    roles = np.array([list(Role).index(role) for role in network.roles], np.int64)
+    switch = network.tier[network.lower] > 0
+    pair = roles[network.lower] * len(Role) + roles[network.upper]
+    found = []
+    for key in dict.fromkeys(pair[switch].tolist()):
+        (links,) = np.nonzero(switch & (pair == key))
+        lower, upper = divmod(key, len(Role))
+        order = np.argsort(network.lower[links], kind="stable")
+        found.append((list(Role)[lower], list(Role)[upper], links[order]))
+    return found
+
+
+def _tiers(network: Network, paths: Paths, usable: Mask) -> tuple[TierBalance, ...]:
+    """The balance of flows over the links that they could take, beside random hashing, as
+    predictions have it; none where switches divide flows, which leaves hashing no part."""
+    if paths.share is not None:
+        return ()
+    flows = flows_per_send(network, paths)
+    loads: list[LinkLoad] = []
+    crossing: dict[tuple[str, Direction, str], int] = {}
+    for lower, upper, links in _tier_groups(network):
+        tier = f"{lower.value}-{upper.value}"
+        for direction, way in ((Direction.UP, 0), (Direction.DOWN, 1)):
+            taken = links[_of_jobs(usable[2 * links + way])]
+            counts = flows[2 * taken + way].astype(np.int64).tolist()
+            nodes = [network.node_names[node] for node in network.lower[taken].tolist()]
+            for node, count in zip(nodes, counts, strict=True):
+                key = (tier, direction, node)
+                crossing[key] = crossing.get(key, 0) + count
+                loads.append(LinkLoad("", tier, direction, node, count))
+    return tier_balances(loads, crossing)
+
+
+def _uses(
+    network: Network, paths: Paths, outcome: Outcome, usable: Mask
+) -> tuple[tuple[TierUse, ...], tuple[BusyLink, ...]]:
+    flows = flows_per_send(network, paths)
+    ended = outcome.end_s[np.isfinite(outcome.end_s)]
+    last_s = float(ended.max(initial=0.0))
+    uses: list[TierUse] = []
+    busy: list[tuple[float, int, Floats]] = []
+    for lower, upper, links in _tier_groups(network):
+        for direction, way in ((Direction.UP, 0), (Direction.DOWN, 1)):
+            sends = 2 * links + way
+            bits = outcome.sent_bits[sends]
+            nodes = network.lower[links]
+            heads = np.flatnonzero(np.diff(nodes, prepend=-1))
+            use = bits / (network.capacity_bps[sends] * last_s) if last_s else np.zeros(len(bits))
+            taken = _of_jobs(usable[sends] | (bits > 0))
+            whole = balance(bits[taken].tolist())
+            uses.append(
+                TierUse(
+                    tier=f"{lower.value}-{upper.value}",
+                    direction=direction,
+                    nodes=tuple(network.node_names[node] for node in nodes[heads].tolist()),
+                    width=len(links) // len(heads),
+                    rate_bps=float(network.capacity_bps[sends[0]]),
+                    bytes=tuple(np.rint(bits / 8).astype(np.int64).tolist()),
+                    flows=tuple(flows[sends].tolist()),
+                    balance=whole,
+                    utilisation_mean=float(use[taken].mean()),
+                    utilisation_max=float(use.max()),
+                )
+            )
+            if whole.total:
+                mean = float(bits[taken].mean())
+                busy += [(float(bits[i] / mean), int(sends[i]), bits) for i in _top(bits)]
+    busy.sort(key=lambda each: (-each[0], each[1]))
+    return tuple(uses), tuple(
+        BusyLink(
+            link=network.link_name(send // 2),
+            sender=network.node_names[int(network.sender[send])],
+            bytes=round(outcome.sent_bits[send] / 8),
+            flows=float(flows[send]),
+            of_mean=ratio,
+        )
+        for ratio, send, _ in busy[:WORST]
+    )
+
+
+def _of_jobs(usable: Mask) -> Mask:
+    """The links of a tier that its figures are of: all where no job can use any."""
+    return usable if usable.any() else np.ones_like(usable)
+
+
+def _top(values: Floats) -> list[int]:
+    found: list[int] = np.argsort(-values, kind="stable")[:WORST].tolist()
+    return found
+
+
+def _quantiles(values: Floats) -> tuple[float, ...]:
+    if not len(values):
+        return ()
+    found: list[float] = (np.quantile(values, np.linspace(0, 1, PARTS + 1)) * NS).tolist()
+    return tuple(found)
+
+
+def _event(outage: Outage) -> SimulatedEvent:
+    return SimulatedEvent(
+        outage.what, outage.begins_s * NS, _ns(outage.routed_s), _ns(outage.ends_s)
+    )
+
+
+def _ns(seconds: float) -> float | None:
+    return seconds * NS if np.isfinite(seconds) else None

@@ -1,0 +1,94 @@
+"""What each queue pair sent, transfer by transfer, as a table.
+
+In: a `Simulation` and its outcome. Out: a CSV or Parquet file, by its name's ending: a row for what
+one queue pair carried of one step, with when that began and was over.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replace_file, replacing
+from rocelab.sim.figures import NS, transfers_over_s
+
+if TYPE_CHECKING:
+    from rocelab.sim.engine.program import Outcome
+    from rocelab.sim.simulate import Simulation
+
+CSV, PARQUET = ".csv", ".parquet"
+
+
+def check_flow_file(path: Path) -> None:
+    """Before anything is run for it. Raises InputError for another ending, MachineError where
+    Parquet can not be written."""
+    if path.suffix not in (CSV, PARQUET):
+        raise InputError(
+            f"--flows: {path.name} is neither .csv nor .parquet",
+            hint="end the name in .csv or .parquet",
+        )
+    if path.suffix == PARQUET:
+        try:
+            import pyarrow.parquet  # noqa: F401
+        except ImportError:
+            raise MachineError(
+                "pyarrow, which writes Parquet, is not installed",
+                "install it with `pip install 'rocelab[sweep]'`, or take a .csv",
+            ) from None
+
+
+def write_flows(simulation: Simulation, outcome: Outcome, path: Path) -> None:
+    """Write the table. Raises OSError."""
+    columns = _columns(simulation, outcome)
+    if path.suffix == CSV:
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(columns)
+        rows.writerows(zip(*columns.values(), strict=True))
+        replace_file(path, text.getvalue())
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with replacing(path) as file:
+        pq.write_table(pa.table(columns), file)
+
+
+def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
+    """start_ns is when the transfer's step began to send; over_ns is empty where it never was."""
+    compiled, program, network = simulation.compiled, simulation.program, simulation.network
+    task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    flows, flow = simulation.flows, program.flow
+    names = [
+        f"{network.node_names[server]}:{number}"
+        for server, number in zip(
+            network.nic_server.tolist(), network.nic_number.tolist(), strict=True
+        )
+    ]
+    over_ns = (transfers_over_s(program, outcome) * NS).tolist()
+    start_ns = (outcome.start_s[task] * NS).tolist()
+    job, step = compiled.job[task].tolist(), compiled.step[task].tolist()
+    return {
+        "job": [simulation.jobs[number].name for number in job],
+        "iteration": [
+            simulation.workloads[number].steps[each].iteration
+            for number, each in zip(job, step, strict=True)
+        ],
+        "step": [
+            simulation.workloads[number].steps[each].name
+            for number, each in zip(job, step, strict=True)
+        ],
+        "source": [names[nic] for nic in flows.source[flow].tolist()],
+        "destination": [names[nic] for nic in flows.destination[flow].tolist()],
+        "source_port": flows.sport[flow].tolist(),
+        "dest_qp": flows.dest_qp[flow].tolist(),
+        "payload_bytes": compiled.payload_bytes.tolist(),
+        "wire_bytes": (program.size_bits / 8).astype(np.int64).tolist(),
+        "start_ns": [None if np.isinf(each) else each for each in start_ns],
+        "over_ns": [None if np.isinf(each) else each for each in over_ns],
+    }

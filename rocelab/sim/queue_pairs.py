@@ -1,0 +1,108 @@
+"""The queue pairs of a job as flows: numbered, and with the ports, that the lab gives them.
+
+In: where ranks are and which of them send to each other. Out: the flows of the queue pairs that
+data goes over, and what the queue pairs of the next job count on from.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocelab.arrays import NONE, Ints, Longs
+from rocelab.errors import InputError
+from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, SPORTS
+from rocelab.jobs.messages import before_each
+from rocelab.jobs.sport import FIRST_PORT, PORTS, QPN_LIMIT, SourcePort
+from rocelab.jobs.transport import TransportSpec
+from rocelab.sim.fabric.flows import Flows
+from rocelab.sim.fabric.network import Network
+
+_GOLDEN_RATIO_32 = 0x61C88647
+
+
+@dataclass(frozen=True, eq=False)
+class QueuePairs:
+    """The flows of pair p of `pairs` are p * qps to (p + 1) * qps - 1, by queue pair.
+
+    pairs: source * ranks + destination of each ordered pair of ranks, ascending. next_qp: the first
+    number that is left. created: how many queue pairs each NIC now has, n.
+    """
+
+    flows: Flows
+    pairs: Longs
+    next_qp: int
+    created: Ints
+
+
+def queue_pairs(
+    network: Network,
+    places: Ints,
+    pairs: Longs,
+    transport: TransportSpec,
+    seed: int,
+    first_qp: int = FIRST_QP,
+    created: Ints | None = None,
+) -> QueuePairs:
+    """The flows of ordered pairs of ranks (source * ranks + destination, ascending, each once).
+
+    Two ranks have one connection, whichever of them sends; its queue pairs, both ends of each and
+    those for clear-to-sends, count from `first_qp` connection by connection. Each end gets its
+    NIC's next port, after those of the `created` (n) queue pairs that the NIC has already. The
+    numbers, source ports and NIC ports are those of `rocelab.jobs.jobplan`. Raises InputError where
+    the numbers do not suffice.
+    """
+    ranks = len(places)
+    source, destination = np.divmod(pairs, ranks)
+    ends = np.minimum(source, destination) * ranks + np.maximum(source, destination)
+    connections, connection = np.unique(ends, return_inverse=True)
+    each = transport.qps + (transport.admission is not None)
+    next_qp = first_qp + 2 * each * len(connections)
+    if next_qp > QPN_LIMIT:
+        raise InputError(
+            f"{next_qp:,} queue pairs, and a queue pair's number has 24 bits",
+            hint="take fewer ranks, or a smaller transport.qps",
+        )
+    index = np.arange(transport.qps)
+    low = first_qp + 2 * (each * connection[:, None] + index)
+    downwards = (source > destination)[:, None]
+    own, remote = low + downwards, low + ~downwards
+
+    both = np.stack(np.divmod(connections, ranks), axis=1)
+    before = before_each(both.reshape(-1), np.full(both.size, each)).reshape(-1, 2)
+    earlier = before[connection, downwards[:, 0].astype(np.int64)]
+    nics = places[source]
+    if created is None:
+        created = np.zeros(network.nics, np.int32)
+    ports = np.count_nonzero(network.nic_links[nics] != NONE, axis=1)
+    number = (created[nics] + earlier)[:, None] + index
+    total = created.copy()
+    total[places] += (each * np.bincount(both.reshape(-1), minlength=ranks)).astype(np.int32)
+
+    base = FIRST_SPORT + random.Random(seed).randrange(SPORTS)  # noqa: S311 - no secret
+    flows = Flows(
+        source=np.repeat(nics, transport.qps).astype(np.int32),
+        destination=np.repeat(places[destination], transport.qps).astype(np.int32),
+        port=(number % ports[:, None]).reshape(-1).astype(np.int32),
+        sport=_source_ports(transport.source_port, own, remote, base).reshape(-1).astype(np.int32),
+        dest_qp=remote.reshape(-1).astype(np.int32),
+    )
+    return QueuePairs(flows, pairs, next_qp, total)
+
+
+def _source_ports(mode: SourcePort, own: Longs, remote: Longs, base: int) -> Longs:
+    """`rocelab.jobs.sport.source_port` of each."""
+    match mode:
+        case SourcePort.FIXED:
+            return np.full(own.shape, base)
+        case SourcePort.PER_QP:
+            return FIRST_PORT + (base + own) % PORTS
+        case SourcePort.FLOW_LABEL:
+            label = own * remote
+            label ^= label >> 20
+            label = (label ^ label >> 40) & 0xFFFFF
+            return FIRST_PORT | (label & 0x3FFF) ^ (label >> 14)
+        case SourcePort.RXE:
+            return FIRST_PORT + ((own * _GOLDEN_RATIO_32 & 0xFFFFFFFF) >> 18)

@@ -1,0 +1,465 @@
+"""Jobs on a fabric, simulated: from a spec and jobs to a report, and the parts in between.
+
+    spec = load_spec(find_lab("meta-32k"))
+    report = simulate(spec, load_jobs(Path("jobs.yaml")))
+    report.jobs[0].headline("busbw").modelled.median
+
+In: a `LabSpec` and the jobs that share its fabric. Out: a `SimulationReport`; or a `Simulation`,
+which says what paths flows take and what iterations take in any state of the network.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.arrays import NONE, Floats, Ints
+from rocelab.errors import InputError
+from rocelab.jobs.collectives import Algorithm
+from rocelab.jobs.inference import inference_workload
+from rocelab.jobs.merged_sends import workload_of
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.ranking import ranking_workload
+from rocelab.jobs.spec import SimulatedJob, TraceSpec
+from rocelab.jobs.training import training_workload
+from rocelab.jobs.workload import Workload
+from rocelab.predict.choice import Model
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.results.simulation import SimulationReport
+from rocelab.results.whatif import Outlook, WhatIf
+from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
+from rocelab.sim.engine.backend import best_backend
+from rocelab.sim.engine.program import Outcome, Program
+from rocelab.sim.engine.run import run
+from rocelab.sim.events.changes import changes_of
+from rocelab.sim.events.expectation import expected_cost
+from rocelab.sim.events.longrun import Break, run_through
+from rocelab.sim.events.outlook import outlook
+from rocelab.sim.events.rates import PRESETS, draw_breaks, drawn_in_words, timeline_of
+from rocelab.sim.events.retransmission import Retransmission
+from rocelab.sim.events.sentence import parse_event
+from rocelab.sim.events.spec import EventSpec, RatesSpec, RestartSpec, TimelineSpec
+from rocelab.sim.events.timeline import Bools, Outage, outage_of, resolve
+from rocelab.sim.events.whatif import what_if
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.paths import links_on_path, paths_of
+from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.figures import figures
+from rocelab.sim.placement import place_ranks, ring_group
+from rocelab.sim.size import check_fits
+from rocelab.spec.model import LabSpec
+from rocelab.spec.schemes import SprayScheme, TeScheme
+from rocelab.units import DURATION
+from rocelab.wording import RefusedError
+
+EXACT_TRANSFERS = 50_000
+"""Up to so many every completion is an event of its own unless said otherwise."""
+
+LARGE_EPS = 0.01
+LEAST_EFFECTIVE = 0.1
+"""A job that gets on for less of its time meets no failure of the network any more at the end."""
+
+USABLE_PIECE = 4096
+EVERY_WAY = SprayScheme(kind="spray")
+
+HOP_LATENCY_NS = 1000
+"""What ASTRA-sim's published inputs give a network dimension; a deep-buffer chassis takes more."""
+
+PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to simulate. eps: None is 0 up to EXACT_TRANSFERS and LARGE_EPS beyond. hop_latency_ns:
+    of each send on a path. timeline: what fails meanwhile."""
+
+    eps: float | None = None
+    model: Model = Model.KERNEL
+    hop_latency_ns: float = HOP_LATENCY_NS
+    timeline: TimelineSpec = field(default_factory=TimelineSpec)
+    prove: bool = False
+
+    @classmethod
+    def read(
+        cls,
+        *,
+        eps: float | None,
+        model: str,
+        hop_latency: str,
+        events: Sequence[str],
+        prove: bool,
+    ) -> Options:
+        """Options as typed. Raises InputError for what can not be read."""
+        if model not in tuple(Model):
+            raise InputError(f"there is no model {model}", hint=f"take {', '.join(Model)}")
+        try:
+            latency_ns = DURATION.parse(hop_latency)
+        except RefusedError as error:
+            raise InputError(f"--hop-latency: {error.message}", hint=error.hint) from None
+        timeline = TimelineSpec(events=tuple(parse_event(line) for line in events))
+        return cls(eps, Model(model), latency_ns, timeline, prove)
+
+
+class Simulation:
+    """Jobs placed on a network, ready to run in any state of it."""
+
+    def __init__(
+        self,
+        spec: LabSpec,
+        jobs: Sequence[SimulatedJob],
+        options: Options | None = None,
+        progress: ProgressSink = no_progress,
+    ) -> None:
+        """Raises InputError where the jobs do not fit the fabric, MachineError where the
+        simulation does not fit this machine."""
+        self.spec, self.jobs, self.options = spec, tuple(jobs), options or Options()
+        self.seconds: dict[str, float] = {}
+        self._progress = progress
+        with self._timed("fabric"):
+            self.network: Network = network_of(spec)
+        check_fits(self.network, spec.scheme, self.jobs)
+        with self._timed("jobs"):
+            traced = {
+                job.name: _traced(job.trace, progress) for job in jobs if job.trace is not None
+            }
+            self.places = self._placed(traced)
+            self.workloads = tuple(
+                traced.get(job.name) or _workload(self.network, job, places)
+                for job, places in zip(self.jobs, self.places, strict=True)
+            )
+            self.compiled = self._compiled()
+            self.flows = self.compiled.flows
+        with self._timed("paths"):
+            self.whole_paths = self._paths(self.flows, None)
+            self.program = self._timed_program()
+
+    @property
+    def eps(self) -> float:
+        """What completions are batched within."""
+        if self.options.eps is not None:
+            return self.options.eps
+        return 0.0 if self.program.transfers <= EXACT_TRANSFERS else LARGE_EPS
+
+    def outages(self) -> tuple[Outage, ...]:
+        """What the timeline means here. Raises SpecError."""
+        return resolve(self.network, self.options.timeline)
+
+    def run(self) -> Outcome:
+        """All jobs to their ends, through the timeline."""
+        outages = self.outages()
+        changes = changes_of(
+            self.network,
+            outages,
+            self.flows,
+            self.whole_paths,
+            self._rerouted,
+            [self.retransmissions[job.name] for job in self.jobs],
+            np.repeat(np.arange(len(self.jobs), dtype=np.int32), np.diff(self.compiled.first_flow)),
+        )
+        with self._timed("run"):
+            return run(
+                self.program,
+                self.whole_paths,
+                self.network.capacity_bps,
+                eps=self.eps,
+                changes=changes,
+                prove=self.options.prove,
+                progress=self._progress,
+            )
+
+    def report(self, outcome: Outcome | None = None) -> SimulationReport:
+        """Run, unless the outcome of that is given, and say what came of it."""
+        outcome = outcome or self.run()
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return figures(self, outcome, best_backend(), peak_bytes)
+
+    def iteration_times(self, link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
+        """Seconds of the last iteration of each job while these links, L, are routed over and sends
+        carry so much, 2L; inf where it does not get on."""
+        paths = self._paths(self.flows, link_up)
+        outcome = run(self.program, paths, capacity_bps, eps=self.eps, prove=self.options.prove)
+        return {
+            job.name: times[-1]
+            for job, times in zip(self.jobs, self.iteration_seconds(outcome), strict=True)
+        }
+
+    def iteration_seconds(self, outcome: Outcome) -> list[list[float]]:
+        """Of each job: what its iterations took, inf for those that never ended.
+
+        From the end of the one before, or the job's start, without a collective's own pause, as the
+        lab takes it.
+        """
+        found = []
+        for number, (job, workload) in enumerate(zip(self.jobs, self.workloads, strict=True)):
+            (tasks,) = np.nonzero(self.compiled.job == number)
+            iteration = np.array([step.iteration for step in workload.steps])
+            ends = np.zeros(1 + int(iteration.max(initial=-1)))
+            np.maximum.at(ends, iteration, outcome.end_s[tasks])
+            pause_s = 0.0 if job.collective is None else job.collective.compute / 1e9
+            pauses_s = np.where(np.arange(len(ends)) > 0, pause_s, 0.0)
+            with np.errstate(invalid="ignore"):
+                times = np.diff(ends, prepend=job.start / 1e9) - pauses_s
+            found.append(np.where(np.isfinite(ends), times, np.inf).tolist())
+        return found
+
+    @property
+    def retransmissions(self) -> Mapping[str, Retransmission]:
+        """How long each job's queue pairs wait after a loss: as the timeline says, else the job."""
+        return self.retransmissions_in(self.options.timeline)
+
+    def retransmissions_in(self, timeline: TimelineSpec) -> Mapping[str, Retransmission]:
+        """Those of another timeline."""
+        return {
+            job.name: Retransmission.of(timeline.retransmission, job.transport) for job in self.jobs
+        }
+
+    def _placed(self, traced: Mapping[str, Workload]) -> tuple[Ints, ...]:
+        taken = np.zeros(self.network.nics, np.bool_)
+        found = []
+        for job in self.jobs:
+            ranks = traced[job.name].ranks if job.ranks is None else job.ranks
+            places = place_ranks(self.network, ranks, job.placement, job.seed, taken)
+            taken[places] = True
+            found.append(places)
+        return tuple(found)
+
+    def _compiled(self) -> Compiled:
+        placed = [
+            PlacedJob(workload, places, job.transport, job.seed)
+            for workload, places, job in zip(self.workloads, self.places, self.jobs, strict=True)
+        ]
+        return compile_jobs(self.network, placed, overhead_bytes=PACKET_OVERHEAD_BYTES)
+
+    def _timed_program(self) -> Program:
+        """The program with the latency of each task's longest chain, and jobs at their starts."""
+        program = self.compiled.program
+        flow_s = links_on_path(self.whole_paths) * (self.options.hop_latency_ns / 1e9)
+        program = self.compiled.chains.timed(program, flow_s)
+        job_bps = np.array([self.nic_bps(number) for number in range(len(self.jobs))])
+        latency_s = program.latency_s + self._fill_bits() / job_bps[self.compiled.job]
+        first = np.diff(program.after_start) == 0
+        starts = np.array([job.start / 1e9 for job in self.jobs])
+        delay_s = program.delay_s + np.where(first, starts[self.compiled.job], 0.0)
+        return replace(program, latency_s=latency_s, delay_s=delay_s)
+
+    def _fill_bits(self) -> Floats:
+        """What fills each task's pipeline of pieces, T."""
+        steps = [step for workload in self.workloads for step in workload.steps]
+        return np.array([8.0 * step.sends.fill_bytes if step.sends else 0.0 for step in steps])
+
+    def usable_sends(self) -> Bools:
+        """The sends that switches can choose for some flow, whatever they hash, 2L."""
+        flows, hops = self.flows, links_on_path(self.whole_paths)
+        ends = []
+        for nics in (flows.source, flows.destination):
+            columns = (self.network.nic_home[nics], flows.port, hops)
+            ends.append(np.unique(np.column_stack(columns), axis=0, return_index=True)[1])
+        some = np.unique(np.concatenate(ends))
+        found = np.zeros(self.network.sends, np.bool_)
+        routes = Routes(self.network)
+        for begin in range(0, len(some), USABLE_PIECE):
+            piece = some[begin : begin + USABLE_PIECE]
+            part = Flows(*(getattr(flows, column.name)[piece] for column in fields(Flows)))
+            found[paths_of(self.network, routes, part, scheme=EVERY_WAY).sends] = True
+        return found
+
+    def nic_bps(self, number: int) -> float:
+        """The rate of the slowest of a job's NICs, all its ports together."""
+        links = self.network.nic_links[self.places[number]]
+        rates = np.where(links == NONE, 0.0, self.network.rate_bps[links])
+        return float(rates.sum(axis=1).min())
+
+    def _rerouted(self, flows: Flows, link_up: Bools) -> Paths:
+        """Paths as soon as BGP has moved; entries of a controller stay where they can."""
+        if not isinstance(self.spec.scheme, TeScheme):
+            return self._paths(flows, link_up)
+        # Here and not above: its solver and its compiled code take a second to load.
+        from rocelab.sim.fabric.te import fall_back
+
+        routes = Routes(self.network, link_up)
+        return fall_back(self.whole_paths, routes, self._hashed(flows, routes))
+
+    def _paths(self, flows: Flows, link_up: Bools | None) -> Paths:
+        routes = Routes(self.network, link_up)
+        hashed = self._hashed(flows, routes)
+        scheme = self.spec.scheme
+        if not isinstance(scheme, TeScheme) or self.options.model is not Model.KERNEL:
+            return hashed
+        from rocelab.sim.fabric.te import place_te
+
+        rate_bps = _demands(self.network, flows)
+        return place_te(self.network, routes, flows, rate_bps, scheme.engine, fallback=hashed)
+
+    def _hashed(self, flows: Flows, routes: Routes) -> Paths:
+        return paths_of(
+            self.network, routes, flows, scheme=self.spec.scheme, model=self.options.model
+        )
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begun
+
+
+def simulate(
+    spec: LabSpec,
+    jobs: Sequence[SimulatedJob],
+    options: Options | None = None,
+    progress: ProgressSink = no_progress,
+) -> SimulationReport:
+    """Jobs that share a fabric, from the first one's start to the last one's end.
+
+    Raises InputError where something does not fit the fabric or its scheme can not be simulated,
+    SpecError for events that name what is not there, MachineError where this machine has too little
+    memory. A job that can not end is no error: its iterations are None.
+    """
+    return Simulation(spec, jobs, options, progress).report()
+
+
+def event_cost(
+    spec: LabSpec,
+    jobs: Sequence[SimulatedJob],
+    event: EventSpec,
+    options: Options | None = None,
+    progress: ProgressSink = no_progress,
+) -> WhatIf:
+    """What an event costs each of the jobs that run on a fabric: `rocelab.sim.events.whatif`.
+
+    Raises as `simulate`, and InputError where a job does not get on even without the event.
+    """
+    simulation = Simulation(spec, jobs, options, progress)
+    timeline = simulation.options.timeline
+    return what_if(
+        simulation.network,
+        outage_of(simulation.network, event, timeline.reaction),
+        simulation.iteration_times,
+        {
+            job.name: workload.ranks
+            for job, workload in zip(simulation.jobs, simulation.workloads, strict=True)
+        },
+        simulation.retransmissions,
+        timeline.restart,
+    )
+
+
+def long_run(
+    spec: LabSpec,
+    jobs: Sequence[SimulatedJob],
+    failures: TimelineSpec | RatesSpec,
+    work_s: float,
+    options: Options | None = None,
+    progress: ProgressSink = no_progress,
+    restart: RestartSpec | None = None,
+) -> Outlook:
+    """Jobs through a timeline, or through failures drawn at rates, by iterations: each does as many
+    as take `work_s` with no failure (`rocelab.sim.events.longrun`).
+
+    At rates jobs break by themselves too, and failures of the network are drawn for half as long
+    again as that should take. `restart` stands in place of the timeline's or the preset's. Raises
+    as `event_cost`.
+    """
+    simulation = Simulation(spec, jobs, options, progress)
+    network = simulation.network
+    gpus = {
+        job.name: workload.ranks
+        for job, workload in zip(simulation.jobs, simulation.workloads, strict=True)
+    }
+    breaks_per_s = dict.fromkeys(gpus, 0.0)
+    breaks: dict[str, Iterator[Break]] = {}
+    if isinstance(failures, RatesSpec):
+        rates = PRESETS[failures.preset]
+        source, policy = rates.source, restart or rates.restart
+        breaks_per_s = {name: rates.own_breaks_per_s(count) for name, count in gpus.items()}
+        slowest = min(expected_cost(each, policy).effective for each in breaks_per_s.values())
+        timeline = timeline_of(network, failures, 1.5 * work_s / max(slowest, LEAST_EFFECTIVE))
+        breaks = {
+            name: draw_breaks(rates, count, failures.seed, number)
+            for number, (name, count) in enumerate(gpus.items())
+        }
+    else:
+        source, timeline = "a timeline", failures
+    timeline = timeline.model_copy(update={"restart": restart or timeline.restart})
+    outages = resolve(network, timeline)
+    known: dict[tuple[bytes, bytes], Mapping[str, float]] = {}
+
+    def times(link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
+        key = link_up.tobytes(), capacity_bps.tobytes()
+        if key not in known:
+            known[key] = simulation.iteration_times(link_up, capacity_bps)
+            progress(Progress("states", len(known), 2 * len(outages) + 1))
+        return known[key]
+
+    healthy = times(np.ones(network.links, np.bool_), network.capacity_bps)
+    iterations = {
+        name: max(1, round(work_s / seconds)) if np.isfinite(seconds) else 1
+        for name, seconds in healthy.items()
+    }
+    tolls = run_through(
+        network,
+        outages,
+        times,
+        iterations,
+        simulation.retransmissions_in(timeline),
+        timeline.restart,
+        breaks,
+    )
+    drawn = drawn_in_words(failures.preset, outages) if isinstance(failures, RatesSpec) else ""
+    return outlook(
+        spec.name,
+        source,
+        drawn,
+        timeline.restart,
+        outages,
+        tolls,
+        gpus,
+        iterations,
+        breaks_per_s,
+    )
+
+
+def _workload(network: Network, job: SimulatedJob, places: Ints) -> Workload:
+    """What a job does, for ranks on these NICs; a trace says that without them."""
+    if job.collective is not None:
+        needs_group = (
+            job.collective.group is None and job.collective.algorithm is Algorithm.HIERARCHICAL
+        )
+        group = ring_group(network, places) if needs_group else None
+        return workload_of(job.collective, group, job.iterations)
+    if job.training is not None:
+        return training_workload(job.training, iterations=job.iterations)
+    if job.ranking is not None:
+        return ranking_workload(job.ranking, iterations=job.iterations)
+    assert job.inference is not None
+    return inference_workload(job.inference, iterations=job.iterations)
+
+
+def _traced(trace: TraceSpec, progress: ProgressSink) -> Workload:
+    # Here and not above: most simulations are of no trace.
+    from rocelab.sim.traces.replay import read_workload
+
+    return read_workload(
+        Path(trace.file),
+        trace.ranks,
+        groups=trace.groups,
+        dimensions=trace.dimensions,
+        progress=progress,
+    )
+
+
+def _demands(network: Network, flows: Flows) -> Floats:
+    """What a controller plans for each flow: its NIC port's rate, shared by all on the port."""
+    links = network.nic_links[flows.source, flows.port]
+    assert (links != NONE).all()
+    sharing = np.bincount(links, minlength=network.links)
+    found: Floats = network.rate_bps[links] / sharing[links]
+    return found

@@ -1,0 +1,96 @@
+"""Does a simulation fit into this machine's memory? Said before anything large is made.
+
+In: how many ranks, queue pairs and links there are. Out: bytes, or a MachineError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rocelab.arrays import NONE
+from rocelab.errors import MachineError
+from rocelab.jobs.collectives import count_sends
+from rocelab.jobs.merged_sends import EXCHANGES, MOST_EXCHANGED, MOST_ORDERED
+from rocelab.jobs.spec import SimulatedJob
+from rocelab.sim.fabric.network import Network
+from rocelab.spec.schemes import SchemeSpec
+from rocelab.units import SIZE
+
+BASE_BYTES = 250 * 2**20
+"""An interpreter with numpy, numba and this package."""
+
+FLOW_BYTES = 400
+"""A flow, its path of six sends, its transfer and what is made on the way to them: 131,072 GPUs
+with 16 queue pairs each took about 380 (`python -m bench.simulator`)."""
+
+ENTRY_BYTES = 40
+"""A send that carries part of a flow."""
+
+LINK_BYTES = 200
+SENDS_BYTES = 1000
+"""A send of a schedule in its own order, beside its flow: an AlltoAll of 512 ranks took 1,370 bytes
+a send in all."""
+
+
+def check_fits(network: Network, scheme: SchemeSpec, jobs: Sequence[SimulatedJob]) -> None:
+    """Raises MachineError where the jobs' flows need more memory than is free."""
+    flows = sum(_flows(job) for job in jobs)
+    needed = BASE_BYTES + LINK_BYTES * network.links + flows * FLOW_BYTES
+    if scheme.kind in ("flowlet", "spray"):
+        needed += flows * _most_entries(network, scheme.kind) * ENTRY_BYTES
+    needed += SENDS_BYTES * sum(_ordered(job) for job in jobs)
+    free = _available_bytes()
+    if needed > free:
+        raise MachineError(
+            f"{flows:,} flows over {network.links:,} links need about {SIZE.written(needed)} of "
+            f"memory, and {SIZE.written(free)} are free",
+            hint="take fewer ranks or queue pairs, a collective that is not between all pairs, or "
+            "a machine with more memory",
+        )
+
+
+def _flows(job: SimulatedJob) -> int:
+    """Queue pairs by both directions, at most."""
+    if job.collective is not None:
+        ranks = job.collective.ranks
+        peers = ranks - 1 if job.collective.pattern in EXCHANGES else 2 * job.collective.channels
+        return ranks * min(peers, ranks - 1) * job.transport.qps
+    # Training and inference talk to a few neighbours in each dimension, ranking to all.
+    ranks = job.ranks or 0
+    peers = ranks - 1 if job.ranking is not None else 8
+    return ranks * peers * job.transport.qps
+
+
+def _ordered(job: SimulatedJob) -> int:
+    spec = job.collective
+    if spec is None or spec.size is None:
+        return 0
+    sends = job.iterations * count_sends(
+        spec.pattern, spec.ranks, spec.size, spec.algorithm, spec.channels
+    )
+    return min(sends, MOST_EXCHANGED if spec.pattern in EXCHANGES else MOST_ORDERED)
+
+
+def _most_entries(network: Network, kind: str) -> int:
+    """Sends that a flow can be divided over, at most."""
+    tier = network.tier
+    widths = {}
+    for level in (1, 2):
+        below = (tier[network.lower] == level).nonzero()[0]
+        nodes = max(1, int((tier == level).sum()))
+        widths[level] = -(-len(below) // nodes)
+    leaf, spine = widths[1], widths[2]
+    if kind == "flowlet":
+        return 6 * leaf
+    ports = int((network.nic_links != NONE).sum(axis=1).max())
+    return 2 * ports + 2 * leaf + 2 * leaf * spine
+
+
+def _available_bytes() -> int:
+    """Memory that can be taken without swapping: MemAvailable of proc_meminfo(5)."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) * 1024
+    raise MachineError("/proc/meminfo does not say what memory is available")

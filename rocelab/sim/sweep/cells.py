@@ -1,0 +1,290 @@
+"""The cells of a sweep: every combination of values as one simulation, checked before any is run.
+
+In: a `Sweep`. Out: cells whose inputs are validated plain values with a digest that names them, and
+`run_cell`, which simulates one, in this process or in another machine's.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from pydantic import BaseModel
+
+from rocelab.errors import Problem, SpecError
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.spec import KINDS, SimulatedJob
+from rocelab.sim.sweep.spec import PARTS, Part, SimulateSpec, Sweep
+from rocelab.spec.load import validate
+from rocelab.spec.model import LabSpec
+from rocelab.spec.reference import withheld
+from rocelab.spec.source import MAX_PROBLEMS, Data, Source, raise_problems
+from rocelab.wording import KeyPath, dotted, shown
+
+Inputs = dict[str, Any]
+"""What `run_cell` takes: the keys `lab`, `job` and `simulate`, each with plain JSON values."""
+
+Figures = dict[str, Any]
+"""What it gives: one plain value per column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One simulation. values: of the swept keys, as written; digest: of the inputs and of this
+    tool's version, so that equal cells of two sweeps are one; nics: of its fabric; flows: about how
+    many its job has."""
+
+    values: Mapping[str, Data]
+    inputs: Inputs
+    digest: str
+    nics: int
+    flows: int
+
+
+@cache
+def tool_version() -> str:
+    """The version of this tool."""
+    return version("rocelab")
+
+
+def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
+    """Every cell in the order of the grid, the last axis fastest.
+
+    Raises SpecError with every problem of every cell, each at the value or key it is about.
+    """
+    problems = _Problems(sweep)
+    known: dict[str, _Valid | None] = {}
+    cells = []
+    for values in _grid(sweep):
+        lab, job, options = (_validated(sweep, name, values, known, problems) for name in PARTS)
+        if lab is None or job is None or options is None:
+            continue
+        nics = _nics(lab.data["fabric"])
+        assert isinstance(job.model, SimulatedJob)
+        ranks = job.model.ranks or 0
+        if ranks > nics:
+            problems.note_ranks(values, job.model, nics)
+        inputs = {"lab": lab.data, "job": job.data, "simulate": options.data}
+        cells.append(Cell(values, inputs, digest_of(inputs), nics, _flows(job.data, ranks)))
+    problems.raise_any()
+    return tuple(cells)
+
+
+def digest_of(inputs: Inputs) -> str:
+    """What names a cell in every sweep: 32 hexadecimal digits of its inputs and of the version."""
+    text = json.dumps([tool_version(), inputs], sort_keys=True)
+    return hashlib.blake2s(text.encode(), digest_size=16).hexdigest()
+
+
+def run_cell(inputs: Inputs) -> Figures:
+    """Simulate one cell: its headline figures, medians over iterations, and the max-mean ratio of
+    flows per tier and direction. Raises RocelabError where the simulation does."""
+    from rocelab.sim.simulate import Options, simulate
+
+    spec = LabSpec.model_validate_json(json.dumps(inputs["lab"]))
+    job = SimulatedJob.model_validate_json(json.dumps(inputs["job"]))
+    options = Options.read(**inputs["simulate"], events=(), prove=False)
+    report = simulate(spec, (job,), options)
+    figures: Figures = {each.name: each.modelled.median for each in report.jobs[0].headlines}
+    for tier in report.tiers:
+        figures[f"mmr.{tier.tier}.{tier.direction.value}"] = tier.all_links.mmr
+    return figures
+
+
+def _nics(fabric: Mapping[str, Any]) -> int:
+    """NICs of a fabric, from its validated keys."""
+    keys: tuple[str, ...]
+    match fabric["kind"]:
+        case "clos":
+            keys = ("zones", "racks", "servers_per_rack", "nics_per_server")
+        case "rail":
+            keys = ("units", "servers_per_unit", "rails")
+        case "hpn":
+            keys = ("segments", "servers_per_segment", "rails")
+        case _:
+            edges = fabric["k"] ** 2 // 2
+            servers = fabric["servers_per_edge"]
+            return int(edges * (fabric["k"] // 2 if servers is None else servers))
+    return math.prod(int(fabric[key]) for key in keys)
+
+
+def _flows(job: Mapping[str, Any], ranks: int) -> int:
+    """About how many flows a job has: those of a ring, or of all pairs."""
+    pattern = (job["collective"] or {}).get("pattern")
+    peers = ranks - 1 if pattern in (Pattern.ALLTOALL, Pattern.ALLTOALLV) else 1
+    return int(ranks * peers * job["transport"]["qps"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Valid:
+    """A part of a cell, and the same as JSON that reads back."""
+
+    model: BaseModel
+    data: dict[str, Any]
+
+
+def _grid(sweep: Sweep) -> Iterator[dict[str, Data]]:
+    for settings in itertools.product(*(axis.settings for axis in sweep.axes)):
+        yield {
+            key: value
+            for axis, setting in zip(sweep.axes, settings, strict=True)
+            for key, value in zip(axis.keys, setting, strict=True)
+        }
+
+
+def _validated(
+    sweep: Sweep,
+    name: str,
+    values: Mapping[str, Data],
+    known: dict[str, _Valid | None],
+    problems: _Problems,
+) -> _Valid | None:
+    """The part with a cell's values set, None where it is wrong. `known` keeps what cells have in
+    common."""
+    own = {key: value for key, value in values.items() if key.startswith(f"{name}.")}
+    token = f"{name} {json.dumps(own)}"
+    if token not in known:
+        try:
+            model = _model(name, _merged(sweep, name, own))
+            known[token] = _Valid(model, model.model_dump(mode="json"))
+        except SpecError as error:
+            known[token] = None
+            problems.note(name, own, error.problems, is_quoted=sweep.parts[name].is_quoted)
+    return known[token]
+
+
+def _model(name: str, source: Source) -> BaseModel:
+    """The part that the keys describe; a collective alone may stand without a block around it.
+    Raises SpecError."""
+    if name == "lab":
+        return validate(source, LabSpec)
+    if name == "simulate":
+        return validate(source, SimulateSpec)
+    if any(kind in source.data for kind in KINDS):
+        return validate(replace(source, data={"name": "job", **source.data}), SimulatedJob)
+    return SimulatedJob(name="job", collective=validate(source, JobSpec))
+
+
+def _merged(sweep: Sweep, name: str, values: Mapping[str, Data]) -> Source:
+    """The part as a file would read that had these values. Raises SpecError where a key is inside
+    of what is no block of keys."""
+    part = sweep.parts[name].source
+    data = copy.deepcopy(part.data)
+    lines = dict(part.lines)
+    for key, value in values.items():
+        *blocks, last = key.split(".")[1:]
+        inner: Any = data
+        for depth, block in enumerate(blocks, 1):
+            inner = inner.setdefault(block, {})
+            if not isinstance(inner, dict):
+                outer = dotted(tuple(blocks[:depth]))
+                raise SpecError(
+                    [
+                        Problem(
+                            part.file,
+                            part.line(tuple(blocks[:depth])),
+                            key.partition(".")[2],
+                            f"{outer} is not a block of keys",
+                            f"give {name}.{outer} whole blocks as its values, or write it as a "
+                            "block of keys",
+                        )
+                    ]
+                )
+        inner[last] = copy.deepcopy(value)
+        path: KeyPath = (*blocks, last)
+        lines = {at: line for at, line in lines.items() if at[: len(path)] != path}
+        # The validator points at keys that have a line; which one is settled by `_Problems`.
+        lines[path] = 0
+    return Source(part.file, data, lines)
+
+
+class _Problems:
+    """What is wrong with cells: each problem once, with the cells that have it."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._cells = list(_grid(sweep))
+        self._found: dict[Problem, list[Mapping[str, Data]]] = {}
+
+    def note(
+        self,
+        name: str,
+        values: Mapping[str, Data],
+        found: Sequence[Problem],
+        *,
+        is_quoted: bool = True,
+    ) -> None:
+        """The part `name` with these values has these problems; `is_quoted` as `Part` has it."""
+        part = self._sweep.parts[name]
+        for each in found:
+            placed = self._at_value(name, values, each)
+            if placed is None:
+                at_key = self._at_key(part, each)
+                placed = at_key if is_quoted else withheld(at_key)
+            self._found.setdefault(placed, []).append(values)
+
+    def note_ranks(self, values: Mapping[str, Data], job: SimulatedJob, nics: int) -> None:
+        """A cell has more ranks than NICs."""
+        source = self._sweep.parts["job"].source
+        key = job.kind if job.kind in source.data else "ranks"
+        problem = Problem(
+            source.file,
+            source.line((key,)),
+            key,
+            f"{job.ranks:,} ranks on the {nics:,} NICs of the fabric",
+            "each rank needs a NIC of its own: take fewer ranks, or a larger fabric",
+        )
+        self.note("job", values, [problem])
+
+    def raise_any(self) -> None:
+        """Raises SpecError where there are problems."""
+        if self._found:
+            told = itertools.islice(self._found.items(), MAX_PROBLEMS)
+            untold = max(0, len(self._found) - MAX_PROBLEMS)
+            raise_problems([self._told(*each) for each in told], untold=untold)
+
+    def _at_value(self, name: str, values: Mapping[str, Data], problem: Problem) -> Problem | None:
+        """The problem at the swept value that it is about, None where it is about none."""
+        full = f"{name}.{problem.key}"
+        for key, value in values.items():
+            if key == full or full.startswith((f"{key}.", f"{key}[")):
+                source = self._sweep.source
+                block = "over" if ("over", key) in source.lines else "zip"
+                path: KeyPath = (block, key)
+                axis = next(axis for axis in self._sweep.axes if key in axis.keys)
+                if not axis.repeats:
+                    column = axis.keys.index(key)
+                    column_values = [setting[column] for setting in axis.settings]
+                    step = next(n for n, each in enumerate(column_values) if each is value)
+                    path = (*path, step)
+                return replace(problem, file=source.file, line=source.line(path), key=dotted(path))
+        return None
+
+    def _at_key(self, part: Part, problem: Problem) -> Problem:
+        inside = ".".join(each for each in (part.inside, problem.key) if each)
+        return replace(problem, line=problem.line or None, key=inside)
+
+    def _told(self, problem: Problem, having: Sequence[Mapping[str, Data]]) -> Problem:
+        """The problem, with how many cells have it and the values of the first."""
+        keys = tuple(having[0])
+        wanted = {_token(keys, each) for each in having}
+        cells = [cell for cell in self._cells if _token(keys, cell) in wanted]
+        if len(cells) == len(self._cells):
+            return problem
+        first = ", ".join(f"{key}: {shown(value)}" for key, value in cells[0].items())
+        which = "only" if len(cells) == 1 else "first"
+        said = f"({len(cells):,} of {len(self._cells):,} cells, the {which} with {first})"
+        return replace(problem, message=f"{problem.message} {said}")
+
+
+def _token(keys: Sequence[str], values: Mapping[str, Data]) -> str:
+    return json.dumps([values[key] for key in keys])

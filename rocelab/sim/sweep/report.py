@@ -1,0 +1,282 @@
+"""A sweep as one HTML page that stands alone: small multiples of every figure, and a table.
+
+In: a `Sweep` and its rows. Out: HTML text. Which key becomes what follows from the keys: schemes
+are lines, the numeric key with most values is the x axis, two more are columns and rows of panels;
+any others go into the lines. Points are medians over repeats, bands go from least to greatest.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from rocelab.data import shipped
+from rocelab.files import replace_file
+from rocelab.sim.sweep.spec import Axis, Sweep
+from rocelab.sim.sweep.store import Row, as_words
+from rocelab.spec.source import Data
+from rocelab.units import DURATION, RATE, SHARE, SIZE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLES: Mapping[str, tuple[str, float]] = {
+    "iteration_time": ("iteration, ms", 1e-6),
+    "algbw": ("AlgBW, Gb/s", 8),
+    "busbw": ("BusBW, Gb/s", 8),
+    "jct_ratio": ("JCT ratio", 1),
+    "latency": ("latency, us", 1e-3),
+    "goodput": ("goodput of all senders, Gb/s", 1e-9),
+    "sender_goodput": ("goodput of a sender, Gb/s", 1e-9),
+}
+"""Title and scale of the figures that simulations have; others go by their name."""
+
+_COSTS = ("wall_s", "peak_memory_bytes", "error")
+NOT_DRAWN = ("algbw",)
+"""What follows from another figure: in the page's table alone."""
+
+_SCHEMES = ("lab.scheme", "lab.scheme.kind")
+_COLOURS = ("#1f6fb2", "#d9822b", "#2e8b57", "#8a5fb0", "#c8102e", "#1c2530", "#9aa5b1", "#7a5c3e")
+_MARKERS = "os^Dv*PX"
+
+Setting = tuple[Data, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which axis is what: `lines` has all that are told apart by line."""
+
+    x: Axis
+    lines: tuple[Axis, ...]
+    columns: Axis | None
+    rows: Axis | None
+
+
+def layout_of(axes: Sequence[Axis]) -> Layout:
+    """What each axis of a sweep becomes in its plots; seeds become bands."""
+    several = [axis for axis in axes if len(axis.settings) > 1] or list(axes)
+    left = [axis for axis in several if not axis.repeats] or several
+    numeric = [axis for axis in left if numbers(axis) is not None]
+    scheme = next((axis for axis in left if set(axis.keys) & set(_SCHEMES)), None)
+    x = max(numeric or left, key=lambda axis: (axis is not scheme, len(axis.settings)))
+    left.remove(x)
+    lines = scheme if scheme in left else min(left, key=lambda a: len(a.settings), default=None)
+    others = [axis for axis in left if axis is not lines]
+    columns, rows = [*others[:2], None, None][:2]
+    told_by_line = ([] if lines is None else [lines]) + others[2:]
+    return Layout(x, tuple(told_by_line), columns, rows)
+
+
+def numbers(axis: Axis) -> list[float] | None:
+    """An axis's values as numbers, quantities such as 64MB in base units; None where not all are
+    of one kind."""
+    values = [setting[0] for setting in axis.settings]
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return [float(value) for value in values if isinstance(value, int | float)]
+    for quantity in (SIZE, RATE, DURATION, SHARE):
+        try:
+            return [float(quantity.parse(value)) for value in values]
+        except ValueError:
+            continue
+    return None
+
+
+def write_report(path: Path, sweep: Sweep, rows: Sequence[Row]) -> None:
+    """Write the page to `path`. Raises OSError."""
+    replace_file(path, render_html(sweep, rows))
+
+
+def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
+    """The page."""
+    from rocelab.report.html import inline
+
+    environment = Environment(
+        loader=FileSystemLoader(shipped("templates") / "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    good = [row for row in rows if row["error"] is None]
+    names = figure_names(sweep, good)
+    drawn = [name for name in names if name not in NOT_DRAWN]
+    layout = layout_of(sweep.axes)
+    return environment.get_template("sweep.html.j2").render(
+        lab=sweep.source.data["lab"],
+        cells=len(rows),
+        layout=layout,
+        repeats=[axis for axis in sweep.axes if axis.repeats],
+        plots=[
+            (title(name), inline(small_multiples(layout, good, name), f"plot{number}"))
+            for number, name in enumerate(drawn)
+        ],
+        columns=[*_labels(sweep), "cells", *map(title, names), "seconds", "memory, MB"],
+        texts=len(_labels(sweep)),
+        rows=table_rows(sweep, good, names),
+        failed=[
+            (settings_text(sweep, row), row["error"]) for row in rows if row["error"] is not None
+        ],
+        asked=yaml.safe_dump(sweep.source.data, sort_keys=False),
+        parts={
+            name: yaml.safe_dump(sweep.parts[name].source.data, sort_keys=False)
+            for name in ("lab", "job")
+            if not sweep.parts[name].inside
+        },
+    )
+
+
+def figure_names(sweep: Sweep, rows: Sequence[Row]) -> list[str]:
+    """The columns that hold figures of simulations."""
+    known = {*sweep.swept, *_COSTS}
+    names = dict.fromkeys(name for row in rows for name in row if name not in known)
+    return [name for name in names if any(isinstance(row.get(name), int | float) for row in rows)]
+
+
+def table_rows(
+    sweep: Sweep, rows: Sequence[Row], names: Sequence[str], extremes: bool = True
+) -> list[list[str]]:
+    """A row of text for each setting of all keys but seeds: medians, with extremes of repeats or
+    without, then what a cell cost."""
+    axes = [axis for axis in sweep.axes if not axis.repeats]
+    found = []
+    for settings in itertools.product(*(axis.settings for axis in axes)):
+        own = _having(rows, list(zip(axes, settings, strict=True)))
+        if not own:
+            continue
+        columns = [(name, TITLES.get(name, ("", 1.0))[1]) for name in names]
+        columns += [("wall_s", 1.0), ("peak_memory_bytes", 1e-6)]
+        texts = [_text(value) for setting in settings for value in setting]
+        figures = [_spread_text(own, name, scale, extremes) for name, scale in columns]
+        found.append([*texts, str(len(own)), *figures])
+    return found
+
+
+def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Figure:
+    """One figure over the x axis: a line per scheme, a panel for each setting of two more keys."""
+    from rocelab.report.plots import figure_of, styled
+
+    def draw() -> Figure:
+        columns = _settings(layout.columns)
+        lines = _settings(layout.rows)
+        figure = figure_of(11, 0.9 + 2.3 * len(lines))
+        grid = figure.subplots(len(lines), len(columns), sharex=True, sharey=True, squeeze=False)
+        for (row, down), (column, across) in itertools.product(
+            enumerate(lines), enumerate(columns)
+        ):
+            axis = grid[row][column]
+            panel = _having(rows, [*down, *across])
+            _panel(axis, layout, panel, name)
+            axis.set_title(", ".join(_said(part) for part in (*across, *down)))
+        for axis in grid[-1]:
+            axis.set_xlabel(layout.x.label)
+        handles, labels = grid[0][0].get_legend_handles_labels()
+        if layout.lines:
+            figure.legend(
+                handles, labels, frameon=False, fontsize=8, ncols=4, loc="outside upper right"
+            )
+        return figure
+
+    return styled(draw)()
+
+
+def _panel(axis: Axes, layout: Layout, rows: Sequence[Row], name: str) -> None:
+    from rocelab.report.plots import GRID
+
+    x = numbers(layout.x)
+    at = list(range(len(layout.x.settings))) if x is None else x
+    scale = TITLES.get(name, ("", 1.0))[1]
+    parts = itertools.product(*(axis.settings for axis in layout.lines))
+    for number, settings in enumerate(parts):
+        chosen = list(zip(layout.lines, settings, strict=True))
+        own = _having(rows, chosen)
+        points = []
+        for place, setting in zip(at, layout.x.settings, strict=True):
+            values = _numbers(_having(own, [(layout.x, setting)]), name)
+            if values:
+                points.append((place, statistics.median(values), min(values), max(values)))
+        points.sort()
+        colour = _COLOURS[number % len(_COLOURS)]
+        columns = [[point[part] for point in points] for part in range(4)]
+        places, middle, low, high = ([value * scale for value in each] for each in columns)
+        places = columns[0]
+        axis.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
+        axis.plot(
+            places,
+            middle,
+            color=colour,
+            marker=_MARKERS[number % len(_MARKERS)],
+            markersize=4,
+            linewidth=1.4,
+            label=", ".join(_said(part) for part in chosen),
+        )
+    if min(at) > 0 and max(at) >= 8 * min(at):
+        axis.set_xscale("log", base=2)
+    axis.set_xticks(at, [_text(setting[0]) for setting in layout.x.settings])
+    axis.set_xticks([], minor=True)
+    axis.set_ylim(bottom=0)
+    axis.grid(axis="y", color=GRID, linewidth=0.6)
+
+
+def _settings(axis: Axis | None) -> list[list[tuple[Axis, Setting]]]:
+    return [[]] if axis is None else [[(axis, setting)] for setting in axis.settings]
+
+
+def _having(rows: Sequence[Row], chosen: Sequence[tuple[Axis, Setting]]) -> list[Row]:
+    """The rows with these settings."""
+    wanted = [
+        (key, as_words(value))
+        for axis, setting in chosen
+        for key, value in zip(axis.keys, setting, strict=True)
+    ]
+    return [row for row in rows if all(as_words(row[key]) == value for key, value in wanted)]
+
+
+def _numbers(rows: Sequence[Row], name: str) -> list[float]:
+    values = (row.get(name) for row in rows)
+    return [float(value) for value in values if isinstance(value, int | float)]
+
+
+def _spread_text(rows: Sequence[Row], name: str, scale: float, extremes: bool) -> str:
+    values = [value * scale for value in _numbers(rows, name)]
+    if not values:
+        return "-"
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return (
+        f"{middle:.4g}"
+        if low == high or not extremes
+        else f"{middle:.4g} ({low:.4g} to {high:.4g})"
+    )
+
+
+def title(name: str) -> str:
+    """What a figure is called, with the unit that pages and tables show it in."""
+    if name.startswith("mmr."):
+        return f"MMR of flows, {name.removeprefix('mmr.').replace('.', ' ')}"
+    return TITLES.get(name, (name, 1.0))[0]
+
+
+def _labels(sweep: Sweep) -> list[str]:
+    return [key for axis in sweep.axes if not axis.repeats for key in axis.keys]
+
+
+def settings_text(sweep: Sweep, row: Row) -> str:
+    """The values of the swept keys of a row."""
+    return ", ".join(f"{key}: {_text(row[key])}" for key in sweep.swept)
+
+
+def _said(part: tuple[Axis, Setting]) -> str:
+    axis, setting = part
+    word = _text(setting[0])
+    return word if isinstance(setting[0], str) else f"{axis.label.rpartition('.')[2]} {word}"
+
+
+def _text(value: Data) -> str:
+    return as_words(value) or "-"

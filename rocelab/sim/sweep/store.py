@@ -1,0 +1,185 @@
+"""What a sweep leaves in its folder: a journal of cells as they end, and one Parquet file.
+
+    cells.jsonl     a line for each cell that was run, on disk before the next one is noted; locked
+                    while a sweep works in the folder
+    sweep.parquet   all rows in the order of the grid, with typed columns
+    report.html     see `rocelab.sim.sweep.report`
+
+In: records of cells. Out: those of earlier runs, also of one that was killed at any moment, and the
+table.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replacing
+from rocelab.outputs import check_new
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+JOURNAL, TABLE, REPORT = "cells.jsonl", "sweep.parquet", "report.html"
+METADATA_KEY = b"rocelab.sweep"
+
+Row = dict[str, Any]
+"""One cell of a table: plain values by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What came of a cell, by its digest: figures, or the error that ended it. values: those of the
+    sweep that ran it. peak_memory_bytes: of the process while it ran, None where not known."""
+
+    digest: str
+    values: Mapping[str, Any]
+    figures: Mapping[str, Any]
+    error: str | None
+    wall_s: float
+    peak_memory_bytes: int | None
+
+
+class Journal:
+    """The records of a folder. An open one is alone: see `open_journal`."""
+
+    def __init__(self, file: IO[bytes], records: dict[str, Record]) -> None:
+        self._file = file
+        self.records = records
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Note what came of cells; they are on disk on return. Raises OSError."""
+        for record in records:
+            self.records[record.digest] = record
+            self._file.write(json.dumps(asdict(record)).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+@contextmanager
+def open_journal(folder: Path) -> Iterator[Journal]:
+    """The journal in `folder`, which is made where it is missing; nobody else has it until the end.
+
+    A last line that was not wholly written is dropped. Raises InputError where another sweep works
+    in the folder, the journal can not be read, or the folder has the result of another command.
+    """
+    path = folder / JOURNAL
+    if not path.exists():
+        check_new(folder, hint="give another folder with --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+b")
+    except OSError as error:
+        raise InputError(
+            f"{path} can not be written: {error.strerror}", "give another folder with --out"
+        ) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"another sweep is working in {folder}",
+                "wait for it to end, or give another folder with --out",
+            ) from None
+        _sync_folder(folder)
+        yield Journal(file, _read(file, path))
+
+
+def _read(file: IO[bytes], path: Path) -> dict[str, Record]:
+    file.seek(0)
+    records = {}
+    good = 0
+    for number, line in enumerate(file, 1):
+        try:
+            fields = json.loads(line)
+            record = Record(**fields)
+        except (ValueError, TypeError) as error:
+            if file.read(1):
+                raise InputError(
+                    f"{path}:{number}: not a line of a sweep's journal: {error}",
+                    "remove the line, or give another folder with --out",
+                ) from None
+            break
+        if not line.endswith(b"\n"):
+            break
+        records[record.digest] = record
+        good += len(line)
+    if good < path.stat().st_size:
+        file.truncate(good)
+    return records
+
+
+def write_table(folder: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -> None:
+    """Write the rows as Parquet; a reader sees the old file or the new one, never half.
+
+    A column is of booleans, whole numbers, numbers or text, whichever holds all its values. Raises
+    OSError.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: _column([row.get(name) for row in rows]) for name in names}
+    told = {METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}
+    table = pa.table(columns).replace_schema_metadata(told)
+    with replacing(folder / TABLE) as file:
+        pq.write_table(table, file)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync_folder(folder)
+
+
+def table_metadata(folder: Path) -> dict[str, Any] | None:
+    """What `write_table` was told about the table that is there, None where there is none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_schema(folder / TABLE).metadata or {}
+        return dict(json.loads(metadata[METADATA_KEY]))
+    except (FileNotFoundError, KeyError, ValueError, pa.ArrowInvalid):
+        return None
+
+
+def need_pyarrow() -> None:
+    """Raises MachineError where Parquet can not be written, before anything is run for it."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        raise MachineError(
+            "a sweep's results are Parquet, and pyarrow is not installed",
+            "install it with `pip install 'rocelab[sweep]'`",
+        ) from None
+
+
+def _column(values: Sequence[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds or not kinds <= {bool, int, float} or (bool in kinds and len(kinds) > 1):
+        return pa.array([as_words(value) for value in values], pa.string())
+    if kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    if kinds == {int} and all(abs(value) < 2**63 for value in values if value is not None):
+        return pa.array(values, pa.int64())
+    return pa.array([None if value is None else float(value) for value in values], pa.float64())
+
+
+def as_words(value: object) -> str | None:
+    """A value as text: itself where it is text, else as JSON."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,330 @@
+"""A workload of ours as Chakra execution traces, one file per rank, and back.
+
+In: a `Workload`. Out: files that Chakra's feeder reads (ASTRA-sim and others): computes, sends and
+receives of each rank with what they depend on. Attributes that begin with `rocelab_` say what a
+trace has no words for, so that the files read back into the same workload.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from rocelab.arrays import NONE, Ints
+from rocelab.errors import InputError
+from rocelab.jobs.workload import Sends, Step, Workload
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.sim.traces.chakra import (
+    MAX_NODES,
+    SCHEMA_VERSION,
+    Kind,
+    Metadata,
+    Node,
+    Trace,
+    Value,
+    write_trace_file,
+)
+
+_RANKS, _STEPS, _ORDERED = "rocelab_ranks", "rocelab_steps", "rocelab_ordered"
+_STEP, _AFTER, _COMPUTE = "rocelab_step", "rocelab_after", "rocelab_compute_s"
+_ITERATION, _SEND, _PARTS = "rocelab_iteration", "rocelab_send", "rocelab_parts"
+_ROUNDS, _CHAIN = "rocelab_rounds", "rocelab_chain"
+_FILL, _TOKENS = "rocelab_fill_bytes", "rocelab_tokens"
+
+
+def write_trace(
+    workload: Workload, folder: Path, *, name: str = "rocelab", progress: ProgressSink = no_progress
+) -> tuple[Path, ...]:
+    """`workload` as files `folder`/NAME.RANK.et, one for each rank; `folder` is made if need be.
+
+    A send is a COMM_SEND node of its sender and a COMM_RECV node of its receiver, tagged with the
+    step's number; what a collective did is its sends. `compute_s` is a node of each sender; of a
+    step without sends, of those that send in the steps that wait for it. A node depends on the
+    nodes of its own rank only, so that other programs start a rank's part of a step without waiting
+    for other ranks, where this simulator starts all of a step together. Durations are rounded to
+    microseconds for them.
+
+    Raises InputError where the folder has traces already, cannot be written, or the workload is
+    too large; MachineError without protobuf.
+    """
+    parts = _Parts(workload)
+    nodes = parts.count()
+    if nodes > MAX_NODES:
+        raise InputError(
+            f"the trace would have {nodes:,} nodes; at most {MAX_NODES:,} are written",
+            hint="export fewer ranks, fewer iterations or a smaller collective",
+        )
+    metadata = Metadata(
+        SCHEMA_VERSION,
+        {
+            _RANKS: workload.ranks,
+            _STEPS: len(workload.steps),
+            _ORDERED: workload.ordered,
+        },
+    )
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.glob("*.et")):
+            raise InputError(
+                f"{folder} has traces already", hint="give a folder without .et files, or a new one"
+            )
+        for rank in range(workload.ranks):
+            paths.append(folder / f"{name}.{rank}.et")
+            trace = Trace(str(paths[-1]), metadata, parts.of_rank(rank))
+            write_trace_file(paths[-1], trace)
+            progress(Progress("writing traces", rank + 1, workload.ranks))
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be written: {error.strerror}", hint="give a folder of your own"
+        ) from None
+    return tuple(paths)
+
+
+def is_exported(trace: Trace) -> bool:
+    """Whether `write_trace` wrote it."""
+    return _RANKS in trace.metadata.attrs
+
+
+def exported_workload(traces: Sequence[Trace], ranks: int) -> Workload:
+    """The workload that `write_trace` made these traces of.
+
+    Raises InputError where they are not all of its ranks, or have been changed.
+    """
+    attrs = traces[0].metadata.attrs
+    if attrs[_RANKS] != ranks or len(traces) != ranks:
+        raise InputError(
+            f"{traces[0].source} is of a job of {attrs[_RANKS]!r} ranks, but {len(traces)} traces "
+            f"for {ranks} ranks are given",
+            hint="give the folder that was exported, and its number of ranks",
+        )
+    read: dict[int, _Read] = defaultdict(_Read)
+    for rank, trace in enumerate(traces):
+        for node in trace.nodes:
+            if node.kind is not Kind.RECEIVE:
+                _take(read, node, rank, f"{trace.source}: node {node.id}")
+    steps = attrs.get(_STEPS)
+    if sorted(read) != list(range(steps if isinstance(steps, int) else -1)):
+        raise _changed(traces[0].source, "steps are missing")
+    return Workload(
+        ranks,
+        tuple(read[number].step(f"{traces[0].source}: step {number}") for number in sorted(read)),
+        bool(attrs.get(_ORDERED, False)),
+    )
+
+
+class _Parts:
+    """What each rank does of each step."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._computing: list[Ints] = _computing(workload)
+        self._steps_of: list[list[int]] = [[] for _ in range(workload.ranks)]
+        self._sent: list[dict[int, list[int]]] = []
+        self._received: list[dict[int, list[int]]] = []
+        for number, step in enumerate(workload.steps):
+            self._sent.append(_places(step.sends.source) if step.sends else {})
+            self._received.append(_places(step.sends.destination) if step.sends else {})
+            members = {*self._sent[-1], *self._received[-1], *map(int, self._computing[number])}
+            for rank in members:
+                self._steps_of[rank].append(number)
+
+    def count(self) -> int:
+        """The nodes of all ranks."""
+        sends = sum(2 * len(step.sends.source) for step in self._workload.steps if step.sends)
+        return sends + sum(len(ranks) for ranks in self._computing)
+
+    def of_rank(self, rank: int) -> tuple[Node, ...]:
+        """A rank's nodes, sends of a step before its receives."""
+        ids = count()
+        nodes: list[Node] = []
+        ends: dict[int, list[int]] = {}
+        for number in self._steps_of[rank]:
+            step = self._workload.steps[number]
+            about: dict[str, Value] = {
+                _STEP: number,
+                _AFTER: step.after,
+                _COMPUTE: float(step.compute_s),
+                _ITERATION: step.iteration,
+            }
+            waits = self._ends_before(number, ends)
+            start = waits
+            ends[number] = []
+            if rank in self._computing[number]:
+                start = (next(ids),)
+                ends[number] = [*start]
+                micros = round(step.compute_s * 1e6) or int(step.compute_s > 0)
+                computed = {"is_cpu_op": False, **about}
+                nodes.append(Node(start[0], step.name, Kind.COMPUTE, (), waits, micros, computed))
+            if step.sends is None:
+                continue
+            sent, received = self._sent[number].get(rank, []), self._received[number].get(rank, [])
+            if sent:
+                ends[number] = []
+            for place in sent:
+                attrs = {**_message(step.sends, place, number), **about, _SEND: place}
+                attrs[_ROUNDS] = int(np.broadcast_to(step.sends.rounds, place + 1)[place])
+                if step.sends.chain is not None:
+                    attrs[_CHAIN] = int(step.sends.chain[place])
+                attrs[_FILL], attrs[_TOKENS] = step.sends.fill_bytes, step.sends.tokens
+                if step.sends.parts is not None:
+                    attrs[_PARTS] = int(step.sends.parts[place])
+                nodes.append(Node(next(ids), step.name, Kind.SEND, (), start, 0, attrs))
+                ends[number].append(nodes[-1].id)
+            for place in received:
+                attrs = _message(step.sends, place, number)
+                nodes.append(Node(next(ids), step.name, Kind.RECEIVE, (), waits, 0, attrs))
+                ends[number].append(nodes[-1].id)
+        return tuple(nodes)
+
+    def _ends_before(self, number: int, ends: dict[int, list[int]]) -> tuple[int, ...]:
+        """The rank's last nodes before step `number`: of the steps it waits for, or where the rank
+        has no part in one, of those that that one waits for."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        left = [*self._workload.steps[number].after]
+        while left:
+            step = left.pop()
+            if step in seen:
+                continue
+            seen.add(step)
+            if step in ends:
+                found.update(ends[step])
+            else:
+                left.extend(self._workload.steps[step].after)
+        return tuple(sorted(found))
+
+
+def _computing(workload: Workload) -> list[Ints]:
+    """The ranks that do each step's compute: none where it takes no time and sends follow."""
+    steps = workload.steps
+    everyone = np.arange(workload.ranks, dtype=np.int32)
+    senders = [None if step.sends is None else np.unique(step.sends.source) for step in steps]
+    later: list[list[Ints]] = [[] for _ in steps]
+    doing: list[Ints] = [everyone[:0]] * len(steps)
+    for number in range(len(steps) - 1, -1, -1):
+        own = senders[number]
+        doing[number] = _union(later[number]) if own is None else own
+        for earlier in steps[number].after:
+            later[earlier].append(doing[number])
+    for number, step in enumerate(steps):
+        if not len(doing[number]):
+            ranks = _union([doing[earlier] for earlier in step.after])
+            doing[number] = ranks if len(ranks) else everyone
+    return [
+        everyone[:0] if step.sends is not None and not step.compute_s else ranks
+        for step, ranks in zip(steps, doing, strict=True)
+    ]
+
+
+def _union(ranks: Sequence[Ints]) -> Ints:
+    found: Ints = np.unique(np.concatenate(ranks)) if ranks else np.empty(0, np.int32)
+    return found
+
+
+def _places(ranks: Ints) -> dict[int, list[int]]:
+    """Where each rank stands in a column."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, rank in enumerate(ranks.tolist()):
+        places[rank].append(place)
+    return dict(places)
+
+
+def _message(sends: Sends, place: int, number: int) -> dict[str, Value]:
+    """What Chakra's feeder expects of a send or a receive."""
+    return {
+        "is_cpu_op": False,
+        "comm_size": int(sends.size_bytes[place]),
+        "comm_src": int(sends.source[place]),
+        "comm_dst": int(sends.destination[place]),
+        "comm_tag": number,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Send:
+    source: int
+    destination: int
+    size_bytes: int
+    rounds: int
+    parts: int | None
+    chain: int | None
+
+
+@dataclass
+class _Read:
+    """A step as its nodes tell of it."""
+
+    about: tuple[str, tuple[int, ...], float, int] | None = None
+    sends: dict[int, _Send] = field(default_factory=dict)
+    fill_bytes: int = 0
+    tokens: int = 0
+
+    def step(self, place: str) -> Step:
+        assert self.about is not None
+        name, after, compute_s, iteration = self.about
+        if not self.sends:
+            return Step(name, after, compute_s, None, iteration)
+        if sorted(self.sends) != list(range(len(self.sends))):
+            raise _changed(place, "sends are missing")
+        rows = [self.sends[index] for index in range(len(self.sends))]
+        parts = [row.parts for row in rows if row.parts is not None]
+        chain = [row.chain for row in rows if row.chain is not None]
+        for attribute, column in ((_PARTS, parts), (_CHAIN, chain)):
+            if len(column) not in (0, len(rows)):
+                raise _changed(place, f"some sends have no {attribute}")
+        sends = Sends(
+            np.array([row.source for row in rows], np.int32),
+            np.array([row.destination for row in rows], np.int32),
+            np.array([row.size_bytes for row in rows], np.int64),
+            np.array([row.rounds for row in rows], np.int64),
+            np.array(parts, np.int64) if parts else None,
+            np.array(chain, np.int32) if chain else None,
+            self.fill_bytes,
+            self.tokens,
+        )
+        return Step(name, after, compute_s, sends, iteration)
+
+
+def _take(read: dict[int, _Read], node: Node, rank: int, place: str) -> None:
+    """Add what a node says of its step."""
+    attrs = node.attrs
+    number = _whole(node, _STEP, place)
+    step = read[number]
+    after, compute_s = attrs.get(_AFTER), attrs.get(_COMPUTE)
+    if not isinstance(after, tuple) or not isinstance(compute_s, float) or not compute_s >= 0:
+        raise _changed(place, f"{_AFTER} or {_COMPUTE} is missing")
+    earlier = tuple(each for each in after if isinstance(each, int) and 0 <= each < number)
+    about = (node.name, earlier, compute_s, _whole(node, _ITERATION, place))
+    if len(earlier) < len(after) or step.about not in (None, about):
+        raise _changed(place, f"it does not fit the other nodes of step {number}")
+    step.about = about
+    if node.kind is not Kind.SEND:
+        return
+    destination, size = _whole(node, "comm_dst", place), _whole(node, "comm_size", place)
+    index = _whole(node, _SEND, place)
+    if destination == rank or not size or index in step.sends:
+        raise _changed(place, "it is a send that cannot be")
+    parts = _whole(node, _PARTS, place) if _PARTS in attrs else None
+    chain = _whole(node, _CHAIN, place, NONE) if _CHAIN in attrs else None
+    rounds = _whole(node, _ROUNDS, place)
+    step.fill_bytes, step.tokens = _whole(node, _FILL, place), _whole(node, _TOKENS, place)
+    step.sends[index] = _Send(rank, destination, size, rounds, parts, chain)
+
+
+def _whole(node: Node, name: str, place: str, least: int = 0) -> int:
+    value = node.attrs.get(name)
+    if not isinstance(value, int) or not least <= value < 2**53:
+        raise _changed(place, f"{name} is {value!r}")
+    return value
+
+
+def _changed(place: str, what: str) -> InputError:
+    return InputError(
+        f"{place}: {what}", hint="the trace was changed after rocelab wrote it: export it again"
+    )

@@ -1,0 +1,143 @@
+"""Which ranks a collective of a trace is among: process groups, dimensions, or all of them.
+
+In: a node's attributes and the tables of groups that traces carry or a user gives. Out: the members
+of every group that the node stands for, in ring order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from rocelab.errors import InputError
+from rocelab.sim.traces.chakra import Kind, Node, Trace
+
+Members = tuple[int, ...]
+
+
+class Groups:
+    """The groups of a job of `ranks` ranks.
+
+    named: members by name, as ASTRA-sim's communicator group file has them; those that PyTorch's
+    traces carry (metadata nodes `process_group:init`) come on top. dimensions: ranks along each
+    dimension of the job, the first one between neighbours; what `involved_dim` speaks of.
+    """
+
+    def __init__(
+        self,
+        ranks: int,
+        traces: Sequence[Trace],
+        named: Mapping[str, Sequence[int]],
+        dimensions: Sequence[int],
+    ) -> None:
+        if dimensions and prod(dimensions) != ranks:
+            raise InputError(
+                f"dimensions of {' x '.join(map(str, dimensions))} make {prod(dimensions)} ranks, "
+                f"but there are {ranks}",
+                hint="give dimensions whose product is the number of ranks",
+            )
+        self.ranks = ranks
+        self._alike = len(traces) < ranks
+        self._dimensions = tuple(dimensions)
+        self._named: dict[str, Members] = {}
+        for name, members in named.items():
+            self._add(name, members, "the groups given")
+        for trace in traces:
+            for node in trace.nodes:
+                if node.kind is Kind.METADATA and "pg_name" in node.inputs:
+                    self._read(node, trace.source)
+
+    def of(self, node: Node, rank: int, place: str) -> tuple[Members, ...]:
+        """The groups in which `node` is done: that of `rank`, or, where one trace stands for all
+        ranks, as many as it takes for every rank to be in one. `place` is for error messages.
+
+        Raises InputError where the trace does not say.
+        """
+        name = node.attrs.get("pg_name", "")
+        involved = node.attrs.get("involved_dim", ())
+        everyone = tuple(range(self.ranks))
+        if isinstance(name, str) and name in self._named:
+            members = self._named[name] or everyone
+            if self._alike:
+                return self._tiled(members, f"{place}: process group {name!r}")
+            if rank not in members:
+                raise InputError(
+                    f"{place}: rank {rank} is not in its own process group {name!r}: {members}",
+                    hint="give the groups of this trace, or convert it again",
+                )
+            return (members,)
+        if name not in ("", "0", "default_pg", "0:default_pg"):
+            raise InputError(
+                f"{place}: process group {name!r} is not known",
+                hint="its ranks stand in the trace's process_group:init node, or can be given by "
+                "name as groups",
+            )
+        if not isinstance(involved, tuple) or all(involved):
+            return (everyone,)
+        groups = self._along(involved, place)
+        return groups if self._alike else tuple(group for group in groups if rank in group)
+
+    def _along(self, involved: tuple[object, ...], place: str) -> tuple[Members, ...]:
+        """The groups of ranks that differ in the dimensions `involved` only."""
+        if len(self._dimensions) > len(involved) or not self._dimensions:
+            raise InputError(
+                f"{place} is along some of {len(involved)} dimensions, whose sizes no trace has",
+                hint="give the ranks along each dimension, the first one between neighbours",
+            )
+        grid = np.arange(self.ranks).reshape(self._dimensions[::-1])
+        inside = [axis for axis, each in enumerate(involved[: len(self._dimensions)]) if each]
+        axes = [len(self._dimensions) - 1 - axis for axis in reversed(inside)]
+        moved = np.moveaxis(grid, axes, range(-len(axes), 0)) if axes else grid[..., None]
+        size = prod(self._dimensions[axis] for axis in inside)
+        return tuple(tuple(map(int, group)) for group in moved.reshape(-1, size))
+
+    def _tiled(self, members: Members, place: str) -> tuple[Members, ...]:
+        """Shifted copies of `members` that cover every rank once."""
+        shape = [member - min(members) for member in members]
+        covered: set[int] = set()
+        groups: list[Members] = []
+        for first in range(self.ranks):
+            if first in covered:
+                continue
+            group = tuple(first + step for step in shape)
+            if covered.intersection(group) or max(group) >= self.ranks:
+                raise InputError(
+                    f"{place} has ranks {_some(members)}, which do not repeat to {self.ranks}",
+                    hint="simulate a multiple of the ranks that were recorded, or give one trace "
+                    "for each rank",
+                )
+            covered.update(group)
+            groups.append(group)
+        return tuple(groups)
+
+    def _read(self, node: Node, source: str) -> None:
+        begin, end = node.inputs.find("[{"), node.inputs.rfind("}]")
+        try:
+            table = json.loads(node.inputs[begin : end + 2])
+            for entry in table:
+                self._add(str(entry["pg_name"]), entry["ranks"], source)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise InputError(
+                f"{source}: node {node.id} ({node.name}) should list process groups and does not",
+                hint="give the groups by name instead, and take this node out, or convert again",
+            ) from None
+
+    def _add(self, name: str, members: Sequence[int], source: str) -> None:
+        wrong = [
+            each for each in members if not isinstance(each, int) or not 0 <= each < self.ranks
+        ]
+        if wrong or len(set(members)) < len(members):
+            raise InputError(
+                f"{source}: process group {name!r} has ranks {_some(members)}; they must be "
+                f"different ones of 0 to {self.ranks - 1}",
+                hint="simulate at least as many ranks as were recorded",
+            )
+        self._named[name] = tuple(members)
+
+
+def _some(members: Sequence[int]) -> str:
+    shown = ", ".join(map(str, members[:8]))
+    return f"{shown}, ..." if len(members) > 8 else shown

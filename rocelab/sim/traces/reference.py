@@ -1,0 +1,94 @@
+"""Measured times beside simulated ones, and the latency and bandwidth that explain them best.
+
+In: rows of nccl-tests and a simulation of one size. Out: the ratio for each size; a fit of time to
+latency + size / bandwidth (the alpha-beta model of Hockney 1994, `The communication challenge for
+MPP`, section 2), whose latency is what a fluid model leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import nnls  # type: ignore[import-untyped]
+
+from rocelab.errors import InputError
+from rocelab.sim.traces.nccl_tests import NcclRow
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One size. ratio: simulated over measured bus bandwidth, by their times."""
+
+    size_bytes: int
+    measured_busbw_gbs: float
+    simulated_busbw_gbs: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class AlphaBeta:
+    """time = latency + size / bandwidth. 1 GB/s is a byte per ns. worst: the largest error of a
+    fitted time, as a share of the time given."""
+
+    latency_ns: float
+    bandwidth_gbs: float
+    worst: float
+
+    def time_ns(self, size_bytes: float) -> float:
+        """What the fit says of a size."""
+        return self.latency_ns + size_bytes / self.bandwidth_gbs
+
+
+def compare(rows: Sequence[NcclRow], simulate: Callable[[int], float]) -> tuple[Comparison, ...]:
+    """Each row's size simulated, `simulate(size_bytes)` in ns, a size once however often it stands
+    there; rows of no bytes are left out.
+
+    What busbw is of size over time is the same for all rows of a table; it is taken from the row
+    with the highest bandwidth, whose two decimals say most.
+    """
+    sized = [row for row in rows if row.size_bytes]
+    if not sized:
+        return ()
+    best = max(sized, key=lambda row: row.timing.algbw_gbs).timing
+    factor = best.busbw_gbs / best.algbw_gbs if best.algbw_gbs else 1.0
+    times = {size: simulate(size) for size in dict.fromkeys(row.size_bytes for row in sized)}
+    return tuple(
+        Comparison(
+            row.size_bytes,
+            row.timing.busbw_gbs,
+            row.size_bytes / times[row.size_bytes] * factor,
+            row.timing.time_us * 1000 / times[row.size_bytes],
+        )
+        for row in sized
+    )
+
+
+def fit_alpha_beta(sizes_bytes: Sequence[float], times_ns: Sequence[float]) -> AlphaBeta:
+    """The latency and bandwidth whose times are nearest to those given: least squares of relative
+    errors, so that small sizes count as much as large ones, neither below 0.
+
+    Raises InputError for fewer than two sizes, times that are not above 0, or times that do not
+    grow with size, which say nothing about a bandwidth.
+    """
+    sizes, times = np.asarray(sizes_bytes, float), np.asarray(times_ns, float)
+    if len(sizes) != len(times) or len(np.unique(sizes)) < 2:
+        raise InputError(
+            f"a latency and a bandwidth need the times of two sizes or more, not {len(sizes)}",
+            hint="measure sizes that are far apart, for example -b 8 -e 1G -f 2",
+        )
+    if not np.all(np.isfinite(times) & (times > 0) & (sizes >= 0)):
+        raise InputError("times must be above 0, and sizes not below", hint="leave such rows out")
+    scale = sizes.max()
+    parts = np.column_stack((1 / times, sizes / scale / times))
+    widths = np.linalg.norm(parts, axis=0)
+    found, _ = nnls(parts / widths, np.ones(len(times)))
+    latency, per_scale = found / widths
+    if per_scale <= 0:
+        raise InputError(
+            "the times do not grow with size: they say nothing about a bandwidth",
+            hint="add larger sizes",
+        )
+    errors = np.abs(parts @ (latency, per_scale) - 1)
+    return AlphaBeta(float(latency), float(scale / per_scale), float(errors.max()))

@@ -1,0 +1,359 @@
+"""A recorded trace as a workload: its communications on a simulated network, its compute as it was.
+
+In: Chakra traces, one per rank or one that all ranks follow. Out: a `Workload` whose communications
+start as the traces' dependencies, streams and process groups say. How long they took when they were
+recorded is not used: that is what the simulation is for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from rocelab.errors import InputError
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.merged_sends import sends_of
+from rocelab.jobs.parallelism import over_groups
+from rocelab.jobs.workload import Sends, Workload
+from rocelab.progress import ProgressSink, no_progress
+from rocelab.sim.traces.chakra import CommType, Kind, Node, Trace, read_traces
+from rocelab.sim.traces.export import exported_workload, is_exported
+from rocelab.sim.traces.groups import Groups, Members
+from rocelab.sim.traces.order import Communication, condense, topological
+
+MAX_BYTES = 2**44
+"""Of one communication, in all parts of its buffer: 16 TiB."""
+
+_PATTERNS = {
+    CommType.ALL_REDUCE: Pattern.ALLREDUCE,
+    CommType.REDUCE: Pattern.BROADCAST,
+    CommType.ALL_GATHER: Pattern.ALLGATHER,
+    CommType.GATHER: Pattern.GATHER,
+    CommType.SCATTER: Pattern.GATHER,
+    CommType.BROADCAST: Pattern.BROADCAST,
+    CommType.ALL_TO_ALL: Pattern.ALLTOALL,
+    CommType.REDUCE_SCATTER: Pattern.REDUCESCATTER,
+    CommType.REDUCE_SCATTER_BLOCK: Pattern.REDUCESCATTER,
+}
+_REVERSED = (CommType.REDUCE, CommType.SCATTER)
+_ROOTED = (CommType.REDUCE, CommType.GATHER, CommType.SCATTER, CommType.BROADCAST)
+_PER_RANK = (CommType.ALL_GATHER, CommType.GATHER)
+"""Chakra's comm_size is one rank's input; nccl-tests counts all ranks' parts together."""
+
+
+def read_workload(
+    path: Path,
+    ranks: int | None = None,
+    *,
+    groups: Mapping[str, Sequence[int]] | None = None,
+    dimensions: Sequence[int] = (),
+    progress: ProgressSink = no_progress,
+) -> Workload:
+    """`trace_workload` of the traces at `path`: a folder with one file per rank, or one file.
+
+    Raises InputError as that and as `rocelab.sim.traces.chakra.read_traces`; MachineError where
+    protobuf is not installed.
+    """
+    traces = read_traces(path, progress)
+    return trace_workload(traces, ranks, groups=groups, dimensions=dimensions)
+
+
+def trace_workload(
+    traces: Sequence[Trace],
+    ranks: int | None = None,
+    *,
+    groups: Mapping[str, Sequence[int]] | None = None,
+    dimensions: Sequence[int] = (),
+) -> Workload:
+    """What the traces did, for `ranks` ranks: as many as there are traces, or, of a single trace,
+    any number that all do the same.
+
+    - Compute takes the recorded `runtime` (us) where a node has one, else `duration_micros`; memory
+      nodes count as compute. Launches of collectives on the CPU (`is_cpu_op`, without `comm_type`)
+      are compute.
+    - Order: data and control dependencies. Where both together go in a circle, as PyTorch's call
+      stacks do once their converter has split the callers, data dependencies alone. Nodes of one
+      `stream` (or, on the CPU, one `tid`) run one after the other, and so do the collectives of one
+      process group, as in NCCL.
+    - A collective starts when its last member is there. A send starts with its sender alone.
+    - `comm_size` is the bytes of one rank's input: nccl-tests' size, but for AllGather and Gather,
+      whose size is n times it. A collective's root is the attribute `root`, else its first member.
+
+    `groups` and `dimensions` are as in `rocelab.sim.traces.groups.Groups`. What `write_trace` wrote
+    becomes the workload that it was made of. Raises InputError where traces do not fit together or
+    do not say what is needed.
+    """
+    if not traces:
+        raise InputError("no trace is given", hint="give one for each rank, or one for all")
+    if ranks is None:
+        ranks = len(traces)
+    if len(traces) not in (1, ranks):
+        raise InputError(
+            f"{len(traces)} traces for {ranks} ranks",
+            hint="give one for each rank, or one that all ranks follow",
+        )
+    if is_exported(traces[0]):
+        return exported_workload(traces, ranks)
+    if ranks < 2:
+        raise InputError(
+            f"{traces[0].source} alone is one rank, which has none to communicate with",
+            hint="say how many ranks do what this trace does",
+        )
+    graph = _Graph(Groups(ranks, traces, groups or {}, dimensions), len(traces) < ranks)
+    for rank, trace in enumerate(traces):
+        graph.add(rank, trace)
+    graph.pair_sends()
+    graph.check_members()
+    order = topological(graph.before)
+    if len(order) < len(graph.before):
+        stuck = min(set(range(len(graph.before))).difference(order))
+        raise InputError(
+            f"ranks wait for one another in a circle, at {graph.places[stuck]} among others",
+            hint="the traces are of different runs, or a rank's process groups are not given",
+        )
+    steps = condense(graph.seconds, graph.before, order, graph.communications)
+    return Workload(ranks, steps, warnings=tuple(graph.warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Collective:
+    """What all members must agree on."""
+
+    vertex: int
+    kind: CommType
+    size_bytes: int
+    root: int
+    there: set[int] = field(default_factory=set)
+
+
+@dataclass
+class _Graph:
+    """The nodes of all ranks, a collective's nodes as one."""
+
+    groups: Groups
+    alike: bool
+    seconds: list[float] = field(default_factory=list)
+    before: list[list[int]] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    communications: dict[int, Communication] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    _collectives: dict[tuple[Members, int], _Collective] = field(default_factory=dict)
+    _done: dict[Members, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _sends: dict[tuple[int, int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    _receives: dict[tuple[int, int, int], list[int]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def add(self, rank: int, trace: Trace) -> None:
+        """The nodes of a rank, behind what they depend on and what shares their stream."""
+        order, before = _ordered(trace)
+        self.warnings += _oddities(trace)
+        vertices: dict[int, int] = {}
+        counts: dict[Members, int] = defaultdict(int)
+        last: dict[tuple[object, ...], int] = {}
+        for index in order:
+            node = trace.nodes[index]
+            place = f"{trace.source}: node {node.id} ({node.name[:60]})"
+            if node.kind is Kind.COLLECTIVE and "comm_type" in node.attrs:
+                vertex = self._collective(node, rank, place, counts)
+            elif node.kind in (Kind.SEND, Kind.RECEIVE) and "comm_size" in node.attrs:
+                vertex = self._point_to_point(node, rank, place)
+            elif node.kind >= Kind.SEND and not node.attrs.get("is_cpu_op", False):
+                raise InputError(
+                    f"{place} communicates, but has no {_lacking(node)}",
+                    hint="convert the trace with a newer chakra_converter",
+                )
+            else:
+                vertex = self._vertex(place, _compute_s(node, place))
+            vertices[index] = vertex
+            waits = {vertices[earlier] for earlier in before[index]}
+            lane = _lane(node)
+            if lane and lane in last:
+                waits.add(last[lane])
+            if lane:
+                last[lane] = vertex
+            self.before[vertex].extend(waits)
+
+    def pair_sends(self) -> None:
+        """Every receive waits for the send that it names. Raises InputError where one is alone."""
+        for key in sorted({*self._sends, *self._receives}):
+            sends, receives = self._sends[key], self._receives[key]
+            source, destination, tag = key
+            if len(sends) != len(receives):
+                raise InputError(
+                    f"rank {source} sends {len(sends)} times to rank {destination} with tag {tag}, "
+                    f"which receives {len(receives)} times",
+                    hint="give the traces of one run, and of all its ranks",
+                )
+            for send, receive in zip(sends, receives, strict=True):
+                self.before[receive].append(send)
+
+    def check_members(self) -> None:
+        """Raises InputError for a collective that not all of its members come to."""
+        if self.alike:
+            return
+        for (members, _), made in self._collectives.items():
+            if missing := sorted(set(members) - made.there):
+                raise InputError(
+                    f"{self.places[made.vertex]} hangs: rank{'s' * (len(missing) > 1)} "
+                    f"{', '.join(map(str, missing[:5]))}{' ...' * (len(missing) > 5)} of its group "
+                    "never come to it",
+                    hint="the traces are cut off or of different runs, or a rank's process groups "
+                    "are not given",
+                )
+
+    def _vertex(self, place: str, seconds: float = 0.0) -> int:
+        self.seconds.append(seconds)
+        self.before.append([])
+        self.places.append(place)
+        return len(self.seconds) - 1
+
+    def _collective(self, node: Node, rank: int, place: str, counts: dict[Members, int]) -> int:
+        groups = self.groups.of(node, rank, place)
+        first = groups[0]
+        kind = CommType(_integer(node, "comm_type", place, 0, max(CommType)))
+        most = MAX_BYTES // len(first) if kind in _PER_RANK else MAX_BYTES
+        size = 0 if kind is CommType.BARRIER else _integer(node, "comm_size", place, 0, most)
+        root = _integer(node, "root", place, 0, len(first) - 1) if "root" in node.attrs else 0
+        number = counts[first]
+        counts[first] += 1
+        made = self._collectives.get((first, number))
+        if made is None:
+            made = _Collective(self._vertex(place), kind, size, root)
+            self._collectives[first, number] = made
+            self.communications[made.vertex] = Communication(
+                node.name, partial(_collective_sends, kind, size, root, groups)
+            )
+            done = self._done[first]
+            self.before[made.vertex].extend(done[-1:])
+            done.append(made.vertex)
+        elif (made.kind, made.size_bytes, made.root) != (kind, size, root):
+            raise InputError(
+                f"{place} is {kind.name} of {size:,} bytes, but other ranks of its group do "
+                f"{made.kind.name} of {made.size_bytes:,} bytes there "
+                f"({self.places[made.vertex]})",
+                hint="the traces are of different runs, or a rank's process groups are not given",
+            )
+        made.there.add(rank)
+        return made.vertex
+
+    def _point_to_point(self, node: Node, rank: int, place: str) -> int:
+        if self.alike:
+            raise InputError(
+                f"{place} sends to one rank, which cannot be told for a trace of all ranks",
+                hint="give one trace for each rank",
+            )
+        size = _integer(node, "comm_size", place, 1, MAX_BYTES)
+        there = "comm_dst" if node.kind is Kind.SEND else "comm_src"
+        peer = _integer(node, there, place, 0, self.groups.ranks - 1)
+        tag = _integer(node, "comm_tag", place, -(2**31), 2**32) if "comm_tag" in node.attrs else 0
+        if peer == rank:
+            raise InputError(f"{place} is between rank {rank} and itself", hint=f"see its {there}")
+        vertex = self._vertex(place)
+        if node.kind is Kind.RECEIVE:
+            self._receives[peer, rank, tag].append(vertex)
+            return vertex
+        self._sends[rank, peer, tag].append(vertex)
+        self.communications[vertex] = Communication(node.name, partial(_one, rank, peer, size))
+        return vertex
+
+
+def _ordered(trace: Trace) -> tuple[list[int], list[list[int]]]:
+    """The nodes' indices in order, and the indices that each depends on. Dependencies on nodes that
+    are not in the trace, such as the thread that converters leave out, are no dependencies."""
+    index = {node.id: number for number, node in enumerate(trace.nodes)}
+    data = [[index[each] for each in node.data_deps if each in index] for node in trace.nodes]
+    both = [
+        [*waits, *(index[each] for each in node.ctrl_deps if each in index)]
+        for node, waits in zip(trace.nodes, data, strict=True)
+    ]
+    for before in (both, data):
+        order = topological(before)
+        if len(order) == len(before):
+            return order, before
+    stuck = min(set(range(len(data))).difference(order))
+    raise InputError(
+        f"{trace.source}: node {trace.nodes[stuck].id} depends on itself, by way of others",
+        hint="convert the trace again; chakra_converter reports such circles too",
+    )
+
+
+def _oddities(trace: Trace) -> list[str]:
+    """What of a trace is passed over, in words."""
+    known = {node.id for node in trace.nodes}
+    absent = [
+        node for node in trace.nodes if not known.issuperset((*node.data_deps, *node.ctrl_deps))
+    ]
+    invalid = [node for node in trace.nodes if node.kind is Kind.INVALID]
+    return [
+        f"{trace.source}: {what} {len(nodes):,} node{'s' * (len(nodes) > 1)} ({nodes[0].id} first)"
+        for what, nodes in (
+            ("dependencies on nodes that are not in the trace are passed over, of", absent),
+            ("INVALID is the type, and no time is taken, of", invalid),
+        )
+        if nodes
+    ]
+
+
+def _lane(node: Node) -> tuple[object, ...]:
+    """What a node occupies while it runs: a stream of the GPU or a thread of the CPU, if said."""
+    on_cpu = bool(node.attrs.get("is_cpu_op", False))
+    names = ("tid",) if on_cpu else ("stream", "tid")
+    return next(((on_cpu, node.attrs[name]) for name in names if name in node.attrs), ())
+
+
+def _compute_s(node: Node, place: str) -> float:
+    if node.kind in (Kind.INVALID, Kind.METADATA):
+        return 0.0
+    micros = node.attrs.get("runtime", node.duration_us)
+    if not isinstance(micros, int | float) or not 0 <= micros < 10**13:
+        raise InputError(
+            f"{place} takes {micros!r} us",
+            hint="expected a duration of at least 0 and below 115 days",
+        )
+    return micros / 10**6
+
+
+def _lacking(node: Node) -> str:
+    return "comm_type" if node.kind is Kind.COLLECTIVE else "comm_size"
+
+
+def _integer(node: Node, name: str, place: str, low: int, high: int) -> int:
+    value = node.attrs.get(name)
+    if isinstance(value, int) and low <= value <= high:
+        return value
+    found = "none" if value is None else repr(value)
+    raise InputError(f"{place}: expected {name} from {low} to {high:,}, found {found}", hint=_AGAIN)
+
+
+_AGAIN = "convert the trace again, or look at the node with chakra_jsonizer"
+
+
+def _one(source: int, destination: int, size_bytes: int) -> Sends:
+    return Sends(
+        np.array([source], np.int32),
+        np.array([destination], np.int32),
+        np.array([size_bytes], np.int64),
+    )
+
+
+def _collective_sends(
+    kind: CommType, size_bytes: int, root: int, groups: Sequence[Members]
+) -> Sends | None:
+    """The sends of a collective in every group, which are of one size; None where none is sent."""
+    ranks = len(groups[0])
+    size = size_bytes * ranks if kind in _PER_RANK else size_bytes
+    if kind is CommType.BARRIER or ranks < 2 or not size:
+        return None
+    members = np.array(groups, np.int32)
+    if kind in _ROOTED:
+        members = np.roll(members, -root, axis=1)
+    sends = over_groups(sends_of(_PATTERNS[kind], ranks, size), members)
+    if kind in _REVERSED:
+        return replace(sends, source=sends.destination, destination=sends.source)
+    return sends
