@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from labs.lab import Lab
-from labs.render import frr
 from labs.runtime import daemons, mounts, namespaces
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
 from labs.runtime.fibwatch import FibWatch
@@ -25,6 +24,7 @@ from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.installation import Installation, find_installation
 from rocelab.plan.settings import node_settings
 from rocelab.progress import no_progress
+from rocelab.render import frr
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

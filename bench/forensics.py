@@ -24,6 +24,8 @@ from labs.lab import Lab
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
+from rocelab.diagnose.diagnose import diagnose_report
+from rocelab.diagnose.paths import ways_of
 from rocelab.interruption import ending
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
@@ -35,8 +37,6 @@ from rocelab.results.job import JobReport
 from rocelab.spec.model import LabSpec
 from scripts.faults.hosts import HostPause
 from scripts.faults.links import RateDegrade
-from scripts.forensics.diagnose import diagnose_report
-from scripts.forensics.paths import ways_of
 from scripts.job.environment import read_environment
 from scripts.job.run import run_job, run_jobs
 

@@ -156,9 +156,9 @@ def render(
     that it deploys; for clabernetes, what `kubectl apply` takes.
     """
     from labs.lab import Lab
-    from labs.render.files import write_clabernetes, write_containerlab, write_rendered
-    from labs.render.frr_image import DEFAULT_IMAGE
     from rocelab.errors import InputError
+    from rocelab.render.files import write_clabernetes, write_containerlab, write_rendered
+    from rocelab.render.frr_image import DEFAULT_IMAGE
 
     if image is not None and target is Target.FRR:
         raise InputError("--image is of containers", "give --target containerlab or clabernetes")
@@ -195,9 +195,9 @@ def graph(
     force: ForceOption = False,
 ) -> None:
     """Draw a lab's fabric, tiers in rows."""
-    from labs.graph import mermaid, svg
     from labs.lab import Lab
     from rocelab.outputs import check_new_file, create_file
+    from rocelab.render.graph import mermaid, svg
 
     if file is not None:
         check_new_file(file, overwrite=force)

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import version
 
-from labs.render import frr
 from labs.runtime import daemons, kernel, namespaces, netlink, offloads, wiring
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
 from labs.runtime.fibwatch import FibWatch
@@ -40,6 +39,7 @@ from rocelab.interruption import shielded
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.render import frr
 from rocelab.workers import workers
 
 

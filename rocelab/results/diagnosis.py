@@ -1,6 +1,6 @@
 """The document of a diagnosis: what slowed a job down, where, by how much and what says so.
 
-In: findings of `scripts.forensics`. Out: a frozen `Diagnosis`, as JSON that reads back into the
+In: findings of `rocelab.diagnose`. Out: a frozen `Diagnosis`, as JSON that reads back into the
 same object. docs/forensics.md describes every field.
 """
 

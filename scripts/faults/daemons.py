@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labs.lab import Lab
-from labs.render import frr
 from labs.runtime import processes
 from labs.runtime.bracket import Bracket
 from rocelab.errors import InputError
 from rocelab.plan.fabric import Fabric
+from rocelab.render import frr
 
 
 @dataclass(frozen=True, slots=True)

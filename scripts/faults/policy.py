@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from labs.lab import Lab
-from labs.render.frr import frr_configuration
 from labs.runtime import daemons, peers, processes
 from labs.runtime.bracket import Bracket
 from rocelab.errors import MachineError
 from rocelab.plan.fabric import Fabric, Link
+from rocelab.render.frr import frr_configuration
 
 FAMILY = "address-family ipv4 unicast"
 SHUT_FOR_PREFIXES = "Idle (PfxCt)"

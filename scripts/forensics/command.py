@@ -44,10 +44,10 @@ def diagnose(
 
     rocelab diagnose results/job/result.json --picture map.svg
     """
-    from report.forensics import write_picture
+    from rocelab.diagnose.diagnose import diagnose_report
+    from rocelab.diagnose.page import write_picture
+    from rocelab.diagnose.terminal import print_diagnosis
     from rocelab.documents import fitting, to_json
-    from scripts.forensics.diagnose import diagnose_report
-    from scripts.forensics.terminal import print_diagnosis
 
     if picture is not None:
         _check_picture(picture)

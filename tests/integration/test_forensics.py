@@ -23,10 +23,10 @@ from bench.forensics import (
 )
 from labs.lab import Lab
 from labs.runtime.teardown import take_down
+from rocelab.diagnose.diagnose import EXPLAINED, diagnose_report
 from rocelab.documents import to_json
 from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause, Diagnosis, from_json
-from scripts.forensics.diagnose import EXPLAINED, diagnose_report
 from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
@@ -143,7 +143,7 @@ def test_the_command_reads_a_result_and_writes_verdict_and_picture(
 ) -> None:
     document, picture = tmp_path / "result.json", tmp_path / "map.svg"
     document.write_text(to_json(paused.report))
-    program = "import typer; from scripts.forensics.command import diagnose; typer.run(diagnose)"
+    program = "import typer; from rocelab.diagnose.command import diagnose; typer.run(diagnose)"
     done = subprocess.run(
         [sys.executable, "-c", program, str(document), "--json", "--picture", str(picture)],
         capture_output=True,

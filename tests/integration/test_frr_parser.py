@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from labs.lab import Lab
-from labs.render.frr import frr_configuration
 from labs.runtime.installation import find_installation
 from rocelab.plan.fabric import Fabric, Node
+from rocelab.render.frr import frr_configuration
 from rocelab.spec.catalog import catalog_names
 
 pytestmark = pytest.mark.side_by_side

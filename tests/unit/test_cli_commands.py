@@ -14,9 +14,9 @@ import typer
 from labs.cli import app as cli_app
 from labs.cli.arguments import running_or_planned
 from labs.lab import Lab
-from labs.render.files import MARKER, write_rendered
 from labs.status import live_widths
 from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
+from rocelab.render.files import MARKER, write_rendered
 from scripts.cli import build
 
 BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3}\n"

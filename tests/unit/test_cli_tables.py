@@ -206,7 +206,7 @@ ELSEWHERE = {
     "rocelab.report.repeats": "test_tables.py",
     "rocelab.report.stages": "test_tables.py",
     "rocelab.report.terminal": "test_tables.py",
-    "scripts.forensics.terminal": "test_forensics.py",
+    "rocelab.diagnose.terminal": "test_forensics.py",
 }
 """Modules whose tables are held elsewhere to the same."""
 

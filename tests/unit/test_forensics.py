@@ -17,7 +17,12 @@ from job_sample import ENVIRONMENT
 from narrow import broken
 from rich.console import Console
 
-from report.forensics import write_picture
+from rocelab.diagnose.critical import lateness, step_of, timing
+from rocelab.diagnose.diagnose import diagnose_report, make_case
+from rocelab.diagnose.losses import lossy_links
+from rocelab.diagnose.page import write_picture
+from rocelab.diagnose.paths import predicted_paths, ways_of
+from rocelab.diagnose.terminal import heat_map, path_table, print_diagnosis
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.forwarding.balance import Direction
@@ -44,11 +49,6 @@ from rocelab.results.job import (
 )
 from rocelab.spec.model import LabSpec
 from scripts.forensics.command import diagnose
-from scripts.forensics.critical import lateness, step_of, timing
-from scripts.forensics.diagnose import diagnose_report, make_case
-from scripts.forensics.losses import lossy_links
-from scripts.forensics.paths import predicted_paths, ways_of
-from scripts.forensics.terminal import heat_map, path_table, print_diagnosis
 
 MS = 10**6
 DILATION = 1000.0

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from labs.graph import mermaid, svg
-from labs.sketch import MAX_PER_TIER
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
+from rocelab.render.graph import mermaid, svg
+from rocelab.render.sketch import MAX_PER_TIER
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
 from rocelab.spec.model import LabSpec, LinksSpec
 

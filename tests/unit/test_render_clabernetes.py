@@ -19,9 +19,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from labs.lab import Lab
-from labs.render import clabernetes
-from labs.render.clab_check import topology_problems
-from labs.render.clabernetes import (
+from rocelab.errors import InputError
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.render import clabernetes
+from rocelab.render.clab_check import topology_problems
+from rocelab.render.clabernetes import (
     CONFIG_MAP_BYTES,
     STORE_BYTES,
     bytes_with_status,
@@ -31,11 +34,8 @@ from labs.render.clabernetes import (
     packed,
     short_names,
 )
-from labs.render.deployment import deployment
-from labs.render.files import MARKER, write_clabernetes
-from rocelab.errors import InputError
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.render.deployment import deployment
+from rocelab.render.files import MARKER, write_clabernetes
 from rocelab.spec.model import LabSpec
 from tests.unit.target_schemas import clab_schema, topology_schema
 from tests.unit.test_render_containerlab import SMALL_LABS, fabric, run, small

@@ -23,14 +23,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from labs.lab import Lab
-from labs.render.clab_check import topology_problems
-from labs.render.containerlab import container_name, mounted_files, topology_text
-from labs.render.deployment import Deployment, deployment, warnings
-from labs.render.files import MARKER, write_containerlab
-from labs.render.frr import frr_configuration
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
+from rocelab.render.clab_check import topology_problems
+from rocelab.render.containerlab import container_name, mounted_files, topology_text
+from rocelab.render.deployment import Deployment, deployment, warnings
+from rocelab.render.files import MARKER, write_containerlab
+from rocelab.render.frr import frr_configuration
 from rocelab.spec.model import LabSpec
 from scripts.cli import main
 from tests.unit.target_schemas import clab_schema
@@ -399,7 +399,7 @@ def test_a_topology_that_is_not_sound_is_not_written(
 ) -> None:
     made = deployment(fabric())
     twice = replace(made, links=(*made.links, made.links[0]))
-    monkeypatch.setattr("labs.render.files.deployment", lambda *_: twice)
+    monkeypatch.setattr("rocelab.render.files.deployment", lambda *_: twice)
     with pytest.raises(AssertionError, match="is an end of 2 links"):
         write_containerlab(fabric(), tmp_path / "out")
     assert not (tmp_path / "out").exists()

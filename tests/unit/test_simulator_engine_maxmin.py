@@ -116,6 +116,7 @@ def test_the_proof_counts_full_sends() -> None:
 
 
 def test_importing_the_engine_does_not_import_numba() -> None:
-    code = "import sys, rocelab.sim.engine.run, rocelab.sim.engine.maxmin; print('numba' in sys.modules)"
+    engine = "rocelab.sim.engine"
+    code = f"import sys, {engine}.run, {engine}.maxmin; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

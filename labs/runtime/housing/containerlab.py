@@ -19,7 +19,6 @@ from pathlib import Path
 
 import yaml
 
-from labs.render.containerlab import topology_file
 from labs.runtime.daemons import ETC_FOLDER, FrrFiles
 from labs.runtime.engine import find_engine, last_line
 from labs.runtime.housing.containers import (
@@ -42,6 +41,7 @@ from rocelab.errors import MachineError
 from rocelab.files import write_file
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
+from rocelab.render.containerlab import topology_file
 
 PROGRAM = "containerlab"
 TIMEOUT_S = 600.0

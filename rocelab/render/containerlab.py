@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labs.render.deployment import Deployment
-from labs.render.frr_image import environment
+from rocelab.render.deployment import Deployment
+from rocelab.render.frr_image import environment
 
 
 def topology_file(lab: str) -> str:

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import jinja2
 
+from rocelab.data import shipped
 from rocelab.plan.addressing import SPACE_TEXT
 from rocelab.plan.fabric import Fabric, Link, Node, Role
 from rocelab.spec.base import MS, SECOND
 from rocelab.spec.model import HashWeights
 
-TEMPLATES = Path(__file__).parents[2] / "templates" / "frr"
+TEMPLATES = shipped("templates") / "frr"
 
 LOG_FOLDER = Path("/var/log/frr")
 FABRIC_LIST = "FABRIC"

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from labs.render.containerlab import topology_text
-from labs.render.deployment import Container, Deployment, deployment
-from labs.render.frr_image import DEFAULT_IMAGE
 from rocelab.errors import InputError
 from rocelab.plan.fabric import Fabric, Link
+from rocelab.render.containerlab import topology_text
+from rocelab.render.deployment import Container, Deployment, deployment
+from rocelab.render.frr_image import DEFAULT_IMAGE
 
 API_VERSION = "clabernetes.containerlab.dev/v1alpha1"
 STORE_BYTES = 1_572_864

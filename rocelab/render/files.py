@@ -13,16 +13,16 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from labs.render import clabernetes
-from labs.render.clab_check import topology_problems
-from labs.render.containerlab import mounted_files, topology_file, topology_text
-from labs.render.deployment import deployment, warnings
-from labs.render.frr import frr_configuration
-from labs.render.frr_image import DEFAULT_IMAGE
 from rocelab.errors import InputError
 from rocelab.outputs import OVERWRITE
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.render import clabernetes
+from rocelab.render.clab_check import topology_problems
+from rocelab.render.containerlab import mounted_files, topology_file, topology_text
+from rocelab.render.deployment import deployment, warnings
+from rocelab.render.frr import frr_configuration
+from rocelab.render.frr_image import DEFAULT_IMAGE
 
 MARKER = ".rocelab-render"
 

@@ -11,10 +11,10 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from labs.render.frr_image import DEFAULT_IMAGE, IMAGE_PATHS, fitted, frr_files
 from rocelab.plan.document import expected_widths
 from rocelab.plan.fabric import Fabric, Link, Node, Role
 from rocelab.plan.settings import node_settings
+from rocelab.render.frr_image import DEFAULT_IMAGE, IMAGE_PATHS, fitted, frr_files
 
 IDLE = "sleep infinity"
 FRR_FOLDER = "/etc/frr"

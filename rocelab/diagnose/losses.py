@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from rocelab.diagnose.case import Case
+from rocelab.diagnose.paths import FlowPaths, named
 from rocelab.results.diagnosis import Cause, Verdict, Way
 from rocelab.results.job import FlowFigures
-from scripts.forensics.case import Case
-from scripts.forensics.paths import FlowPaths, named
 
 LEAST_LOSSES = 3
 """Losses below which nothing is said: NAKs and timeouts that no drop of a queue on the flow's way

@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from rocelab.diagnose.critical import Link as OnPath
+from rocelab.diagnose.critical import Timing
+from rocelab.diagnose.paths import FlowPaths
 from rocelab.jobs.job import JobSpec
 from rocelab.plan.fabric import Fabric
 from rocelab.results.diagnosis import Way
 from rocelab.results.job import FlowFigures, HostStall, JobReport, QueueFigures, Times
-from scripts.forensics.critical import Link as OnPath
-from scripts.forensics.critical import Timing
-from scripts.forensics.paths import FlowPaths
 
 Span = tuple[int, int]
 

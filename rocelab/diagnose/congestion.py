@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.diagnose.case import Case
 from rocelab.forwarding.balance import Direction
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.results.diagnosis import Cause, Verdict, Way
 from rocelab.results.job import FlowFigures, LinkFigures, QueueFigures
-from scripts.forensics.case import Case
 
 FOREIGN = 0.1
 """The share of a link's bytes from elsewhere that makes it others' congestion."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import statistics
 
+from rocelab.diagnose.case import Case
+from rocelab.diagnose.critical import step_of
 from rocelab.results.diagnosis import Cause, Verdict
-from scripts.forensics.case import Case
-from scripts.forensics.critical import step_of
 
 LEAST_PAUSE_NS = 40_000_000
 """The shortest time of the lab for which a server must have stood still at a stretch."""

@@ -1,7 +1,7 @@
 """Pictures of a fabric for people: an SVG with tiers in rows, and Mermaid text for documents.
 
-In: a `Fabric`. Out: text. Both draw the same `labs.sketch.Sketch`; parallel links are one line and
-their number is written beside the row.
+In: a `Fabric`. Out: text. Both draw the same `rocelab.render.sketch.Sketch`; parallel links are one
+line and their number is written beside the row.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import jinja2
 
-from labs.sketch import Band, Cell, Edge, Sketch, Tier, ZoneSketch, sketch
+from rocelab.data import shipped
 from rocelab.plan.fabric import Fabric, Link, Role
+from rocelab.render.sketch import Band, Cell, Edge, Sketch, Tier, ZoneSketch, sketch
 from rocelab.units import format_rate
 
-_TEMPLATES = Path(__file__).parent.parent / "templates" / "graph"
+_TEMPLATES = shipped("templates") / "graph"
 
 _TIER_NAMES = {
     Role.ATSW: ("ATSW", "aggregators"),

@@ -10,6 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rocelab.diagnose.case import Case
+from rocelab.diagnose.congestion import full_links
+from rocelab.diagnose.critical import Link, timing
+from rocelab.diagnose.hosts import paused_hosts
+from rocelab.diagnose.losses import lossy_links
+from rocelab.diagnose.paths import FlowPaths, predicted_paths
 from rocelab.errors import InputError
 from rocelab.forwarding.path import NoPathError
 from rocelab.jobs.job import JobSpec
@@ -19,12 +25,6 @@ from rocelab.plan.fabric import Fabric
 from rocelab.results.diagnosis import SCHEMA_VERSION, Cause, Diagnosis, Stretch, Verdict
 from rocelab.results.job import JobReport
 from rocelab.spec.model import LabSpec
-from scripts.forensics.case import Case
-from scripts.forensics.congestion import full_links
-from scripts.forensics.critical import Link, timing
-from scripts.forensics.hosts import paused_hosts
-from scripts.forensics.losses import lossy_links
-from scripts.forensics.paths import FlowPaths, predicted_paths
 
 EXPLAINED = {
     Cause.GREY_LINK: ("counters disagree on",),

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import jinja2
 
-from labs.render.frr import configuration_bodies, daemons
+from rocelab.data import shipped
 from rocelab.plan.fabric import Fabric, Node
+from rocelab.render.frr import configuration_bodies, daemons
 
-TEMPLATES = Path(__file__).parents[2] / "templates" / "containerlab"
+TEMPLATES = shipped("templates") / "containerlab"
 
 DEFAULT_IMAGE = "frrouting/frr:v8.4.1"
 """The same minor release as Debian 12's package, on which the kit's own tests run."""
