@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from labs.lab import Lab
-from labs.runtime import daemons, mounts, namespaces
+from labs.runtime import daemons
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
-from labs.runtime.fibwatch import FibWatch
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.installation import Installation, find_installation
+from rocelab.kernel import mounts, namespaces
+from rocelab.kernel.fibwatch import FibWatch
 from rocelab.plan.settings import node_settings
 from rocelab.progress import no_progress
 from rocelab.render import frr

@@ -19,8 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from labs.runtime.namespaces import enter
 from rocelab.agent.wire import BTH_OFFSET, IP_OFFSET, ROCE_PORT, UDP_OFFSET
+from rocelab.kernel.namespaces import enter
 
 PREBUILT = 64
 """Packets that Scapy is given to send in turn."""

@@ -26,13 +26,13 @@ from pathlib import Path
 from bench.arrivals import Sample, SampleCheck, check_sample, received_packets
 from bench.senders import Sender
 from labs.lab import Lab
-from labs.runtime import namespaces
 from rocelab.agent.ring import open_sink
 from rocelab.agent.wire import Opcode
 from rocelab.errors import MachineError
 from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, resolve_endpoints
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
+from rocelab.kernel import namespaces
 from traffic.roce import Envelope, roce_frame
 from traffic.session import TrafficSession
 

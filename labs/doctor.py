@@ -19,18 +19,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs import probes
-from labs.probes import Outcome
-from labs.runtime import rights
 from labs.runtime.installation import (
     TESTED_RELEASES,
     find_installation,
     frr_folder,
     untested,
 )
-from labs.runtime.queues import bpf, marker
-from labs.runtime.rights import CAPABILITIES, effective_capabilities
+from labs.runtime.queues import marker
 from rocelab.errors import MachineError
+from rocelab.kernel import bpf, probes, rights
+from rocelab.kernel.probes import Outcome
+from rocelab.kernel.rights import CAPABILITIES, effective_capabilities
 
 PROGRAM_TIMEOUT_S = 10.0
 SETUP = "`make setup` installs it (Debian package {package})"
@@ -73,7 +72,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class KernelFeature:
-    """How a probe of `labs.probes` is shown."""
+    """How a probe of `rocelab.kernel.probes` is shown."""
 
     probe: str
     name: str

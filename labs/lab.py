@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from labs.runtime import kernel
-from labs.runtime.fib import read_fib
 from labs.runtime.housing import Housing, RuntimeKind, housing_of
 from labs.runtime.installation import Installation, find_installation
 from labs.runtime.link import VethLink
@@ -30,6 +28,8 @@ from labs.runtime.wire.control import Wire
 from rocelab.errors import InputError
 from rocelab.forwarding.fib import Fib, FibOf
 from rocelab.interruption import shielded
+from rocelab.kernel import settings as kernel
+from rocelab.kernel.fib import read_fib
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from labs.runtime import namespaces
 from rocelab.agent.filters import attach_filter
 from rocelab.errors import MachineError
+from rocelab.kernel import namespaces
 from rocelab.plan.fabric import Fabric, Link
 
 _ETH_P_IP = 0x0800

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from labs.runtime.namespaces import inside
 from labs.runtime.runtime import raise_descriptor_limit
 from rocelab.errors import MachineError
+from rocelab.kernel.namespaces import inside
 from rocelab.plan.fabric import Fabric, Link, Nic
 from rocelab.progress import Progress, ProgressSink, no_progress
 from traffic.traceroute import checksum

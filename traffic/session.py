@@ -22,13 +22,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from labs.runtime.clockwatch import ClockWatch
 from labs.runtime.record import LabFiles
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.agent.channel import Message, split
 from rocelab.errors import InputError
 from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.jobs.jobplan import JobPlan
+from rocelab.kernel.clockwatch import ClockWatch
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 from traffic.agents import Agent, AgentGroup, Part

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.runtime.namespaces import inside
 from rocelab.agent.icrc import icrc
 from rocelab.agent.wire import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 from rocelab.errors import MachineError
 from rocelab.jobs.flow import Endpoints, resolve_endpoints
+from rocelab.kernel.namespaces import inside
 from rocelab.plan.fabric import Fabric, Nic
 
 PROBE_QP = 0xFFFFFE

@@ -19,8 +19,8 @@ import typer
 
 from labs.cli.arguments import ForceOption, NodeArgument, RunningLab, running_lab
 from labs.cli.handover import handed_over
-from labs.runtime.rights import need_root
 from rocelab.interruption import shielded, undone
+from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, say
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def _tcpdump(
     lab: Lab, node: str, interface: str, count: int | None
 ) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
     """tcpdump that captures already, and its messages. Raises MachineError when it can not."""
-    from labs.runtime import namespaces
     from rocelab.errors import MachineError
+    from rocelab.kernel import namespaces
 
     arguments = ["tcpdump", "-i", interface, "-n", "-U", "-w", "-", "-B", str(_BUFFER_KIB)]
     arguments += ["--time-stamp-precision=nano", "--immediate-mode"]

@@ -21,7 +21,7 @@ from labs.cli.arguments import (
     running_lab,
     switch_of,
 )
-from labs.runtime.rights import need_root
+from rocelab.kernel.rights import need_root
 
 if TYPE_CHECKING:
     from labs.lab import Lab

@@ -23,7 +23,7 @@ from labs.cli.arguments import (
     running_lab,
 )
 from labs.runtime.kind import RuntimeKind
-from labs.runtime.rights import need_root
+from rocelab.kernel.rights import need_root
 from rocelab.report.console import note, out, progress_bars, say, seconds_table, table, write_json
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from labs.cli.arguments import (
     complete_server,
     running_or_planned,
 )
-from labs.runtime.rights import need_root
+from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, say, table, write_json
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from labs.cli.arguments import JsonOption, OneRunningLab, running_lab
-from labs.runtime.rights import need_root
+from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from labs.controller import tables
 from labs.controller.resilient import GROUPS_FROM, IDS_END
-from labs.runtime import namespaces, netlink
 from rocelab.forwarding.fib import Fib
+from rocelab.kernel import namespaces, netlink, tables
 
 RTNLGRP_LINK, RTNLGRP_IPV4_ROUTE = 1, 7
 RTM_NEWLINK, RTM_DELLINK = 16, 17
@@ -119,7 +118,7 @@ class Collector:
         return {name: switch.rows for name, switch in self._switches.items()}
 
     def fibs(self) -> dict[str, Fib]:
-        """The tables of every switch, as `labs.runtime.fib.read_fib` gives them."""
+        """The tables of every switch, as `rocelab.kernel.fib.read_fib` gives them."""
         rows = self.rows()
         return {
             name: tables.table_of(rows[name], switch.names)

@@ -17,14 +17,14 @@ from pathlib import Path
 from labs.controller import resilient
 from labs.controller.collector import Collector, Reason
 from labs.controller.rounds import Round, RoundLog, TierUse
-from labs.controller.tables import read_objects
-from labs.runtime import netlink
 from rocelab.errors import MachineError
 from rocelab.forwarding.cspf import place_cspf
 from rocelab.forwarding.demand import Demand, read_demands
 from rocelab.forwarding.entries import EntryTable, program, wanted_entries
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.network import Edge, Network, Placement
+from rocelab.kernel import netlink
+from rocelab.kernel.tables import read_objects
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.base import SECOND
 from rocelab.spec.schemes import ResilientScheme, TeEngine, TeScheme

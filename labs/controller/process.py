@@ -3,7 +3,7 @@
 It lives in the namespace of the lab's first switch, so that taking the lab down ends it and nothing
 runs in the machine's own network namespace. All that is known of it is in files of the lab:
 
-    /run/rocelab/<lab>/controller/pid      held by its process (`labs.runtime.pidfile`)
+    /run/rocelab/<lab>/controller/pid      held by its process (`rocelab.kernel.pidfile`)
     /run/rocelab/<lab>/controller/rounds   one JSON object per round (`labs.controller.rounds`)
     /run/rocelab/<lab>/controller/errors   what it wrote to standard error
     /run/rocelab/<lab>/demand/*.json       what running traffic asks for (`traffic.demand`)
@@ -23,13 +23,13 @@ from labs.controller import resilient
 from labs.controller.collector import Collector
 from labs.controller.loop import ResilientRounds, TeRounds, period_s, run_rounds
 from labs.controller.rounds import RoundLog
-from labs.controller.tables import open_reader, read_objects, read_rows
-from labs.runtime import namespaces, netlink, pidfile
 from labs.runtime.record import LabFiles
 from labs.runtime.steering import Steering
 from rocelab.errors import InputError, MachineError
 from rocelab.files import make_folder, write_file
 from rocelab.interpreter import module_command, module_environment
+from rocelab.kernel import namespaces, netlink, pidfile
+from rocelab.kernel.tables import open_reader, read_objects, read_rows
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.schemes import ResilientScheme, SchemeSpec, TeScheme
 

@@ -13,7 +13,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from labs.controller.tables import (
+from rocelab.kernel.netlink import HEADER
+from rocelab.kernel.tables import (
     GROUP_ENTRY,
     GROUP_TYPE_RESILIENT,
     NHA_GATEWAY,
@@ -38,7 +39,6 @@ from labs.controller.tables import (
     Member,
     Row,
 )
-from labs.runtime.netlink import HEADER
 
 NLM_F_REQUEST = 0x1
 RTPROT_BGP = 186

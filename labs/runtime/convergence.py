@@ -1,6 +1,6 @@
 """Waiting until every switch's kernel FIB holds every expected prefix at full ECMP width.
 
-Fed by the kernel's own route events (`labs.runtime.fibwatch`), never by polling or sleeping. When
+Fed by the kernel's own route events (`rocelab.kernel.fibwatch`), never by polling or sleeping. When
 time runs out, BGP is asked what is missing and the error names it: sessions, prefixes, nodes, and
 the last line each daemon concerned has logged.
 """
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from labs.runtime import daemons
-from labs.runtime.fibwatch import FibAction, FibEvent, FibWatch
 from labs.runtime.peers import bfd_peers, bgp_peers
 from rocelab.errors import ExpectationError
+from rocelab.kernel.fibwatch import FibAction, FibEvent, FibWatch
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.progress import Progress, ProgressSink

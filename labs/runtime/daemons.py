@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from labs.runtime import mounts, namespaces, processes
 from labs.runtime.installation import Installation
 from rocelab.errors import MachineError
 from rocelab.files import (
@@ -38,6 +37,7 @@ from rocelab.files import (
     untrusted_size,
     write_file,
 )
+from rocelab.kernel import mounts, namespaces, processes
 from rocelab.workers import in_vain
 
 DAEMONS = ("mgmtd", "zebra", "bfdd", "bgpd")
@@ -142,7 +142,7 @@ def write_configuration(
 
 
 def keep_view(installation: Installation, files: FrrFiles, view: Path) -> None:
-    """Make what a switch's daemons see as the file system (`labs.runtime.mounts`), with the
+    """Make what a switch's daemons see as the file system (`rocelab.kernel.mounts`), with the
     switch's own folders at the places that are compiled in, and keep it by mounting it on `view`.
 
     Raises MachineError.

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.runtime import namespaces, wiring
+from labs.runtime import wiring
 from labs.runtime.base import Counters
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
+from rocelab.kernel import namespaces
 from rocelab.plan.fabric import Link
 
 

@@ -30,14 +30,14 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from labs.remote.there.growth import watch_growth
-from labs.runtime import namespaces
 from labs.runtime.daemons import FrrFiles
 from labs.runtime.management_link import FIRST_ADDRESS, make_links
 from labs.runtime.record import LabFiles
 from rocelab.errors import InputError, MachineError
 from rocelab.files import make_folder, write_file
 from rocelab.interpreter import module_command, module_environment
+from rocelab.kernel import namespaces
+from rocelab.kernel.growth import watch_growth
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 

@@ -16,8 +16,8 @@ from pyroute2.netlink.rtnl import RTM_NEWADDR, RTM_NEWLINK
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP, ifinfmsg
 
-from labs.runtime import namespaces, netlink
 from labs.runtime.record import LabFiles
+from rocelab.kernel import namespaces, netlink
 
 BRIDGE = "bridge"
 PORT = "mgmt0"

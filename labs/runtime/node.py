@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from labs.runtime import daemons, namespaces, netlink, processes
-from labs.runtime.bracket import Bracket
+from labs.runtime import daemons
 from labs.runtime.installation import Installation, read_installation
 from labs.runtime.record import LabFiles
 from rocelab.errors import InputError, MachineError
+from rocelab.kernel import namespaces, netlink, processes
+from rocelab.kernel.bracket import Bracket
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class NamespaceNode:
 
     def configure_daemons(self, configuration: Mapping[str, str]) -> None:
         """Write what each daemon will read when it starts, by daemon name, and make the file system
-        that they will see (`labs.runtime.mounts`). Raises MachineError."""
+        that they will see (`rocelab.kernel.mounts`). Raises MachineError."""
         installation, view = self.installation, self.files.mounts_of(self.name)
         variables = (f"{name}={value}" for name, value in installation.environment.items())
         vtysh = ("nsenter", f"--mount={view}", "env", *variables, installation.vtysh or "vtysh")

@@ -36,9 +36,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from labs.runtime import namespaces
 from rocelab.errors import InputError
 from rocelab.files import NO_ROOM, make_folder, replace_file
+from rocelab.kernel import namespaces
 
 RUN_ROOT = Path("/run/rocelab")
 LOCK_GRACE_S = 1.0

@@ -16,9 +16,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import version
 
-from labs.runtime import daemons, kernel, namespaces, netlink, offloads, wiring
+from labs.runtime import daemons, wiring
 from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
-from labs.runtime.fibwatch import FibWatch
 from labs.runtime.housing import Housing
 from labs.runtime.installation import (
     Installation,
@@ -30,12 +29,15 @@ from labs.runtime.link import VethLink
 from labs.runtime.node import NamespaceNode
 from labs.runtime.queues.engine import SwitchQueues
 from labs.runtime.record import LabFiles, Record, State, locked, write_record
-from labs.runtime.rights import check_rights, may_prioritise
 from labs.runtime.steering import Steering
 from labs.runtime.teardown import take_down, tear_down
 from rocelab.errors import InputError, MachineError
 from rocelab.files import make_folder
 from rocelab.interruption import shielded
+from rocelab.kernel import namespaces, netlink, offloads
+from rocelab.kernel import settings as kernel
+from rocelab.kernel.fibwatch import FibWatch
+from rocelab.kernel.rights import check_rights, may_prioritise
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
 from rocelab.progress import Progress, ProgressSink, no_progress

@@ -10,7 +10,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from labs.runtime import canary, namespaces, processes
 from labs.runtime.housing import Housing, RuntimeKind, housing_of
 from labs.runtime.queues.engine import remove as remove_queues
 from labs.runtime.record import (
@@ -20,9 +19,10 @@ from labs.runtime.record import (
     read_record,
     remove_files,
 )
-from labs.runtime.rights import check_rights
 from rocelab.errors import MachineError
 from rocelab.interruption import shielded, undone
+from rocelab.kernel import canary, namespaces, processes
+from rocelab.kernel.rights import check_rights
 from rocelab.progress import Progress, ProgressSink, no_progress
 
 CLEANUP_TIMEOUT_S = 120.0
@@ -90,7 +90,7 @@ def _namespace_inodes(files: LabFiles) -> set[int]:
     """The lab's namespaces, of network and of mounts, whose processes are the lab's.
 
     Those of process 1 and the one that the lab was brought up from are never among them, whatever
-    is mounted; a mount namespace that it was brought up from can not be (`labs.runtime.mounts`).
+    is mounted; a mount namespace that it was brought up from can not be (`rocelab.kernel.mounts`).
     Raises MachineError where this process itself is in one: it would end before it is done.
     """
     nodes = {**_kept(files.mounts), **_kept(files.netns)}

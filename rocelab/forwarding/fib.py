@@ -1,7 +1,7 @@
 """A node's IPv4 forwarding table: what it is, and what is planned of it.
 
 A `Fib` answers a longest-prefix lookup with the next hops in the order in which the kernel hashes
-over them (`labs.runtime.fib` reads one from a running namespace). The order decides every ECMP
+over them (`rocelab.kernel.fib` reads one from a running namespace). The order decides every ECMP
 choice, so a planned table holds only where the kernel's order follows from the plan; a table that
 was read always holds.
 """

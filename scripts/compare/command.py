@@ -18,7 +18,7 @@ from labs.cli.arguments import (
     running_or_planned,
 )
 from labs.cli.handover import handed_over
-from labs.runtime.rights import need_root
+from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, write
 from scripts.predict.joboptions import given, takes_job_options
 

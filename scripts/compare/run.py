@@ -13,13 +13,13 @@ from functools import cache
 from pathlib import Path
 
 from labs.lab import Lab
-from labs.runtime.fib import read_fib
 from rocelab.agent.filters import data_filter
 from rocelab.errors import InputError, MachineError, RocelabError
 from rocelab.files import replace_file
 from rocelab.forwarding.balance import polarization
 from rocelab.forwarding.fib import FibOf
 from rocelab.jobs.jobplan import plan_jobs
+from rocelab.kernel.fib import read_fib
 from rocelab.outputs import REPORT, RESULT
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric

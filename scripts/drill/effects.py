@@ -18,8 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from labs.lab import Lab
-from labs.runtime.linkwatch import LinkEvent, LinkWatch
 from rocelab.forwarding.path import Path
+from rocelab.kernel.linkwatch import LinkEvent, LinkWatch
 from rocelab.plan.fabric import Fabric
 from rocelab.results.convergence import FlowMeasurement
 from rocelab.units import format_duration

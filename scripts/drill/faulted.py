@@ -22,12 +22,12 @@ import numpy as np
 
 from labs.lab import Lab
 from labs.runtime.convergence import convergence_timeout_s
-from labs.runtime.linkwatch import LinkEvent
 from rocelab.agent.wire import ROCE_PORT
 from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.jobs.flow import Flow, resolve_flow
+from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.results import drill as results
 from rocelab.results.convergence import FlowConvergence, FlowSamples, Method, Window
 from rocelab.results.drill import Event, FibChange, HashingRun, Repeat, Timeline, measure_repeat

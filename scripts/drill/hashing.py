@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from labs.lab import Lab
-from labs.runtime import namespaces
-from labs.runtime.kernel import write_settings
 from rocelab.forwarding.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.interruption import shielded, undone
 from rocelab.jobs.flow import Flow
+from rocelab.kernel import namespaces
+from rocelab.kernel.settings import write_settings
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import SEED

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labs.lab import Lab
-from labs.runtime import kernel
 from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from labs.runtime.housing import Housing
 from rocelab.agent.filters import probe_filter
@@ -25,6 +24,7 @@ from rocelab.errors import InputError
 from rocelab.files import replace_file
 from rocelab.forwarding.fib import Fib
 from rocelab.jobs.flow import Flow, permutation, resolve_flow
+from rocelab.kernel import settings as kernel
 from rocelab.outputs import REPORT, RESULT, results_folder
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress

@@ -19,11 +19,11 @@ from types import TracebackType
 from typing import Literal, Self
 
 from labs.lab import Lab
-from labs.runtime.fib import read_fib
-from labs.runtime.fibwatch import FibAction, FibEvent, FibWatch
 from rocelab.agent.priority import run_first
 from rocelab.errors import ExpectationError
 from rocelab.forwarding.fib import Fib
+from rocelab.kernel.fib import read_fib
+from rocelab.kernel.fibwatch import FibAction, FibEvent, FibWatch
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.results.drill import FibChange

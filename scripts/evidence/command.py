@@ -11,7 +11,7 @@ import typer
 
 from labs.cli.arguments import JsonOption, RunningLab, complete_node, running_lab
 from labs.cli.handover import handed_over
-from labs.runtime.rights import need_root
+from rocelab.kernel.rights import need_root
 from rocelab.report.console import progress_bars, say, write
 
 

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from labs.lab import Lab
-from labs.runtime import namespaces
 from labs.runtime.daemons import vty_command
 from labs.runtime.node import NamespaceNode
+from rocelab.kernel import namespaces
 from scripts.evidence.shelf import Shelf, tail
 
 VTY_TIMEOUT_S = 5.0

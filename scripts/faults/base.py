@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from labs.lab import Lab
-from labs.runtime.bracket import Bracket
+from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labs.lab import Lab
-from labs.runtime.bracket import Bracket
+from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Link
 from scripts.faults import policy
 from scripts.faults.leaks import BadPrefix, RouteLeak

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import JsonOption, RunningLab, running_lab
-from labs.runtime.rights import need_root
+from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:

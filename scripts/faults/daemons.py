@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labs.lab import Lab
-from labs.runtime import processes
-from labs.runtime.bracket import Bracket
 from rocelab.errors import InputError
+from rocelab.kernel import processes
+from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
 from rocelab.render import frr
 

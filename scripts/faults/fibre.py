@@ -11,8 +11,8 @@ from functools import partial
 
 from labs.lab import Lab
 from labs.runtime import wiring
-from labs.runtime.bracket import Bracket, spanning
 from labs.runtime.wire.impairment import Impairment, Kind
+from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Fabric, Link
 from scripts.faults.links import ends_of
 from scripts.faults.ports import read_ports, running_ports

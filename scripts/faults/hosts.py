@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labs.lab import Lab
-from labs.runtime import processes
-from labs.runtime.bracket import Bracket, spanning
+from rocelab.kernel import processes
+from rocelab.kernel.bracket import Bracket, spanning
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from types import TracebackType
 from typing import Self
 
 from labs.lab import Lab
-from labs.runtime import namespaces
-from labs.runtime.bracket import Bracket, realtime_ns
 from labs.runtime.record import LabFiles
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.errors import ExpectationError, RocelabError
 from rocelab.interpreter import module_command, module_environment
 from rocelab.interruption import shielded, undone
+from rocelab.kernel import namespaces
+from rocelab.kernel.bracket import Bracket, realtime_ns
 from scripts.faults.base import Fault, ScheduledFault
 from scripts.faults.record import (
     Driver,

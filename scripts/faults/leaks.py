@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labs.lab import Lab
-from labs.runtime.bracket import Bracket
 from rocelab.errors import InputError
+from rocelab.kernel.bracket import Bracket
 from scripts.faults import policy
 
 OWN_ASN_OCCURRENCES = 1

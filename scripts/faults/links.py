@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from labs.lab import Lab
-from labs.runtime import namespaces, wiring
-from labs.runtime.bracket import Bracket, spanning
-from labs.runtime.queues import rates, tc
+from labs.runtime import wiring
+from labs.runtime.queues import rates
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.record import LabFiles
 from rocelab.errors import InputError
+from rocelab.kernel import namespaces, tc
+from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.spec.queues import QueueEngine

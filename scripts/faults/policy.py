@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from labs.lab import Lab
-from labs.runtime import daemons, peers, processes
-from labs.runtime.bracket import Bracket
+from labs.runtime import daemons, peers
 from rocelab.errors import MachineError
+from rocelab.kernel import processes
+from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.render.frr import frr_configuration
 

@@ -16,12 +16,12 @@ from functools import partial
 from pyroute2 import IPRoute
 
 from labs.lab import Lab
-from labs.runtime import namespaces
 from labs.runtime.node import NamespaceNode
 from labs.runtime.wiring import (
     IF_LINK_MODE_DORMANT,
     NUD_PERMANENT,
 )
+from rocelab.kernel import namespaces
 from rocelab.plan.fabric import Link, Port
 
 IFF_UP = 0x1

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from labs.lab import Lab
 from labs.runtime import daemons, wiring
-from labs.runtime.bracket import Bracket
+from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
 from scripts.faults.daemons import missing_daemons, running_daemons
 from scripts.faults.ports import port_faults, read_ports, running_ports

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from labs.lab import Lab
-from labs.runtime.bracket import Bracket, spanning
 from labs.runtime.wire.impairment import Impairment, Kind
+from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Link
 from scripts.faults.links import ALL_PPM, ends_of
 from scripts.faults.selectors import named

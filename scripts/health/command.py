@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import JsonOption, RunningLab, running_lab
-from labs.runtime.rights import need_root
 from rocelab.interruption import undone
+from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, say, table, write
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from labs.runtime.queues.counters import Place, PortCounters
 from labs.runtime.wire.impairment import Direction
 from labs.runtime.wire.maps import WireCounters
+from rocelab.kernel.counters import Place, PortCounters
 from rocelab.plan.fabric import Fabric
 from scripts.health.ports import PortReading
 

@@ -14,8 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from labs.runtime import netlink
-from labs.runtime.queues import tc
+from rocelab.kernel import netlink, tc
 
 RTM_GETLINK = 18
 RTM_NEWLINK = 16

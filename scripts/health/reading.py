@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from labs.lab import Lab
-from labs.runtime import namespaces, wiring
-from labs.runtime.queues.counters import Place, PortCounters
+from labs.runtime import wiring
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import QueueReader
 from labs.runtime.record import LabFiles
@@ -25,6 +24,8 @@ from labs.runtime.wire.impairment import Direction
 from labs.runtime.wire.maps import WireCounters
 from rocelab.agent.live import LiveCounters
 from rocelab.errors import ExpectationError, InputError
+from rocelab.kernel import namespaces
+from rocelab.kernel.counters import Place, PortCounters
 from rocelab.plan.queues import plan_queues
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.spec.queues import QueueEngine

@@ -14,8 +14,8 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 
-from labs.runtime import netlink
-from labs.runtime.fibwatch import RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP
+from rocelab.kernel import netlink
+from rocelab.kernel.fibwatch import RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP
 from rocelab.plan.addressing import dotted
 from scripts.health.ports import ANSWER_TIMEOUT_S, NLMSG_DONE, REQUEST_DUMP
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from labs.runtime.queues.counters import DepthCounters, Place, QueueCounters
 from labs.runtime.wire.impairment import Direction
 from rocelab.agent.live import LiveCounters
+from rocelab.kernel.counters import DepthCounters, Place, QueueCounters
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.plan.queues import QueuePlan
 from rocelab.results.health import Sli

@@ -11,7 +11,7 @@ from typer.models import OptionInfo
 
 from labs.cli.arguments import ForceOption, JsonOption, OneRunningLab, running_lab
 from labs.cli.handover import handed_over
-from labs.runtime.rights import need_root
+from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, progress_bars, write
 
 if TYPE_CHECKING:

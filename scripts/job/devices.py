@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Self
 
 from labs.lab import Lab
-from labs.runtime import namespaces
 from labs.runtime.base import Counters
 from labs.runtime.link import read_counters
 from rocelab.agent.filters import data_filter, roce_filter
 from rocelab.jobs.jobplan import JobPlan
+from rocelab.kernel import namespaces
 from rocelab.results.job import QueueFigures
 from rocelab.spec.queues import QueueEngine
 from scripts.drill.timeline import opened_namespaces

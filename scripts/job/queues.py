@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCounters
 from labs.runtime.queues.engine import read_engine
 from labs.runtime.queues.reading import read_queue_counters
 from labs.runtime.record import LabFiles
+from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import class_of_dscp, plan_queues
 from rocelab.results.job import QueueFigures

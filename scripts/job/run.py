@@ -18,7 +18,6 @@ from pathlib import Path
 from labs.lab import Lab
 from labs.runtime.inuse import in_use
 from labs.runtime.record import LabFiles
-from labs.runtime.rights import need_root
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.files import replace_file
@@ -26,6 +25,7 @@ from rocelab.forwarding.balance import link_loads, tier_balances
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import warning
+from rocelab.kernel.rights import need_root
 from rocelab.outputs import RESULT, check_new_file, results_folder
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.drill import Environment, Event

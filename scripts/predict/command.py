@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labs.cli.arguments import JsonOption, LabArgument, running_or_planned
-from labs.runtime.rights import need_root
+from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, progress_bars, write
 from scripts.predict.joboptions import given, takes_job_options
 

@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from labs.runtime import namespaces, netlink, wiring
-from labs.runtime.linkwatch import LinkWatch
+from labs.runtime import wiring
 from rocelab.agent.priority import run_first
+from rocelab.kernel import namespaces, netlink
+from rocelab.kernel.linkwatch import LinkWatch
 from rocelab.results.stages import ReadDelay
 from rocelab.units import format_duration
 

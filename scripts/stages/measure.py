@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from labs.runtime.linkwatch import LinkEvent
+from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.results.convergence import Window
 from rocelab.results.stages import Cause, SwitchStages
 from scripts.stages.frrlog import (

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Self
 
 from labs.lab import Lab
-from labs.runtime.linkwatch import LinkEvent, LinkWatch
 from rocelab.agent.priority import run_first
+from rocelab.kernel.linkwatch import LinkEvent, LinkWatch
 from rocelab.results.stages import LOG_STAMP_NS, ReadDelay, Resolution
 from scripts.drill.timeline import opened_namespaces
 from scripts.stages import tracing

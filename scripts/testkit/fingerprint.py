@@ -17,11 +17,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from labs.lab import Lab
-from labs.runtime import namespaces, netlink
 from labs.runtime.daemons import vty_command
-from labs.runtime.queues import tc
 from labs.runtime.record import LabFiles
 from labs.runtime.wiring import NUD_PERMANENT
+from rocelab.kernel import namespaces, netlink, tc
 from rocelab.plan.settings import node_settings
 
 Facts = Mapping[tuple[str, str], str]

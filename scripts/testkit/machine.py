@@ -8,8 +8,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from labs import doctor, probes
-from labs.runtime.rights import effective_capabilities
+from labs import doctor
+from rocelab.kernel import probes
+from rocelab.kernel.rights import effective_capabilities
 
 
 @cache

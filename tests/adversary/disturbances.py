@@ -21,9 +21,10 @@ from typing import Any
 from unittest.mock import patch
 
 from labs.lab import Lab
-from labs.runtime import daemons, netlink
-from labs.runtime.bracket import Bracket
+from labs.runtime import daemons
 from labs.runtime.wire.maps import WireMaps
+from rocelab.kernel import netlink
+from rocelab.kernel.bracket import Bracket
 from scripts.faults.injector import Injector
 from scripts.faults.resolve import resolve
 from scripts.faults.schedule import Timed

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labs.lab import Lab
-from labs.runtime import namespaces
+from rocelab.kernel import namespaces
 from tests.adversary import portwatch
 
 SLOT_BYTES = 256

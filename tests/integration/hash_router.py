@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
-from labs.runtime.namespaces import inside
 from rocelab.forwarding.multipath import UDP, Flow5
+from rocelab.kernel.namespaces import inside
 
 NETNS = Path("/run/netns/t-path-hash")
 PREFIX = "198.19.0.0/16"

@@ -18,12 +18,11 @@ from itertools import pairwise
 from math import exp, lgamma, log, log1p
 
 from labs.lab import Lab
-from labs.runtime import namespaces
-from labs.runtime.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
-from labs.runtime.queues import htb
-from labs.runtime.queues.counters import QueueCounters
 from labs.runtime.queues.reading import read_queue_counters
 from rocelab.agent.priority import run_first
+from rocelab.kernel import htb, namespaces
+from rocelab.kernel.counters import QueueCounters
+from rocelab.kernel.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
 from rocelab.plan.fabric import Port
 from tests.integration.conftest import MakeLab
 

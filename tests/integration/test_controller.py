@@ -31,17 +31,17 @@ from labs.controller.process import (
 )
 from labs.controller.resilient import IDLE_S
 from labs.controller.rounds import Round, read_rounds
-from labs.controller.tables import open_reader, read_objects, read_rows
 from labs.lab import Lab
 from labs.runtime.daemons import vty_json
-from labs.runtime.fib import read_fib
-from labs.runtime.namespaces import inside
-from labs.runtime.netlink import HEADER, NLMSG_ERROR
 from labs.runtime.steering import Steering
 from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
 from rocelab.forwarding.multipath import UDP, Flow5, select
 from rocelab.jobs.flow import Flow, permutation
+from rocelab.kernel.fib import read_fib
+from rocelab.kernel.namespaces import inside
+from rocelab.kernel.netlink import HEADER, NLMSG_ERROR
+from rocelab.kernel.tables import open_reader, read_objects, read_rows
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
 from tests.integration.waiting import wait_until

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from labs import doctor, probes
+from labs import doctor
 from labs.doctor import BPF_PROGRAM, Check, Diagnosis
+from rocelab.kernel import probes
 
 pytestmark = pytest.mark.side_by_side
 

@@ -15,14 +15,14 @@ import pytest
 from labs.lab import Lab
 from labs.runtime import runtime, wiring
 from labs.runtime.daemons import vty_command, vty_json
-from labs.runtime.fibwatch import FibWatch
-from labs.runtime.namespaces import inside
 from labs.runtime.node import NamespaceNode
-from labs.runtime.processes import resume, stop
 from labs.runtime.record import recorded_labs
 from labs.runtime.teardown import take_down
 from rocelab.errors import ExpectationError, InputError
 from rocelab.forwarding.path import find_nic, walk
+from rocelab.kernel.fibwatch import FibWatch
+from rocelab.kernel.namespaces import inside
+from rocelab.kernel.processes import resume, stop
 from rocelab.plan.routes import expected_routes
 from rocelab.progress import Progress
 from tests.integration.conftest import MakeLab
@@ -266,7 +266,7 @@ def test_a_kernel_without_hash_seeds_runs_the_lab_polarized_and_says_so(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make_lab("it-noseed", TWO_TIERS)
-    monkeypatch.setattr("labs.runtime.kernel.seeds_supported", lambda: False)
+    monkeypatch.setattr("rocelab.kernel.settings.seeds_supported", lambda: False)
     lab.up()
     assert "fib_multipath_hash_seed" in lab.notes[0]
     seed = ["cat", "/proc/sys/net/ipv4/fib_multipath_hash_seed"]

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from labs.lab import Lab
-from labs.runtime.fib import read_fib
-from labs.runtime.fibwatch import FibWatch
-from labs.runtime.namespaces import inside
 from labs.runtime.record import recorded_labs
 from labs.runtime.teardown import take_down
 from rocelab.forwarding.fib import FibOf
 from rocelab.forwarding.path import find_nic, walk
+from rocelab.kernel.fib import read_fib
+from rocelab.kernel.fibwatch import FibWatch
+from rocelab.kernel.namespaces import inside
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Nic
 from rocelab.plan.routes import expected_routes, expected_width

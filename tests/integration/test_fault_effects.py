@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from labs.lab import Lab
-from labs.runtime import namespaces
-from labs.runtime.bracket import Bracket
 from labs.runtime.teardown import take_down
 from labs.status import read_status
+from rocelab.kernel import namespaces
+from rocelab.kernel.bracket import Bracket
 from scripts.faults.asked import kinds
 from scripts.faults.base import Fault
 from scripts.faults.injector import Change, Held, Injector

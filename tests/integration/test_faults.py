@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from labs.lab import Lab
-from labs.runtime import daemons, namespaces, peers, processes, wiring
-from labs.runtime.fib import read_fib
+from labs.runtime import daemons, peers, wiring
 from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
+from rocelab.kernel import namespaces, processes
+from rocelab.kernel.fib import read_fib
 from rocelab.plan.fabric import Link
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults import policy

@@ -10,10 +10,10 @@ from fractions import Fraction
 import pytest
 
 from labs.lab import Lab
-from labs.runtime.fib import read_fib
-from labs.runtime.fibwatch import FibWatch
 from rocelab.forwarding.fib import planned_fibs
 from rocelab.forwarding.path import find_nic, walk
+from rocelab.kernel.fib import read_fib
+from rocelab.kernel.fibwatch import FibWatch
 from tests.integration.conftest import MakeLab
 from tests.integration.waiting import wait_for_tables
 from traffic.traceroute import probe_path

@@ -14,12 +14,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from labs.lab import Lab
-from labs.runtime import processes
 from labs.runtime.teardown import take_down
 from labs.runtime.wire.control import Wire
 from labs.runtime.wire.impairment import Impairment, Kind
 from labs.status import read_status
 from rocelab.jobs.job import JobSpec
+from rocelab.kernel import processes
 from rocelab.results.health import HealthReport, Sli
 from scripts.evidence import bundle
 from scripts.evidence.bundle import collect_evidence

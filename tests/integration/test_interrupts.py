@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from labs.lab import Lab
-from labs.runtime.namespaces import processes_in
 from labs.runtime.record import LabFiles
 from labs.runtime.teardown import take_down
+from rocelab.kernel.namespaces import processes_in
 from scripts.faults.record import read_faults
 from tests.integration.command import PROGRAM
 from tests.integration.test_ownership import belongings

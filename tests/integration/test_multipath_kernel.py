@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime.fib import read_fib
-from labs.runtime.namespaces import inside
-from labs.runtime.nexthops import read_resilient_groups
 from rocelab.forwarding.bulk import multipath_hashes, select_all, select_buckets
 from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fibs
 from rocelab.forwarding.flows import as_columns
 from rocelab.forwarding.multipath import multipath_hash, select
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.forwarding.resilient import bucket_of, filled, without
+from rocelab.kernel.fib import read_fib
+from rocelab.kernel.namespaces import inside
+from rocelab.kernel.nexthops import read_resilient_groups
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.settings import FIELD_BIT, POLICY_NUMBER, node_settings

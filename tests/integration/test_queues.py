@@ -16,9 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from labs import probes
 from labs.lab import Lab
-from labs.runtime import namespaces
 from labs.runtime.daemons import vty_json
 from labs.runtime.queues.engine import FEATURES, LONGEST_PACKETS
 from labs.runtime.queues.reading import (
@@ -29,6 +27,7 @@ from labs.runtime.queues.reading import (
 )
 from labs.runtime.record import LabFiles
 from rocelab.errors import InputError, MachineError
+from rocelab.kernel import namespaces, probes
 from rocelab.plan.queues import mark_probability, plan_queues
 from rocelab.spec.queues import QueueEngine
 from scripts.faults.links import RateDegrade
@@ -420,7 +419,7 @@ def test_a_lab_without_servers_has_no_queues(make_lab: MakeLab) -> None:
 def test_the_program_is_compiled_again_where_its_cache_is_gone(
     make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labs.runtime.queues.bpf.CACHE", tmp_path / "cache")
+    monkeypatch.setattr("rocelab.kernel.bpf.CACHE", tmp_path / "cache")
     lab_with(make_lab, "t-queues-cache", "100M")
 
     assert len(list((tmp_path / "cache").iterdir())) == 1
@@ -430,10 +429,11 @@ def test_the_program_is_compiled_again_where_its_cache_is_gone(
 def test_without_bpf_or_red_a_lab_comes_up_and_says_that_it_has_no_queues(
     make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labs.runtime.queues.bpf.CACHE", tmp_path / "cache")
-    monkeypatch.setattr("labs.runtime.queues.bpf.shutil.which", lambda _: None)
+    monkeypatch.setattr("rocelab.kernel.bpf.CACHE", tmp_path / "cache")
+    monkeypatch.setattr("rocelab.kernel.bpf.shutil.which", lambda _: None)
     monkeypatch.setattr(
-        "labs.probes.missing", lambda names: "red: not in this kernel" if "red" in names else None
+        "rocelab.kernel.probes.missing",
+        lambda names: "red: not in this kernel" if "red" in names else None,
     )
     lab = lab_with(make_lab, "t-queues-none", "100M")
 
@@ -454,7 +454,7 @@ def test_the_engine_red_sorts_drops_and_counts_on_this_kernel(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No class is marked, so that it runs where sch_red is missing: all but the marks is tried."""
-    monkeypatch.setattr("labs.probes.missing", lambda _: None)
+    monkeypatch.setattr("rocelab.kernel.probes.missing", lambda _: None)
     # So slow that the queue is still full when the sampler next has a CPU.
     lab = lab_with(make_lab, "t-queues-red", "1M", "engine: red, marked: [], buffer: 100KB")
     with wire(lab) as line:

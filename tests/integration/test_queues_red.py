@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from labs import probes
 from labs.runtime.queues.engine import FEATURES
 from labs.runtime.queues.red import red_probability
+from rocelab.kernel import probes
 from rocelab.plan.queues import mark_probability
 from rocelab.spec.queues import EcnSpec, QueueEngine
 from tests.integration.conftest import MakeLab

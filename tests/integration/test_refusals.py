@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from labs.lab import Lab
-from labs.runtime.namespaces import processes_in
-from labs.runtime.rights import CAPABILITIES, Capability
 from labs.runtime.teardown import take_down
+from rocelab.kernel.namespaces import processes_in
+from rocelab.kernel.rights import CAPABILITIES, Capability
 from tests.integration.command import PROGRAM, Outcome
 from tests.integration.test_ownership import belongings
 

@@ -22,15 +22,15 @@ import pytest
 
 from labs.lab import Lab
 from labs.runtime.engine import find_engine
-from labs.runtime.fib import read_fib
 from labs.runtime.housing import RuntimeKind, housing_of
 from labs.runtime.housing.containers import ContainerNode
-from labs.runtime.namespaces import processes_in
 from labs.runtime.record import LabFiles, read_record
 from labs.runtime.teardown import take_down
 from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.jobs.flow import permutation
+from rocelab.kernel.fib import read_fib
+from rocelab.kernel.namespaces import processes_in
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.results.drill import DrillResult
 from scripts.drill.labuse import kept

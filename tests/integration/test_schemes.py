@@ -22,9 +22,8 @@ import numpy as np
 import pytest
 
 from labs.lab import Lab
-from labs.runtime import namespaces, netlink, wiring
+from labs.runtime import wiring
 from labs.runtime.daemons import vty_json
-from labs.runtime.queues import bpf, tc
 from labs.runtime.record import LabFiles
 from labs.runtime.steering import read_scheme
 from labs.runtime.steering.maps import NodeCounters
@@ -34,6 +33,7 @@ from rocelab.errors import InputError
 from rocelab.forwarding.bulk import e_ecmp_hashes
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.forwarding.steering import EntryKey, PinKey, SteeringModel, planned_pins, steering_hash
+from rocelab.kernel import bpf, namespaces, netlink, tc
 from rocelab.spec.schemes import (
     EcmpScheme,
     EEcmpScheme,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from labs.lab import Lab
-from labs.runtime import mounts, namespaces
 from labs.runtime.installation import frr_owner
 from labs.runtime.teardown import take_down
+from rocelab.kernel import mounts, namespaces
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
@@ -41,7 +41,7 @@ def test_a_lab_goes_down_where_run_is_full(limit: str, tmp_path: Path) -> None:
     done = in_private_mounts(f"""
 import errno, subprocess
 from labs.lab import Lab
-from labs.runtime.processes import is_running, is_stopped
+from rocelab.kernel.processes import is_running, is_stopped
 from labs.runtime.record import RUN_ROOT, recorded_labs
 from labs.runtime.teardown import take_down
 

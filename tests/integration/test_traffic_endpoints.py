@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labs.runtime.namespaces import inside, processes_in
 from rocelab.agent.probe import NO_FLOW
 from rocelab.errors import InputError, MachineError
 from rocelab.jobs.flow import Flow, resolve_endpoints
+from rocelab.kernel.namespaces import inside, processes_in
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from labs.lab import Lab
-from labs.runtime import daemons, namespaces, pidfile
+from labs.runtime import daemons
 from labs.runtime.queues.engine import bpf_folder
 from labs.runtime.queues.reading import read_queue_counters
 from labs.runtime.teardown import take_down
@@ -25,6 +25,7 @@ from labs.runtime.wire.maps import WireCounters
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.errors import InputError
 from rocelab.jobs.flow import Flow
+from rocelab.kernel import namespaces, pidfile
 from scripts.faults import wire as faults
 from tests.integration.waiting import wait_until
 from tests.measured import measured

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from labs.lab import Lab
-from labs.runtime.fibwatch import FibWatch
+from rocelab.kernel.fibwatch import FibWatch
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 
 LIMIT_S = 300.0

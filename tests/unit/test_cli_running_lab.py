@@ -149,7 +149,7 @@ def test_where_no_lab_is_up_a_name_that_is_nowhere_says_how_to_bring_one_up() ->
 def test_a_lab_that_is_up_otherwise_than_asked_is_not_reused(
     rocelab, file: Path, up: str, line: tuple[str, ...], keys: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labs.runtime.kernel.seeds_supported", lambda: True)
+    monkeypatch.setattr("rocelab.kernel.settings.seeds_supported", lambda: True)
     monkeypatch.setattr(
         "labs.runtime.steering.Steering.read_scheme", lambda self: load_spec(file).scheme
     )

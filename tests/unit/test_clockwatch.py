@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from labs.runtime import clockwatch
-from labs.runtime.clockwatch import ClockWatch
+from rocelab.kernel import clockwatch
+from rocelab.kernel.clockwatch import ClockWatch
 
 
 def test_a_clock_that_nobody_sets_was_not_set() -> None:

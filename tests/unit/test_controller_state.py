@@ -22,7 +22,13 @@ from labs.controller.resilient import (
     wanted_state,
 )
 from labs.controller.rounds import Round, RoundLog, TierUse, read_rounds
-from labs.controller.tables import (
+from labs.runtime.record import LabFiles
+from rocelab.forwarding.demand import read_demands
+from rocelab.jobs.flow import permutation
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_job
+from rocelab.kernel.netlink import HEADER
+from rocelab.kernel.tables import (
     NHA_GROUP,
     NHA_ID,
     NHMSG,
@@ -36,12 +42,6 @@ from labs.controller.tables import (
     Row,
     attributes,
 )
-from labs.runtime.netlink import HEADER
-from labs.runtime.record import LabFiles
-from rocelab.forwarding.demand import read_demands
-from rocelab.jobs.flow import permutation
-from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_job
 from rocelab.plan.build import build_fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec

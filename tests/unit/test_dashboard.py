@@ -10,8 +10,8 @@ from importlib import resources
 import pytest
 
 from labs.lab import Lab
-from labs.runtime.queues.counters import DepthCounters, QueueCounters
 from rocelab.agent.live import LiveCounters
+from rocelab.kernel.counters import DepthCounters, QueueCounters
 from rocelab.plan.queues import plan_queues
 from rocelab.results.health import Sli
 from scripts.health.monitor import Snapshot

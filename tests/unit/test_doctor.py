@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs import doctor, probes
+from labs import doctor
 from labs.doctor import KERNEL_FEATURES, Check, Diagnosis
 from labs.lab import as_it_runs
-from labs.probes import Outcome
-from labs.runtime.rights import CAPABILITIES, Capability, effective_capabilities
+from rocelab.kernel import probes
+from rocelab.kernel.probes import Outcome
+from rocelab.kernel.rights import CAPABILITIES, Capability, effective_capabilities
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 
@@ -69,7 +70,7 @@ def test_a_missing_feature_keeps_its_own_remedy(monkeypatch: pytest.MonkeyPatch)
     assert not seed.needed
     assert "linux-generic-hwe-24.04" in seed.remedy
     assert "every lab runs as with `hashing: 0`" in seed.purpose
-    monkeypatch.setattr("labs.runtime.kernel.seeds_supported", lambda: False)
+    monkeypatch.setattr("rocelab.kernel.settings.seeds_supported", lambda: False)
     asked = load_spec(find_lab("tiny"))
     assert asked.hashing.seed != 0
     assert as_it_runs(asked).hashing.seed == 0

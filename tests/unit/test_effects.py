@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from labs.lab import Lab
-from labs.runtime.linkwatch import LinkEvent
 from rocelab.forwarding.path import Hop, Path
+from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.results.convergence import FlowMeasurement, FlowSamples, Method, Window, measure_flow
 from scripts.drill.effects import READ_DELAY_NS, late_carriers, late_losses
 from scripts.faults.base import Fault

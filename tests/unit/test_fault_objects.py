@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from labs.lab import Lab
 from labs.runtime import wiring
-from labs.runtime.queues import htb, rates, tc
+from labs.runtime.queues import rates
 from rocelab.errors import InputError
+from rocelab.kernel import htb, tc
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import lab_rate_bps

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from labs.lab import Lab
-from labs.runtime.bracket import Bracket
+from rocelab.kernel.bracket import Bracket
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import find_lab

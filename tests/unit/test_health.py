@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from labs.lab import Lab
-from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCounters
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.impairment import Direction
 from labs.runtime.wire.maps import WireCounters
 from rocelab.agent.live import LiveCounters, LiveFile, packed, unpacked
 from rocelab.errors import InputError
 from rocelab.jobs.flow import permutation
+from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
 from rocelab.plan.queues import plan_queues
 from rocelab.results.convergence import Method
 from rocelab.results.health import HealthReport, Sli

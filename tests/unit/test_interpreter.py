@@ -90,7 +90,7 @@ def test_our_own_modules_are_started_in_one_way() -> None:
     allowed = {
         "rocelab/interpreter.py",
         "labs/remote/there/bootstrap.py",
-        "labs/runtime/rights.py",
+        "rocelab/kernel/rights.py",
     }
     used = {
         str(file.relative_to(ROOT))

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from labs.runtime import namespaces
 from rocelab.interruption import WORDS, Interrupted, ending, shielded, undone
+from rocelab.kernel import namespaces
 
 
 @pytest.fixture(autouse=True)

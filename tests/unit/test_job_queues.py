@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.runtime.queues.counters import DepthCounters, QueueCounters
+from rocelab.kernel.counters import DepthCounters, QueueCounters
 from rocelab.results.job import QueueFigures
 from scripts.job.queues import differences
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime import kernel
 from rocelab.errors import InputError, MachineError
+from rocelab.kernel import settings as kernel
 from rocelab.outputs import RESULT, results_folder, shown_if_unwritten
 from rocelab.refusal import refusal
 from scripts.cli import main

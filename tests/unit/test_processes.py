@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime import processes
-from labs.runtime.processes import kill_and_wait
+from rocelab.kernel import processes
+from rocelab.kernel.processes import kill_and_wait
 
 
 def test_all_are_gone_when_it_returns() -> None:

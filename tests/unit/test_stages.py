@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from labs.runtime.installation import TESTED_RELEASES
-from labs.runtime.linkwatch import LinkEvent
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.report.plots import svg
 from rocelab.report.stages import CAUSES, stage_rows, stages_table, waterfall
 from rocelab.results.convergence import Window

@@ -11,9 +11,9 @@ from functools import partial
 import pytest
 
 from labs.lab import Lab
-from labs.runtime import bracket
-from labs.runtime.bracket import Bracket
 from rocelab.errors import MachineError
+from rocelab.kernel import bracket
+from rocelab.kernel.bracket import Bracket
 from scripts.faults import injector as injecting
 from scripts.faults.injector import Held, Injector
 from scripts.faults.record import RecordedFault

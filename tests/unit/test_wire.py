@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from labs.runtime import pidfile
 from labs.runtime.steering import program as steering
 from labs.runtime.wire import program as wire
 from labs.runtime.wire.control import _impairment, _part
@@ -30,6 +29,7 @@ from labs.runtime.wire.maps import (
     unpack_rule,
 )
 from rocelab.errors import InputError
+from rocelab.kernel import pidfile
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
@@ -201,7 +201,7 @@ def test_the_wire_is_asked_before_steering() -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from labs.runtime.pidfile import claim
+from rocelab.kernel.pidfile import claim
 with claim(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -28,8 +28,8 @@ from typing import NoReturn
 
 from labs.remote.there.bootstrap import MARK, NO_SPACE_EXIT
 from labs.remote.there.frames import MAX_PAYLOAD, Frame, FrameReader, Kind
-from labs.remote.there.growth import watch_growth
 from labs.remote.there.runfolder import INTERRUPT, Request, RunFolder, State
+from rocelab.kernel.growth import watch_growth
 
 GONE_EXIT = 4
 """The run has no supervisor and its log no end: it was killed, or the machine went down."""

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from labs.runtime import daemons, namespaces
+from labs.runtime import daemons
 from labs.runtime.engine import Engine, find_engine
 from labs.runtime.image import built_image
 from labs.runtime.installation import FRR_FOLDERS, FRR_USER, Installation, version_in
@@ -25,6 +25,7 @@ from labs.runtime.node import NamespaceNode
 from labs.runtime.record import DamagedRecordError, LabFiles
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
+from rocelab.kernel import namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink
 

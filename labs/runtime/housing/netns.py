@@ -9,11 +9,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.runtime import namespaces
 from labs.runtime.installation import Installation, find_installation
 from labs.runtime.kind import RuntimeKind
 from labs.runtime.node import NamespaceNode
 from labs.runtime.record import LabFiles
+from rocelab.kernel import namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 

@@ -13,14 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from labs import probes
-from labs.runtime import namespaces
-from labs.runtime.queues import tc
 from labs.runtime.queues.marker import Marker
 from labs.runtime.queues.red import RedQueues
 from labs.runtime.record import LabFiles
 from rocelab.errors import MachineError
 from rocelab.files import write_file
+from rocelab.kernel import namespaces, probes, tc
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import QueuedPort, plan_queues
 from rocelab.spec.queues import QueueEngine
@@ -38,7 +36,7 @@ FEATURES = {
     QueueEngine.BPF: ("clsact", "cls_bpf", "htb"),
     QueueEngine.RED: ("htb", "red", "u32"),
 }
-"""What each engine needs of `labs.probes`."""
+"""What each engine needs of `rocelab.kernel.probes`."""
 
 
 class PortQueues(Protocol):

@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 
 import labs
-from labs.runtime.queues import bpf, htb, tc
+from rocelab.kernel import bpf, htb, tc
 from rocelab.plan.queues import BINS, QueuedPort, QueuePlan
 from rocelab.spec.queues import TRAFFIC_CLASSES
 

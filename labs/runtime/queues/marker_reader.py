@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labs.runtime.queues import bpf
-from labs.runtime.queues.counters import DepthCounters, PortCounters, QueueCounters
 from labs.runtime.queues.marker import QUEUE_FIELDS, QUEUE_WORDS
 from rocelab.errors import InputError
+from rocelab.kernel import bpf
+from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
 from rocelab.plan.queues import BINS, QueuePlan
 from rocelab.spec.queues import TRAFFIC_CLASSES
 

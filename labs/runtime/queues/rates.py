@@ -10,8 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from labs.runtime import netlink
-from labs.runtime.queues import htb, tc
+from rocelab.kernel import htb, netlink, tc
 
 REQUEST_ACK_CREATE_REPLACE = 0x505
 TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST = 1, 4, 6

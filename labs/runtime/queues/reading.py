@@ -15,12 +15,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from labs.runtime.queues.counters import PortCounters
 from labs.runtime.queues.engine import bpf_folder, read_engine
 from labs.runtime.queues.marker_reader import MarkerReader
 from labs.runtime.queues.red_reader import RedReader
 from labs.runtime.record import LabFiles
 from rocelab.errors import InputError
+from rocelab.kernel.counters import PortCounters
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import plan_queues
 from rocelab.spec.queues import TRAFFIC_CLASSES, QueueEngine

@@ -14,7 +14,7 @@ import math
 import struct
 from collections.abc import Callable
 
-from labs.runtime.queues import htb, tc
+from rocelab.kernel import htb, tc
 from rocelab.plan.queues import DscpBlock, QueuedPort, QueuePlan, dscp_blocks
 
 CONTROL_DSCP = 48

@@ -11,10 +11,9 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from labs.runtime import namespaces, netlink
-from labs.runtime.queues import htb, tc
-from labs.runtime.queues.counters import Place, PortCounters, QueueCounters
 from labs.runtime.record import LabFiles
+from rocelab.kernel import htb, namespaces, netlink, tc
+from rocelab.kernel.counters import Place, PortCounters, QueueCounters
 from rocelab.plan.queues import QueuePlan
 from rocelab.spec.queues import TRAFFIC_CLASSES
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.runtime.queues import bpf
 from rocelab.forwarding.steering import EntryKey, NodeScheme, PinKey
+from rocelab.kernel import bpf
 from rocelab.plan.fabric import Fabric
 
 MAPS = ("nodes", "counters", "pins", "entries")

@@ -15,18 +15,18 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import labs
-from labs.runtime import namespaces, netlink, wiring
-from labs.runtime.queues import bpf, tc
+from labs.runtime import wiring
 from labs.runtime.queues.engine import bpf_folder
 from labs.runtime.record import LabFiles
 from labs.runtime.steering.maps import MAPS, node_ids
 from rocelab.files import make_folder
+from rocelab.kernel import bpf, namespaces, netlink, tc
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 
 SOURCE = Path(labs.__file__).parent / "bpf" / "steer.bpf.c"
 NEEDS = ("clsact", "cls_bpf")
-"""What steering needs of `labs.probes`."""
+"""What steering needs of `rocelab.kernel.probes`."""
 
 MAX_ENTRIES = 1 << 18
 """Exact-match entries of a lab, all switches together; memory is taken as they come."""

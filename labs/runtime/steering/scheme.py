@@ -14,8 +14,6 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from labs import probes
-from labs.runtime.queues.bpf import BpfError
 from labs.runtime.record import LabFiles
 from labs.runtime.steering import program
 from labs.runtime.steering.maps import NodeCounters, SteeringMaps, node_ids
@@ -30,6 +28,8 @@ from rocelab.forwarding.steering import (
     planned_pins,
 )
 from rocelab.interruption import shielded, undone
+from rocelab.kernel import probes
+from rocelab.kernel.bpf import BpfError
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.spec.base import SpecModel

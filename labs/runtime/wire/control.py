@@ -19,14 +19,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from labs import probes
-from labs.runtime import namespaces
-from labs.runtime.bracket import Bracket
 from labs.runtime.record import LabFiles
 from labs.runtime.wire import lineprocess, program
 from labs.runtime.wire.impairment import Direction, Hook, Hooks, Impairment, Kind
 from labs.runtime.wire.maps import ALL, IDLE, NEVER_ENDS, Rule, RulePart, WireCounters, WireMaps
 from rocelab.errors import InputError, MachineError
+from rocelab.kernel import namespaces, probes
+from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
 
 HELD_TIMEOUT_S = 0.5

@@ -25,8 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from labs.runtime.pidfile import claim
 from labs.runtime.wire.maps import WireMaps
+from rocelab.kernel.pidfile import claim
 
 RECEIVES = "delay-out"
 """The end of the pair that this process has; the other, `delay-in`, is the program's."""

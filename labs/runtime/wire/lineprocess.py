@@ -17,14 +17,13 @@ import struct
 import subprocess
 from pathlib import Path
 
-from labs.runtime import namespaces, netlink, offloads, pidfile
-from labs.runtime.queues import tc
 from labs.runtime.record import LabFiles
 from labs.runtime.wire import program
 from labs.runtime.wire.delayline import RECEIVES
 from labs.runtime.wire.maps import WireMaps
 from rocelab.errors import MachineError
 from rocelab.interpreter import module_command, module_environment
+from rocelab.kernel import namespaces, netlink, offloads, pidfile, tc
 
 REDIRECTS = "delay-in"
 FIRST_INDEX = 60001
@@ -122,8 +121,8 @@ def is_made(files: LabFiles, node: str) -> bool:
 def _make_pair(resume: int, mtu: int) -> None:
     _remove_pair()
     # Room for the VLAN tag. With GRO the receiving end has one queue, whose order does not depend
-    # on the CPU that a packet comes from (labs/runtime/offloads.py); of a byte at most, GRO merges
-    # nothing.
+    # on the CPU that a packet comes from (rocelab/kernel/offloads.py); of a byte at most, GRO
+    # merges nothing.
     shared = tc.attribute(_IFLA_MTU, struct.pack("=I", mtu + 4))
     shared += tc.attribute(_IFLA_GRO_MAX_SIZE, struct.pack("=I", 1))
     peer = _IFINFOMSG.pack(0, 0, FIRST_INDEX + 1, 0, 0)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from labs.runtime.queues import bpf
+from rocelab.kernel import bpf
 
 PINS = ("rules", "counters", "cross", "resume")
 KINDS = 4

@@ -16,16 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import labs
-from labs.runtime import namespaces, netlink
-from labs.runtime.queues import bpf, tc
 from labs.runtime.queues.engine import bpf_folder
 from labs.runtime.record import LabFiles
 from labs.runtime.wire.maps import PINS
 from rocelab.files import make_folder
+from rocelab.kernel import bpf, namespaces, netlink, tc
 
 SOURCE = Path(labs.__file__).parent / "bpf" / "wire.bpf.c"
 NEEDS = ("clsact", "cls_bpf")
-"""What impairing needs of `labs.probes`."""
+"""What impairing needs of `rocelab.kernel.probes`."""
 
 NAME = "rocelab-wire"
 PRIORITY = 1

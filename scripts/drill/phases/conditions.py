@@ -12,10 +12,10 @@ from contextlib import ExitStack, contextmanager
 
 from labs.lab import Lab
 from labs.runtime.convergence import convergence_timeout_s
-from labs.runtime.fibwatch import FibWatch
 from labs.runtime.record import LabFiles
 from labs.runtime.steering.scheme import Steering
 from rocelab.interruption import shielded, undone
+from rocelab.kernel.fibwatch import FibWatch
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 from scripts.drill.hashing import reseeded, seeds_of

@@ -11,9 +11,9 @@ from pyroute2 import IPRoute
 from pyroute2.netlink import nlmsg_base
 from pyroute2.netlink.rtnl.rtmsg import RTNH_F_DEAD, RTNH_F_LINKDOWN
 
-from labs.runtime.namespaces import inside
 from rocelab.errors import MachineError
 from rocelab.forwarding.fib import Fib, NextHop, Route
+from rocelab.kernel.namespaces import inside
 
 _RT_TABLE_MAIN = 254
 _RTN_UNICAST = 1

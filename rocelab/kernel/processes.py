@@ -16,8 +16,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from labs.runtime.bracket import Bracket, realtime_ns, spanning
 from rocelab.errors import MachineError
+from rocelab.kernel.bracket import Bracket, realtime_ns, spanning
 
 KILL_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S, STOP_STEP_S = 0.1, 0.0001

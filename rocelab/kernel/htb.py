@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from labs.runtime.queues import tc
+from rocelab.kernel import tc
 from rocelab.plan.queues import ETHERNET_OVERHEAD_BYTES, MIN_WIRE_BYTES, QueuedPort, strictness
 
 HANDLE = 0x1_0000

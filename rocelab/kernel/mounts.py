@@ -5,7 +5,7 @@ of zebra and mgmtd, mgmtd's configuration, and the folder of crash logs. In a mo
 own each switch has folders of its own at these places, so nothing is shared with the machine's FRR
 or with another switch. Where FRR is in another system's tree, that tree is the whole file system.
 
-In: a node's folder and what is to be where. Out: a namespace that `labs.runtime.namespaces.keep`
+In: a node's folder and what is to be where. Out: a namespace that `rocelab.kernel.namespaces.keep`
 keeps. All of it happens on a thread of its own.
 """
 
@@ -19,9 +19,9 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from labs.runtime import namespaces
-from labs.runtime.namespaces import MNT_DETACH, MS_BIND, check
 from rocelab.files import make_folders
+from rocelab.kernel import namespaces
+from rocelab.kernel.namespaces import MNT_DETACH, MS_BIND, check
 
 CLONE_FS = 0x200
 CLONE_NEWNS = 0x20000

@@ -17,8 +17,8 @@ from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
 from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
-from labs.runtime import namespaces, netlink
 from rocelab.errors import MachineError
+from rocelab.kernel import namespaces, netlink
 
 RTNLGRP_LINK = 1
 _WATCHED_INDEX = 1000

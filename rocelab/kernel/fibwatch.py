@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from labs.runtime.listener import Listener
+from rocelab.kernel.listener import Listener
 from rocelab.plan.addressing import dotted
 
 RTNLGRP_IPV4_ROUTE = 7

@@ -12,7 +12,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from labs.runtime.netlink import HEADER
+from rocelab.kernel.netlink import HEADER
 
 RTM_NEWQDISC = 36
 RTM_DELQDISC = 37

@@ -1,6 +1,6 @@
 """Routing tables and next-hop objects of a namespace, read over one netlink socket in milliseconds.
 
-`labs.runtime.fib.read_fib` asks the same of any namespace, once; a controller asks all switches
+`rocelab.kernel.fib.read_fib` asks the same of any namespace, once; a controller asks all switches
 again after each event, so that here messages are read with `struct` over a socket that stays open.
 Formats: linux/rtnetlink.h, linux/nexthop.h.
 """
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
-from labs.runtime import netlink
 from rocelab.forwarding.fib import Fib, NextHop, Route
+from rocelab.kernel import netlink
 from rocelab.plan.addressing import dotted
 
 RTM_GETLINK = 18

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from labs.runtime import namespaces, netlink
-from labs.runtime.queues.tc import (
+from rocelab.kernel import namespaces, netlink
+from rocelab.kernel.tc import (
     CLSACT_HANDLE,
     REQUEST_ACK_CREATE_EXCL,
     RTM_NEWQDISC,

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from labs.runtime import netlink
-from labs.runtime.namespaces import inside
 from rocelab.forwarding.resilient import ResilientGroup
+from rocelab.kernel import netlink
+from rocelab.kernel.namespaces import inside
 
 # include/uapi/linux/rtnetlink.h and nexthop.h
 RTM_GETNEXTHOP = 106

@@ -14,7 +14,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from labs.runtime import namespaces, netlink
+from rocelab.kernel import namespaces, netlink
 
 RECEIVE_BUFFER_BYTES = 16 << 20
 

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from labs.runtime import netlink
-from labs.runtime.listener import Listener
+from rocelab.kernel import netlink
+from rocelab.kernel.listener import Listener
 
 RTNLGRP_LINK = 1
 RTM_NEWLINK, RTM_GETLINK = 16, 18
