@@ -26,7 +26,7 @@ from rocelab.report.console import err, say
 if TYPE_CHECKING:
     from labs.lab import Lab
 
-_BUFFER_KIB = 4096
+_BUFFER_KIB = 16384
 
 
 def capture(

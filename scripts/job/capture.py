@@ -14,6 +14,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.metadata import version
@@ -30,8 +31,14 @@ from rocelab.kernel import namespaces
 from traffic.jobparts import nic_links
 
 _BUFFER_KIB = 4096
+_ETHERNET_BYTES = 18
 _PR_SET_PDEATHSIG = 1
 _STOP_TIMEOUT_S = 10.0
+_DRAIN_TIMEOUT_S = 10.0
+_LOOK_S = 0.02
+_COUNTS = re.compile(
+    r"(\d+) packets? captured\D+(\d+) packets? received by filter\D+(\d+) packets? dropped"
+)
 
 
 class _Tap(NamedTuple):
@@ -52,7 +59,7 @@ class NicCapture:
         self._taps: list[_Tap] = []
         self._cleanup = ExitStack()
         self.lost = 0
-        """Packets that tcpdump had no room for, known at the end."""
+        """Packets that tcpdump had no room or no time for, known at the end."""
 
     def __enter__(self) -> Self:
         """Raises MachineError where tcpdump can not capture."""
@@ -60,7 +67,7 @@ class NicCapture:
             for link in nic_links([self._plan]):
                 netns = self._lab.node(link.a.node).netns
                 file = undo.enter_context(tempfile.TemporaryFile())
-                process = _tcpdump(netns, link.a.interface, file)
+                process = _tcpdump(netns, link.a.interface, link.mtu, file)
                 undo.callback(_end, process)
                 self._taps.append(_Tap(link.name, process, file))
             for tap in self._taps:
@@ -76,7 +83,10 @@ class NicCapture:
     ) -> None:
         with self._cleanup:
             for tap in self._taps:
-                self.lost += _lost(_end(tap.process))
+                if error is None:
+                    _drain(tap.process)
+                counts = _counts(_end(tap.process))
+                self.lost += counts.received - counts.written
             if error is None:
                 self._write()
 
@@ -97,13 +107,16 @@ class NicCapture:
             raise InputError(f"can not write {self._path}: {error.strerror}") from error
 
 
-def _tcpdump(netns: Path, interface: str, file: IO[bytes]) -> subprocess.Popen[bytes]:
+def _tcpdump(netns: Path, interface: str, mtu: int, file: IO[bytes]) -> subprocess.Popen[bytes]:
     def begin() -> None:
         # In the child alone: it ends with us, even killed, and sees what its node sees.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         namespaces.enter(netns)
 
-    arguments = ["tcpdump", "-i", interface, "-n", "-w", "-", "-B", str(_BUFFER_KIB)]
+    # Its ring has room for packets of the length that it is told, 256 KiB where it is not.
+    longest = mtu + _ETHERNET_BYTES
+    arguments = ["tcpdump", "-i", interface, "-n", "-w", "-", "-s", str(longest)]
+    arguments += ["-B", str(_BUFFER_KIB)]
     # Immediate: nothing waits in a block of its ring when it ends. Root: a change of user would
     # clear the parent-death signal (Linux kernel/cred.c commit_creds).
     arguments += ["--time-stamp-precision=nano", "--immediate-mode", "-Z", "root"]
@@ -133,6 +146,18 @@ def _await_listening(process: subprocess.Popen[bytes]) -> None:
         said += line
 
 
+def _drain(process: subprocess.Popen[bytes]) -> None:
+    """Let it read what is still in its ring, which it would leave there at its end: where jobs took
+    the CPUs, that can be much. Nothing more is coming in."""
+    assert process.stderr is not None
+    deadline = time.monotonic() + _DRAIN_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        process.send_signal(signal.SIGUSR1)  # It says how far it is: tcpdump(1).
+        if _counts(process.stderr.readline().decode(errors="replace")).unread == 0:
+            return
+        time.sleep(_LOOK_S)
+
+
 def _end(process: subprocess.Popen[bytes]) -> str:
     """Have it write what it holds and end; what it said since it listened. Idempotent."""
     assert process.stderr is not None
@@ -149,9 +174,22 @@ def _end(process: subprocess.Popen[bytes]) -> str:
         return process.stderr.read().decode(errors="replace")
 
 
-def _lost(said: str) -> int:
-    found = re.search(r"(\d+) packets dropped by kernel", said)
-    return int(found[1]) if found else 0
+class _Counts(NamedTuple):
+    """What tcpdump says that it wrote, that came in, and that found no room (of what came in)."""
+
+    written: int
+    received: int
+    dropped: int
+
+    @property
+    def unread(self) -> int:
+        return self.received - self.dropped - self.written
+
+
+def _counts(said: str) -> _Counts:
+    """Zeros where it says nothing of the kind."""
+    found = _COUNTS.search(said)
+    return _Counts(*map(int, found.groups())) if found else _Counts(0, 0, 0)
 
 
 def _merged(captures: list[Capture]) -> Iterator[tuple[int, Packet]]:

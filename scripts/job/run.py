@@ -76,7 +76,7 @@ def run_job(
         capture = None if pcap is None else NicCapture(lab, plans[0], pcap)
         (report,) = _measured(lab, plans, capture or nullcontext(), progress)
         if capture is not None and capture.lost:
-            lacks = f"the capture lacks {capture.lost:,} packets that tcpdump had no room for"
+            lacks = f"the capture lacks {capture.lost:,} packets tcpdump had no room or time for"
             report = replace(report, warnings=(*report.warnings, lacks))
         on_result(report)
         if out is not None:

@@ -300,7 +300,7 @@ def test_who_locks_what_all_may_read_holds_no_command_up(lab: Lab) -> None:
     """flock(2) asks for no more than to open a file."""
     hold = 'for path; do exec {fd}<"$path" && flock --nonblock $fd; done; echo held; read'
     root = lab.runtime.files.root
-    everything = [root.parent, *root.parent.iterdir(), *root.iterdir()]
+    everything = [root.parent, *root.parent.glob(f"{LAB}*"), *root.iterdir()]
     user, group = frr_owner()
     with subprocess.Popen(
         ["bash", "-c", hold, "bash", *map(str, everything)],

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -187,8 +192,10 @@ def test_the_command_prints_what_nccl_tests_would(lab: Lab) -> None:
 
 @pytest.mark.few_at_once
 def test_a_capture_has_every_packet_of_every_nic(lab: Lab, tmp_path: Path) -> None:
+    """Those too that tcpdump, which here gets no CPU before the job is over, has not yet read."""
     file = tmp_path / "job.pcapng"
-    report = run_job(lab, job(pattern="pairs", size="256KB"), pcap=file)
+    with captures_halted_while_the_job_runs(lab):
+        report = run_job(lab, job(pattern="pairs", size="256KB"), pcap=file)
     assert_accounted(report)
     shown = subprocess.run(
         ["tshark", "-r", file, "-T", "fields", "-e", "frame.interface_name", "-e", "udp.dstport"],
@@ -201,6 +208,46 @@ def test_a_capture_has_every_packet_of_every_nic(lab: Lab, tmp_path: Path) -> No
     }
     at_nics = [link.packets for link in report.links if link.tier == "server-rtsw"]
     assert len(shown) == sum(at_nics)
+
+
+@contextmanager
+def captures_halted_while_the_job_runs(lab: Lab) -> Iterator[None]:
+    """Stops every tcpdump in the lab as soon as an agent is there, until one is asked to end or to
+    say how far it is."""
+
+    over = threading.Event()
+
+    def halt() -> None:
+        wait_until(lambda: over.is_set() or commands(lab, "agent"), "an agent is there")
+        halted = commands(lab, "tcpdump")
+        assert len(halted) == 4
+        for process in halted:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            wait_until(lambda: over.is_set() or any(map(is_asked, halted)), "a capture is asked")
+        finally:
+            for process in halted:
+                os.kill(process, signal.SIGCONT)
+
+    with ThreadPoolExecutor(1) as pool:
+        halting = pool.submit(halt)
+        try:
+            yield
+        finally:
+            over.set()
+        halting.result()
+
+
+def commands(lab: Lab, word: str) -> list[int]:
+    """The lab's processes with this word in their command."""
+    return [each for each in processes(lab) if word in Path(f"/proc/{each}/cmdline").read_text()]
+
+
+def is_asked(process: int) -> bool:
+    """Whether SIGINT or SIGUSR1 waits for the process."""
+    status = Path(f"/proc/{process}/status").read_text()
+    (waiting,) = re.findall(r"^ShdPnd:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return any(int(waiting, 16) >> number - 1 & 1 for number in (signal.SIGINT, signal.SIGUSR1))
 
 
 @pytest.mark.few_at_once
