@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from labs.lab import Lab
+    from rocelab.runtime.lab import Lab
     from scripts.testkit.bench import Bench
     from scripts.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
 
@@ -127,7 +127,8 @@ def _lab_scope(fixture_name: str, config: pytest.Config) -> str:
 
 @pytest.fixture(scope=_lab_scope)  # type: ignore[arg-type]
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """A running lab of rocelab (`labs.lab.Lab`): the one that the test's marker `lab` names."""
+    """A running lab of rocelab (`rocelab.runtime.lab.Lab`): the one that the test's marker `lab`
+    names."""
     file = getattr(request, "param", None)
     with _told():
         if file is None:
@@ -304,7 +305,7 @@ def _give_up(config: pytest.Config, reason: str) -> None:
 
 
 def _tell_left_behind(config: pytest.Config) -> None:
-    from labs.runtime.record import recorded_labs
+    from rocelab.runtime.record import recorded_labs
     from scripts.testkit.naming import left_behind
 
     if config.stash.get(_LEFT_BEHIND_TOLD, False):

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.runtime.link import read_counters
 from rocelab.agent.filters import NOTHING, attach_filter, roce_filter
 from rocelab.agent.icrc import icrc_is_right
 from rocelab.agent.wire import BTH_OFFSET, PAYLOAD_OFFSET, PSN_MASK, PSN_OFFSET, UDP_OFFSET
 from rocelab.kernel import namespaces
+from rocelab.runtime.link import read_counters
 
 _ETH_P_IP = 0x0800
 _SO_RCVBUFFORCE = 33

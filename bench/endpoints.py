@@ -36,10 +36,10 @@ from bench.throughput import (
     measure_sender,
     steering,
 )
-from labs.lab import Lab
 from rocelab.interruption import ending
 from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, Flow
 from rocelab.plan.build import plan
+from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 from scripts.job.environment import read_environment
 from traffic.session import TrafficSession

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from labs.lab import Lab
-from labs.runtime import daemons
-from labs.runtime.convergence import ConvergenceWait, convergence_timeout_s
-from labs.runtime.housing import RuntimeKind, housing_of
-from labs.runtime.installation import Installation, find_installation
 from rocelab.kernel import mounts, namespaces
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.plan.settings import node_settings
 from rocelab.progress import no_progress
 from rocelab.render import frr
+from rocelab.runtime import daemons
+from rocelab.runtime.convergence import ConvergenceWait, convergence_timeout_s
+from rocelab.runtime.housing import RuntimeKind, housing_of
+from rocelab.runtime.installation import Installation, find_installation
+from rocelab.runtime.lab import Lab
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

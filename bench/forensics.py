@@ -20,10 +20,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from labs.lab import Lab
-from labs.runtime.record import LabFiles
-from labs.runtime.wire.control import Wire
-from labs.runtime.wire.impairment import Impairment, Kind
 from rocelab.diagnose.diagnose import diagnose_report
 from rocelab.diagnose.paths import ways_of
 from rocelab.interruption import ending
@@ -34,6 +30,10 @@ from rocelab.predict.matrix import rows_of_jobs
 from rocelab.progress import Progress
 from rocelab.results.diagnosis import Cause, Diagnosis, Verdict, Way
 from rocelab.results.job import JobReport
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.wire.control import Wire
+from rocelab.runtime.wire.impairment import Impairment, Kind
 from rocelab.spec.model import LabSpec
 from scripts.faults.hosts import HostPause
 from scripts.faults.links import RateDegrade

@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.fabrics import Up, measure_rocelab, spread
-from labs.runtime.housing import RuntimeKind, housing_of
 from rocelab.errors import MachineError
 from rocelab.interruption import ending
+from rocelab.runtime.housing import RuntimeKind, housing_of
 from scripts.job.environment import read_environment
 
 LAB = "bench-16x4"

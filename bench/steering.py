@@ -17,9 +17,9 @@ from rich.table import Table
 
 from bench.senders import Sender
 from bench.throughput import measure_sender
-from labs.lab import Lab
 from rocelab.interruption import ending
 from rocelab.plan.build import plan
+from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import SchemeSpec
 

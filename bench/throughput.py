@@ -25,7 +25,6 @@ from pathlib import Path
 
 from bench.arrivals import Sample, SampleCheck, check_sample, received_packets
 from bench.senders import Sender
-from labs.lab import Lab
 from rocelab.agent.ring import open_sink
 from rocelab.agent.wire import Opcode
 from rocelab.errors import MachineError
@@ -33,6 +32,7 @@ from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, resolve_endpoints
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.kernel import namespaces
+from rocelab.runtime.lab import Lab
 from traffic.roce import Envelope, roce_frame
 from traffic.session import TrafficSession
 

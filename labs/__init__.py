@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from labs.lab import Lab
+    from rocelab.runtime.lab import Lab
 
 __all__ = ["Lab"]
 
@@ -11,7 +11,7 @@ __all__ = ["Lab"]
 def __getattr__(name: str) -> object:
     # Late, since the command line imports this package for every `--help`.
     if name == "Lab":
-        from labs.lab import Lab
+        from rocelab.runtime.lab import Lab
 
         return Lab
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,13 +18,13 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from labs.lab import Lab
-from labs.runtime.housing import RuntimeKind, housing_of
-from labs.runtime.housing.mininet import find_mininet
-from labs.runtime.record import recorded_labs
 from rocelab.plan.fabric import Link as PlannedLink
 from rocelab.plan.fabric import Port
 from rocelab.progress import ProgressSink, no_progress
+from rocelab.runtime.housing import RuntimeKind, housing_of
+from rocelab.runtime.housing.mininet import find_mininet
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import recorded_labs
 
 find_mininet()
 

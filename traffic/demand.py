@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import count
 
-from labs.runtime.record import LabFiles
 from rocelab.agent.probe import IP_OVERHEAD_BYTES
 from rocelab.files import make_folder, replace_file
 from rocelab.forwarding.demand import is_left_behind
 from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.plan.fabric import Fabric
+from rocelab.runtime.record import LabFiles
 
 _ETHERNET_BYTES = 14
 _BITS = 8

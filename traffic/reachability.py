@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from labs.runtime.runtime import raise_descriptor_limit
 from rocelab.errors import MachineError
 from rocelab.kernel.namespaces import inside
 from rocelab.plan.fabric import Fabric, Link, Nic
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.runtime.runtime import raise_descriptor_limit
 from traffic.traceroute import checksum
 
 QUIET_S = (0.2, 0.5, 1.0)

@@ -22,7 +22,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from labs.runtime.record import LabFiles
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.agent.channel import Message, split
 from rocelab.errors import InputError
@@ -31,6 +30,7 @@ from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel.clockwatch import ClockWatch
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.runtime.record import LabFiles
 from traffic.agents import Agent, AgentGroup, Part
 from traffic.demand import job_demands, probe_demands, published
 from traffic.jobparts import parts_of, ports_of

@@ -23,10 +23,10 @@ from bench.agreement.plan import NOT_RUN, cells_of, chosen_labs
 from bench.agreement.render import DOCUMENT, PAGE, page
 from bench.agreement.run import measure_lab
 from bench.agreement.store import Store
-from labs.runtime.record import recorded_labs
 from rocelab.documents import to_json
 from rocelab.errors import InputError, RocelabError
 from rocelab.interruption import ending
+from rocelab.runtime.record import recorded_labs
 
 COMMAND = "python -m bench.agreement"
 DOCS = Path(__file__).parents[2] / "docs"

@@ -21,7 +21,6 @@ from bench.agreement.document import (
 )
 from bench.agreement.plan import Cell
 from bench.agreement.simulated import simulate_packets
-from labs.lab import Lab
 from rocelab.agent.filters import data_filter
 from rocelab.errors import RocelabError
 from rocelab.jobs.jobplan import plan_jobs
@@ -30,6 +29,7 @@ from rocelab.predict.matrix import matrix_of, rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_landing
 from rocelab.predict.wires import Wires
 from rocelab.results.job import JobReport
+from rocelab.runtime.lab import Lab
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from scripts.drill.attempts import RETRIES, measure_valid

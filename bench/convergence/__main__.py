@@ -44,11 +44,11 @@ from bench.convergence.render import DOCUMENT, PLOT, page
 from bench.convergence.run import TRACED, measure_cell
 from bench.convergence.store import Store
 from labs.cli.arguments import FrrOption
-from labs.runtime.installation import find_installation
-from labs.runtime.record import recorded_labs
 from rocelab.documents import to_json
 from rocelab.errors import InputError, RocelabError
 from rocelab.interruption import ending
+from rocelab.runtime.installation import find_installation
+from rocelab.runtime.record import recorded_labs
 from rocelab.units import format_duration
 
 FAILURES = 20

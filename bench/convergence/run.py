@@ -33,15 +33,15 @@ from bench.convergence.plan import (
 )
 from bench.convergence.traffic import RATE_PPS, Probes, choose_probes, names_of
 from bench.convergence.validity import unsound
-from labs.lab import Lab
-from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
-from labs.runtime.housing import RuntimeKind, housing_of
-from labs.runtime.installation import find_installation
 from rocelab.errors import ExpectationError, RocelabError
 from rocelab.plan.build import plan
 from rocelab.progress import no_progress
 from rocelab.results.convergence import Method, Window
 from rocelab.results.drill import Repeat
+from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
+from rocelab.runtime.housing import RuntimeKind, housing_of
+from rocelab.runtime.installation import find_installation
+from rocelab.runtime.lab import Lab
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.run import wait_until
 from scripts.drill.timeline import FibTimeline, opened_namespaces

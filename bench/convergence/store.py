@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from bench.convergence.document import CELL, JOB, CellResult, ConvergenceTable, LinkFailureTest
 from bench.convergence.plan import Cell, lab_spec
-from labs.runtime.installation import release_order
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.runtime.installation import release_order
 from rocelab.spec.model import LabSpec
 
 JOB_FILE = "link-failure-test.json"

@@ -1,1 +1,2 @@
-"""The command line of a lab: thin commands over `labs.lab`, each with its table or JSON."""
+"""The command line of a lab: thin commands over `rocelab.runtime.lab`, each with its table or
+JSON."""

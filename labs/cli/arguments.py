@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labs.runtime.kind import RuntimeKind
+from rocelab.runtime.kind import RuntimeKind
 
 if TYPE_CHECKING:
-    from labs.lab import Lab
     from rocelab.plan.fabric import Node
+    from rocelab.runtime.lab import Lab
 
 
 def _complete_lab(incomplete: str) -> list[str]:
-    from labs.runtime.record import recorded_labs
+    from rocelab.runtime.record import recorded_labs
     from rocelab.spec.catalog import catalog_names
 
     names = {*catalog_names(), *recorded_labs()}
@@ -25,7 +25,7 @@ def _complete_lab(incomplete: str) -> list[str]:
 
 def complete_running(incomplete: str) -> list[str]:
     """The labs that have a record on this machine."""
-    from labs.runtime.record import recorded_labs
+    from rocelab.runtime.record import recorded_labs
 
     return [name for name in recorded_labs() if name.startswith(incomplete)]
 
@@ -128,9 +128,9 @@ def running_lab(text: str | None) -> Lab:
 
     Raises InputError when it is not up, or when there is none or more than one to choose from.
     """
-    from labs.lab import Lab
-    from labs.status import Presence, known_labs
     from rocelab.errors import InputError
+    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.status import Presence, known_labs
 
     if text is None:
         names = [lab.name for lab in known_labs() if lab.state is Presence.RUNNING]
@@ -149,9 +149,9 @@ def running_lab(text: str | None) -> Lab:
 
 def _note_changes(text: str, lab: Lab) -> None:
     """Say on stderr where the file by which a lab was named is not what runs."""
-    from labs.lab import as_it_runs
     from rocelab.errors import InputError
     from rocelab.report.console import note
+    from rocelab.runtime.lab import as_it_runs
     from rocelab.spec.catalog import find_lab
     from rocelab.spec.load import load_spec
 
@@ -171,9 +171,9 @@ def running_or_planned(text: str, frr: Path | None = None) -> tuple[Lab, bool]:
     `frr` is the folder of another FRR than this machine's. Raises InputError, also for a lab that
     is up with an FRR other than this, and SpecError with every problem of the file.
     """
-    from labs.lab import Lab, name_of
-    from labs.runtime.housing import RuntimeKind, housing_of
-    from labs.runtime.record import State, read_record
+    from rocelab.runtime.housing import RuntimeKind, housing_of
+    from rocelab.runtime.lab import Lab, name_of
+    from rocelab.runtime.record import State, read_record
 
     record = read_record(name_of(text))
     if record is not None and record.state is State.RUNNING:

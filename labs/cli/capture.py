@@ -24,7 +24,7 @@ from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, say
 
 if TYPE_CHECKING:
-    from labs.lab import Lab
+    from rocelab.runtime.lab import Lab
 
 _BUFFER_KIB = 16384
 

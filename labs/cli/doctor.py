@@ -17,7 +17,7 @@ def doctor(json: JsonOption = False) -> None:
     """
     from dataclasses import asdict
 
-    from labs.doctor import diagnose
+    from rocelab.runtime.doctor import diagnose
 
     diagnosis = diagnose()
     if json:

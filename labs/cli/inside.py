@@ -24,8 +24,8 @@ from labs.cli.arguments import (
 from rocelab.kernel.rights import need_root
 
 if TYPE_CHECKING:
-    from labs.lab import Lab
-    from labs.runtime.node import NamespaceNode
+    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.node import NamespaceNode
 
 EXEC_SETTINGS = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
@@ -120,8 +120,8 @@ def ping(
 
     rocelab ping zone-small srv1-1 srv4-1 -c 3
     """
-    from labs.runtime.node import NamespaceNode
     from rocelab.errors import MachineError
+    from rocelab.runtime.node import NamespaceNode
 
     need_root("entering a node")
     chosen = running_lab(lab)

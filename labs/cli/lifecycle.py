@@ -22,13 +22,13 @@ from labs.cli.arguments import (
     complete_running,
     running_lab,
 )
-from labs.runtime.kind import RuntimeKind
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import note, out, progress_bars, say, seconds_table, table, write_json
+from rocelab.runtime.kind import RuntimeKind
 
 if TYPE_CHECKING:
-    from labs.lab import Lab
-    from labs.status import KnownLab, LabStatus, NodeStatus
+    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus
 
 _SHOWN_SWITCHES = 40
 _MB = 1e6
@@ -49,9 +49,9 @@ def up(
     json: JsonOption = False,
 ) -> None:
     """Bring a lab up; ends when every switch holds every route with its full ECMP width."""
-    from labs.lab import Lab
-    from labs.runtime.housing import housing_of
     from rocelab.errors import InputError
+    from rocelab.runtime.housing import housing_of
+    from rocelab.runtime.lab import Lab
 
     if reuse and (image is not None or frr is not None):
         raise InputError("--reuse does not compare images and FRRs", "leave --image and --frr out")
@@ -90,9 +90,9 @@ def up(
 def _check_reusable(planned: Lab) -> None:
     """Raises InputError where the lab that is up is not the one planned, ExpectationError where it
     is not as planned by now."""
-    from labs.lab import Lab, as_it_runs
-    from labs.status import read_status
     from rocelab.errors import ExpectationError, InputError
+    from rocelab.runtime.lab import Lab, as_it_runs
+    from rocelab.runtime.status import read_status
     from rocelab.spec.differences import differing_keys
     from rocelab.wording import listed
 
@@ -138,10 +138,10 @@ def down(
 
     A lab that is not up is said to be so, and is no error: what was asked for is the case.
     """
-    from labs.lab import name_of
-    from labs.runtime.record import recorded_labs
-    from labs.runtime.teardown import take_down
     from rocelab.errors import InputError, RocelabError
+    from rocelab.runtime.lab import name_of
+    from rocelab.runtime.record import recorded_labs
+    from rocelab.runtime.teardown import take_down
     from rocelab.wording import did_you_mean
 
     if every == (lab is not None):
@@ -178,8 +178,8 @@ def _is_agreed() -> bool:
 
     Raises InputError where nobody is there to be asked.
     """
-    from labs.status import known_labs
     from rocelab.errors import InputError
+    from rocelab.runtime.status import known_labs
 
     labs = known_labs()
     if not labs:
@@ -200,7 +200,7 @@ def _is_agreed() -> bool:
 
 def list_labs(json: JsonOption = False) -> None:
     """List the labs that are up, coming up, or left behind by a command that was killed."""
-    from labs.status import known_labs
+    from rocelab.runtime.status import known_labs
 
     labs = known_labs()
     if json:
@@ -229,7 +229,7 @@ def _print_labs(labs: Sequence[KnownLab]) -> None:
 def status(lab: OneRunningLab = None, json: JsonOption = False) -> None:
     """Say how a lab is: daemons, BGP sessions, routes at full width, memory. Exits 1 when it is
     not as planned."""
-    from labs.status import read_status
+    from rocelab.runtime.status import read_status
 
     need_root("looking into a lab")
     state = read_status(running_lab(lab))

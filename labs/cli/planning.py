@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def plan(lab: LabArgument, json: JsonOption = False) -> None:
     """Show what a lab means: nodes, links, addresses, ASNs, BGP sessions, ECMP widths."""
-    from labs.lab import Lab
     from rocelab.plan.document import plan_document
+    from rocelab.runtime.lab import Lab
 
     # A plan is all live objects, 100,000 of them for 32,256 GPUs: looking for garbage among them
     # would take a fifth of the time.
@@ -155,10 +155,10 @@ def render(
     For FRR, a folder per switch: DIR/SWITCH/{zebra,bgpd,bfdd}.conf. For containerlab, a folder
     that it deploys; for clabernetes, what `kubectl apply` takes.
     """
-    from labs.lab import Lab
     from rocelab.errors import InputError
     from rocelab.render.files import write_clabernetes, write_containerlab, write_rendered
     from rocelab.render.frr_image import DEFAULT_IMAGE
+    from rocelab.runtime.lab import Lab
 
     if image is not None and target is Target.FRR:
         raise InputError("--image is of containers", "give --target containerlab or clabernetes")
@@ -195,9 +195,9 @@ def graph(
     force: ForceOption = False,
 ) -> None:
     """Draw a lab's fabric, tiers in rows."""
-    from labs.lab import Lab
     from rocelab.outputs import check_new_file, create_file
     from rocelab.render.graph import mermaid, svg
+    from rocelab.runtime.lab import Lab
 
     if file is not None:
         check_new_file(file, overwrite=force)

@@ -11,8 +11,8 @@ from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, say, table, write_json
 
 if TYPE_CHECKING:
-    from labs.controller.rounds import Round
-    from labs.lab import Lab
+    from rocelab.runtime.controller.rounds import Round
+    from rocelab.runtime.lab import Lab
 
 _SHOWN_ENTRIES = 20
 
@@ -29,8 +29,8 @@ def te(
     json: JsonOption = False,
 ) -> None:
     """Show what the controller of a lab with scheme te or resilient does."""
-    from labs.controller.process import ControllerFiles, controller_pid
-    from labs.controller.rounds import read_rounds
+    from rocelab.runtime.controller.process import ControllerFiles, controller_pid
+    from rocelab.runtime.controller.rounds import read_rounds
 
     need_root("reading a lab's controller")
     chosen = running_lab(lab)
@@ -109,10 +109,10 @@ def _print_tiers(last: Round) -> None:
 
 def _bound(lab: Lab) -> float:
     """The least maximum utilisation for what is published now, over the tables as they are."""
-    from labs.controller.process import ControllerFiles
     from rocelab.forwarding.demand import read_demands
     from rocelab.forwarding.lp import lower_bound
     from rocelab.forwarding.network import Network
+    from rocelab.runtime.controller.process import ControllerFiles
 
     fabric = lab.fabric
     demands, _ = read_demands(fabric, ControllerFiles(lab.runtime.files).demands)

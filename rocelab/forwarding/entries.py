@@ -18,7 +18,7 @@ Entries = Mapping[EntryKey, int]
 
 
 class EntryTable(Protocol):
-    """Where entries are programmed: `labs.runtime.steering.Steering` is one."""
+    """Where entries are programmed: `rocelab.runtime.steering.Steering` is one."""
 
     def read_entries(self) -> dict[EntryKey, int]:
         """Every entry there is."""

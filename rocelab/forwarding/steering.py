@@ -1,4 +1,5 @@
-"""The hash that a switch gives a RoCE packet under each scheme: the model of labs/bpf/steer.bpf.c.
+"""The hash that a switch gives a RoCE packet under each scheme: the model of
+rocelab/runtime/bpf/steer.bpf.c.
 
 In: a fabric, a scheme, a flow with its destination QP, and for `te` the entries that a controller
 wrote. Out: the 32-bit hash that decides the kernel's ECMP choice at a switch, or that the switch
@@ -31,7 +32,8 @@ _KERNELS_OWN = ("ecmp", "resilient")
 
 
 class NodeScheme(IntEnum):
-    """What a switch does with a RoCE packet; the numbers are those of labs/bpf/steer.bpf.c.
+    """What a switch does with a RoCE packet; the numbers are those of
+    rocelab/runtime/bpf/steer.bpf.c.
 
     KERNEL takes away the hash that an earlier switch gave, so that the switch's own counts.
     """

@@ -2,7 +2,7 @@
 
 In goes a `Fabric`; out comes a `QueuePlan` with every switch port numbered. Rates are those of the
 lab (the modelled network's divided by the dilation), bytes are the modelled network's. Pure: what
-the kernel makes of it is the work of `labs.runtime.queues`.
+the kernel makes of it is the work of `rocelab.runtime.queues`.
 """
 
 from __future__ import annotations

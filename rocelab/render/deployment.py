@@ -125,7 +125,7 @@ def _container(fabric: Fabric, node: Node) -> Container:
 
 
 def _server_commands(fabric: Fabric, node: Node) -> list[str]:
-    """A server's addresses and its default route, as `labs.runtime.wiring` gives them."""
+    """A server's addresses and its default route, as `rocelab.runtime.wiring` gives them."""
     commands = []
     for link in fabric.links_of[node.name]:
         near, far = link.port(node.name), link.far(node.name)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from labs.lab import Lab
 from rocelab.agent.filters import data_filter
 from rocelab.errors import InputError, MachineError, RocelabError
 from rocelab.files import replace_file
@@ -29,6 +28,7 @@ from rocelab.predict.predictor import Setting, asked_fabric, predict_landing
 from rocelab.predict.wires import Wires
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
+from rocelab.runtime.lab import Lab
 from rocelab.spec.model import SeedPlan
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from scripts.compare.figures import Expected, cell_figures, run_of, status_of

@@ -20,8 +20,8 @@ from labs.cli.arguments import (
     RuntimeOption,
 )
 from labs.cli.handover import handed_over
-from labs.runtime.kind import RuntimeKind
 from rocelab.report.console import err, out, progress_bars, say, table, write, write_json
+from rocelab.runtime.kind import RuntimeKind
 from scripts.drill.attempts import RETRIES
 
 if TYPE_CHECKING:
@@ -124,9 +124,9 @@ def run(
 ) -> None:
     """Run a drill: lab up, traffic and faults or jobs, lab down, and what came of it. Exits 1 when
     an expectation of the drill failed."""
-    from labs.runtime.housing import housing_of
     from rocelab.documents import to_json
     from rocelab.outputs import shown_if_unwritten
+    from rocelab.runtime.housing import housing_of
     from scripts.drill.catalog import find_drill
     from scripts.drill.labuse import fresh, kept
     from scripts.drill.run import run_drill

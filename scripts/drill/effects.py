@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from labs.lab import Lab
 from rocelab.forwarding.path import Path
 from rocelab.kernel.linkwatch import LinkEvent, LinkWatch
 from rocelab.plan.fabric import Fabric
 from rocelab.results.convergence import FlowMeasurement
+from rocelab.runtime.lab import Lab
 from rocelab.units import format_duration
 from scripts.drill.timeline import POLL_S, opened_namespaces
 from scripts.faults.base import CarrierFault, SeveringFault

@@ -20,8 +20,6 @@ from typing import Self
 
 import numpy as np
 
-from labs.lab import Lab
-from labs.runtime.convergence import convergence_timeout_s
 from rocelab.agent.wire import ROCE_PORT
 from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.fib import Fib
@@ -33,6 +31,8 @@ from rocelab.results.convergence import FlowConvergence, FlowSamples, Method, Wi
 from rocelab.results.drill import Event, FibChange, HashingRun, Repeat, Timeline, measure_repeat
 from rocelab.results.stages import SCHEMA_VERSION as STAGES_VERSION
 from rocelab.results.stages import Stages
+from rocelab.runtime.convergence import convergence_timeout_s
+from rocelab.runtime.lab import Lab
 from scripts.drill.effects import late_carriers, late_losses, link_events
 from scripts.drill.fidelity import judged, stolen_cpu_s
 from scripts.drill.timeline import FibTimeline

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from labs.lab import Lab
 from rocelab.forwarding.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import Path, find_nic, walk
@@ -24,6 +23,7 @@ from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import SEED
 from rocelab.results.drill import HashingRun
+from rocelab.runtime.lab import Lab
 from rocelab.spec.model import SeedPlan
 from scripts.taps import LinkPackets
 from traffic.result import TrafficResult

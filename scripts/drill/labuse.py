@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from labs.lab import Lab, as_it_runs
-from labs.runtime.convergence import convergence_timeout_s
-from labs.runtime.inuse import in_use
-from labs.runtime.record import LabFiles
 from rocelab.errors import InputError
 from rocelab.interruption import undone
 from rocelab.progress import Progress, ProgressSink
+from rocelab.runtime.convergence import convergence_timeout_s
+from rocelab.runtime.inuse import in_use
+from rocelab.runtime.lab import Lab, as_it_runs
+from rocelab.runtime.record import LabFiles
 from rocelab.spec.differences import differing_keys
 from rocelab.wording import listed
 from scripts.drill.timeline import FibTimeline, opened_namespaces

@@ -15,9 +15,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.lab import Lab
-from labs.runtime.convergence import convergence_timeout_s, wait_for_bfd
-from labs.runtime.housing import Housing
 from rocelab.agent.filters import probe_filter
 from rocelab.documents import to_json
 from rocelab.errors import InputError
@@ -31,6 +28,9 @@ from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results import drill as results
 from rocelab.results.drill import DrillResult, HashingRun, Repeat
 from rocelab.results.phases import JobDrillResult
+from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
+from rocelab.runtime.housing import Housing
+from rocelab.runtime.lab import Lab
 from rocelab.spec.reference import named_by
 from rocelab.units import format_duration
 from scripts.drill.attempts import RETRIES, measure_valid

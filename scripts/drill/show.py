@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from labs.lab import Lab
 from rocelab.plan.fabric import Fabric
 from rocelab.results.expectations import Expectation, kpi_named
+from rocelab.runtime.lab import Lab
 from rocelab.spec.reference import named_by
 from scripts.drill.catalog import lab_of
 from scripts.drill.listing import DrillRow, row_of

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal, Self
 
-from labs.lab import Lab
 from rocelab.agent.priority import run_first
 from rocelab.errors import ExpectationError
 from rocelab.forwarding.fib import Fib
@@ -27,6 +26,7 @@ from rocelab.kernel.fibwatch import FibAction, FibEvent, FibWatch
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.results.drill import FibChange
+from rocelab.runtime.lab import Lab
 from scripts.stages.delay import SWITCH_INTERVAL_S
 
 POLL_S = 0.25

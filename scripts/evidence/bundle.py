@@ -15,15 +15,15 @@ from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from labs.lab import Lab
-from labs.runtime.queues.engine import read_engine
-from labs.runtime.queues.reading import read_queue_counters
-from labs.runtime.record import LabFiles
 from rocelab.agent.live import unpacked
 from rocelab.errors import InputError
 from rocelab.files import make_folder, write_file
 from rocelab.interruption import shielded, undone
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.queues.engine import read_engine
+from rocelab.runtime.queues.reading import read_queue_counters
+from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
 from rocelab.workers import workers
 from scripts.evidence.node import Capture, collect_node

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from labs.lab import Lab
-from labs.runtime.daemons import vty_command
-from labs.runtime.node import NamespaceNode
 from rocelab.kernel import namespaces
+from rocelab.runtime.daemons import vty_command
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.node import NamespaceNode
 from scripts.evidence.shelf import Shelf, tail
 
 VTY_TIMEOUT_S = 5.0

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from labs.lab import Lab
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
+from rocelab.runtime.lab import Lab
 
 
 class Fault(Protocol):

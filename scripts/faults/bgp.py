@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labs.lab import Lab
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Link
+from rocelab.runtime.lab import Lab
 from scripts.faults import policy
 from scripts.faults.leaks import BadPrefix, RouteLeak
 

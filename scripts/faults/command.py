@@ -13,7 +13,7 @@ from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:
-    from labs.lab import Lab
+    from rocelab.runtime.lab import Lab
     from scripts.faults.asked import Key, Kind
     from scripts.faults.base import Fault
     from scripts.faults.record import RecordedFault
@@ -39,8 +39,8 @@ def _complete_key(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _complete_number(ctx: typer.Context, incomplete: str) -> list[str]:
-    from labs.runtime.record import LabFiles
     from rocelab.errors import RocelabError
+    from rocelab.runtime.record import LabFiles
     from scripts.faults.record import read_faults
 
     try:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labs.lab import Lab
 from rocelab.errors import InputError
 from rocelab.kernel import processes
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
 from rocelab.render import frr
+from rocelab.runtime.lab import Lab
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from labs.lab import Lab
-from labs.runtime import wiring
-from labs.runtime.wire.impairment import Impairment, Kind
 from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Fabric, Link
+from rocelab.runtime import wiring
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.wire.impairment import Impairment, Kind
 from scripts.faults.links import ends_of
 from scripts.faults.ports import read_ports, running_ports
 from scripts.faults.selectors import named

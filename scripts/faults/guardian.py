@@ -22,8 +22,8 @@ def main(lab_name: str, record: Path, driver: tuple[int, int]) -> None:
     if not any(record.glob("*.json")):
         return
     # Here and not above: a guardian is started with every driver and mostly has nothing to do.
-    from labs.lab import Lab
-    from labs.runtime.record import LabFiles
+    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.record import LabFiles
     from scripts.faults.injector import restore_recorded
     from scripts.faults.record import Driver, read_faults
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labs.lab import Lab
 from rocelab.kernel import processes
 from rocelab.kernel.bracket import Bracket, spanning
+from rocelab.runtime.lab import Lab
 
 
 @dataclass(frozen=True, slots=True)

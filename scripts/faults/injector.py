@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from labs.lab import Lab
-from labs.runtime.record import LabFiles
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.errors import ExpectationError, RocelabError
 from rocelab.interpreter import module_command, module_environment
 from rocelab.interruption import shielded, undone
 from rocelab.kernel import namespaces
 from rocelab.kernel.bracket import Bracket, realtime_ns
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
 from scripts.faults.base import Fault, ScheduledFault
 from scripts.faults.record import (
     Driver,

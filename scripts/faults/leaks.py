@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labs.lab import Lab
 from rocelab.errors import InputError
 from rocelab.kernel.bracket import Bracket
+from rocelab.runtime.lab import Lab
 from scripts.faults import policy
 
 OWN_ASN_OCCURRENCES = 1

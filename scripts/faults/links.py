@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from labs.lab import Lab
-from labs.runtime import wiring
-from labs.runtime.queues import rates
-from labs.runtime.queues.engine import read_engine
-from labs.runtime.record import LabFiles
 from rocelab.errors import InputError
 from rocelab.kernel import namespaces, tc
 from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.plan.queues import lab_rate_bps
+from rocelab.runtime import wiring
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.queues import rates
+from rocelab.runtime.queues.engine import read_engine
+from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
 from scripts.faults.ports import port_faults, read_default_ports, read_ports, running_ports
 from scripts.faults.selectors import named

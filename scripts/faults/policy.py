@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from labs.lab import Lab
-from labs.runtime import daemons, peers
 from rocelab.errors import MachineError
 from rocelab.kernel import processes
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.render.frr import frr_configuration
+from rocelab.runtime import daemons, peers
+from rocelab.runtime.lab import Lab
 
 FAMILY = "address-family ipv4 unicast"
 SHUT_FOR_PREFIXES = "Idle (PfxCt)"

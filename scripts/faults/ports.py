@@ -15,14 +15,11 @@ from functools import partial
 
 from pyroute2 import IPRoute
 
-from labs.lab import Lab
-from labs.runtime.node import NamespaceNode
-from labs.runtime.wiring import (
-    IF_LINK_MODE_DORMANT,
-    NUD_PERMANENT,
-)
 from rocelab.kernel import namespaces
 from rocelab.plan.fabric import Link, Port
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.wiring import IF_LINK_MODE_DORMANT, NUD_PERMANENT
 
 IFF_UP = 0x1
 IFF_RUNNING = 0x40

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labs.lab import Lab
-from labs.runtime import daemons, wiring
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
+from rocelab.runtime import daemons, wiring
+from rocelab.runtime.lab import Lab
 from scripts.faults.daemons import missing_daemons, running_daemons
 from scripts.faults.ports import port_faults, read_ports, running_ports
 

@@ -13,8 +13,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.runtime.record import LabFiles
 from rocelab.files import make_folder, write_file
+from rocelab.runtime.record import LabFiles
 from scripts.faults.spec import SINGLE_FAULT, SingleFaultSpec
 
 

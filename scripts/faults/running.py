@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from labs.lab import Lab
-from labs.runtime.inuse import in_use
-from labs.runtime.record import LabFiles
 from rocelab.errors import InputError
 from rocelab.interruption import shielded
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.runtime.inuse import in_use
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
 from rocelab.wording import listed
 from scripts.faults.base import Fault
 from scripts.faults.injector import Change, Injector, restore_faults

@@ -1,6 +1,6 @@
 """Faults of cables whose carrier stays up: packets vanish, arrive corrupted, or late.
 
-In: planned links, a direction or both, and what is wrong (`labs.runtime.wire`). Out: faults that
+In: planned links, a direction or both, and what is wrong (`rocelab.runtime.wire`). Out: faults that
 the kernel begins and ends at exact instants. Nobody is told: only BFD, a hold timer, or a counter
 at the far end shows them.
 """
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from labs.lab import Lab
-from labs.runtime.wire.impairment import Impairment, Kind
 from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Link
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.wire.impairment import Impairment, Kind
 from scripts.faults.links import ALL_PPM, ends_of
 from scripts.faults.selectors import named
 
@@ -24,8 +24,8 @@ class CableFault:
     """One impairment on some links at once, towards one node or in both directions.
 
     Everything that crosses is hit, BGP's and BFD's packets too; of corruption see
-    labs/bpf/wire.bpf.c. Two of one kind on one direction at a time are one: the later counts, and
-    the first to be restored ends both.
+    rocelab/runtime/bpf/wire.bpf.c. Two of one kind on one direction at a time are one: the later
+    counts, and the first to be restored ends both.
     """
 
     kind: str

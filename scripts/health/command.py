@@ -20,8 +20,8 @@ from rocelab.report.console import err, out, say, table, write
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from labs.lab import Lab
     from rocelab.results.health import HealthReport
+    from rocelab.runtime.lab import Lab
     from scripts.health.monitor import OnSample, Snapshot
     from scripts.health.objectives import HealthSpec
 

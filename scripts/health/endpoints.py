@@ -11,8 +11,8 @@ import os
 from contextlib import suppress
 from dataclasses import astuple
 
-from labs.runtime.record import LabFiles
 from rocelab.agent.live import RECORD_BYTES, LiveCounters, unpacked
+from rocelab.runtime.record import LabFiles
 from traffic.session import LIVE_FOLDER
 
 LOOK_INTERVAL_S = 0.15

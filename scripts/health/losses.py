@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from labs.runtime.wire.impairment import Direction
-from labs.runtime.wire.maps import WireCounters
 from rocelab.kernel.counters import Place, PortCounters
 from rocelab.plan.fabric import Fabric
+from rocelab.runtime.wire.impairment import Direction
+from rocelab.runtime.wire.maps import WireCounters
 from scripts.health.ports import PortReading
 
 

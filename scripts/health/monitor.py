@@ -20,9 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from labs.lab import Lab
 from rocelab.errors import RocelabError
 from rocelab.results.health import HealthReport, Sli
+from rocelab.runtime.lab import Lab
 from scripts.evidence.bundle import Collection
 from scripts.health.endpoints import LOOK_INTERVAL_S
 from scripts.health.objectives import HealthSpec

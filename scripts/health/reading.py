@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from labs.lab import Lab
-from labs.runtime import wiring
-from labs.runtime.queues.engine import read_engine
-from labs.runtime.queues.reading import QueueReader
-from labs.runtime.record import LabFiles
-from labs.runtime.wire.control import Wire
-from labs.runtime.wire.impairment import Direction
-from labs.runtime.wire.maps import WireCounters
 from rocelab.agent.live import LiveCounters
 from rocelab.errors import ExpectationError, InputError
 from rocelab.kernel import namespaces
 from rocelab.kernel.counters import Place, PortCounters
 from rocelab.plan.queues import plan_queues
 from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.runtime import wiring
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.queues.engine import read_engine
+from rocelab.runtime.queues.reading import QueueReader
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.wire.control import Wire
+from rocelab.runtime.wire.impairment import Direction
+from rocelab.runtime.wire.maps import WireCounters
 from rocelab.spec.queues import QueueEngine
 from scripts.health.endpoints import EndpointTracker
 from scripts.health.losses import LossTracker

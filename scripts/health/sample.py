@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from labs.runtime.wire.impairment import Direction
 from rocelab.agent.live import LiveCounters
 from rocelab.kernel.counters import DepthCounters, Place, QueueCounters
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.plan.queues import QueuePlan
 from rocelab.results.health import Sli
+from rocelab.runtime.wire.impairment import Direction
 from scripts.health.objectives import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
 from scripts.health.reading import Reading
 

@@ -15,10 +15,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from labs.runtime.daemons import FrrFiles
-from labs.runtime.record import LabFiles
 from rocelab.files import UntrustedFileError, read_untrusted
 from rocelab.plan.fabric import Fabric
+from rocelab.runtime.daemons import FrrFiles
+from rocelab.runtime.record import LabFiles
 
 _CHANGE = re.compile(rb"%ADJCHANGE: neighbor ([^\s(]+)\S* .*?\b(Up|Down)\b")
 

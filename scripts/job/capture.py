@@ -23,11 +23,11 @@ from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 from labs.cli.pcapng import Capture, Packet, pcapng_header, pcapng_packet, read_pcap
-from labs.lab import Lab
 from rocelab.agent.wire import ROCE_PORT
 from rocelab.errors import InputError, MachineError
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel import namespaces
+from rocelab.runtime.lab import Lab
 from traffic.jobparts import nic_links
 
 _BUFFER_KIB = 4096

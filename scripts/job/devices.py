@@ -13,13 +13,13 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from labs.lab import Lab
-from labs.runtime.base import Counters
-from labs.runtime.link import read_counters
 from rocelab.agent.filters import data_filter, roce_filter
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel import namespaces
 from rocelab.results.job import QueueFigures
+from rocelab.runtime.base import Counters
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.link import read_counters
 from rocelab.spec.queues import QueueEngine
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.queues import QueueWatch

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from labs.runtime.installation import Installation, find_installation
 from rocelab.results.drill import Environment
 from rocelab.results.environment import environment_with
+from rocelab.runtime.installation import Installation, find_installation
 
 
 def read_environment(frr: Installation | None = None) -> Environment:

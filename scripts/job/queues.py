@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labs.runtime.queues.engine import read_engine
-from labs.runtime.queues.reading import read_queue_counters
-from labs.runtime.record import LabFiles
 from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import class_of_dscp, plan_queues
 from rocelab.results.job import QueueFigures
+from rocelab.runtime.queues.engine import read_engine
+from rocelab.runtime.queues.reading import read_queue_counters
+from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
 
 _NONE = QueueCounters(0, 0, 0, 0, 0, None, None, None)

@@ -15,9 +15,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from labs.lab import Lab
-from labs.runtime.inuse import in_use
-from labs.runtime.record import LabFiles
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.files import replace_file
@@ -30,6 +27,9 @@ from rocelab.outputs import RESULT, check_new_file, results_folder
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.drill import Environment, Event
 from rocelab.results.job import SCHEMA_VERSION, Clock, Fidelity, JobReport
+from rocelab.runtime.inuse import in_use
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
 from scripts.drill.fidelity import stolen_cpu_s
 from scripts.faults.injector import Injector
 from scripts.faults.schedule import Timed

@@ -13,10 +13,10 @@ from rocelab.report.console import err, out, progress_bars, write
 from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
-    from labs.lab import Lab
     from rocelab.plan.fabric import Fabric
     from rocelab.predict.matrix import FlowRow
     from rocelab.predict.predictor import Setting
+    from rocelab.runtime.lab import Lab
 
 MODELS = ("kernel", "crc16", "crc32")
 _WHAT_IF, _INPUT = "What if", "Input and output"

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from labs.lab import Lab
-from labs.runtime.convergence import convergence_timeout_s
 from rocelab.jobs.flow import permutation
 from rocelab.results.convergence import (
     FlowSamples,
@@ -26,6 +24,8 @@ from rocelab.results.convergence import (
     measure_flow,
     offered_rate_pps,
 )
+from rocelab.runtime.convergence import convergence_timeout_s
+from rocelab.runtime.lab import Lab
 from rocelab.statistics import spread
 from rocelab.units import format_duration
 from scripts.drill.timeline import FibTimeline, opened_namespaces

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from labs.runtime import wiring
 from rocelab.agent.priority import run_first
 from rocelab.kernel import namespaces, netlink
 from rocelab.kernel.linkwatch import LinkWatch
 from rocelab.results.stages import ReadDelay
+from rocelab.runtime import wiring
 from rocelab.units import format_duration
 
 INTERVAL_S = 0.025

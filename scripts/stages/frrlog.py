@@ -218,8 +218,8 @@ def _other_event(node: str, time_ns: int, message: str) -> LogEvent | None:
 
 @lru_cache(maxsize=256)
 def _seconds(text: str) -> int | None:
-    """Unix seconds of FRR's `2026/11/21 10:30:35`, which is UTC (labs.runtime.daemons), or None of
-    what is no date."""
+    """Unix seconds of FRR's `2026/11/21 10:30:35`, which is UTC (rocelab.runtime.daemons), or None
+    of what is no date."""
     date, _, clock = text.partition(" ")
     parts = [int(part) for part in (*date.split("/"), *clock.split(":"))]
     try:

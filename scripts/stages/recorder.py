@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from labs.lab import Lab
 from rocelab.agent.priority import run_first
 from rocelab.kernel.linkwatch import LinkEvent, LinkWatch
 from rocelab.results.stages import LOG_STAMP_NS, ReadDelay, Resolution
+from rocelab.runtime.lab import Lab
 from scripts.drill.timeline import opened_namespaces
 from scripts.stages import tracing
 from scripts.stages.delay import SWITCH_INTERVAL_S, DelayProbe

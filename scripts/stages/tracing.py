@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.lab import Lab
-from labs.runtime import daemons
-from labs.runtime.daemons import FrrFiles
 from rocelab.files import UntrustedFileError, read_untrusted, untrusted_size
+from rocelab.runtime import daemons
+from rocelab.runtime.daemons import FrrFiles
+from rocelab.runtime.lab import Lab
 from rocelab.workers import workers
 from scripts.stages.frrlog import LogEvent, parse_log
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from labs.lab import Lab
+    from rocelab.runtime.lab import Lab
     from scripts.testkit.duration import Duration
     from scripts.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
     from scripts.testkit.measurement import (
@@ -37,7 +37,7 @@ _HOMES = {
     "Duration": "scripts.testkit.duration",
     "FaultMaker": "scripts.testkit.kit",
     "InvalidRunError": "scripts.testkit.measurement",
-    "Lab": "labs.lab",
+    "Lab": "rocelab.runtime.lab",
     "MeasureMaker": "scripts.testkit.kit",
     "Measurement": "scripts.testkit.measurement",
     "NotMeasuredError": "scripts.testkit.measurement",

@@ -13,15 +13,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labs.lab import Lab
-from labs.runtime.convergence import convergence_timeout_s
-from labs.runtime.housing import RuntimeKind, housing_of
-from labs.runtime.record import LabFiles, recorded_labs
-from labs.runtime.teardown import take_down
 from rocelab.documents import to_json
 from rocelab.errors import ExpectationError, InputError
 from rocelab.plan.build import plan
 from rocelab.results.drill import Repeat
+from rocelab.runtime.convergence import convergence_timeout_s
+from rocelab.runtime.housing import RuntimeKind, housing_of
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles, recorded_labs
+from rocelab.runtime.teardown import take_down
 from rocelab.spec.load import load_spec
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.evidence.bundle import collect_evidence

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from labs.lab import Lab
-from labs.runtime.daemons import vty_command
-from labs.runtime.record import LabFiles
-from labs.runtime.wiring import NUD_PERMANENT
 from rocelab.kernel import namespaces, netlink, tc
 from rocelab.plan.settings import node_settings
+from rocelab.runtime.daemons import vty_command
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.wiring import NUD_PERMANENT
 
 Facts = Mapping[tuple[str, str], str]
 """What was found, by node and thing."""

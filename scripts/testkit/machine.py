@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from labs import doctor
 from rocelab.kernel import probes
 from rocelab.kernel.rights import effective_capabilities
+from rocelab.runtime import doctor
 
 
 @cache

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from labs.runtime.convergence import convergence_timeout_s
 from rocelab.errors import ExpectationError, InputError
 from rocelab.jobs.flow import Flow
 from rocelab.results.convergence import Overall
 from rocelab.results.drill import Repeat
+from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.spec.base import SECOND
 from rocelab.units import format_duration
 from scripts.drill.faulted import FaultedRun, Settings

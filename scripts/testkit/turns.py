@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from labs.runtime.record import RUN_ROOT, TURN, is_still_at, open_turn
+from rocelab.runtime.record import RUN_ROOT, TURN, is_still_at, open_turn
 
 
 @contextmanager

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from labs.lab import Lab
-from labs.runtime import daemons
-from labs.runtime.wire.maps import WireMaps
 from rocelab.kernel import netlink
 from rocelab.kernel.bracket import Bracket
+from rocelab.runtime import daemons
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.wire.maps import WireMaps
 from scripts.faults.injector import Injector
 from scripts.faults.resolve import resolve
 from scripts.faults.schedule import Timed

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from labs.lab import Lab
 from rocelab.errors import RocelabError
 from rocelab.jobs.flow import permutation
 from rocelab.progress import ProgressSink
 from rocelab.results.drill import DrillResult, Repeat, Timeline, measure_repeat
 from rocelab.results.job import JobReport
 from rocelab.results.phases import JobDrillResult
+from rocelab.runtime.lab import Lab
 from scripts.drill import faulted
 from scripts.drill.attempts import RETRIES
 from scripts.drill.catalog import find_drill

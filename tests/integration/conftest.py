@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import installation
-from labs.runtime.installation import find_installation
-from labs.runtime.teardown import take_down
+from rocelab.runtime import installation
+from rocelab.runtime.installation import find_installation
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.teardown import take_down
 
 MakeLab = Callable[..., Lab]
 

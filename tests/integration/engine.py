@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from labs.runtime.engine import Engine, find_engine
 from rocelab.errors import MachineError
 from rocelab.files import make_folders
+from rocelab.runtime.engine import Engine, find_engine
 
 STARTS_WITHIN_S = 300.0
 IMAGES = Path("/var/cache/rocelab/docker-for-tests")

@@ -19,9 +19,9 @@ from importlib import metadata
 from pathlib import Path
 
 from labs.remote.install import this_kit
-from labs.runtime.management import SEPARATION_FOLDER, root_is_locked, sshd_path
 from rocelab.kernel import namespaces
 from rocelab.kernel.processes import kill_and_wait
+from rocelab.runtime.management import SEPARATION_FOLDER, root_is_locked, sshd_path
 
 SOURCE = Path(__file__).resolve().parents[2]
 ROCELAB = (sys.executable, "-P", "-c", "from scripts.cli import main; main()")

@@ -6,7 +6,7 @@ from bench.agreement.document import CellResult
 from bench.agreement.plan import SHAPES, Cell
 from bench.agreement.run import measure_cell
 from bench.agreement.simulated import simulate_job
-from labs.lab import Lab
+from rocelab.runtime.lab import Lab
 from tests.integration.conftest import MakeLab
 from tests.measured import measured
 

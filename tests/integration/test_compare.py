@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime.record import recorded_labs
 from rocelab.errors import MachineError
 from rocelab.results.comparison import Comparison, from_json
+from rocelab.runtime.record import recorded_labs
 from tests.integration.command import rocelab
 from tests.integration.conftest import MakeLab
 

@@ -22,19 +22,6 @@ from itertools import pairwise
 
 import pytest
 
-from labs.controller.collector import Collector
-from labs.controller.process import (
-    ControllerFiles,
-    controller_pid,
-    start_controller,
-    stop_controller,
-)
-from labs.controller.resilient import IDLE_S
-from labs.controller.rounds import Round, read_rounds
-from labs.lab import Lab
-from labs.runtime.daemons import vty_json
-from labs.runtime.steering import Steering
-from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
 from rocelab.forwarding.multipath import UDP, Flow5, select
 from rocelab.jobs.flow import Flow, permutation
@@ -42,6 +29,19 @@ from rocelab.kernel.fib import read_fib
 from rocelab.kernel.namespaces import inside
 from rocelab.kernel.netlink import HEADER, NLMSG_ERROR
 from rocelab.kernel.tables import open_reader, read_objects, read_rows
+from rocelab.runtime.controller.collector import Collector
+from rocelab.runtime.controller.process import (
+    ControllerFiles,
+    controller_pid,
+    start_controller,
+    stop_controller,
+)
+from rocelab.runtime.controller.resilient import IDLE_S
+from rocelab.runtime.controller.rounds import Round, read_rounds
+from rocelab.runtime.daemons import vty_json
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.steering import Steering
+from rocelab.runtime.teardown import take_down
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
 from tests.integration.waiting import wait_until

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from labs import doctor
-from labs.doctor import BPF_PROGRAM, Check, Diagnosis
 from rocelab.kernel import probes
+from rocelab.runtime import doctor
+from rocelab.runtime.doctor import BPF_PROGRAM, Check, Diagnosis
 
 pytestmark = pytest.mark.side_by_side
 
 
 WITHOUT_PRIVILEGES = """
-from labs.doctor import diagnose
+from rocelab.runtime.doctor import diagnose
 diagnosis = diagnose()
 for check in diagnosis.checks:
     print(check.name, check.ok, check.found, sep="|")

@@ -12,10 +12,10 @@ from xml.etree import ElementTree as Xml
 import pytest
 import yaml
 
-from labs.lab import Lab
-from labs.runtime.record import LabFiles
-from labs.runtime.teardown import take_down
 from rocelab.results.drill import from_json
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.teardown import take_down
 from scripts.faults.record import read_faults
 from tests.integration.command import PROGRAM, read, rocelab
 from tests.integration.waiting import wait_until

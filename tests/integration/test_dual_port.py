@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.teardown import take_down
 from rocelab.jobs.flow import Flow
 from rocelab.jobs.job import JobSpec
 from rocelab.results.job import JobReport
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.teardown import take_down
 from scripts.job.run import run_job
 from tests.integration.conftest import MakeLab
 from tests.integration.midway import Midway

@@ -12,12 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import runtime, wiring
-from labs.runtime.daemons import vty_command, vty_json
-from labs.runtime.node import NamespaceNode
-from labs.runtime.record import recorded_labs
-from labs.runtime.teardown import take_down
 from rocelab.errors import ExpectationError, InputError
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.kernel.fibwatch import FibWatch
@@ -25,6 +19,12 @@ from rocelab.kernel.namespaces import inside
 from rocelab.kernel.processes import resume, stop
 from rocelab.plan.routes import expected_routes
 from rocelab.progress import Progress
+from rocelab.runtime import runtime, wiring
+from rocelab.runtime.daemons import vty_command, vty_json
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.record import recorded_labs
+from rocelab.runtime.teardown import take_down
 from tests.integration.conftest import MakeLab
 from tests.integration.waiting import wait_for_tables
 from traffic.traceroute import probe_path

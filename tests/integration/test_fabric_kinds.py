@@ -14,9 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.record import recorded_labs
-from labs.runtime.teardown import take_down
 from rocelab.forwarding.fib import FibOf
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.kernel.fib import read_fib
@@ -25,6 +22,9 @@ from rocelab.kernel.namespaces import inside
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Nic
 from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import recorded_labs
+from rocelab.runtime.teardown import take_down
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.integration.waiting import wait_for_tables

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.teardown import take_down
-from labs.status import read_status
 from rocelab.kernel import namespaces
 from rocelab.kernel.bracket import Bracket
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.status import read_status
+from rocelab.runtime.teardown import take_down
 from scripts.faults.asked import kinds
 from scripts.faults.base import Fault
 from scripts.faults.injector import Change, Held, Injector

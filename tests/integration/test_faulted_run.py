@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.record import LabFiles
-from labs.runtime.teardown import take_down
 from rocelab.jobs.flow import permutation
 from rocelab.results.convergence import Method
 from rocelab.results.drill import Repeat
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.teardown import take_down
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.run import wait_until
 from scripts.drill.timeline import FibTimeline, opened_namespaces

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import daemons, peers, wiring
-from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
 from rocelab.kernel import namespaces, processes
 from rocelab.kernel.fib import read_fib
 from rocelab.plan.fabric import Link
+from rocelab.runtime import daemons, peers, wiring
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.teardown import take_down
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults import policy
 from scripts.faults.base import Fault
@@ -417,7 +417,7 @@ def test_a_power_loss_that_was_half_done_is_undone(rig: Rig) -> None:
 def test_what_a_killed_process_has_done_another_undoes(rig: Rig, tmp_path: Path) -> None:
     program = f"""
 import os, signal
-from labs.lab import Lab
+from rocelab.runtime.lab import Lab
 from scripts.faults.bgp import Drain
 from scripts.faults.daemons import DaemonCrash
 from scripts.faults.links import CarrierDown

@@ -21,12 +21,12 @@ from bench.forensics import (
     names,
     slow_link,
 )
-from labs.lab import Lab
-from labs.runtime.teardown import take_down
 from rocelab.diagnose.diagnose import EXPLAINED, diagnose_report
 from rocelab.documents import to_json
 from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause, Diagnosis, from_json
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.teardown import take_down
 from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import daemons
-from labs.runtime.housing import RuntimeKind, housing_of
-from labs.runtime.installation import find_installation
-from labs.runtime.teardown import take_down
-from labs.status import read_status
 from rocelab.errors import MachineError
 from rocelab.plan.build import plan
+from rocelab.runtime import daemons
+from rocelab.runtime.housing import RuntimeKind, housing_of
+from rocelab.runtime.installation import find_installation
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.status import read_status
+from rocelab.runtime.teardown import take_down
 from rocelab.spec.model import LabSpec
 from scripts.faults.daemons import DaemonCrash
 from scripts.job.environment import read_environment

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.installation import find_installation
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.render.frr import frr_configuration
+from rocelab.runtime.installation import find_installation
+from rocelab.runtime.lab import Lab
 from rocelab.spec.catalog import catalog_names
 
 pytestmark = pytest.mark.side_by_side

@@ -9,11 +9,11 @@ from fractions import Fraction
 
 import pytest
 
-from labs.lab import Lab
 from rocelab.forwarding.fib import planned_fibs
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.fibwatch import FibWatch
+from rocelab.runtime.lab import Lab
 from tests.integration.conftest import MakeLab
 from tests.integration.waiting import wait_for_tables
 from traffic.traceroute import probe_path

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from labs.lab import Lab
-from labs.runtime.teardown import take_down
-from labs.runtime.wire.control import Wire
-from labs.runtime.wire.impairment import Impairment, Kind
-from labs.status import read_status
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel import processes
 from rocelab.results.health import HealthReport, Sli
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.status import read_status
+from rocelab.runtime.teardown import take_down
+from rocelab.runtime.wire.control import Wire
+from rocelab.runtime.wire.impairment import Impairment, Kind
 from scripts.evidence import bundle
 from scripts.evidence.bundle import collect_evidence
 from scripts.health.monitor import HealthMonitor, Snapshot

@@ -19,13 +19,13 @@ from threading import Event, Thread
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import daemons
-from labs.runtime.installation import frr_owner
-from labs.runtime.teardown import take_down
 from rocelab.errors import MachineError
 from rocelab.interruption import WORDS
 from rocelab.kernel import namespaces
+from rocelab.runtime import daemons
+from rocelab.runtime.installation import frr_owner
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.teardown import take_down
 from scripts.evidence.bundle import collect_evidence
 from scripts.health.sessions import SessionReader
 from scripts.stages.tracing import log_sizes, logged_since, running_daemons

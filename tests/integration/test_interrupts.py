@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.record import LabFiles
-from labs.runtime.teardown import take_down
 from rocelab.kernel.namespaces import processes_in
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.teardown import take_down
 from scripts.faults.record import read_faults
 from tests.integration.command import PROGRAM
 from tests.integration.test_ownership import belongings

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.namespaces import processes_in
 from rocelab.results.job import JobReport, from_json
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.teardown import take_down
 from scripts.job.run import run_job, run_jobs
 from tests.integration.command import PROGRAM, Outcome, rocelab
 from tests.integration.waiting import wait_until

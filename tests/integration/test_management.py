@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.management import ManagementFiles, open_ssh
-from labs.runtime.record import LabFiles
-from labs.runtime.teardown import take_down
-from labs.status import known_labs
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.management import ManagementFiles, open_ssh
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.status import known_labs
+from rocelab.runtime.teardown import take_down
 from tests.integration.command import PROGRAM
 
 pytestmark = pytest.mark.side_by_side

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime.teardown import take_down
+from rocelab.runtime.teardown import take_down
 from tests.integration.command import rocelab, rocelab_process
 from tests.integration.test_ownership import belongings
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime.teardown import take_down
+from rocelab.runtime.teardown import take_down
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
@@ -56,7 +56,7 @@ def test_killed_at_a_random_moment_of_up_the_next_down_leaves_nothing(
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
     before = host_interfaces()
-    program = f"from labs.lab import Lab; Lab.planned({str(spec)!r}).up()"
+    program = f"from rocelab.runtime.lab import Lab; Lab.planned({str(spec)!r}).up()"
     with subprocess.Popen([sys.executable, "-c", program]) as driver:
         wait_until_started(driver, "it-kill")
         time.sleep(random.Random(moment).uniform(moment, moment + 1) * UP_TAKES_S / MOMENTS)
@@ -75,9 +75,9 @@ def wait_until_started(driver: subprocess.Popen[bytes], lab: str) -> None:
 def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
-    up = f"from labs.lab import Lab; Lab.planned({str(spec)!r}).up()"
+    up = f"from rocelab.runtime.lab import Lab; Lab.planned({str(spec)!r}).up()"
     subprocess.run([sys.executable, "-c", up], check=True)
-    down = "from labs.runtime.teardown import take_down; print(flush=True); take_down('it-kill')"
+    down = "from rocelab.runtime.teardown import take_down; print(flush=True); take_down('it-kill')"
     with subprocess.Popen([sys.executable, "-c", down], stdout=subprocess.PIPE) as driver:
         assert driver.stdout is not None
         driver.stdout.readline()
@@ -90,7 +90,7 @@ def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> No
 def test_a_process_that_is_not_of_the_lab_is_left_alone(tmp_path: Path) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
-    up = f"from labs.lab import Lab; Lab.planned({str(spec)!r}).up()"
+    up = f"from rocelab.runtime.lab import Lab; Lab.planned({str(spec)!r}).up()"
     with subprocess.Popen(["sleep", "60"]) as stranger:
         try:
             subprocess.run([sys.executable, "-c", up], check=True)

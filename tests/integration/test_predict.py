@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.teardown import take_down
 from rocelab.agent.filters import data_filter
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
@@ -17,6 +15,8 @@ from rocelab.predict.predictor import Setting, asked_fabric, predict_landing
 from rocelab.predict.whatif import read_asked
 from rocelab.predict.wires import Wires
 from rocelab.results.job import JobReport
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.teardown import take_down
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.run import run_jobs

@@ -16,19 +16,19 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.daemons import vty_json
-from labs.runtime.queues.engine import FEATURES, LONGEST_PACKETS
-from labs.runtime.queues.reading import (
+from rocelab.errors import InputError, MachineError
+from rocelab.kernel import namespaces, probes
+from rocelab.plan.queues import mark_probability, plan_queues
+from rocelab.runtime.daemons import vty_json
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.queues.engine import FEATURES, LONGEST_PACKETS
+from rocelab.runtime.queues.reading import (
     DepthSample,
     QueueReader,
     QueueSampler,
     read_queue_counters,
 )
-from labs.runtime.record import LabFiles
-from rocelab.errors import InputError, MachineError
-from rocelab.kernel import namespaces, probes
-from rocelab.plan.queues import mark_probability, plan_queues
+from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
 from scripts.faults.links import RateDegrade
 from tests.integration.conftest import MakeLab
@@ -307,8 +307,8 @@ def test_counters_outlive_a_killed_reader_and_go_with_the_lab(make_lab: MakeLab)
     with wire(lab) as line:
         line.send([line.frame(DATA, 0, 200, number) for number in range(10)])
     program = (
-        "import time; from labs.lab import Lab;"
-        "from labs.runtime.queues.reading import QueueReader;"
+        "import time; from rocelab.runtime.lab import Lab;"
+        "from rocelab.runtime.queues.reading import QueueReader;"
         f"reader = QueueReader(Lab.running({lab.name!r}).fabric);"
         f"print(reader.counters()[{UNDER_TEST!r}][3].packets, flush=True); time.sleep(60)"
     )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.teardown import take_down
 from rocelab.kernel.namespaces import processes_in
 from rocelab.kernel.rights import CAPABILITIES, Capability
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.teardown import take_down
 from tests.integration.command import PROGRAM, Outcome
 from tests.integration.test_ownership import belongings
 

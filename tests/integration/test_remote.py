@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime.record import recorded_labs
-from labs.runtime.teardown import take_down
 from rocelab.results.drill import from_json
+from rocelab.runtime.record import recorded_labs
+from rocelab.runtime.teardown import take_down
 from tests.integration.command import rocelab
 from tests.integration.openssh import Server, make_key, ssh_server
 from tests.measured import measured, problems_of_drill

@@ -20,12 +20,6 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime.engine import find_engine
-from labs.runtime.housing import RuntimeKind, housing_of
-from labs.runtime.housing.containers import ContainerNode
-from labs.runtime.record import LabFiles, read_record
-from labs.runtime.teardown import take_down
 from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.jobs.flow import permutation
@@ -33,6 +27,12 @@ from rocelab.kernel.fib import read_fib
 from rocelab.kernel.namespaces import processes_in
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.results.drill import DrillResult
+from rocelab.runtime.engine import find_engine
+from rocelab.runtime.housing import RuntimeKind, housing_of
+from rocelab.runtime.housing.containers import ContainerNode
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles, read_record
+from rocelab.runtime.teardown import take_down
 from scripts.drill.labuse import kept
 from scripts.drill.run import run_drill
 from tests.integration.engine import docker_engine
@@ -205,7 +205,7 @@ def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_pat
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC.format(name="it-run-kill"))
     program = (
-        "from labs.lab import Lab; from labs.runtime.housing import *; "
+        "from rocelab.runtime.lab import Lab; from rocelab.runtime.housing import *; "
         f"Lab.planned({str(spec)!r}, housing_of(RuntimeKind({str(kind)!r}))).up()"
     )
     files = LabFiles("it-run-kill")

@@ -21,19 +21,19 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import wiring
-from labs.runtime.daemons import vty_json
-from labs.runtime.record import LabFiles
-from labs.runtime.steering import read_scheme
-from labs.runtime.steering.maps import NodeCounters
-from labs.runtime.steering.program import pins_folder
-from labs.runtime.teardown import take_down
 from rocelab.errors import InputError
 from rocelab.forwarding.bulk import e_ecmp_hashes
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.forwarding.steering import EntryKey, PinKey, SteeringModel, planned_pins, steering_hash
 from rocelab.kernel import bpf, namespaces, netlink, tc
+from rocelab.runtime import wiring
+from rocelab.runtime.daemons import vty_json
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.steering import read_scheme
+from rocelab.runtime.steering.maps import NodeCounters
+from rocelab.runtime.steering.program import pins_folder
+from rocelab.runtime.teardown import take_down
 from rocelab.spec.schemes import (
     EcmpScheme,
     EEcmpScheme,
@@ -121,10 +121,10 @@ def sessions_had(lab: Lab) -> int:
 @pytest.fixture
 def no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries are the test's own: no controller starts."""
-    idle = ModuleType("labs.controller.process")
+    idle = ModuleType("rocelab.runtime.controller.process")
     idle.start_controller = lambda *_: None  # type: ignore[attr-defined]
     idle.stop_controller = lambda *_: None  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "labs.controller.process", idle)
+    monkeypatch.setitem(sys.modules, "rocelab.runtime.controller.process", idle)
 
 
 def spines_of(found: dict[str, list[int]]) -> dict[int, str]:

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import daemons
-from labs.runtime.record import LabFiles
-from labs.runtime.teardown import take_down
-from labs.runtime.wire.control import Wire
-from labs.runtime.wire.impairment import Impairment, Kind
 from rocelab.forwarding.fib import FibOf
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from rocelab.results.stages import Cause, SwitchStages
+from rocelab.runtime import daemons
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.teardown import take_down
+from rocelab.runtime.wire.control import Wire
+from rocelab.runtime.wire.impairment import Impairment, Kind
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.stages.measure import FlowRecovery, stages_of
 from scripts.stages.recorder import StageRecorder

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from labs.runtime.record import recorded_labs
-from labs.runtime.teardown import take_down
+from rocelab.runtime.record import recorded_labs
+from rocelab.runtime.teardown import take_down
 from tests.integration.test_ownership import belongings
 
 pytestmark = pytest.mark.few_at_once

@@ -14,18 +14,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import daemons
-from labs.runtime.queues.engine import bpf_folder
-from labs.runtime.queues.reading import read_queue_counters
-from labs.runtime.teardown import take_down
-from labs.runtime.wire import lineprocess
-from labs.runtime.wire.impairment import Direction, Impairment, Kind
-from labs.runtime.wire.maps import WireCounters
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.errors import InputError
 from rocelab.jobs.flow import Flow
 from rocelab.kernel import namespaces, pidfile
+from rocelab.runtime import daemons
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.queues.engine import bpf_folder
+from rocelab.runtime.queues.reading import read_queue_counters
+from rocelab.runtime.teardown import take_down
+from rocelab.runtime.wire import lineprocess
+from rocelab.runtime.wire.impairment import Direction, Impairment, Kind
+from rocelab.runtime.wire.maps import WireCounters
 from scripts.faults import wire as faults
 from tests.integration.waiting import wait_until
 from tests.measured import measured

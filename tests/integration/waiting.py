@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from labs.lab import Lab
 from rocelab.kernel.fibwatch import FibWatch
+from rocelab.runtime.lab import Lab
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 
 LIMIT_S = 300.0

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import daemons
-from labs.runtime.convergence import convergence_timeout_s
-from labs.runtime.teardown import take_down
 from rocelab.forwarding.fib import Fib
+from rocelab.runtime import daemons
+from rocelab.runtime.convergence import convergence_timeout_s
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.teardown import take_down
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.injector import Injector
 from scripts.faults.selectors import LinkSelector

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime.teardown import take_down
 from rocelab.results.drill import DrillResult
+from rocelab.runtime.teardown import take_down
 from scripts.drill.run import run_drill
 from tests.integration.test_ownership import belongings
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.lab import Lab
 from rocelab.forwarding.balance import (
     Choice,
     Direction,
@@ -28,6 +27,7 @@ from rocelab.forwarding.balance import (
     tier_balances,
 )
 from rocelab.plan.build import build_fabric
+from rocelab.runtime.lab import Lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from rocelab.statistics import spread

@@ -13,10 +13,10 @@ import typer
 
 from labs.cli import app as cli_app
 from labs.cli.arguments import running_or_planned
-from labs.lab import Lab
-from labs.status import live_widths
 from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.render.files import MARKER, write_rendered
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.status import live_widths
 from scripts.cli import build
 
 BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3}\n"
@@ -142,7 +142,7 @@ def raise_in_plan(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
     def fail(_: str) -> None:
         raise error
 
-    monkeypatch.setattr("labs.lab.Lab.planned", fail)
+    monkeypatch.setattr("rocelab.runtime.lab.Lab.planned", fail)
 
 
 @pytest.mark.parametrize("line", ["plan zone-252x18 --json", "plan tiny", "drill list", "schema"])

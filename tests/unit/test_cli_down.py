@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime import record as records
-from labs.runtime.record import LabFiles, Record, State, recorded_labs, write_record
+from rocelab.runtime import record as records
+from rocelab.runtime.record import LabFiles, Record, State, recorded_labs, write_record
 
 LABS = ("t-mine", "t-theirs")
 AT_A_TERMINAL = """
 import os, sys
 from pathlib import Path
-from labs.runtime import record
+from rocelab.runtime import record
 from scripts.cli import main
 
 record.RUN_ROOT = Path(sys.argv[1])

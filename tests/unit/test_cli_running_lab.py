@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from labs.cli.arguments import running_lab, running_or_planned
-from labs.lab import Lab
-from labs.runtime import record as records
-from labs.runtime.housing.netns import NetnsHousing
-from labs.runtime.installation import Installation, write_installation
-from labs.runtime.record import LabFiles, Record, State, write_record
 from rocelab.errors import InputError, SpecError
 from rocelab.plan.build import build_fabric
+from rocelab.runtime import record as records
+from rocelab.runtime.housing.netns import NetnsHousing
+from rocelab.runtime.installation import Installation, write_installation
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles, Record, State, write_record
 from rocelab.spec.load import load_spec
 from tests.unit.command_lines import Command, commands
 
@@ -151,7 +151,7 @@ def test_a_lab_that_is_up_otherwise_than_asked_is_not_reused(
 ) -> None:
     monkeypatch.setattr("rocelab.kernel.settings.seeds_supported", lambda: True)
     monkeypatch.setattr(
-        "labs.runtime.steering.Steering.read_scheme", lambda self: load_spec(file).scheme
+        "rocelab.runtime.steering.Steering.read_scheme", lambda self: load_spec(file).scheme
     )
     outcome = rocelab("up", file, "--reuse", *line)
     assert outcome.code == 2
@@ -171,7 +171,7 @@ def runs_8_4(up: str, monkeypatch: pytest.MonkeyPatch) -> str:
     own = Installation("8.4.4", "/usr/lib/frr", 1, 1, False, "/run/frr", "")
     write_installation(LabFiles(up).root, own)
     monkeypatch.setattr(
-        "labs.lab.find_installation",
+        "rocelab.runtime.lab.find_installation",
         lambda folder: replace(own, version=folder.name) if folder.name != "frr" else own,
     )
     return up
@@ -188,7 +188,7 @@ def test_a_lab_that_is_up_with_another_frr_than_the_one_asked_for_is_refused(
     )
     monkeypatch.chdir(file.parent)
     monkeypatch.setattr(
-        "labs.runtime.steering.Steering.read_scheme", lambda self: load_spec(file).scheme
+        "rocelab.runtime.steering.Steering.read_scheme", lambda self: load_spec(file).scheme
     )
     outcome = rocelab(*line, "--frr", "/opt/10.3")
     assert outcome.code == 2

@@ -20,18 +20,17 @@ import pytest
 from narrow import broken, too_long
 from nccl_sample import nccl_output
 
-import labs.doctor
 from labs.cli import lifecycle, te
 from labs.cli.reach import print_reachability
-from labs.controller.rounds import Round, TierUse
 from labs.remote import command as remote
 from labs.remote.runs import Listed
-from labs.status import KnownLab, LabStatus, NodeStatus, Presence
 from rocelab.plan.fabric import Role
 from rocelab.report.console import out, seconds_table
 from rocelab.report.job_terminal import print_report as print_job
 from rocelab.report.tables import WholeTable
 from rocelab.results.health import HealthReport, SliReport
+from rocelab.runtime.controller.rounds import Round, TierUse
+from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus, Presence
 from scripts.faults import command as fault_command
 from scripts.faults.running import ListedFault
 from scripts.health.command import print_report as print_health
@@ -61,9 +60,12 @@ def called(show: Callable[[], None]) -> Callable[[Run, Path], None]:
 
 def show_doctor(rocelab: Run, folder: Path) -> None:
     """A machine on which everything is missing."""
-    missing = [replace(check, ok=False) for check in labs.doctor.diagnose().checks]
+    missing = [replace(check, ok=False) for check in rocelab.runtime.doctor.diagnose().checks]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("labs.doctor.diagnose", lambda: labs.doctor.Diagnosis(tuple(missing)))
+        patch.setattr(
+            "rocelab.runtime.doctor.diagnose",
+            lambda: rocelab.runtime.doctor.Diagnosis(tuple(missing)),
+        )
         assert rocelab("doctor").code == 3
 
 

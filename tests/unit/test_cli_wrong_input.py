@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from labs.remote.parcel import INPUTS
-from labs.runtime import record as records
-from labs.runtime.record import LabFiles, Record, State, write_record
 from rocelab.documents import to_json
+from rocelab.runtime import record as records
+from rocelab.runtime.record import LabFiles, Record, State, write_record
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.unit.command_lines import Command, commands

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from labs.runtime import record as records
-from labs.runtime.record import LabFiles, Record, State, write_record
+from rocelab.runtime import record as records
+from rocelab.runtime.record import LabFiles, Record, State, write_record
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.load import load_spec
 from scripts.cli import build

@@ -11,18 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.controller import rounds as rounds_module
-from labs.controller.resilient import (
-    GROUPS_FROM,
-    MEMBERS_FROM,
-    RTPROT_BGP,
-    State,
-    messages,
-    removal,
-    wanted_state,
-)
-from labs.controller.rounds import Round, RoundLog, TierUse, read_rounds
-from labs.runtime.record import LabFiles
 from rocelab.forwarding.demand import read_demands
 from rocelab.jobs.flow import permutation
 from rocelab.jobs.job import JobSpec
@@ -43,6 +31,18 @@ from rocelab.kernel.tables import (
     attributes,
 )
 from rocelab.plan.build import build_fabric
+from rocelab.runtime.controller import rounds as rounds_module
+from rocelab.runtime.controller.resilient import (
+    GROUPS_FROM,
+    MEMBERS_FROM,
+    RTPROT_BGP,
+    State,
+    messages,
+    removal,
+    wanted_state,
+)
+from rocelab.runtime.controller.rounds import Round, RoundLog, TierUse, read_rounds
+from rocelab.runtime.record import LabFiles
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from traffic.demand import job_demands, probe_demands, published
@@ -54,7 +54,7 @@ BUCKETS = 128
 
 @pytest.fixture
 def lab_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabFiles:
-    monkeypatch.setattr("labs.runtime.record.RUN_ROOT", tmp_path)
+    monkeypatch.setattr("rocelab.runtime.record.RUN_ROOT", tmp_path)
     files = LabFiles("t-demand")
     files.root.mkdir()
     return files

@@ -45,7 +45,6 @@ from bench.convergence.render import DOCUMENT, page
 from bench.convergence.store import Store
 from bench.convergence.traffic import EACH_WAY, OTHERS, choose_probes, crossing
 from bench.convergence.validity import unsound
-from labs.runtime.installation import Installation
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fibs
@@ -70,6 +69,7 @@ from rocelab.results.drill import (
 )
 from rocelab.results.impact import Impact
 from rocelab.results.stages import Cause, SwitchStages
+from rocelab.runtime.installation import Installation
 from scripts.faults.resolve import resolve
 
 MS = 10**6

@@ -9,11 +9,11 @@ from importlib import resources
 
 import pytest
 
-from labs.lab import Lab
 from rocelab.agent.live import LiveCounters
 from rocelab.kernel.counters import DepthCounters, QueueCounters
 from rocelab.plan.queues import plan_queues
 from rocelab.results.health import Sli
+from rocelab.runtime.lab import Lab
 from scripts.health.monitor import Snapshot
 from scripts.health.objectives import HealthSpec
 from scripts.health.ports import PortReading

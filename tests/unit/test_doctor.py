@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs import doctor
-from labs.doctor import KERNEL_FEATURES, Check, Diagnosis
-from labs.lab import as_it_runs
 from rocelab.kernel import probes
 from rocelab.kernel.probes import Outcome
 from rocelab.kernel.rights import CAPABILITIES, Capability, effective_capabilities
+from rocelab.runtime import doctor
+from rocelab.runtime.doctor import KERNEL_FEATURES, Check, Diagnosis
+from rocelab.runtime.lab import as_it_runs
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 

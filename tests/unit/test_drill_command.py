@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from labs.lab import Lab
 from report.drillview import bar, picture, print_view, scale
 from rocelab.errors import InputError
 from rocelab.results.environment import environment_with
+from rocelab.runtime.lab import Lab
 from rocelab.spec.differences import differing_keys
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec

@@ -10,7 +10,6 @@ import pytest
 from phases_sample import DRILL, MS, US, idle, repeat, result, shared, shares
 from report_sample import result as fault_result
 
-from labs.lab import Lab
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.jobplan import plan_jobs
@@ -21,6 +20,7 @@ from rocelab.results.expectspec import JobExpectSpec
 from rocelab.results.job import Check, JobReport
 from rocelab.results.kpis import data_class, job_kpis
 from rocelab.results.phases import PhaseRun, from_json, summarise
+from rocelab.runtime.lab import Lab
 from scripts.drill.catalog import CATALOG, drill_names, lab_of
 from scripts.drill.phases.run import planned_lab, run_job_drill
 from scripts.drill.phases.spec import JobDrillSpec

@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from labs.lab import Lab
 from rocelab.forwarding.path import Hop, Path
 from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.results.convergence import FlowMeasurement, FlowSamples, Method, Window, measure_flow
+from rocelab.runtime.lab import Lab
 from scripts.drill.effects import READ_DELAY_NS, late_carriers, late_losses
 from scripts.faults.base import Fault
 from scripts.faults.daemons import DaemonHang

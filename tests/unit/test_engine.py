@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime.engine import find_engine
 from rocelab.errors import MachineError
+from rocelab.runtime.engine import find_engine
 
 DOCKER_20 = """#!/bin/sh
 # Docker 20.10 of Debian 12 without its daemon.

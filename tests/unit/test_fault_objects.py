@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.lab import Lab
-from labs.runtime import wiring
-from labs.runtime.queues import rates
 from rocelab.errors import InputError
 from rocelab.kernel import htb, tc
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import lab_rate_bps
+from rocelab.runtime import wiring
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.queues import rates
 from rocelab.spec.model import LabSpec
 from scripts.faults import policy
 from scripts.faults.base import Fault

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from labs.lab import Lab
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
+from rocelab.runtime.lab import Lab
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from scripts.faults.injector import Change

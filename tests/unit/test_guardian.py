@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import record
-from labs.runtime.record import LabFiles
 from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
+from rocelab.runtime import record
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
 from scripts.faults import guardian
 from scripts.faults import injector as injecting
 from scripts.faults.injector import Held, Injector

@@ -16,10 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from labs.lab import Lab
-from labs.runtime.record import LabFiles
-from labs.runtime.wire.impairment import Direction
-from labs.runtime.wire.maps import WireCounters
 from rocelab.agent.live import LiveCounters, LiveFile, packed, unpacked
 from rocelab.errors import InputError
 from rocelab.jobs.flow import permutation
@@ -27,6 +23,10 @@ from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
 from rocelab.plan.queues import plan_queues
 from rocelab.results.convergence import Method
 from rocelab.results.health import HealthReport, Sli
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.wire.impairment import Direction
+from rocelab.runtime.wire.maps import WireCounters
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.timeline import FibTimeline
 from scripts.evidence import bundle
@@ -136,7 +136,7 @@ def test_an_agent_without_a_lab_writes_nothing() -> None:
 
 
 def test_endpoints_are_summed_over_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labs.runtime.record.RUN_ROOT", tmp_path)
+    monkeypatch.setattr("rocelab.runtime.record.RUN_ROOT", tmp_path)
     folder = tmp_path / "t-sum" / "endpoints"
     tracker = EndpointTracker(LabFiles("t-sum"))
     tracker.look()

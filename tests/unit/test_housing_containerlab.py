@@ -10,12 +10,12 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from labs.lab import Lab
-from labs.runtime.housing import RuntimeKind, housing_of
-from labs.runtime.housing.containerlab import topology_of
-from labs.runtime.housing.containers import LABEL, Containers
-from labs.runtime.record import LabFiles
 from rocelab.errors import MachineError
+from rocelab.runtime.housing import RuntimeKind, housing_of
+from rocelab.runtime.housing.containerlab import topology_of
+from rocelab.runtime.housing.containers import LABEL, Containers
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
 from tests.unit.target_schemas import clab_schema
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime import image
-from labs.runtime.engine import Engine
 from rocelab.errors import MachineError
 from rocelab.progress import Progress
+from rocelab.runtime import image
+from rocelab.runtime.engine import Engine
 
 SETUP = Path(__file__).resolve().parents[2] / "setup.sh"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import record
-from labs.runtime.inuse import in_use
-from labs.runtime.record import LabFiles
 from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
+from rocelab.runtime import record
+from rocelab.runtime.inuse import in_use
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
 from scripts.drill.labuse import _in_drill
 from scripts.faults.asked import asked_fault
 from scripts.faults.running import _by_hand, inject_and_leave, inject_and_wait

@@ -10,14 +10,14 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import daemons, installation
-from labs.runtime import record as records
-from labs.runtime.daemons import FrrFiles, start_arguments
-from labs.runtime.engine import Engine
-from labs.runtime.housing import RuntimeKind, housing_of
-from labs.runtime.housing.containers import Containers, installation_in, write_containers
-from labs.runtime.installation import (
+from rocelab.errors import InputError, MachineError
+from rocelab.runtime import daemons, installation
+from rocelab.runtime import record as records
+from rocelab.runtime.daemons import FrrFiles, start_arguments
+from rocelab.runtime.engine import Engine
+from rocelab.runtime.housing import RuntimeKind, housing_of
+from rocelab.runtime.housing.containers import Containers, installation_in, write_containers
+from rocelab.runtime.installation import (
     TESTED_RELEASES,
     Installation,
     find_installation,
@@ -28,8 +28,8 @@ from labs.runtime.installation import (
     version_in,
     write_installation,
 )
-from labs.runtime.record import LabFiles
-from rocelab.errors import InputError, MachineError
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
 
 FRR_8 = """\
 bgpd version 8.4.4

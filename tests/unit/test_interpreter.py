@@ -21,10 +21,10 @@ from tests.hostile import fill_with_traps, sprung
 
 ROOT = Path(__file__).parents[2]
 MODULES = (
-    ("labs.controller", True),
+    ("rocelab.runtime.controller", True),
     ("labs.remote.there.supervisor", True),
-    ("labs.runtime.management", True),
-    ("labs.runtime.wire.delayline", True),
+    ("rocelab.runtime.management", True),
+    ("rocelab.runtime.wire.delayline", True),
     ("scripts.faults.guardian", True),
     ("rocelab.agent.agent", False),
 )

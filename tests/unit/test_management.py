@@ -11,8 +11,9 @@ import paramiko
 import pytest
 
 import labs
-from labs.lab import Lab
-from labs.runtime.management import (
+from rocelab.errors import InputError
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.management import (
     MOST_NODES,
     ManagementFiles,
     addresses,
@@ -20,8 +21,7 @@ from labs.runtime.management import (
     ssh_configuration,
     sshd_configuration,
 )
-from labs.runtime.record import LabFiles
-from rocelab.errors import InputError
+from rocelab.runtime.record import LabFiles
 
 
 @pytest.fixture

@@ -14,14 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.runtime.convergence import down_sessions
-from labs.runtime.daemons import (
-    MOST_ANSWER_BYTES,
-    FrrFiles,
-    UnreadableAnswerError,
-    vty_command,
-)
-from labs.runtime.peers import (
+from rocelab.runtime.convergence import down_sessions
+from rocelab.runtime.daemons import MOST_ANSWER_BYTES, FrrFiles, UnreadableAnswerError, vty_command
+from rocelab.runtime.peers import (
     BfdPeer,
     BgpPeer,
     SessionCounts,

@@ -7,7 +7,7 @@ from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 
 from labs.cli.reach import failures
-from labs.lab import Lab
+from rocelab.runtime.lab import Lab
 from traffic.reachability import Frames, Reachability, nic_names, nics_of, pairs_of
 
 TAG = 0xBEEF

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from labs.lab import Lab
-from labs.runtime import record
-from labs.runtime.record import (
+from rocelab.errors import InputError
+from rocelab.runtime import record
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import (
     DamagedRecordError,
     LabFiles,
     Record,
@@ -27,9 +28,8 @@ from labs.runtime.record import (
     recorded_labs,
     write_record,
 )
-from labs.runtime.teardown import take_down
-from labs.status import Presence, known_labs
-from rocelab.errors import InputError
+from rocelab.runtime.status import Presence, known_labs
+from rocelab.runtime.teardown import take_down
 from scripts.testkit.turns import turn
 
 WHOLE = Record("t-whole", "netns", State.RUNNING, 1.5, "0.1", {"name": "t-whole"}, 4026531833)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from labs.runtime import record
-from labs.runtime.record import LOCK_GRACE_S, locked
 from rocelab.errors import InputError
+from rocelab.runtime import record
+from rocelab.runtime.record import LOCK_GRACE_S, locked
 from tests.unit.limits import LIMIT_S
 
 HOLDER = """
 import os, sys
 from pathlib import Path
-from labs.runtime import record
+from rocelab.runtime import record
 record.RUN_ROOT = Path(sys.argv[1])
 with record.locked("t-lock"):
     if child := os.fork():

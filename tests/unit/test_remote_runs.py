@@ -248,7 +248,7 @@ def test_what_runs_there_is_what_runs_here() -> None:
     assert {
         "labs/remote/there/supervisor.py",
         "labs/catalog/tiny.yaml",
-        "labs/bpf/queues.bpf.c",
+        "rocelab/runtime/bpf/queues.bpf.c",
         "scripts/catalog/link-flap.yaml",
         "templates/frr/bgpd.conf.j2",
         "report/__init__.py",

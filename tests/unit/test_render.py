@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from labs.lab import Lab
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.render.frr import daemons, frr_configuration
+from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 
 GOLDEN = Path(__file__).parents[1] / "golden"

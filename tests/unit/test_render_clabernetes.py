@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from labs.lab import Lab
 from rocelab.errors import InputError
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
@@ -36,6 +35,7 @@ from rocelab.render.clabernetes import (
 )
 from rocelab.render.deployment import deployment
 from rocelab.render.files import MARKER, write_clabernetes
+from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 from tests.unit.target_schemas import clab_schema, topology_schema
 from tests.unit.test_render_containerlab import SMALL_LABS, fabric, run, small

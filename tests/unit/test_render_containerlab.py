@@ -22,7 +22,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from labs.lab import Lab
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
@@ -31,6 +30,7 @@ from rocelab.render.containerlab import container_name, mounted_files, topology_
 from rocelab.render.deployment import Deployment, deployment, warnings
 from rocelab.render.files import MARKER, write_containerlab
 from rocelab.render.frr import frr_configuration
+from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 from scripts.cli import main
 from tests.unit.target_schemas import clab_schema

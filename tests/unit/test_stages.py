@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from labs.runtime.installation import TESTED_RELEASES
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.kernel.linkwatch import LinkEvent
@@ -30,6 +29,7 @@ from rocelab.results.stages import (
     Stages,
     SwitchStages,
 )
+from rocelab.runtime.installation import TESTED_RELEASES
 from scripts.stages.delay import delay_of
 from scripts.stages.frrlog import (
     BfdDown,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.doctor import Check
 from rocelab.errors import InputError, SpecError
 from rocelab.plan.build import plan
+from rocelab.runtime.doctor import Check
 from rocelab.spec.base import MAX_NAME_LENGTH, check_name
 from rocelab.spec.model import LabSpec
 from scripts.drill.spec import MeasureSpec

@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
-from labs.lab import Lab
 from rocelab.errors import MachineError
 from rocelab.kernel import bracket
 from rocelab.kernel.bracket import Bracket
+from rocelab.runtime.lab import Lab
 from scripts.faults import injector as injecting
 from scripts.faults.injector import Held, Injector
 from scripts.faults.record import RecordedFault

@@ -13,12 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from labs.runtime.steering import program as steering
-from labs.runtime.wire import program as wire
-from labs.runtime.wire.control import _impairment, _part
-from labs.runtime.wire.delayline import PACKET_COST_BYTES, DelayQueues
-from labs.runtime.wire.impairment import MAX_DELAY_NS, Direction, Hooks, Impairment, Kind
-from labs.runtime.wire.maps import (
+from rocelab.errors import InputError
+from rocelab.kernel import pidfile
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.runtime.steering import program as steering
+from rocelab.runtime.wire import program as wire
+from rocelab.runtime.wire.control import _impairment, _part
+from rocelab.runtime.wire.delayline import PACKET_COST_BYTES, DelayQueues
+from rocelab.runtime.wire.impairment import MAX_DELAY_NS, Direction, Hooks, Impairment, Kind
+from rocelab.runtime.wire.maps import (
     IDLE,
     KINDS,
     Rule,
@@ -28,10 +32,6 @@ from labs.runtime.wire.maps import (
     sum_counters,
     unpack_rule,
 )
-from rocelab.errors import InputError
-from rocelab.kernel import pidfile
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
 
 U64 = st.integers(0, 2**64 - 1)

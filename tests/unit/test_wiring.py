@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from labs.runtime.wiring import LOOPBACK_INDEX, interface_indexes
 from rocelab.plan.build import plan
+from rocelab.runtime.wiring import LOOPBACK_INDEX, interface_indexes
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 

@@ -1,8 +1,9 @@
 """Traffic engineering at size: every flow on the path with most room, as the lab's controller does.
 
 In: a network, what its switches offer, flows and their rates. Out: `Paths`. The rules are those of
-`labs.controller` (CSPF flow by flow, or the optimum of split flows, rounded), over arrays, after
-Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta Scale", SIGCOMM 2024.
+`rocelab.runtime.controller` (CSPF flow by flow, or the optimum of split flows, rounded), over
+arrays, after Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta Scale",
+SIGCOMM 2024.
 """
 
 from __future__ import annotations

@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from labs.lab import Lab
-from labs.runtime.convergence import convergence_timeout_s
-from labs.runtime.record import LabFiles
-from labs.runtime.steering.scheme import Steering
 from rocelab.interruption import shielded, undone
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
+from rocelab.runtime.convergence import convergence_timeout_s
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.steering.scheme import Steering
 from scripts.drill.hashing import reseeded, seeds_of
 from scripts.drill.phases.spec import PhaseSpec
 from scripts.drill.timeline import FibTimeline, opened_namespaces

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from labs.lab import Lab
-from labs.runtime.convergence import convergence_timeout_s
-from labs.runtime.housing import Housing
-from labs.runtime.queues.engine import read_engine
-from labs.runtime.queues.reading import QueueSampler
-from labs.runtime.record import LabFiles
 from rocelab.errors import InputError
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.plan.build import plan
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results.kpis import data_class
 from rocelab.results.phases import JobDrillResult, PhaseRun, conclude
+from rocelab.runtime.convergence import convergence_timeout_s
+from rocelab.runtime.housing import Housing
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.queues.engine import read_engine
+from rocelab.runtime.queues.reading import QueueSampler
+from rocelab.runtime.record import LabFiles
 from rocelab.spec.load import load_spec
 from rocelab.spec.queues import QueueEngine
 from rocelab.spec.reference import named_by

@@ -1,0 +1,170 @@
+// What a cable does to packets that a healthy one does not: loses them, flips bits, takes longer.
+// `cross` runs in front of all else on clsact of a switch port: at ingress for packets towards that
+// switch, at egress for those towards a server, whose own ingress comes after its packet sockets.
+//
+// One program and one set of maps serve all ports of a lab. A port and its direction are told by
+// the filter's classid, which cls_bpf hands over in direct-action mode (net/sched/cls_bpf.c
+// cls_bpf_classify): its slot, from 1 (rocelab/runtime/wire/impairment.py).
+//
+// No program can hold a packet, so one that is to come later goes, with its slot for a VLAN id,
+// through a veth pair to a process in the same namespace (rocelab/runtime/wire/delayline.py). What
+// that sends comes out of the pair with its slot for a mark; `resume` hands it to the port.
+
+#include <linux/bpf.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define TC_ACT_UNSPEC (-1)
+#define TC_ACT_SHOT 2
+#define ETH_HLEN 14
+#define ETH_P_IP 0x0800
+#define ETH_P_8021Q 0x8100
+#define IPV4_NO_OPTIONS 0x45
+#define FRAGMENT 0x3fff
+#define IPPROTO_UDP 17
+#define ROCE_PORT 4791
+#define BTH_BYTES 12
+#define ICRC_BYTES 4
+
+// As in rocelab/runtime/wire/maps.py.
+#define DELAY_LINE 60001
+#define PASSED 0x77697265
+
+enum { BLACKHOLE, LOSS, CORRUPTION, DELAY, KINDS };
+
+// Share 0: nothing yet.
+struct part {
+	__u64 share; // of packets, in units of 2^-32
+	__u64 start_ns;
+	__u64 end_ns;
+};
+
+struct rule {
+	__u32 interface;
+	__u32 at_egress;
+	__u64 held; // bit of each kind somebody has prepared; read by those who share a port
+	__u64 delay_ns;
+	struct part parts[KINDS];
+};
+
+struct counters {
+	__u64 seen;
+	__u64 lost;
+	__u64 corrupted;
+	__u64 delayed;
+	__u64 resumed;
+};
+
+// A hash: an update exchanges the element, so that no packet meets half of one rule and half of
+// another. Both by slot; sized when loaded.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct rule);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counters SEC(".maps");
+
+// From the start of the IP header; in the order of the wire.
+struct headers {
+	__u8 version;
+	__u8 tos;
+	__u16 length;
+	__u16 id;
+	__u16 fragment;
+	__u8 ttl;
+	__u8 protocol;
+	__u16 checksum;
+	__u32 source;
+	__u32 destination;
+	__u16 source_port;
+	__u16 destination_port;
+	__u16 udp_length;
+	__u16 udp_checksum;
+};
+
+// Flips one bit of a RoCE packet behind its BTH, which its ICRC always shows. Other packets are
+// left alone: a real cable's frame checksum would lose them, and a veth carries none that could.
+static __always_inline int corrupt(struct __sk_buff *skb)
+{
+	const __u32 first = ETH_HLEN + sizeof(struct headers) + BTH_BYTES;
+	struct headers wire;
+	__u32 end, at;
+	__u8 byte;
+
+	if (skb->protocol != bpf_htons(ETH_P_IP) ||
+	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)))
+		return 0;
+	if (wire.version != IPV4_NO_OPTIONS || wire.protocol != IPPROTO_UDP ||
+	    wire.fragment & bpf_htons(FRAGMENT) || wire.destination_port != bpf_htons(ROCE_PORT))
+		return 0;
+	end = ETH_HLEN + bpf_ntohs(wire.length);
+	if (end < first + ICRC_BYTES)
+		return 0;
+	at = first + bpf_get_prandom_u32() % (end - first);
+	if (bpf_skb_load_bytes(skb, at, &byte, 1))
+		return 0;
+	byte ^= 1 << (bpf_get_prandom_u32() & 7);
+	return !bpf_skb_store_bytes(skb, at, &byte, 1, BPF_F_RECOMPUTE_CSUM);
+}
+
+static __always_inline int falls_on(const struct part *part, __u64 now_ns)
+{
+	return part->share && part->start_ns <= now_ns && now_ns < part->end_ns &&
+	       bpf_get_prandom_u32() < part->share;
+}
+
+SEC("tc")
+int cross(struct __sk_buff *skb)
+{
+	__u32 slot = skb->tc_classid;
+	struct counters *count;
+	struct rule *rule;
+	__u64 now_ns;
+
+	if (skb->mark == PASSED) {
+		skb->mark = 0;
+		return TC_ACT_UNSPEC;
+	}
+	rule = bpf_map_lookup_elem(&rules, &slot);
+	count = bpf_map_lookup_elem(&counters, &slot);
+	if (!rule || !count)
+		return TC_ACT_UNSPEC;
+	count->seen++;
+	now_ns = bpf_ktime_get_ns();
+	if (falls_on(&rule->parts[BLACKHOLE], now_ns) || falls_on(&rule->parts[LOSS], now_ns)) {
+		count->lost++;
+		return TC_ACT_SHOT;
+	}
+	if (falls_on(&rule->parts[CORRUPTION], now_ns) && corrupt(skb))
+		count->corrupted++;
+	if (falls_on(&rule->parts[DELAY], now_ns) &&
+	    !bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), slot)) {
+		count->delayed++;
+		return bpf_redirect(DELAY_LINE, 0);
+	}
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int resume(struct __sk_buff *skb)
+{
+	__u32 slot = skb->mark;
+	struct rule *rule = bpf_map_lookup_elem(&rules, &slot);
+	struct counters *count = bpf_map_lookup_elem(&counters, &slot);
+
+	if (!rule || !count)
+		return TC_ACT_SHOT;
+	count->resumed++;
+	skb->mark = PASSED;
+	return bpf_redirect(rule->interface, rule->at_egress ? 0 : BPF_F_INGRESS);
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,202 @@
+"""The collector: what every switch's kernel holds now, and waking up as soon as that changes.
+
+In: the namespaces of a lab's switches and its folder of demands. Out: routing tables, read again
+only where something has happened, and the reasons for which `wait` has returned.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from rocelab.forwarding.fib import Fib
+from rocelab.kernel import namespaces, netlink, tables
+from rocelab.runtime.controller.resilient import GROUPS_FROM, IDS_END
+
+RTNLGRP_LINK, RTNLGRP_IPV4_ROUTE = 1, 7
+RTM_NEWLINK, RTM_DELLINK = 16, 17
+DEBOUNCE_S = 0.003
+"""A failed link is some messages in two switches within a millisecond: one round for all."""
+
+_EVENT_BUFFER = 4 << 20
+_IN_CLOSE_WRITE, _IN_MOVED_TO, _IN_DELETE = 0x8, 0x80, 0x200
+_IN_CLOEXEC, _IN_NONBLOCK = 0o2000000, 0o4000
+
+
+class Reason(StrEnum):
+    """Why there is a round."""
+
+    START = "start"
+    PERIOD = "period"
+    LINK = "link"
+    ROUTE = "route"
+    DEMAND = "demand"
+
+
+@dataclass(slots=True)
+class _Switch:
+    name: str
+    reader: socket.socket
+    events: socket.socket
+    names: dict[int, str]
+    rows: tuple[tables.Row, ...] = ()
+
+    def knows_every_interface(self) -> bool:
+        """Whether all that routes name were there when names were last read."""
+        return all(hop.interface in self.names for row in self.rows for hop in row.hops)
+
+
+class Collector:
+    """Sockets in every switch, open until closed. `netns_of` gives each switch's namespace."""
+
+    def __init__(self, netns_of: Mapping[str, Path], demands: Path) -> None:
+        """Raises OSError where a namespace can not be entered."""
+        self._switches: dict[str, _Switch] = {}
+        self._by_descriptor: dict[int, _Switch] = {}
+        self._stale: set[str] = set(netns_of)
+        self._epoll = select.epoll()
+        self._demands = _watch_folder(demands)
+        self._epoll.register(self._demands, select.EPOLLIN)
+        descriptors: dict[str, int] = {}
+        try:
+            for name, path in netns_of.items():
+                descriptors[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            namespaces.inside_each(descriptors, self._open)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            for descriptor in descriptors.values():
+                os.close(descriptor)
+
+    def _open(self, name: str) -> None:
+        events = netlink.open_socket((RTNLGRP_LINK, RTNLGRP_IPV4_ROUTE), _EVENT_BUFFER)
+        events.setblocking(False)
+        switch = _Switch(name, tables.open_reader(), events, dict(socket.if_nameindex()))
+        self._switches[name] = switch
+        self._by_descriptor[events.fileno()] = switch
+        self._epoll.register(events, select.EPOLLIN)
+
+    def close(self) -> None:
+        """Let go of every socket."""
+        for switch in self._switches.values():
+            switch.reader.close()
+            switch.events.close()
+        os.close(self._demands)
+        self._epoll.close()
+
+    def __enter__(self) -> Collector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def channel(self, switch: str) -> socket.socket:
+        """A netlink socket in the switch's namespace, for requests that are answered at once."""
+        return self._switches[switch].reader
+
+    def forget(self, switch: str) -> None:
+        """Have the routes of a switch read again, because they were just changed."""
+        self._stale.add(switch)
+
+    def rows(self) -> dict[str, tuple[tables.Row, ...]]:
+        """The routes of every switch, read where something has changed since. Raises OSError."""
+        for name in sorted(self._stale):
+            switch = self._switches[name]
+            switch.rows = tables.read_rows(switch.reader)
+            if not switch.knows_every_interface():
+                switch.names = tables.read_names(switch.reader)
+        self._stale.clear()
+        return {name: switch.rows for name, switch in self._switches.items()}
+
+    def fibs(self) -> dict[str, Fib]:
+        """The tables of every switch, as `rocelab.kernel.fib.read_fib` gives them."""
+        rows = self.rows()
+        return {
+            name: tables.table_of(rows[name], switch.names)
+            for name, switch in self._switches.items()
+        }
+
+    def wait(self, until_s: float) -> set[Reason]:
+        """Return some milliseconds after something has happened, or at `until_s` (monotonic).
+
+        At `until_s` every switch is read again: an event may have been lost.
+        """
+        reasons: set[Reason] = set()
+        while not reasons:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                self._stale.update(self._switches)
+                return {Reason.PERIOD}
+            reasons = self._drain(left_s)
+        time.sleep(DEBOUNCE_S)
+        return reasons | self._drain(0)
+
+    def _drain(self, timeout_s: float) -> set[Reason]:
+        reasons: set[Reason] = set()
+        for descriptor, _ in self._epoll.poll(timeout_s):
+            if descriptor == self._demands:
+                os.read(self._demands, 1 << 16)
+                reasons.add(Reason.DEMAND)
+                continue
+            switch = self._by_descriptor[descriptor]
+            found, is_one_gone = _read_events(switch.events)
+            if is_one_gone:
+                switch.names = {}  # its index may come again under another name
+            if found:
+                self._stale.add(switch.name)
+                reasons |= found
+        return reasons
+
+
+def _read_events(events: socket.socket) -> tuple[set[Reason], bool]:
+    """Why there is to be a round, and whether an interface may have gone."""
+    found: set[Reason] = set()
+    is_one_gone = False
+    while True:
+        try:
+            data = events.recv(netlink.DATAGRAM_BYTES)
+        except BlockingIOError:
+            return found, is_one_gone
+        except OSError:  # The buffer has overflowed: whatever it was, the switch is read again.
+            found.add(Reason.ROUTE)
+            is_one_gone = True
+            continue
+        offset = 0
+        while offset + netlink.HEADER.size <= len(data):
+            length, kind, _, _, _ = netlink.HEADER.unpack_from(data, offset)
+            if kind in (RTM_NEWLINK, RTM_DELLINK):
+                found.add(Reason.LINK)
+                is_one_gone |= kind == RTM_DELLINK
+            elif kind in (tables.RTM_NEWROUTE, tables.RTM_DELROUTE) and not _is_own(
+                data, offset + netlink.HEADER.size, offset + length
+            ):
+                found.add(Reason.ROUTE)
+            offset += (length + 3) & ~3
+
+
+def _is_own(data: bytes, start: int, end: int) -> bool:
+    """Whether a message is about a route that a controller has made."""
+    for kind, value in tables.attributes(data, start + tables.RTMSG.size, end):
+        if kind == tables.RTA_NH_ID:
+            return bool(GROUPS_FROM <= struct.unpack("=I", value)[0] < IDS_END)
+    return False
+
+
+def _watch_folder(folder: Path) -> int:
+    """A descriptor, readable when a file of the folder was written or removed (inotify(7))."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = int(libc.inotify_init1(_IN_CLOEXEC | _IN_NONBLOCK))
+    mask = _IN_CLOSE_WRITE | _IN_MOVED_TO | _IN_DELETE
+    if descriptor < 0 or libc.inotify_add_watch(descriptor, os.fsencode(folder), mask) < 0:
+        errno = ctypes.get_errno()
+        raise OSError(errno, f"inotify on {folder}: {os.strerror(errno)}")
+    return descriptor

@@ -1,0 +1,223 @@
+"""The rounds of a controller: collect, decide, program, wait for the next reason.
+
+In: a fabric, a collector and a scheme. Out: switches that hold what the scheme asks of them, and a
+log. A round reads what is there and changes what differs, so that nothing depends on the rounds
+before it: a controller that is killed and started again ends at the same entries.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocelab.errors import MachineError
+from rocelab.forwarding.cspf import place_cspf
+from rocelab.forwarding.demand import Demand, read_demands
+from rocelab.forwarding.entries import EntryTable, program, wanted_entries
+from rocelab.forwarding.fib import Fib
+from rocelab.forwarding.network import Edge, Network, Placement
+from rocelab.kernel import netlink
+from rocelab.kernel.tables import read_objects
+from rocelab.plan.fabric import Fabric
+from rocelab.runtime.controller import resilient
+from rocelab.runtime.controller.collector import Collector, Reason
+from rocelab.runtime.controller.rounds import Round, RoundLog, TierUse
+from rocelab.spec.base import SECOND
+from rocelab.spec.schemes import ResilientScheme, TeEngine, TeScheme
+
+RESILIENT_PERIOD_S = 1.0
+"""Between rounds of scheme `resilient` where nothing happens: only lost events wait for it."""
+
+MS_PER_S = 1000.0
+
+
+@dataclass(slots=True)
+class Report:
+    """A round while it is done."""
+
+    started_unix_s: float
+    seconds: dict[str, float] = field(default_factory=dict)
+    fields: dict[str, object] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Count the time that a part of the round takes."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = time.monotonic() - started
+
+
+OneRound = Callable[[Report], None]
+
+
+def run_rounds(
+    collector: Collector,
+    one_round: OneRound,
+    period_s: float,
+    log: RoundLog,
+    ready: Callable[[], None],
+) -> None:
+    """Rounds for as long as the process lives; `ready` is called after the first.
+
+    Periods are counted from the first round, so that reactions in between do not shift them. What
+    fails in a round, as what the kernel refuses, is logged and tried again in the next.
+    """
+    reasons = {Reason.START}
+    next_s = time.monotonic() + period_s
+    while True:
+        report = Report(time.clock_gettime(time.CLOCK_REALTIME))
+        try:
+            one_round(report)
+        except (OSError, MachineError) as error:
+            report.problems.append(str(error))
+        except Exception as error:
+            # A defect of ours: paths stay as they are, and whoever looks is told.
+            traceback.print_exc()
+            report.problems.append(f"{type(error).__name__}: {error}")
+        log.write(_finished(report, reasons))
+        if Reason.START in reasons:
+            ready()
+        reasons = collector.wait(next_s)
+        if Reason.PERIOD in reasons:
+            next_s = max(next_s + period_s, time.monotonic())
+
+
+def _finished(report: Report, reasons: set[Reason]) -> Round:
+    counts = {"changed": 0, "removed": 0, "total": 0, **report.fields}
+    return Round(
+        started_unix_s=report.started_unix_s,
+        finished_unix_s=time.clock_gettime(time.CLOCK_REALTIME),
+        reasons=tuple(sorted(reasons)),
+        collect_ms=round(MS_PER_S * report.seconds.get("collect", 0), 3),
+        engine_ms=round(MS_PER_S * report.seconds.get("engine", 0), 3),
+        program_ms=round(MS_PER_S * report.seconds.get("program", 0), 3),
+        problems=tuple(report.problems),
+        **counts,  # type: ignore[arg-type]
+    )
+
+
+class TeRounds:
+    """Rounds of scheme `te`: each flow published by running traffic gets its path."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        collector: Collector,
+        scheme: TeScheme,
+        demands: Path,
+        table: EntryTable,
+    ) -> None:
+        self._fabric = fabric
+        self._collector = collector
+        self._engine = scheme.engine
+        self._demands = demands
+        self._table = table
+        self._known: tuple[Mapping[str, Fib], Sequence[Demand]] | None = None
+        self._placed: tuple[Placement, float | None] | None = None
+
+    def __call__(self, report: Report) -> None:
+        with report.part("collect"):
+            fibs = self._collector.fibs()
+            demands, problems = read_demands(self._fabric, self._demands)
+        report.problems += problems
+        with report.part("engine"):
+            placed, bound = self._place(fibs, demands)
+            wanted = wanted_entries(placed)
+        report.fields |= {
+            "demands": len(placed.paths),
+            "lost": len(placed.lost),
+            "overloaded": len(placed.overloaded),
+            "max_utilisation": placed.max_utilisation,
+            "lp_bound": bound,
+            "tiers": tier_use(self._fabric, placed.utilisation),
+        }
+        with report.part("program"):
+            diff = program(self._table, wanted)
+        report.fields |= {
+            "changed": len(diff.changed),
+            "removed": len(diff.removed),
+            "total": len(wanted),
+        }
+
+    def _place(
+        self, fibs: Mapping[str, Fib], demands: Sequence[Demand]
+    ) -> tuple[Placement, float | None]:
+        """The same network and demands have the same placement: it is not computed again."""
+        if self._placed is None or self._known != (fibs, demands):
+            self._placed = place(Network(self._fabric, fibs), demands, self._engine)
+            self._known = (fibs, demands)
+        return self._placed
+
+
+def place(
+    network: Network, demands: Sequence[Demand], engine: TeEngine
+) -> tuple[Placement, float | None]:
+    """What an engine makes of the demands, and the optimum where it knows it."""
+    if engine is TeEngine.CSPF:
+        return place_cspf(network, demands), None
+    # The solver takes a second and 50 MB to load: only those who ask for it pay.
+    from rocelab.forwarding.lp import place_lp
+
+    optimum = place_lp(network, demands)
+    return optimum.placement, optimum.bound
+
+
+def tier_use(fabric: Fabric, utilisation: Mapping[Edge, float]) -> dict[str, TierUse]:
+    """Utilisation by the roles that links join, as in `rtsw>ctsw`; idle links count."""
+    found: dict[str, list[float]] = {}
+    for link in fabric.sessions:
+        for end, far in ((link.a, link.b), (link.b, link.a)):
+            name = f"{fabric.node(end.node).role}>{fabric.node(far.node).role}"
+            used = utilisation.get(Edge(end.node, link.name), 0.0)
+            found.setdefault(name, []).append(used)
+    return {
+        name: TierUse(len(used), round(max(used), 6), round(sum(used) / len(used), 6))
+        for name, used in found.items()
+    }
+
+
+class ResilientRounds:
+    """Rounds of scheme `resilient`: groups over BGP's routes in every switch."""
+
+    def __init__(self, collector: Collector, scheme: ResilientScheme) -> None:
+        self._collector = collector
+        self._buckets = scheme.buckets
+
+    def __call__(self, report: Report) -> None:
+        with report.part("collect"):
+            rows = self._collector.rows()
+        planned: dict[str, list[bytes]] = {}
+        states = []
+        with report.part("engine"):
+            for name in rows:
+                present = resilient.own_state(
+                    rows[name], *read_objects(self._collector.channel(name))
+                )
+                wanted = resilient.wanted_state(rows[name], present, self._buckets)
+                states.append(wanted)
+                if messages := resilient.messages(present, wanted):
+                    planned[name] = messages
+        with report.part("program"):
+            for name, messages in planned.items():
+                try:
+                    netlink.send_batch(self._collector.channel(name), messages)
+                except OSError as error:
+                    report.problems.append(f"{name}: {error}")
+                self._collector.forget(name)
+        groups, routes = resilient.group_sizes(states)
+        report.fields |= {
+            "changed": sum(len(messages) for messages in planned.values()),
+            "total": groups + routes,
+        }
+
+
+def period_s(scheme: TeScheme | ResilientScheme) -> float:
+    """Seconds between rounds where nothing happens."""
+    return scheme.period / SECOND if isinstance(scheme, TeScheme) else RESILIENT_PERIOD_S

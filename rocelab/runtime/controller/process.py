@@ -1,0 +1,185 @@
+"""The controller as a process: started and stopped from outside, at work inside a lab.
+
+It lives in the namespace of the lab's first switch, so that taking the lab down ends it and nothing
+runs in the machine's own network namespace. All that is known of it is in files of the lab:
+
+    /run/rocelab/<lab>/controller/pid      held by its process (`rocelab.kernel.pidfile`)
+    /run/rocelab/<lab>/controller/rounds   one JSON object per round
+    (`rocelab.runtime.controller.rounds`) /run/rocelab/<lab>/controller/errors   what it wrote to
+    standard error /run/rocelab/<lab>/demand/*.json       what running traffic asks for
+    (`traffic.demand`)
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from rocelab.errors import InputError, MachineError
+from rocelab.files import make_folder, write_file
+from rocelab.interpreter import module_command, module_environment
+from rocelab.kernel import namespaces, netlink, pidfile
+from rocelab.kernel.tables import open_reader, read_objects, read_rows
+from rocelab.plan.fabric import Fabric
+from rocelab.runtime.controller import resilient
+from rocelab.runtime.controller.collector import Collector
+from rocelab.runtime.controller.loop import ResilientRounds, TeRounds, period_s, run_rounds
+from rocelab.runtime.controller.rounds import RoundLog
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.steering import Steering
+from rocelab.spec.schemes import ResilientScheme, SchemeSpec, TeScheme
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+
+ControllerScheme = TeScheme | ResilientScheme
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerFiles:
+    """Where a lab's controller keeps its files."""
+
+    files: LabFiles
+
+    @property
+    def folder(self) -> Path:
+        return self.files.root / "controller"
+
+    @property
+    def pid(self) -> Path:
+        return self.folder / "pid"
+
+    @property
+    def rounds(self) -> Path:
+        return self.folder / "rounds"
+
+    @property
+    def errors(self) -> Path:
+        return self.folder / "errors"
+
+    @property
+    def demands(self) -> Path:
+        return self.files.root / "demand"
+
+    def make(self) -> None:
+        """Make the folders and the file to hold. Raises OSError."""
+        make_folder(self.folder, exist_ok=True)
+        make_folder(self.demands, exist_ok=True)
+        self.pid.touch(mode=0o600)
+
+
+def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int:
+    """Start the lab's controller and return its process id once its first round is done.
+
+    Raises InputError where one runs already, MachineError where it does not start.
+    """
+    ours = ControllerFiles(files)
+    running = controller_pid(files)
+    if running is not None:
+        raise InputError(
+            f"lab {files.lab} has a controller (process {running})", hint="stop it first"
+        )
+    ours.make()
+    write_file(ours.errors, b"")
+    told, tells = os.pipe()
+    command = module_command("rocelab.runtime.controller", files.lab, scheme.model_dump_json())
+
+    def start() -> subprocess.Popen[bytes]:
+        with ours.errors.open("wb") as errors:
+            return subprocess.Popen(
+                [*command, str(tells)],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(tells,),
+                env=module_environment(),
+                start_new_session=True,
+            )
+
+    try:
+        launched = namespaces.inside(files.netns_of(fabric.switches[0].name), start)
+        os.close(tells)
+        tells = -1
+        launched.wait(START_TIMEOUT_S)
+        ready, _, _ = select.select([told], [], [], START_TIMEOUT_S)
+        pid = os.read(told, 32) if ready else b""
+    finally:
+        os.close(told)
+        if tells >= 0:
+            os.close(tells)
+    if not pid:
+        lines = ours.errors.read_text(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else f"no round within {START_TIMEOUT_S:.0f} s"
+        stop_process(files)
+        raise MachineError(f"the controller of lab {files.lab} did not start: {reason}")
+    return int(pid)
+
+
+def controller_pid(files: LabFiles) -> int | None:
+    """The process of the lab's controller, None where it has none."""
+    return pidfile.holder(ControllerFiles(files).pid)
+
+
+def stop_controller(files: LabFiles) -> None:
+    """End the lab's controller, if it has one, and remove its groups and their routes.
+
+    Entries stay: they go with the scheme (`rocelab.runtime.steering`). Raises OSError, MachineError
+    where it does not end.
+    """
+    stop_process(files)
+    for netns in sorted(files.netns.iterdir()):
+        namespaces.inside(netns, _remove_groups)
+
+
+def stop_process(files: LabFiles) -> None:
+    """End the controller and leave what it programmed. Raises MachineError where it does not."""
+    pidfile.end(ControllerFiles(files).pid, STOP_TIMEOUT_S)
+
+
+def _remove_groups() -> None:
+    with open_reader() as channel:
+        present = resilient.own_state(read_rows(channel), *read_objects(channel))
+        netlink.send_batch(channel, resilient.removal(present))
+
+
+def run_controller(
+    fabric: Fabric, files: LabFiles, scheme: ControllerScheme, ready_fd: int
+) -> None:
+    """Be the lab's controller until killed; writes its process id to `ready_fd` when at work.
+
+    Raises InputError where another one runs.
+    """
+    ours = ControllerFiles(files)
+    ours.make()
+    try:
+        lock = pidfile.claim(ours.pid)
+    except BlockingIOError:
+        raise InputError(f"lab {files.lab} has a controller already") from None
+
+    def ready() -> None:
+        os.write(ready_fd, str(os.getpid()).encode())
+        os.close(ready_fd)
+
+    log = RoundLog(ours.rounds)
+    netns_of = {node.name: files.netns_of(node.name) for node in fabric.switches}
+    with lock, Collector(netns_of, ours.demands) as collector:
+        rounds: TeRounds | ResilientRounds
+        if isinstance(scheme, TeScheme):
+            table = Steering(fabric, files)
+            rounds = TeRounds(fabric, collector, scheme, ours.demands, table)
+        else:
+            rounds = ResilientRounds(collector, scheme)
+        run_rounds(collector, rounds, period_s(scheme), log, ready)
+
+
+def parse_scheme(text: str) -> ControllerScheme:
+    """A scheme from its JSON. Raises InputError for one that needs no controller."""
+    scheme: object = TypeAdapter(SchemeSpec).validate_json(text)
+    if not isinstance(scheme, TeScheme | ResilientScheme):
+        raise InputError(f"scheme {text} needs no controller")
+    return scheme

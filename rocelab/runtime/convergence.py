@@ -1,0 +1,142 @@
+"""Waiting until every switch's kernel FIB holds every expected prefix at full ECMP width.
+
+Fed by the kernel's own route events (`rocelab.kernel.fibwatch`), never by polling or sleeping. When
+time runs out, BGP is asked what is missing and the error names it: sessions, prefixes, nodes, and
+the last line each daemon concerned has logged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from rocelab.errors import ExpectationError
+from rocelab.kernel.fibwatch import FibAction, FibEvent, FibWatch
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.progress import Progress, ProgressSink
+from rocelab.runtime import daemons
+from rocelab.runtime.peers import bfd_peers, bgp_peers
+from rocelab.spec.base import MS
+
+EVENT_WAIT_S = 0.25
+BFD_POLL_S = 0.02
+SHOWN = 8
+
+
+class SwitchHandle(Protocol):
+    """What the wait needs of a switch: its daemons' files."""
+
+    @property
+    def frr(self) -> daemons.FrrFiles: ...
+
+
+def convergence_timeout_s(fabric: Fabric) -> float:
+    """How long a fabric is given: a minute, and more where there are thousands of sessions."""
+    return 60.0 + 0.1 * len(fabric.sessions)
+
+
+class ConvergenceWait:
+    """What is still missing from the FIBs of a fabric."""
+
+    def __init__(self, fabric: Fabric, node_of: Callable[[str], SwitchHandle]) -> None:
+        self._fabric = fabric
+        self._node_of = node_of
+        self._missing: dict[str, dict[str, int]] = {
+            node: {prefix: expected_width(fabric, links) for prefix, links in routes.items()}
+            for node, routes in expected_routes(fabric).items()
+        }
+        self._expected = {node: dict(widths) for node, widths in self._missing.items()}
+        self._total = sum(len(widths) for widths in self._missing.values())
+        self._left = self._total
+
+    def run(self, watch: FibWatch, timeout_s: float, progress: ProgressSink) -> None:
+        """Return when nothing is missing. Raises ExpectationError when `timeout_s` is over."""
+        deadline = time.monotonic() + timeout_s
+        while self._left:
+            for event in watch.events(EVENT_WAIT_S):
+                self._take(event)
+            if watch.overflowed:
+                raise ExpectationError(
+                    f"route events of {', '.join(sorted(watch.overflowed))} were lost: "
+                    "the machine is too slow for this fabric"
+                )
+            progress(Progress("convergence", self._total - self._left, self._total))
+            if self._left and time.monotonic() > deadline:
+                raise ExpectationError(self.report(timeout_s), "see `rocelab doctor`")
+
+    def _take(self, event: FibEvent) -> None:
+        expected = self._expected[event.node].get(event.prefix)
+        if expected is None:
+            return
+        missing = self._missing[event.node]
+        if event.action is FibAction.SET and event.width >= expected:
+            if missing.pop(event.prefix, None) is not None:
+                self._left -= 1
+        elif event.prefix not in missing:
+            missing[event.prefix] = expected
+            self._left += 1
+
+    def report(self, timeout_s: float) -> str:
+        """What is missing and where, with each node's last word."""
+        nodes = {node: prefixes for node, prefixes in self._missing.items() if prefixes}
+        lines = [
+            f"routing did not converge in {timeout_s:.0f} s: {self._left} of {self._total} "
+            f"routes are missing or too narrow on {len(nodes)} switches"
+        ]
+        for node, prefixes in sorted(nodes.items(), key=lambda item: -len(item[1]))[:SHOWN]:
+            files = self._node_of(node).frr
+            some = ", ".join(f"{prefix} x{width}" for prefix, width in list(prefixes.items())[:3])
+            lines.append(f"  {node}: {len(prefixes)} prefixes, such as {some}")
+            down = down_sessions(files)
+            if down:
+                lines.append(f"    sessions not established: {', '.join(down[:SHOWN])}")
+            lines.append(f"    bgpd's last word: {daemons.last_log_line('bgpd', files)}")
+        return "\n".join(lines)
+
+
+def down_sessions(files: daemons.FrrFiles) -> list[str]:
+    """Neighbours of a switch whose BGP session is not established, with their state."""
+    try:
+        peers = bgp_peers(files)
+    except daemons.UnreadableAnswerError as error:
+        return [str(error)]
+    except OSError as error:
+        return [f"bgpd does not answer ({error})"]
+    return [f"{name} ({peer.state})" for name, peer in peers.items() if not peer.established]
+
+
+def wait_for_bfd(
+    fabric: Fabric, node_of: Callable[[str], SwitchHandle], timeout_s: float, progress: ProgressSink
+) -> None:
+    """Return when every BFD session is up at its own pace, where the fabric has BFD.
+
+    Routes are there before: a session begins with packets a second apart (RFC 5880 section 6.8.3),
+    and a silent failure would wait for the hold timer. bfdd tells nobody but its clients, so it is
+    asked. Raises ExpectationError when `timeout_s` is over.
+    """
+    bfd = fabric.spec.routing.bfd
+    if bfd is None:
+        return
+    deadline = time.monotonic() + timeout_s
+    switches = [node.name for node in fabric.switches]
+    for done, name in enumerate(switches):
+        progress(Progress("bfd", done, len(switches)))
+        links = (link for link in fabric.links_of[name] if fabric.node(link.a.node).is_switch)
+        wanted = sum(1 for _ in links)
+        while missing := wanted - _bfd_sessions_up(node_of(name).frr, bfd.interval // MS):
+            if time.monotonic() > deadline:
+                raise ExpectationError(
+                    f"{missing} BFD sessions of {name} are not up after {timeout_s:.0f} s",
+                    hint="see `show bfd peers` with `rocelab vtysh`",
+                )
+            time.sleep(BFD_POLL_S)
+
+
+def _bfd_sessions_up(files: daemons.FrrFiles, interval_ms: int) -> int:
+    try:
+        peers = bfd_peers(files)
+    except OSError:
+        return 0
+    return sum(peer.is_up and peer.remote_interval_ms == interval_ms for peer in peers)

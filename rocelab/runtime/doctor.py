@@ -1,0 +1,378 @@
+"""Whether this machine can run a lab: each thing a lab uses, tried out.
+
+Nothing goes in. Out comes a `Diagnosis`: one `Check` per thing with what was found, what it is
+for and how to get it on Debian or Ubuntu. What is tried in the kernel is tried in a namespace of
+its own, which is gone when the diagnosis is there; programs are started, not looked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocelab.errors import MachineError
+from rocelab.kernel import bpf, probes, rights
+from rocelab.kernel.probes import Outcome
+from rocelab.kernel.rights import CAPABILITIES, effective_capabilities
+from rocelab.runtime.installation import TESTED_RELEASES, find_installation, frr_folder, untested
+from rocelab.runtime.queues import marker
+
+PROGRAM_TIMEOUT_S = 10.0
+SETUP = "`make setup` installs it (Debian package {package})"
+KERNEL_MODULES = (
+    "Ubuntu: linux-modules-extra-$(uname -r); Debian: linux-image-amd64, not its cloud variant"
+)
+BPF_PROGRAM = """\
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("tc") int accept(struct __sk_buff *skb) { return skb->len ? 0 : 2; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing a lab uses: whether it is there, and what to do when it is not.
+
+    Without something `needed` no lab runs; without any other, only what its purpose says.
+    """
+
+    name: str
+    ok: bool
+    needed: bool
+    found: str
+    purpose: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Every check, in the order to be shown."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def can_run(self) -> bool:
+        """Whether a lab can run here."""
+        return all(check.ok for check in self.checks if check.needed)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFeature:
+    """How a probe of `rocelab.kernel.probes` is shown."""
+
+    probe: str
+    name: str
+    needed: bool
+    purpose: str
+    remedy: str
+
+
+KERNEL_FEATURES = (
+    KernelFeature(
+        "namespaces",
+        "network namespaces",
+        True,
+        "every switch and server is one",
+        "a kernel with CONFIG_NET_NS, and in a container the right to mount (CAP_SYS_ADMIN)",
+    ),
+    KernelFeature("veth", "veth", True, "every link is a pair of them", "modprobe veth"),
+    KernelFeature(
+        "hash policy",
+        "multipath hash policy",
+        True,
+        "ECMP by ports as well as addresses",
+        "a kernel with CONFIG_IP_ROUTE_MULTIPATH (those of Debian and Ubuntu have it)",
+    ),
+    KernelFeature(
+        "hash seed",
+        "multipath hash seed",
+        False,
+        "each switch hashes differently and paths can be predicted; without it every lab runs as "
+        "with `hashing: 0`: all switches choose alike (polarized)",
+        "Linux 6.11 or later. Debian 12: linux-image-6.12-amd64 (bookworm-security); Ubuntu 24.04: "
+        "linux-generic-hwe-24.04",
+    ),
+    KernelFeature(
+        "clsact", "clsact", False, "the place on a port where BPF programs run", KERNEL_MODULES
+    ),
+    KernelFeature(
+        "cls_bpf",
+        "cls_bpf",
+        False,
+        "BPF programs on ports: hashing on the destination QP, ECN marks",
+        KERNEL_MODULES,
+    ),
+    KernelFeature("htb", "htb", False, "ports with a rate and queues", KERNEL_MODULES),
+    KernelFeature("tbf", "tbf", False, "ports with a rate and one queue", KERNEL_MODULES),
+    KernelFeature(
+        "red", "red", False, "ECN marks by the kernel; cls_bpf does without it", KERNEL_MODULES
+    ),
+    KernelFeature("u32", "u32", False, "traffic classes where red marks", KERNEL_MODULES),
+    KernelFeature("netem", "netem", False, "added delay and random loss", KERNEL_MODULES),
+)
+
+
+def diagnose() -> Diagnosis:
+    """Try out everything a lab uses. Takes about a second; needs root to try the kernel.
+
+    Does not raise for what is missing: that is the result.
+    """
+    return Diagnosis(
+        (
+            *capability_checks(effective_capabilities(Path("/proc/self/status").read_text())),
+            *place_checks(),
+            *kernel_checks(probes.probe_kernel()),
+            frr_check(),
+            bfdd_check(),
+            *(
+                program_check(("vtysh", "--help"), "frr", "the command line of a switch"),
+                program_check(("ip", "-V"), "iproute2", "looking into a node by hand"),
+                program_check(("tcpdump", "--version"), "tcpdump", "packet captures"),
+                program_check(("ping", "-V"), "iputils-ping", "pinging from node to node"),
+            ),
+            bpf_compiler_check(),
+            queues_check(),
+            program_check(("mn", "--version"), "mininet", "the benchmark's side by side"),
+            docker_check(),
+            python_check(),
+            *size_checks(),
+        )
+    )
+
+
+def capability_checks(effective: int) -> list[Check]:
+    """A check for each capability, given the CapEff bits."""
+    return [
+        Check(
+            name=capability.name,
+            ok=bool(effective >> capability.bit & 1),
+            needed=capability.needed,
+            found="present" if effective >> capability.bit & 1 else "missing",
+            purpose=capability.purpose,
+            remedy=capability.remedy,
+        )
+        for capability in CAPABILITIES
+    ]
+
+
+def place_checks() -> list[Check]:
+    """A check for each place outside of labs' own folders that a lab writes to."""
+    places = (
+        (rights.RUN, "/run", "what is on record of labs"),
+        (rights.SETTINGS, "/proc/sys", "kernel settings of nodes"),
+    )
+    checks = []
+    for path, name, purpose in places:
+        ok = rights.is_writable(path)
+        checks.append(
+            Check(
+                name=f"writable {name}",
+                ok=ok,
+                needed=True,
+                found="writable" if ok else "read-only, or not ours",
+                purpose=purpose,
+                remedy="as root; in a container: --tmpfs /run, and --security-opt "
+                "systempaths=unconfined for /proc/sys",
+            )
+        )
+    return checks
+
+
+def kernel_checks(outcomes: dict[str, Outcome]) -> list[Check]:
+    """A check for each kernel feature, given what trying them showed.
+
+    Where the namespace to try them in could not be made, each says that it was not tried.
+    """
+    namespaces = outcomes["namespaces"]
+    checks = []
+    for feature in KERNEL_FEATURES:
+        outcome = outcomes.get(feature.probe)
+        checks.append(
+            Check(
+                name=feature.name,
+                ok=outcome.ok if outcome else False,
+                needed=feature.needed,
+                found=outcome.found if outcome else f"not tried: {namespaces.found}",
+                purpose=feature.purpose,
+                remedy=feature.remedy
+                if outcome and not outcome.denied
+                else "run it as root: sudo .venv/bin/rocelab doctor",
+            )
+        )
+    return checks
+
+
+def frr_check() -> Check:
+    """zebra and bgpd start, and the user they run as exists."""
+    ok, found = False, ""
+    try:
+        frr = find_installation()
+        programs = ("zebra", "bgpd", *(("mgmtd",) if frr.has_mgmtd else ()))
+        versions = [program_version((frr.program(name), "--version")) for name in programs]
+        ok = None not in versions
+        found = f"{versions[1]}, in {frr.folder}" if ok else f"daemons in {frr.folder} do not start"
+        if ok and untested(frr.version):
+            found += f"; untested: rocelab is tested with {' and '.join(TESTED_RELEASES)}"
+    except MachineError as error:
+        found = error.message
+    return Check(
+        name="FRR zebra, bgpd",
+        ok=ok,
+        needed=True,
+        found=found,
+        purpose="the routing of every switch",
+        remedy=SETUP.format(package="frr"),
+    )
+
+
+def bfdd_check() -> Check:
+    """bfdd starts."""
+    version = None
+    with contextlib.suppress(MachineError):
+        version = program_version((str(frr_folder() / "bfdd"), "--version"))
+    return Check(
+        name="FRR bfdd",
+        ok=version is not None,
+        needed=False,
+        found=version or "missing",
+        purpose="labs with `bfd` in their routing",
+        remedy=SETUP.format(package="frr"),
+    )
+
+
+def program_check(command: Sequence[str], package: str, purpose: str) -> Check:
+    """Whether a program that no lab needs starts, with the version it gives."""
+    version = program_version(command)
+    return Check(
+        name=command[0],
+        ok=version is not None,
+        needed=False,
+        found=version or "missing",
+        purpose=purpose,
+        remedy=SETUP.format(package=package),
+    )
+
+
+def bpf_compiler_check() -> Check:
+    """clang compiles a program for BPF, with the kernel's and libbpf's headers."""
+    ok, found = compile_bpf(BPF_PROGRAM)
+    return Check(
+        name="BPF compiler",
+        ok=ok,
+        needed=False,
+        found=found,
+        purpose="BPF programs on ports, compiled on this machine",
+        remedy=SETUP.format(package="clang, libbpf-dev"),
+    )
+
+
+def queues_check() -> Check:
+    """The program that marks packets at switch ports compiles, and the kernel takes it."""
+    ok, found = False, "not tried: needs root"
+    if os.geteuid() == 0:
+        try:
+            bpf.Loaded(bpf.compiled(marker.SOURCE), {}).close()
+            ok, found = True, "the program loads"
+        except OSError as error:
+            found = str(error)
+    return Check(
+        name="queues with BPF",
+        ok=ok,
+        needed=False,
+        found=found,
+        purpose="ECN marks and counters per queue (queues.engine: bpf); red marks without it",
+        remedy="as root, a kernel with CONFIG_DEBUG_INFO_BTF (those of Debian 12 and Ubuntu 22.04 "
+        "and later have it), and " + SETUP.format(package="clang, libbpf-dev"),
+    )
+
+
+def docker_check() -> Check:
+    """A Docker client is there and an engine answers it."""
+    client = program_version(("docker", "--version"))
+    engine = client and program_version(("docker", "version", "--format", "{{.Server.Version}}"))
+    return Check(
+        name="Docker",
+        ok=engine is not None,
+        needed=False,
+        found=f"engine {engine}"
+        if engine
+        else (client and f"client {client}, no engine answers") or "missing",
+        purpose="nodes as containers; labs of namespaces run without",
+        remedy="Debian packages docker.io and (since 13) docker-cli, then systemctl start docker",
+    )
+
+
+def python_check() -> Check:
+    """The Python that runs this."""
+    return Check(
+        name="Python",
+        ok=sys.version_info >= (3, 11),
+        needed=True,
+        found=platform.python_version(),
+        purpose="rocelab itself",
+        remedy="Python 3.11 or later (Debian 12 and Ubuntu 24.04 have it)",
+    )
+
+
+def size_checks() -> list[Check]:
+    """What the machine has to run labs with; for information."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    total, free = (os.sysconf(name) * page / 2**30 for name in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
+    return [
+        Check(
+            "memory", True, False, f"{total:.1f} GiB, {free:.1f} free", "20 to 30 MB a switch", ""
+        ),
+        Check("CPUs", True, False, str(len(os.sched_getaffinity(0))), "2 carry a zone-small", ""),
+    ]
+
+
+def program_version(command: Sequence[str]) -> str | None:
+    """The version a program prints, or None when it is not there or fails."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return version_in(done.stdout + done.stderr) if done.returncode == 0 else None
+
+
+def version_in(text: str) -> str:
+    """The first version number in what a program printed, or that it is there."""
+    found = re.search(r"\d+\.\d+(\.\d+)*(-\d[\w.~+]*)?", text)
+    return found[0] if found else "present"
+
+
+def compile_bpf(program: str) -> tuple[bool, str]:
+    """Whether clang makes a BPF object of a C program, and clang's version or its first error."""
+    clang = shutil.which("clang")
+    if clang is None:
+        return False, "clang is missing"
+    # The BPF target does not look where Debian keeps asm/types.h.
+    headers = f"-I/usr/include/{platform.machine()}-linux-gnu"
+    with tempfile.TemporaryDirectory() as folder:
+        output = str(Path(folder, "accept.o"))
+        try:
+            done = subprocess.run(
+                [clang, "-target", "bpf", "-O2", headers, "-x", "c", "-c", "-", "-o", output],
+                input=program,
+                capture_output=True,
+                text=True,
+                timeout=PROGRAM_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False, f"clang did not end within {PROGRAM_TIMEOUT_S:.0f} s"
+    if done.returncode == 0:
+        return True, f"clang {program_version((clang, '--version'))}"
+    errors = [line for line in done.stderr.splitlines() if "error" in line]
+    return False, errors[0] if errors else f"clang ended with {done.returncode}"

@@ -1,0 +1,154 @@
+"""The runtime `containerlab`: a node is a container that `containerlab deploy` makes.
+
+containerlab gets a topology of nodes without links. The links, as in every runtime, are laid by
+netlink, with their addresses, queues and numbers. From then on a lab is one of containerlab's, for
+`containerlab inspect` and the like, and one of ours.
+
+No containerlab was at hand when this was written: what it is given is checked against its published
+schema; a deployment was never seen.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from rocelab.errors import MachineError
+from rocelab.files import write_file
+from rocelab.plan.fabric import Fabric
+from rocelab.progress import Progress, ProgressSink
+from rocelab.render.containerlab import topology_file
+from rocelab.runtime.daemons import ETC_FOLDER, FrrFiles
+from rocelab.runtime.engine import find_engine, last_line
+from rocelab.runtime.housing.containers import (
+    CAPABILITIES,
+    IMAGE_RUN_FOLDER,
+    LABEL,
+    WAITS,
+    Containers,
+    begin,
+    container_node,
+    find_frr,
+    keep_namespace,
+    remove_containers,
+)
+from rocelab.runtime.installation import Installation
+from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.record import LabFiles
+
+PROGRAM = "containerlab"
+TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerlabHousing:
+    """Containers that containerlab makes, by Docker. `image` as in `DockerHousing`."""
+
+    image: str | None
+
+    @property
+    def kind(self) -> RuntimeKind:
+        return RuntimeKind.CONTAINERLAB
+
+    def check(self) -> None:
+        _find_program()
+        if find_engine().program != "docker":
+            raise MachineError("containerlab needs Docker, whose engine does not answer here")
+
+    def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
+        containers = begin(files, f"clab-{files.lab}", self.image, progress)
+        topology = topology_of(fabric, files, containers)
+        write_file(_file(files), yaml.safe_dump(topology, sort_keys=False))
+        _run(files, "deploy")
+        total = len(fabric.nodes)
+        for done, node in enumerate(fabric.nodes, start=1):
+            keep_namespace(files, containers, node.name)
+            progress(Progress("nodes", done, total))
+
+    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
+        return find_frr(fabric, files)
+
+    def node(self, files: LabFiles, name: str) -> NamespaceNode:
+        return container_node(files, name)
+
+    def remove(self, files: LabFiles) -> None:
+        if _file(files).exists():
+            _run(files, "destroy", "--cleanup")
+        remove_containers(files)
+
+
+def topology_of(fabric: Fabric, files: LabFiles, containers: Containers) -> Mapping[str, object]:
+    """The topology file: the lab's nodes, which wait, each with its folder mounted."""
+    return {
+        "name": files.lab,
+        "topology": {
+            "defaults": {
+                "kind": "linux",
+                "image": containers.image,
+                "image-pull-policy": "IfNotPresent",
+                "network-mode": "none",
+                "privileged": False,
+                "cap-add": list(CAPABILITIES),
+                "labels": {LABEL: containers.label},
+                "entrypoint": "/bin/sh",
+                "cmd": shlex.join(["-c", WAITS]),
+            },
+            "nodes": {
+                node.name: {"binds": _binds(files.node(node.name), own=node.is_switch)}
+                for node in fabric.nodes
+            },
+        },
+    }
+
+
+def _binds(folder: Path, *, own: bool) -> list[str]:
+    """A node's folder, which can be read, and where its daemons read and write, if it has `own`
+    ones."""
+    if not own:
+        return [f"{folder}:{folder}:ro"]
+    files = FrrFiles(folder)
+    written = files.daemon_folder
+    return [
+        f"{folder}:{folder}:ro",
+        f"{written}:{written}",
+        f"{written}:{IMAGE_RUN_FOLDER}",
+        f"{files.etc}:{ETC_FOLDER}:ro",
+    ]
+
+
+def _find_program() -> str:
+    program = shutil.which(PROGRAM)
+    if program is None:
+        raise MachineError(
+            "containerlab is not installed",
+            "install it as https://containerlab.dev/install says, or use --runtime docker",
+        )
+    return program
+
+
+def _run(files: LabFiles, verb: str, *options: str) -> None:
+    """Raises MachineError with what containerlab said at the end."""
+    command = [_find_program(), verb, "--topo", str(_file(files)), *options]
+    done = subprocess.run(
+        command,
+        # It keeps a folder of its own where it is run.
+        cwd=files.root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise MachineError(f"containerlab {verb}: {last_line(done.stderr)}")
+
+
+def _file(files: LabFiles) -> Path:
+    return files.root / topology_file(files.lab)

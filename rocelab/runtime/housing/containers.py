@@ -1,0 +1,236 @@
+"""Nodes that are containers, whoever makes them: what is written down of them, and their handles.
+
+FRR's daemons are started in a container one by one, so that any image with FRR will do, and its own
+entry point is not run. A container has its folder in the lab's mounted at the same path, so
+configurations, logs and sockets are where they are in every runtime; only what daemons write can be
+written from inside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replace_file
+from rocelab.kernel import namespaces
+from rocelab.plan.fabric import Fabric
+from rocelab.progress import ProgressSink
+from rocelab.runtime import daemons
+from rocelab.runtime.engine import Engine, find_engine
+from rocelab.runtime.image import built_image
+from rocelab.runtime.installation import FRR_FOLDERS, FRR_USER, Installation, version_in
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.record import DamagedRecordError, LabFiles
+
+LABEL = "org.rocelab.record"
+CAPABILITIES = (
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "KILL",
+    "NET_ADMIN",
+    "NET_BIND_SERVICE",
+    "NET_RAW",
+    "SETGID",
+    "SETUID",
+    "SYS_ADMIN",
+    "SYS_NICE",
+)
+"""What FRR's daemons ask for (zebra/main.c, bgpd/bgp_main.c, bfdd/bfdd.c), and what dropping to
+their user takes. Named one by one: some hosts refuse what `--privileged` wants."""
+
+WAITS = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
+"""A process 1 that does nothing and buries what is left to it."""
+
+IMAGE_RUN_FOLDER = Path("/run/frr")
+"""Where FRR's sockets are in images: Debian's and FRR's own have /var/run as a link to /run."""
+
+_FINDS_FRR = (
+    f"for folder in {' '.join(map(str, FRR_FOLDERS))}; do test -x $folder/bgpd && break; done; "
+    f"id -u {FRR_USER} && id -g {FRR_USER} && "
+    "echo $folder && { test -x $folder/mgmtd && echo mgmtd || echo -; } && "
+    "{ command -v vtysh || echo -; } && $folder/bgpd --version"
+)
+_EXEC_FAILED = (125, 126, 127)
+
+
+@dataclass(frozen=True, slots=True)
+class Containers:
+    """What is written down of a lab's containers: which engine has them, what their names begin
+    with, the label that only they have, and their image."""
+
+    program: str
+    prefix: str
+    label: str
+    image: str
+
+    @property
+    def engine(self) -> Engine:
+        return Engine(self.program)
+
+    def container(self, node: str) -> str:
+        """What the engine calls a node."""
+        return f"{self.prefix}-{node}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerNode(NamespaceNode):
+    """A node that is a container."""
+
+    containers: Containers
+
+    @property
+    def container(self) -> str:
+        """The container's name, as the engine's own commands take it."""
+        return self.containers.container(self.name)
+
+    def exec(
+        self, argv: Sequence[str], *, timeout_s: float = 30.0
+    ) -> subprocess.CompletedProcess[str]:
+        done = self.containers.engine.call(("exec", self.container, *argv), timeout_s=timeout_s)
+        # Docker 20 says it on the command's own output.
+        said = done.stdout + done.stderr
+        if done.returncode in _EXEC_FAILED and "executable file not found" in said:
+            raise InputError(f"there is no command {argv[0]!r} in {self.container}")
+        return done
+
+    def become(self, argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+        program = self.containers.program
+        terminal = ("--interactive", *(("--tty",) if os.isatty(0) else ()))
+        arguments = ["exec", *terminal, *_variables(environment), self.container, *argv]
+        os.execvp(program, [program, *arguments])  # noqa: S606 - the user's own program
+
+    def daemons(self) -> dict[str, int]:
+        """A daemon wrote down its id in the container; here it has another (pid_namespaces(7))."""
+        here = {inner: pid for pid in self.processes() for inner in _inner_ids(pid)}
+        found = {}
+        for name in daemons.DAEMONS:
+            inner = daemons.written_pid(name, self.frr)
+            pid = None if inner is None else here.get(inner)
+            if pid is not None and daemons.is_daemon(pid, name, self.frr):
+                found[name] = pid
+        return found
+
+    def configure_daemons(self, configuration: Mapping[str, str]) -> None:
+        daemons.write_configuration(self.installation, self.frr, configuration, ("vtysh",))
+
+    def start_daemon(self, name: str, niceness: int = 0) -> None:
+        arguments = daemons.start_arguments(self.installation.program(name), name, self.frr)
+        try:
+            done = self.containers.engine.call(
+                ("exec", *_variables(daemons.ENVIRONMENT), self.container, *arguments),
+                timeout_s=daemons.START_TIMEOUT_S,
+            )
+        except MachineError:
+            raise daemons.not_started(name, self.frr, "", timed_out=True) from None
+        if done.returncode != 0:
+            raise daemons.not_started(name, self.frr, done.stderr)
+        pid = self.daemons().get(name)
+        if pid is not None:
+            daemons.schedule(name, pid, niceness)
+
+
+def read_containers(files: LabFiles) -> Containers:
+    """What is written down of a lab's containers. Raises FileNotFoundError, DamagedRecordError."""
+    try:
+        return Containers(**json.loads(_file(files).read_text()))
+    except (ValueError, TypeError):
+        raise DamagedRecordError(files.lab, f"{_file(files)} names no containers") from None
+
+
+def write_containers(files: LabFiles, containers: Containers) -> None:
+    """Write it down, whole or not at all."""
+    replace_file(_file(files), json.dumps(asdict(containers)))
+
+
+def _file(files: LabFiles) -> Path:
+    return files.root / "containers.json"
+
+
+def begin(files: LabFiles, prefix: str, image: str | None, progress: ProgressSink) -> Containers:
+    """Write down containers that are to be made, of our image where none is named.
+
+    Raises MachineError without an engine, or an image.
+    """
+    engine = find_engine()
+    chosen = image or built_image(engine, progress)
+    containers = Containers(engine.program, prefix, secrets.token_hex(16), chosen)
+    write_containers(files, containers)
+    return containers
+
+
+def container_node(files: LabFiles, name: str) -> ContainerNode:
+    """The handle of a node that is a container. Raises FileNotFoundError."""
+    return ContainerNode(name, files, read_containers(files))
+
+
+def keep_namespace(files: LabFiles, containers: Containers, node: str) -> None:
+    """Mount the namespace of a node's container, which runs."""
+    name = containers.container(node)
+    pid = containers.engine.run("inspect", "--format", "{{.State.Pid}}", name).strip()
+    namespaces.keep(Path("/proc", pid, "ns/net"), files.netns_of(node))
+
+
+def find_frr(fabric: Fabric, files: LabFiles) -> Installation:
+    """What the image of containers that run has for FRR. Raises MachineError where it has none."""
+    containers = read_containers(files)
+    container = containers.container(fabric.switches[0].name)
+    done = containers.engine.call(("exec", container, "/bin/sh", "-c", _FINDS_FRR))
+    found = installation_in(done.stdout)
+    if found is None:
+        raise MachineError(
+            f"image {containers.image} has no FRR, or no user {FRR_USER}",
+            "name another with --image, or none for one that is built here",
+        )
+    return found
+
+
+def installation_in(said: str) -> Installation | None:
+    """The FRR of an image, from what a shell in it said of it; None where it has none."""
+    lines = said.splitlines()
+    if len(lines) < 6:
+        return None
+    user, group, folder, mgmtd, vtysh = lines[:5]
+    version = "\n".join(lines[5:])
+    return Installation(
+        version=version_in(version),
+        folder=folder,
+        user=int(user),
+        group=int(group),
+        has_mgmtd=mgmtd == "mgmtd",
+        run_folder=str(IMAGE_RUN_FOLDER),
+        vtysh="" if vtysh == "-" else vtysh,
+    )
+
+
+def remove_containers(files: LabFiles) -> None:
+    """Remove what carries the label that was written down. Idempotent."""
+    try:
+        containers = read_containers(files)
+    except FileNotFoundError:
+        return
+    engine = containers.engine
+    label = f"label={LABEL}={containers.label}"
+    found = engine.run("ps", "--all", "--quiet", "--no-trunc", "--filter", label).split()
+    if found:
+        engine.run("rm", "--force", "--volumes", *found)
+
+
+def _variables(environment: Mapping[str, str]) -> list[str]:
+    return [word for item in environment.items() for word in ("--env", "=".join(item))]
+
+
+def _inner_ids(pid: int) -> list[int]:
+    """The id that a process has in its own namespace of processes; none where it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return []
+    return [int(line.split()[-1]) for line in lines if line.startswith("NSpid:")]

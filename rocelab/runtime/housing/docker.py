@@ -1,0 +1,91 @@
+"""The runtime `docker`: a node is a container of Docker's or Podman's.
+
+A container has no network of the engine's: links are moved into its namespace as into any other.
+It waits; what runs in it is started as everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from rocelab.plan.fabric import Fabric
+from rocelab.progress import Progress, ProgressSink
+from rocelab.runtime import daemons
+from rocelab.runtime.engine import find_engine
+from rocelab.runtime.housing.containers import (
+    CAPABILITIES,
+    IMAGE_RUN_FOLDER,
+    LABEL,
+    WAITS,
+    Containers,
+    begin,
+    container_node,
+    find_frr,
+    keep_namespace,
+    remove_containers,
+)
+from rocelab.runtime.installation import Installation
+from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.record import LabFiles
+
+_PODMAN_LIMITS = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
+"""Else it raises limits beyond its own, which takes CAP_SYS_RESOURCE; some hosts refuse that."""
+
+
+@dataclass(frozen=True, slots=True)
+class DockerHousing:
+    """Containers of this machine's engine. `image`: one that has FRR, ours where it is None."""
+
+    image: str | None
+
+    @property
+    def kind(self) -> RuntimeKind:
+        return RuntimeKind.DOCKER
+
+    def check(self) -> None:
+        find_engine()
+
+    def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
+        containers = begin(files, f"rocelab-{files.lab}", self.image, progress)
+        total = len(fabric.nodes)
+
+        def make(name: str) -> None:
+            containers.engine.run(*_create(files, name, containers))
+            keep_namespace(files, containers, name)
+
+        with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
+            made = pool.map(make, [node.name for node in fabric.nodes])
+            for done, _ in enumerate(made, start=1):
+                progress(Progress("nodes", done, total))
+
+    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
+        return find_frr(fabric, files)
+
+    def node(self, files: LabFiles, name: str) -> NamespaceNode:
+        return container_node(files, name)
+
+    def remove(self, files: LabFiles) -> None:
+        remove_containers(files)
+
+
+def _create(files: LabFiles, name: str, containers: Containers) -> list[str]:
+    folder = files.node(name)
+    own = daemons.FrrFiles(folder)
+    mounts = [f"type=bind,source={folder},target={folder},readonly"]
+    if own.daemon_folder.exists():
+        mounts += [
+            f"type=bind,source={own.daemon_folder},target={own.daemon_folder}",
+            f"type=bind,source={own.daemon_folder},target={IMAGE_RUN_FOLDER}",
+            f"type=bind,source={own.etc},target={daemons.ETC_FOLDER},readonly",
+        ]
+    return [
+        *("run", "--detach", "--name", containers.container(name), "--hostname", name),
+        *("--label", f"{LABEL}={containers.label}", "--network", "none", "--cap-drop", "ALL"),
+        *(word for each in CAPABILITIES for word in ("--cap-add", each)),
+        *(_PODMAN_LIMITS if containers.program == "podman" else ()),
+        *(word for each in mounts for word in ("--mount", each)),
+        *("--entrypoint", "/bin/sh", containers.image, "-c", WAITS),
+    ]

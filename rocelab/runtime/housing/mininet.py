@@ -1,0 +1,80 @@
+"""The runtime `mininet`: every node begins as a Node of Mininet's.
+
+Mininet's own class makes the namespace; mounting it keeps it when the shell that Mininet gave it
+ends, so that a lab outlives the command that made it. `labs.mininet` makes the lab, whichever way
+its nodes were made, a Mininet object with shells, interfaces, links and its command line.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocelab.errors import MachineError
+from rocelab.kernel import namespaces
+from rocelab.plan.fabric import Fabric
+from rocelab.progress import Progress, ProgressSink
+from rocelab.runtime.installation import Installation, find_installation
+from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.record import LabFiles
+
+DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"
+PROGRAMS = ("mnexec", "ifconfig", "nsenter")
+_INSTALL = "install it with `make setup` (Debian packages mininet and net-tools)"
+
+
+def find_mininet() -> None:
+    """Make `import mininet` work where Mininet is Debian's package, which a virtual environment
+    does not see, and show it nothing else from there. Raises MachineError without Mininet."""
+    if "mininet" in sys.modules or importlib.util.find_spec("mininet"):
+        return
+    spec = importlib.machinery.PathFinder.find_spec("mininet", [DEBIAN_PACKAGES])
+    if spec is None or spec.loader is None:
+        raise MachineError("Mininet is not installed", _INSTALL)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["mininet"] = module
+    spec.loader.exec_module(module)
+
+
+@dataclass(frozen=True, slots=True)
+class MininetHousing:
+    """Namespaces that Mininet makes. `frr`: the folder of another FRR than this machine's."""
+
+    frr: Path | None
+
+    @property
+    def kind(self) -> RuntimeKind:
+        return RuntimeKind.MININET
+
+    def check(self) -> None:
+        find_installation(self.frr)
+        find_mininet()
+        for program in PROGRAMS:
+            if shutil.which(program) is None:
+                raise MachineError(f"Mininet needs {program}, which is not installed", _INSTALL)
+
+    def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
+        find_mininet()
+        from mininet.node import Node
+
+        for done, planned in enumerate(fabric.nodes, start=1):
+            node = Node(planned.name)
+            try:
+                namespaces.keep(Path(f"/proc/{node.pid}/ns/net"), files.netns_of(planned.name))
+            finally:
+                node.terminate()
+            progress(Progress("nodes", done, len(fabric.nodes)))
+
+    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
+        return find_installation(self.frr)
+
+    def node(self, files: LabFiles, name: str) -> NamespaceNode:
+        return NamespaceNode(name, files)
+
+    def remove(self, files: LabFiles) -> None:
+        """There is nothing outside the lab's folder."""

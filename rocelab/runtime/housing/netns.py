@@ -1,0 +1,51 @@
+"""The runtime `netns`: a node is a namespace and nothing else.
+
+It lives by its mount alone, so that taking the lab's tmpfs away lets every namespace go.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocelab.kernel import namespaces
+from rocelab.plan.fabric import Fabric
+from rocelab.progress import Progress, ProgressSink
+from rocelab.runtime.installation import Installation, find_installation
+from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.record import LabFiles
+
+
+@dataclass(frozen=True, slots=True)
+class NetnsHousing:
+    """Bare namespaces of this machine. `frr`: the folder of another FRR than this machine's."""
+
+    frr: Path | None
+
+    @property
+    def kind(self) -> RuntimeKind:
+        return RuntimeKind.NETNS
+
+    def check(self) -> None:
+        find_installation(self.frr)
+
+    def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
+        nodes = fabric.nodes
+
+        def make_all() -> None:
+            for done, node in enumerate(nodes, start=1):
+                os.close(namespaces.create(files.netns_of(node.name)))
+                progress(Progress("nodes", done, len(nodes)))
+
+        namespaces.on_own_thread(make_all)
+
+    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
+        return find_installation(self.frr)
+
+    def node(self, files: LabFiles, name: str) -> NamespaceNode:
+        return NamespaceNode(name, files)
+
+    def remove(self, files: LabFiles) -> None:
+        """There is nothing outside the lab's folder."""

@@ -1,0 +1,44 @@
+"""Who uses a lab that is up: a drill, a job, or faults by hand, never two of these at once.
+
+In: a lab's files and what it is used for. Out: a context that holds the lab, or an error that says
+who does. The lock goes with its process, however that ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rocelab.errors import InputError
+from rocelab.runtime.record import LabFiles
+
+MOST_BYTES = 200
+
+
+@contextmanager
+def in_use(files: LabFiles, what: str, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lab for `what`, such as `drill drain`; with `shared` together with others that hold
+    it so. Raises InputError, naming who holds it, where that can not be, and where it is not up.
+    """
+    try:
+        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(files.root / "use.lock", flags, 0o600)
+    except FileNotFoundError:
+        raise InputError(f"lab {files.lab} is not up") from None
+    try:
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, MOST_BYTES, 0).decode(errors="replace")
+            raise InputError(
+                f"lab {files.lab} is in use by {holder or 'another command'}",
+                hint="drills, jobs and faults by hand would spoil each other: wait for it to end, "
+                "or use another lab",
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{what}, process {os.getpid()}".encode()[:MOST_BYTES], 0)
+        yield
+    finally:
+        os.close(descriptor)

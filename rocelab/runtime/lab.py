@@ -1,0 +1,234 @@
+"""A lab as a library: plan it, bring it up, reach its nodes and links, take it down.
+
+    lab = Lab.planned("zone-small")
+    lab.up()
+    lab.node("rtsw1").exec(["ip", "route"])
+    lab.down()
+
+Everything the command line does is one of these calls.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from rocelab.errors import InputError
+from rocelab.forwarding.fib import Fib, FibOf
+from rocelab.interruption import shielded
+from rocelab.kernel import settings as kernel
+from rocelab.kernel.fib import read_fib
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.progress import ProgressSink, no_progress
+from rocelab.runtime.housing import Housing, RuntimeKind, housing_of
+from rocelab.runtime.installation import Installation, find_installation
+from rocelab.runtime.link import VethLink
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.record import DamagedRecordError, State, locked, read_record, recorded_labs
+from rocelab.runtime.runtime import LabRuntime
+from rocelab.runtime.steering import Steering
+from rocelab.runtime.teardown import take_down
+from rocelab.runtime.wire.control import Wire
+from rocelab.spec.base import is_name
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec, read_name
+from rocelab.spec.model import LabSpec
+from rocelab.wording import name_hint
+
+
+def as_it_runs(spec: LabSpec) -> LabSpec:
+    """The spec that runs on this machine: one hash seed for all where its kernel can not seed."""
+    if spec.hashing.seed == 0 or kernel.seeds_supported():
+        return spec
+    return spec.model_copy(update={"hashing": spec.hashing.model_copy(update={"seed": 0})})
+
+
+def name_of(text: str | Path) -> str:
+    """The name of the lab that a user calls `text`: one that has a record here, whether it runs or
+    was left behind, or else the name in its file, valid otherwise or not, or in the catalog's.
+
+    Text that could be a name and is no file is taken for the name of a lab that is not up. Raises
+    SpecError for a file without a name, InputError for text that names nothing.
+    """
+    name = str(text)
+    if name in recorded_labs():
+        return name
+    try:
+        path = find_lab(name)
+    except InputError:
+        if not is_name(name):
+            raise
+        return name
+    return read_name(path)
+
+
+def _not_up(text: str, name: str) -> InputError:
+    """What to raise for a lab that is not up. Raises SpecError where its file is wrong besides."""
+    try:
+        path = find_lab(text)
+    except InputError:
+        hint = name_hint(name, recorded_labs()) or "none is: bring one up with `rocelab up LAB`"
+        return InputError(f"lab {name} is not up", hint)
+    load_spec(path)
+    return InputError(f"lab {name} is not up", f"bring it up with `rocelab up {text}`")
+
+
+class Lab:
+    """A fabric and the runtime that realises it."""
+
+    def __init__(self, fabric: Fabric, housing: Housing | None = None) -> None:
+        """`housing` makes its nodes (`rocelab.runtime.housing`): namespaces where nothing is
+        said."""
+        self.fabric = fabric
+        self.runtime = LabRuntime(fabric, housing or housing_of(RuntimeKind.NETNS))
+        self.notes: tuple[str, ...] = ()
+
+    @classmethod
+    def planned(
+        cls, text: str | Path, housing: Housing | None = None, *, dilation: float | None = None
+    ) -> Lab:
+        """The lab of a catalog name or a spec file, running or not; with another dilation than its
+        own where one is given.
+
+        Raises InputError, and SpecError with every problem of the file.
+        """
+        spec = load_spec(find_lab(str(text)))
+        if dilation is not None:
+            spec = spec.model_copy(update={"dilation": dilation})
+        return cls(plan(spec), housing)
+
+    @classmethod
+    def running(cls, text: str | Path) -> Lab:
+        """A lab that is up, by its name or by its spec's file or catalog name.
+
+        What runs is what its record says, whatever the file says by now. Raises InputError when
+        it is not up, and SpecError for a file that has no name of a lab.
+        """
+        name = name_of(text)
+        record = read_record(name)
+        if record is None or record.state is not State.RUNNING:
+            raise _not_up(str(text), name)
+        try:
+            housing = housing_of(RuntimeKind(record.runtime))
+            spec = LabSpec.model_validate(record.spec)
+        except ValueError as error:
+            first = str(error).splitlines()[0]
+            raise DamagedRecordError(name, f"this version does not know it: {first}") from None
+        return cls(plan(spec), housing)
+
+    @property
+    def name(self) -> str:
+        return self.fabric.name
+
+    @property
+    def installation(self) -> Installation:
+        """The FRR that its switches run. Raises FileNotFoundError while it is not up."""
+        return self.runtime.installation
+
+    def check_frr(self, prefix: Path | None) -> None:
+        """Raises InputError where the lab is up with another FRR than the one in that folder,
+        if one is named, and as `find_installation` does."""
+        if prefix is not None and find_installation(prefix) != self.installation:
+            raise InputError(
+                f"lab {self.name} is up with FRR {self.installation.version} of "
+                f"{self.installation.place}, not with the one in {prefix}",
+                hint=f"take it down with `rocelab down {self.name}`, or leave --frr out",
+            )
+
+    @property
+    def daemons(self) -> tuple[str, ...]:
+        """The daemons that every switch runs, in the order they start. Raises as `installation`."""
+        return self.runtime.daemons
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the lab is up and has converged once."""
+        record = read_record(self.name)
+        return record is not None and record.state is State.RUNNING
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other commands from changing the lab. Raises InputError when one does already."""
+        with locked(self.name):
+            yield
+
+    def up(self, progress: ProgressSink = no_progress) -> Mapping[str, float]:
+        """Bring the lab up and return the seconds each stage took.
+
+        Where the kernel can not seed its ECMP hash the lab runs on the one secret that all
+        namespaces share, as with `hashing: 0`; where it can not mark as asked, ports have simpler
+        queues or none. `notes` says so. Raises as `rocelab.runtime.base.Runtime.up` does.
+        """
+        spec = as_it_runs(self.fabric.spec)
+        if spec != self.fabric.spec:
+            self._run_unseeded(spec)
+        self.runtime.up(progress)
+        self.notes += self.runtime.notes
+        return dict(self.runtime.stage_seconds)
+
+    def _run_unseeded(self, spec: LabSpec) -> None:
+        self.fabric = plan(spec)
+        self.runtime = LabRuntime(self.fabric, self.runtime.housing)
+        self.notes = (
+            f"this kernel ({os.uname().release}) has no fib_multipath_hash_seed (Linux 6.11 has): "
+            "all switches share one secret hash, so tiers polarize fully and paths can not be "
+            "predicted",
+        )
+
+    @contextmanager
+    def brought_up(self, progress: ProgressSink = no_progress) -> Iterator[None]:
+        """Up within the context, and down after it however that ends. Raises as `up` does."""
+        with shielded(f"lab {self.name} is taken down") as shield:
+            try:
+                with shield.lifted():
+                    self.up(progress)
+                    yield
+            finally:
+                if self.runtime.was_brought_up:
+                    self.down(progress)
+
+    def down(self, progress: ProgressSink = no_progress) -> None:
+        """Take the lab down. Idempotent."""
+        take_down(self.name, progress)
+
+    def node(self, name: str) -> NamespaceNode:
+        """Raises InputError when the lab has no such node."""
+        if name not in self.fabric.node_by_name:
+            raise InputError(
+                f"lab {self.name} has no node {name}", name_hint(name, self.fabric.node_by_name)
+            )
+        return self.runtime.node(name)
+
+    def link(self, name: str) -> VethLink:
+        """Raises InputError when the lab has no such link."""
+        if name not in self.fabric.link_by_name:
+            raise InputError(
+                f"lab {self.name} has no link {name}", name_hint(name, self.fabric.link_by_name)
+            )
+        return self.runtime.link(name)
+
+    @property
+    def steering(self) -> Steering:
+        """How flows are spread over equal paths: read, or switched while the lab runs."""
+        return Steering(self.fabric, self.runtime.files)
+
+    @property
+    def wire(self) -> Wire:
+        """What cables do to packets: lose them, corrupt them, delay them while the lab runs."""
+        return Wire(self.fabric, self.runtime.files)
+
+    @cached_property
+    def fib_of(self) -> FibOf:
+        """The running kernels' tables, each read once."""
+        read: dict[str, Fib] = {}
+
+        def fib_of(node: str) -> Fib:
+            if node not in read:
+                read[node] = read_fib(self.node(node).netns)
+            return read[node]
+
+        return fib_of

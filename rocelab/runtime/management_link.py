@@ -1,0 +1,101 @@
+"""The links of a lab's management network: a bridge out of band, a port `mgmt0` in every node.
+
+In: the nodes' namespaces and addresses. Out: interfaces; they go with the namespaces.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
+from pyroute2.netlink.rtnl import RTM_NEWADDR, RTM_NEWLINK
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP, ifinfmsg
+
+from rocelab.kernel import namespaces, netlink
+from rocelab.runtime.record import LabFiles
+
+BRIDGE = "bridge"
+PORT = "mgmt0"
+FIRST_ADDRESS = IPv4Address("100.64.0.1")
+"""The bridge's, of 100.64.0.0/16: RFC 6598, which no fabric of a lab uses."""
+PREFIX_LENGTH = 16
+_NEW = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK
+
+
+def make_links(files: LabFiles, netns: Path, address_of: Mapping[str, str]) -> None:
+    """Make the namespace `netns` with its bridge, and a pair of ports from it to each node.
+
+    `address_of` has the nodes' addresses. Raises OSError with what the kernel refused.
+    """
+
+    def make_bridge() -> None:
+        descriptor = namespaces.create(netns)
+        os.close(descriptor)
+        nodes = {node: os.open(files.netns_of(node), os.O_RDONLY) for node in address_of}
+        try:
+            with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
+                netlink.send_batch(channel, [_link(BRIDGE, [("IFLA_LINKINFO", _kind("bridge"))])])
+                bridge = socket.if_nametoindex(BRIDGE)
+                pairs = [_pair(node, bridge, to) for node, to in nodes.items()]
+                netlink.send_batch(channel, [*pairs, *_address(BRIDGE, str(FIRST_ADDRESS))])
+        finally:
+            for each in nodes.values():
+                os.close(each)
+
+    namespaces.on_own_thread(make_bridge)
+    for node, address in address_of.items():
+
+        def give_address(address: str = address) -> None:
+            with netlink.open_socket() as channel:
+                netlink.send_batch(channel, _address(PORT, address))
+
+        namespaces.inside(files.netns_of(node), give_address)
+
+
+def _pair(node: str, bridge: int, netns: int) -> bytes:
+    """A veth pair: the bridge's port, named after the node and up, and the node's own."""
+    peer = ifinfmsg()
+    peer["attrs"] = [("IFLA_IFNAME", PORT), ("IFLA_NET_NS_FD", netns)]
+    data = {"attrs": [("VETH_INFO_PEER", {"attrs": peer["attrs"]})]}
+    kind = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}
+    return _link(node, [("IFLA_MASTER", bridge), ("IFLA_LINKINFO", kind)])
+
+
+def _kind(name: str) -> dict[str, Sequence[tuple[str, str]]]:
+    return {"attrs": [("IFLA_INFO_KIND", name)]}
+
+
+def _link(name: str, attributes: Sequence[tuple[str, object]]) -> bytes:
+    message = ifinfmsg()
+    message["flags"] = message["change"] = IFF_UP
+    message["attrs"] = [("IFLA_IFNAME", name), *attributes]
+    return _encoded(message, RTM_NEWLINK, _NEW)
+
+
+def _address(interface: str, address: str) -> list[bytes]:
+    """The interface of that name, in the calling thread's namespace, up and with an address."""
+    index = socket.if_nametoindex(interface)
+    up = ifinfmsg()
+    up["index"] = index
+    up["flags"] = up["change"] = IFF_UP
+    given = ifaddrmsg()
+    given["family"] = socket.AF_INET
+    given["prefixlen"] = PREFIX_LENGTH
+    given["index"] = index
+    given["attrs"] = [("IFA_LOCAL", address), ("IFA_ADDRESS", address)]
+    return [
+        _encoded(up, RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK),
+        _encoded(given, RTM_NEWADDR, _NEW),
+    ]
+
+
+def _encoded(message: ifinfmsg | ifaddrmsg, kind: int, flags: int) -> bytes:
+    message["header"]["type"] = kind
+    message["header"]["flags"] = flags
+    message.encode()
+    return bytes(message.data)

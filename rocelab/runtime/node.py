@@ -1,0 +1,157 @@
+"""A running node: its namespace, its daemons, and whatever is to run in it.
+
+In: a node's name and its lab's files. Out: a handle (`rocelab.runtime.base.NodeHandle`) that reads
+the node's state afresh at each call, so that any process may hold one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from rocelab.errors import InputError, MachineError
+from rocelab.kernel import namespaces, netlink, processes
+from rocelab.kernel.bracket import Bracket
+from rocelab.runtime import daemons
+from rocelab.runtime.installation import Installation, read_installation
+from rocelab.runtime.record import LabFiles
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceNode:
+    """A node whose processes are this machine's, in a network namespace of their own. Other kinds
+    of nodes differ in how something is started in them, and in nothing else."""
+
+    name: str
+    files: LabFiles
+
+    @property
+    def netns(self) -> Path:
+        return self.files.netns_of(self.name)
+
+    @property
+    def frr(self) -> daemons.FrrFiles:
+        return daemons.FrrFiles(self.files.node(self.name))
+
+    @property
+    def installation(self) -> Installation:
+        """The FRR that the lab was brought up with."""
+        return read_installation(self.files.root)
+
+    def exec(
+        self, argv: Sequence[str], *, timeout_s: float = 30.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `argv` in the node. Raises InputError when there is no such command."""
+        return self._run(argv, timeout_s, {**os.environ, **self._search_path()})
+
+    def become(self, argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+        """Replace this process by a program inside the node, with these variables besides its own.
+
+        Raises OSError when there is no such program, and the process is in the node then.
+        """
+        variables = {**os.environ, **self._search_path(), **environment}
+        namespaces.enter(self.netns)
+        os.execvpe(argv[0], list(argv), variables)  # noqa: S606 - the user's own program
+
+    def _search_path(self) -> dict[str, str]:
+        """PATH of what a user runs in the node: `vtysh` is one for its own daemons."""
+        if not self.frr.programs.is_dir():
+            return {}
+        return {"PATH": f"{self.frr.programs}:{os.environ.get('PATH', os.defpath)}"}
+
+    def run_tool(
+        self, argv: Sequence[str], *, timeout_s: float = 30.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of this machine in the node's namespace, whatever the node itself has.
+
+        Raises InputError when there is no such command.
+        """
+        return self._run(argv, timeout_s, None)
+
+    def _run(
+        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None
+    ) -> subprocess.CompletedProcess[str]:
+        def run() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                argv,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+                env=environment,
+            )
+
+        try:
+            return namespaces.inside(self.netns, run)
+        except FileNotFoundError as error:
+            if error.filename != argv[0]:
+                raise
+            raise InputError(f"there is no command {argv[0]!r} on this machine") from None
+
+    def daemons(self) -> dict[str, int]:
+        alive = {name: daemons.running_pid(name, self.frr, self.netns) for name in daemons.DAEMONS}
+        return {name: pid for name, pid in alive.items() if pid is not None}
+
+    def processes(self) -> list[int]:
+        """Ids of all processes that run in the node, its daemons and whatever was started."""
+        return namespaces.processes_in([self.netns.stat().st_ino])
+
+    def kill_daemons(self, names: Iterable[str]) -> Bracket | None:
+        """SIGKILL these routing daemons, where they run, and return when they are gone: when that
+        was, None where none ran."""
+        alive = self.daemons()
+        doomed = [alive[name] for name in names if name in alive]
+        return processes.kill_and_wait(doomed, lambda pid: pid in self.daemons().values())
+
+    def configure_daemons(self, configuration: Mapping[str, str]) -> None:
+        """Write what each daemon will read when it starts, by daemon name, and make the file system
+        that they will see (`rocelab.kernel.mounts`). Raises MachineError."""
+        installation, view = self.installation, self.files.mounts_of(self.name)
+        variables = (f"{name}={value}" for name, value in installation.environment.items())
+        vtysh = ("nsenter", f"--mount={view}", "env", *variables, installation.vtysh or "vtysh")
+        daemons.write_configuration(installation, self.frr, configuration, vtysh)
+        daemons.keep_view(installation, self.frr, view)
+
+    def start_daemons(self, names: Iterable[str]) -> None:
+        """Start those of these daemons that do not run, in this order, as `up` does.
+
+        zebra takes no routes from a bgpd that outlived it (FRR 8.4: bgpd comes back after 10 s and
+        announces only what changes then), so that without zebra all are ended first, as watchfrr
+        does. A zebra that outlived mgmtd finds the new one by itself. Raises MachineError when one
+        does not start.
+        """
+        if "zebra" not in self.daemons():
+            self.kill_daemons(daemons.DAEMONS)
+        for name in names:
+            if name not in self.daemons():
+                try:
+                    self.start_daemon(name)
+                except MachineError:
+                    # Whoever was killed while starting it may have started it all the same.
+                    if name not in self.daemons():
+                        raise
+
+    def start_daemon(self, name: str, niceness: int = 0) -> None:
+        """Start one daemon and return when it has loaded its configuration.
+
+        Raises MachineError with what the daemon printed when it does not start.
+        """
+        view = self.files.mounts_of(self.name)
+        daemons.start_daemon(self.installation, name, self.frr, self.netns, view)
+        pid = self.daemons().get(name)
+        if pid is not None:
+            daemons.schedule(name, pid, niceness)
+
+    def send(self, messages: Sequence[bytes]) -> Bracket:
+        """Ask all these of the node's kernel in one batch (rtnetlink), and say when it did them.
+        Raises OSError."""
+
+        def send() -> Bracket:
+            with netlink.open_socket() as channel:
+                return Bracket.of(lambda: netlink.send_batch(channel, messages))
+
+        return namespaces.inside(self.netns, send)

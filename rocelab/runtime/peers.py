@@ -1,0 +1,132 @@
+"""What a switch's daemons say of their peers: BGP sessions and BFD sessions.
+
+In: the answers of bgpd and bfdd over their vty sockets, which a daemon that was taken over may
+fill with anything. Out: typed peers with printable names; an answer of any other shape is an error
+that names the switch and the daemon, as one that does not come is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from rocelab.runtime.daemons import FrrFiles, UnreadableAnswerError, vty_json
+from rocelab.wording import printable, shown
+
+MOST_CHARACTERS = 64
+"""Of a name or a state: an interface has 15, an IPv6 address 39."""
+
+
+@dataclass(frozen=True, slots=True)
+class BgpPeer:
+    """A BGP session as one end has it: its state (RFC 4271), and how many prefixes it accepted from
+    and sent to the other."""
+
+    state: str
+    accepted: int
+    sent: int
+
+    @property
+    def established(self) -> bool:
+        return self.state == "Established"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCounts:
+    """How often a session has ended, and how often its routes were asked for again (RFC 2918),
+    since bgpd started."""
+
+    ended: int
+    refreshes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BfdPeer:
+    """A BFD session as one end has it, and the interval at which the far end sends."""
+
+    is_up: bool
+    remote_interval_ms: int
+
+
+def bgp_peers(files: FrrFiles) -> dict[str, BgpPeer]:
+    """A switch's BGP sessions by neighbour: an interface, or an address.
+
+    Raises OSError as `vty_command` does, UnreadableAnswerError where the answer has another shape.
+    """
+    summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict)
+    answer = _Answer(files, "bgpd")
+    found = {}
+    for name, peer in answer.mapping(summary.get("peers", {})).items():
+        fields = answer.mapping(peer)
+        state = answer.text(fields.get("state"))
+        counts = (answer.number(fields.get(key, 0)) for key in ("pfxRcd", "pfxSnt"))
+        found[answer.text(name)] = BgpPeer(state, *counts)
+    return found
+
+
+def session_counts(files: FrrFiles) -> dict[str, SessionCounts]:
+    """What a switch's bgpd counted of its sessions, by neighbour. Raises as `bgp_peers` does."""
+    neighbours = vty_json(files, "bgpd", "show bgp neighbors json", dict)
+    answer = _Answer(files, "bgpd")
+    found = {}
+    for name, peer in neighbours.items():
+        # Beside the neighbours stand their family's numbers.
+        if isinstance(peer, dict):
+            messages = answer.mapping(peer.get("messageStats", {}))
+            found[answer.text(name)] = SessionCounts(
+                answer.number(peer.get("connectionsDropped", 0)),
+                answer.number(messages.get("routeRefreshSent", 0)),
+            )
+    return found
+
+
+def shutting_down(files: FrrFiles) -> frozenset[str]:
+    """The neighbours of which a switch has a path with the community GRACEFUL_SHUTDOWN (RFC 8326).
+    Raises as `bgp_peers` does."""
+    command = "show bgp ipv4 unicast community graceful-shutdown json"
+    table = vty_json(files, "bgpd", command, dict)
+    answer = _Answer(files, "bgpd")
+    return frozenset(
+        answer.text(path["peerId"])
+        for paths in answer.mapping(table.get("routes", {})).values()
+        for path in map(answer.mapping, answer.sequence(paths))
+        if "peerId" in path
+    )
+
+
+def bfd_peers(files: FrrFiles) -> list[BfdPeer]:
+    """A switch's BFD sessions. Raises as `bgp_peers` does."""
+    answer = _Answer(files, "bfdd")
+    found = []
+    for peer in vty_json(files, "bfdd", "show bfd peers json", list):
+        fields = answer.mapping(peer)
+        interval_ms = answer.number(fields.get("remote-transmit-interval", 0))
+        found.append(BfdPeer(fields.get("status") == "up", interval_ms))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Takes the parts of an answer for what they should be, or says whose answer is not so."""
+
+    files: FrrFiles
+    daemon: str
+
+    def mapping(self, value: object) -> Mapping[str, object]:
+        return value if isinstance(value, dict) else self._refuse(value, "an object")
+
+    def sequence(self, value: object) -> Sequence[object]:
+        return value if isinstance(value, list) else self._refuse(value, "an array")
+
+    def number(self, value: object) -> int:
+        return value if isinstance(value, int) else self._refuse(value, "a whole number")
+
+    def text(self, value: object) -> str:
+        """A name or a state, safe to print."""
+        text = value if isinstance(value, str) else self._refuse(value, "a text")
+        return printable(text)[:MOST_CHARACTERS]
+
+    def _refuse(self, value: object, wanted: str) -> NoReturn:
+        why = f"expected {wanted}, got {shown(value)}"
+        raise UnreadableAnswerError(self.files, self.daemon, why)

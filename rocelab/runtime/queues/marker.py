@@ -1,0 +1,87 @@
+"""The engine `bpf`: a program in front of each port's HTB tree sorts, drops and marks.
+
+In goes a `QueuePlan`; the program is loaded once per lab and pinned, with its maps, on a bpffs in
+the lab's own folder, so that other commands find them and they go with the lab. Out come the
+messages that give a port its tree and its filter. The program is rocelab/runtime/bpf/queues.bpf.c.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from rocelab.kernel import bpf, htb, tc
+from rocelab.plan.queues import BINS, QueuedPort, QueuePlan
+from rocelab.spec.queues import TRAFFIC_CLASSES
+
+SOURCE = Path(__file__).parents[1] / "bpf" / "queues.bpf.c"
+PINS = ("queues", "depths", "sample")
+
+QUEUE_FIELDS = ("bytes", "ce_out", "dropped_packets", "dropped_bytes", "depth_max", "depth_sum")
+QUEUE_WORDS = len(QUEUE_FIELDS) + 2 * BINS
+"""64-bit words of the program's `struct queue`: these fields, packets by depth, marks by depth."""
+
+ETH_P_ALL = 0x0003
+_ACT_DIRECT = 1
+_SETTINGS = struct.Struct(f"=4Q{BINS}QQ64B")
+_PROBABILITY_ONE = 1 << 31
+
+
+class Marker:
+    """The program of a lab that is coming up."""
+
+    def __init__(self, plan: QueuePlan, folder: Path) -> None:
+        """Load and pin the program for the ports of `plan`, on the bpffs that `folder` becomes.
+
+        Raises OSError, of which BpfError, when this machine can not; `folder` may then be mounted.
+        """
+        slots = len(plan.ports) + 1
+        file = bpf.compiled(SOURCE)
+        bpf.mount(folder)
+        queues = slots * TRAFFIC_CLASSES
+        self._loaded = bpf.Loaded(file, {"queues": queues, "depths": queues, "ports": slots})
+        try:
+            bpf.set_element(self._loaded.map("settings"), bytes(4), settings(plan))
+            for name in PINS:
+                is_map = name != "sample"
+                kept = self._loaded.map(name) if is_map else self._loaded.program(name)
+                bpf.pin(kept, folder / name)
+            self._filter = [
+                tc.message(
+                    tc.RTM_NEWQDISC, "clsact", handle=tc.CLSACT_HANDLE, parent=tc.TC_H_CLSACT
+                ),
+                tc.message(
+                    tc.RTM_NEWTFILTER,
+                    "bpf",
+                    parent=tc.CLSACT_EGRESS,
+                    info=tc.filter_info(10, ETH_P_ALL),
+                    options=tc.attribute(6, struct.pack("=I", self._loaded.program("enqueue")))
+                    + tc.attribute(7, b"rocelab\0")
+                    + tc.attribute(8, struct.pack("=I", _ACT_DIRECT)),
+                ),
+            ]
+        except BaseException:
+            self._loaded.close()
+            raise
+        self._plan = plan
+
+    def messages(self, port: QueuedPort) -> list[bytes]:
+        """What makes a port's queues, on interface index 0."""
+        return htb.tree(port, self._plan.classes) + self._filter
+
+    def close(self) -> None:
+        """Let go of the program; ports and pins keep it."""
+        self._loaded.close()
+
+
+def settings(plan: QueuePlan) -> bytes:
+    """The program's `struct settings`."""
+    return _SETTINGS.pack(
+        plan.buffer_bytes,
+        plan.ecn.kmin,
+        plan.ecn.kmax,
+        round(plan.ecn.pmax * _PROBABILITY_ONE),
+        *plan.bin_edges_bytes,
+        sum(1 << each for each in plan.marked_classes),
+        *plan.class_of_dscp,
+    )

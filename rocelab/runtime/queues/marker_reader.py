@@ -1,0 +1,104 @@
+"""Reads what the program of the engine `bpf` counts, through its pins, from any process.
+
+The maps are mapped into memory, so reading all ports of a lab is a copy; the depth of every queue
+at one moment takes one run of the program's `sample`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rocelab.errors import InputError
+from rocelab.kernel import bpf
+from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
+from rocelab.plan.queues import BINS, QueuePlan
+from rocelab.runtime.queues.marker import QUEUE_FIELDS, QUEUE_WORDS
+from rocelab.spec.queues import TRAFFIC_CLASSES
+
+Words = npt.NDArray[np.uint64]
+_WORD_BYTES = 8
+
+
+class MarkerReader:
+    """A lab's counters while it is up."""
+
+    def __init__(self, plan: QueuePlan, folder: Path) -> None:
+        """Open the pins in `folder`. Raises InputError when they are gone with the lab."""
+        self._plan = plan
+        queues = (len(plan.ports) + 1) * TRAFFIC_CLASSES
+        try:
+            self._sample = bpf.pinned(folder / "sample")
+        except bpf.BpfError as error:
+            raise InputError(f"the lab's queues can not be read: {error}") from None
+        self._maps = {
+            "queues": _map(folder / "queues", queues * QUEUE_WORDS),
+            "depths": _map(folder / "depths", queues),
+        }
+        shape = (-1, TRAFFIC_CLASSES, QUEUE_WORDS)
+        self._queues = _words(self._maps["queues"], queues * QUEUE_WORDS).reshape(shape)
+        self._depths = _words(self._maps["depths"], queues).reshape(-1, TRAFFIC_CLASSES)
+
+    def close(self) -> None:
+        """Let go of the pins."""
+        os.close(self._sample)
+        del self._queues, self._depths
+        for mapped in self._maps.values():
+            mapped.close()
+
+    def depths_bytes(self) -> Words:
+        """Bytes in each queue now, by slot and class; row 0 is of no port."""
+        bpf.run(self._sample)
+        return self._depths.copy()
+
+    def counters(self) -> PortCounters:
+        """Every queue's counters now."""
+        depths = self.depths_bytes().tolist()
+        now = self._queues.copy()
+        used = np.any(now, axis=2)
+        return {
+            (port.node, port.interface): {
+                each: self._counters(now[port.slot, each].tolist(), depths[port.slot][each])
+                if used[port.slot, each]
+                else UNUSED
+                for each in self._plan.classes
+            }
+            for port in self._plan.ports
+        }
+
+    @staticmethod
+    def _counters(words: list[int], depth_bytes: int) -> QueueCounters:
+        field: dict[str, Any] = dict(zip(QUEUE_FIELDS, words, strict=False))
+        packets = tuple(words[-2 * BINS : -BINS])
+        marked = tuple(words[-BINS:])
+        return QueueCounters(
+            packets=sum(packets),
+            bytes=field["bytes"],
+            marked=sum(marked),
+            dropped_packets=field["dropped_packets"],
+            depth_bytes=depth_bytes,
+            dropped_bytes=field["dropped_bytes"],
+            ce_out=field["ce_out"],
+            on_arrival=DepthCounters(field["depth_max"], field["depth_sum"], packets, marked),
+        )
+
+
+UNUSED = MarkerReader._counters([0] * QUEUE_WORDS, 0)
+
+
+def _map(pin: Path, words: int) -> mmap.mmap:
+    descriptor = bpf.pinned(pin)
+    try:
+        size = -(-words * _WORD_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE
+        return mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ)
+    finally:
+        os.close(descriptor)
+
+
+def _words(mapped: mmap.mmap, count: int) -> Words:
+    return np.frombuffer(mapped, dtype=np.uint64, count=count)

@@ -1,0 +1,289 @@
+"""A lab's record: the folder under /run/rocelab that names what the lab owns.
+
+The folder is made before anything else and removed after everything else, so whatever a killed
+command leaves behind can be found from it and from nothing else:
+
+    /run/rocelab/<lab>/record.json   the spec, the runtime, who started it and how far it came
+    /run/rocelab/<lab>/frr.json      which FRR its switches run (`rocelab.runtime.installation`)
+    /run/rocelab/<lab>/netns/        a tmpfs whose files are the nodes' namespaces
+    /run/rocelab/<lab>/mounts/       the same of what the switches' daemons see as the file system
+    /run/rocelab/<lab>/nodes/<node>/ root's: configurations
+                            .../etc/ root's: what the daemons have as /etc/frr
+                            .../frr/ FRR's user's: logs, sockets, pid files: read without trust
+                            .../bin/ root's: `vtysh` for the node's own daemons
+    /run/rocelab/<lab>/bpf/          pinned programs: the port queues' marker, steering/ and wire/
+    /run/rocelab/<lab>/queues        which engine realises them
+    /run/rocelab/<lab>/scheme        how flows are spread now
+    /run/rocelab/<lab>/faults/       what is broken on purpose, how it is mended and who broke it
+    /run/rocelab/<lab>/endpoints/    what the agents of running traffic have counted
+    /run/rocelab/<lab>/delay-line-*  the processes that delay packets
+    /run/rocelab/<lab>/controller    the process that pins paths, and demand/ what it knows of jobs
+    /run/rocelab/<lab>.lock          serialises commands on the lab
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from rocelab.errors import InputError
+from rocelab.files import NO_ROOM, make_folder, replace_file
+from rocelab.kernel import namespaces
+
+RUN_ROOT = Path("/run/rocelab")
+LOCK_GRACE_S = 1.0
+LOCK_STEP_S = 0.02
+
+TURN = ".turn"
+"""In the folder of all labs: whoever has it locked measures on this machine. Root's alone, as all
+that is locked: whoever may open a file may lock it."""
+_ATTEMPTS = 100
+"""How often the folder of all labs may go between making and using it."""
+
+
+SCHEMA_VERSION = 1
+_NAME = re.compile(r"[a-z0-9-]+")
+
+
+class DamagedRecordError(InputError):
+    """A lab's record that can not be used; the lab can be taken down all the same."""
+
+    def __init__(self, lab: str, reason: str) -> None:
+        super().__init__(
+            f"the record of lab {lab} is damaged: {reason}",
+            hint=f"take the lab down with `rocelab down {lab}`",
+        )
+
+
+class State(StrEnum):
+    """How far a lab has come."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is written down about a lab before it is made."""
+
+    lab: str
+    runtime: str
+    state: State
+    started_unix_s: float
+    version: str
+    spec: dict[str, object]
+    machine_netns: int
+    """The inode number of the network namespace that the lab was brought up from."""
+
+
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    **{"lab": str, "runtime": str, "state": str, "version": str},
+    **{"started_unix_s": (int, float), "spec": dict, "machine_netns": int},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LabFiles:
+    """Where a lab's files are."""
+
+    lab: str
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.lab):
+            raise InputError(f"{self.lab!r} is not the name of a lab", "see `rocelab list`")
+
+    @property
+    def root(self) -> Path:
+        return RUN_ROOT / self.lab
+
+    @property
+    def record(self) -> Path:
+        return self.root / "record.json"
+
+    @property
+    def netns(self) -> Path:
+        return self.root / "netns"
+
+    @property
+    def mounts(self) -> Path:
+        return self.root / "mounts"
+
+    @property
+    def nodes(self) -> Path:
+        return self.root / "nodes"
+
+    @property
+    def lock(self) -> Path:
+        return RUN_ROOT / f"{self.lab}.lock"
+
+    def netns_of(self, node: str) -> Path:
+        return self.netns / node
+
+    def mounts_of(self, node: str) -> Path:
+        return self.mounts / node
+
+    def node(self, node: str) -> Path:
+        return self.nodes / node
+
+
+def write_record(files: LabFiles, record: Record) -> None:
+    """Write the record so that a reader sees the old one or the new one, never half."""
+    make_folder(files.root, exist_ok=True)
+    document = {"schema_version": SCHEMA_VERSION, **asdict(record)}
+    replace_file(files.record, json.dumps(document, indent=1))
+
+
+def read_record(lab: str) -> Record | None:
+    """The record of a lab, or None where there is none.
+
+    Raises DamagedRecordError where it is not one that this version has written.
+    """
+    try:
+        document = json.loads(LabFiles(lab).record.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise DamagedRecordError(lab, error.strerror or str(error)) from None
+    except (ValueError, RecursionError):
+        raise DamagedRecordError(lab, "it is not JSON") from None
+    if not isinstance(document, dict):
+        raise DamagedRecordError(lab, "it is not a JSON object")
+    found = document.pop("schema_version", None)
+    if found != SCHEMA_VERSION:
+        whose = (
+            f"rocelab {document.get('version')}" if document.get("version") else "something else"
+        )
+        raise DamagedRecordError(
+            lab, f"{whose} wrote it, with schema version {found} and not {SCHEMA_VERSION}"
+        )
+    wrong = [name for name, kind in _FIELDS.items() if not isinstance(document.get(name), kind)]
+    if wrong or document.keys() != _FIELDS.keys() or document["state"] not in set(State):
+        what = ", ".join(wrong) or ", ".join(document.keys() ^ _FIELDS.keys()) or "state"
+        raise DamagedRecordError(lab, f"fields are missing, unknown or of another kind: {what}")
+    return Record(**{**document, "state": State(document["state"])})
+
+
+def recorded_labs() -> list[str]:
+    """Names of the labs that have a folder, running or left behind, in order."""
+    try:
+        with os.scandir(RUN_ROOT) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+@contextmanager
+def locked(lab: str) -> Iterator[LabFiles]:
+    """Hold the lab's lock. Raises InputError when another command holds it.
+
+    A killed command's child holds it until it has become its own program: that is waited for.
+    """
+    files = LabFiles(lab)
+    deadline = time.monotonic() + LOCK_GRACE_S
+    while True:
+        path, descriptor = _open_lock(files)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            if time.monotonic() < deadline:
+                time.sleep(LOCK_STEP_S)
+                continue
+            raise InputError(
+                f"another command is working on lab {lab}",
+                hint="wait for it to end, or stop it, and try again",
+            ) from None
+        if is_still_at(descriptor, path):
+            break
+        os.close(descriptor)
+    try:
+        yield files
+    finally:
+        if not files.root.exists():
+            files.lock.unlink(missing_ok=True)
+            _remove_run_root_if_unused()
+        os.close(descriptor)
+
+
+def remove_files(files: LabFiles) -> None:
+    """Remove the lab's mounts and folder, the record last. Idempotent."""
+    for folder in (files.netns, files.mounts):
+        while os.path.ismount(folder):
+            namespaces.detach_mount(folder)
+    for folder in (files.nodes, files.netns, files.mounts):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(files.root, ignore_errors=True)
+
+
+def open_run_root() -> int:
+    """A descriptor of the folder of all labs, which is made where it is missing. Raises OSError.
+
+    The last lab that goes takes the folder with it, so that it may be gone again at any moment.
+    """
+    for _ in range(_ATTEMPTS):
+        with suppress(FileNotFoundError):
+            make_folder(RUN_ROOT, exist_ok=True)
+            return os.open(RUN_ROOT, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(RUN_ROOT))
+
+
+def _open_lock(files: LabFiles) -> tuple[Path, int]:
+    """What is to be locked, opened: the lab's lock file, or where there is no room for one the
+    lab's folder. Raises OSError."""
+    for _ in range(_ATTEMPTS):
+        os.close(open_run_root())
+        with suppress(FileNotFoundError):
+            try:
+                flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
+                return files.lock, os.open(files.lock, flags, 0o600)
+            except OSError as error:
+                if error.errno not in NO_ROOM or not files.root.is_dir():
+                    raise
+                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+                return files.root, os.open(files.root, flags)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(files.lock))
+
+
+def is_still_at(descriptor: int, path: Path) -> bool:
+    """Whether what we locked is still the one at `path`: its last holder may remove it."""
+    try:
+        return os.fstat(descriptor).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
+
+
+def open_turn() -> int:
+    """A descriptor of the file whose lock is the turn. Raises OSError."""
+    for _ in range(_ATTEMPTS):
+        os.close(open_run_root())
+        with suppress(FileNotFoundError):
+            return os.open(RUN_ROOT / TURN, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), TURN)
+
+
+def _remove_run_root_if_unused() -> None:
+    """Remove the folder of all labs, unless a lab is in it or somebody has the turn."""
+    turn = RUN_ROOT / TURN
+    with suppress(OSError):
+        if turn.exists():
+            descriptor = os.open(turn, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                turn.unlink()
+            finally:
+                os.close(descriptor)
+        RUN_ROOT.rmdir()

@@ -1,0 +1,287 @@
+"""Bringing a lab up: a `Fabric` becomes nodes, links, queues and routers that have converged.
+
+In: a fabric and the kind of runtime that is to house its nodes. Out: a running lab, in stages
+(nodes, links, daemons, convergence, scheme). The record comes before all else
+(`rocelab.runtime.record`), so that `rocelab.runtime.teardown` finds whatever a killed command left.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import as_completed
+from contextlib import contextmanager
+from functools import cached_property
+from importlib.metadata import version
+
+from rocelab.errors import InputError, MachineError
+from rocelab.files import make_folder
+from rocelab.interruption import shielded
+from rocelab.kernel import namespaces, netlink, offloads
+from rocelab.kernel import settings as kernel
+from rocelab.kernel.fibwatch import FibWatch
+from rocelab.kernel.rights import check_rights, may_prioritise
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.settings import node_settings
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.render import frr
+from rocelab.runtime import daemons, wiring
+from rocelab.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
+from rocelab.runtime.housing import Housing
+from rocelab.runtime.installation import (
+    Installation,
+    read_installation,
+    untested,
+    write_installation,
+)
+from rocelab.runtime.link import VethLink
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.queues.engine import SwitchQueues
+from rocelab.runtime.record import LabFiles, Record, State, locked, write_record
+from rocelab.runtime.steering import Steering
+from rocelab.runtime.teardown import take_down, tear_down
+from rocelab.workers import workers
+
+
+class LabRuntime:
+    """Realises a fabric on this machine (`rocelab.runtime.base.Runtime`)."""
+
+    def __init__(self, fabric: Fabric, housing: Housing) -> None:
+        self.fabric = fabric
+        self.housing = housing
+        self.files = LabFiles(fabric.name)
+        self.stage_seconds: dict[str, float] = {}
+        self.notes: tuple[str, ...] = ()
+        self.was_brought_up = False
+        """By this object: the lab is its caller's to take down."""
+
+    @cached_property
+    def _indexes(self) -> dict[tuple[str, str], int]:
+        return wiring.interface_indexes(self.fabric)
+
+    @property
+    def installation(self) -> Installation:
+        """The FRR that its switches run. Raises FileNotFoundError before its nodes are made."""
+        return read_installation(self.files.root)
+
+    @property
+    def daemons(self) -> tuple[str, ...]:
+        """The daemons that every switch runs, in the order they are to start. Raises as
+        `installation` does."""
+        return self.installation.daemons(frr.daemons(self.fabric))
+
+    def node(self, name: str) -> NamespaceNode:
+        """Raises KeyError when the fabric has no such node."""
+        return self.housing.node(self.files, self.fabric.node(name).name)
+
+    def link(self, name: str) -> VethLink:
+        """Raises KeyError when the fabric has no such link."""
+        link = self.fabric.link_by_name[name]
+        return VethLink(link, self.files, self._indexes)
+
+    def up(self, progress: ProgressSink = no_progress) -> None:
+        """Create everything and return when every FIB is complete.
+
+        Raises MachineError when this machine can not, ExpectationError when routing does not
+        converge in time; either way nothing is left behind. Raises InputError when the lab is up
+        already or another command works on it.
+        """
+        self.notes = check_rights()
+        self.housing.check()
+        if self.fabric.spec.management:
+            # Here and not above: other labs do not wait for its libraries.
+            from rocelab.runtime import management
+
+            management.check(self.fabric)
+        lab = self.fabric.name
+        with locked(lab) as files, shielded(f"lab {lab} is taken down") as shield:
+            if files.root.exists():
+                raise InputError(
+                    f"lab {self.fabric.name} is up or was left behind",
+                    hint=f"take it down with `rocelab down {self.fabric.name}`",
+                )
+            try:
+                with shield.lifted():
+                    self._write_record(State.STARTING)
+                    self._build(progress)
+                    self._write_record(State.RUNNING)
+                self.was_brought_up = True
+            except BaseException:
+                tear_down(files, progress)
+                raise
+
+    def down(self, progress: ProgressSink = no_progress) -> None:
+        """Remove everything that `up` created. Idempotent."""
+        take_down(self.fabric.name, progress)
+
+    def _write_record(self, state: State) -> None:
+        spec = self.fabric.spec.model_dump(mode="json")
+        now_s = time.clock_gettime(time.CLOCK_REALTIME)
+        write_record(
+            self.files,
+            Record(
+                lab=self.fabric.name,
+                runtime=self.housing.kind,
+                state=state,
+                started_unix_s=now_s,
+                version=version("rocelab"),
+                spec=spec,
+                machine_netns=namespaces.inode_of(os.getpid()),
+            ),
+        )
+
+    def _build(self, progress: ProgressSink) -> None:
+        raise_descriptor_limit(3 * len(self.fabric.nodes) + 256)
+        with self._stage("nodes"):
+            self._make_nodes(progress)
+        descriptors = {
+            node.name: os.open(self.files.netns_of(node.name), os.O_RDONLY | os.O_CLOEXEC)
+            for node in self.fabric.nodes
+        }
+        try:
+            with self._stage("links"), SwitchQueues(self.fabric, self.files) as queues:
+                self.notes += (queues.note,) if queues.note else ()
+                self._make_links(descriptors, queues, progress)
+            switches = {node.name: descriptors[node.name] for node in self.fabric.switches}
+            with FibWatch(switches) as watch:
+                with self._stage("daemons"):
+                    self._start_daemons(progress)
+                with self._stage("convergence"):
+                    wait = ConvergenceWait(self.fabric, self.node)
+                    wait.run(watch, convergence_timeout_s(self.fabric), progress)
+                    self._end_start_up()
+                    wait_for_bfd(
+                        self.fabric, self.node, convergence_timeout_s(self.fabric), progress
+                    )
+            if self.fabric.spec.scheme.kind != "ecmp":
+                with self._stage("scheme"):
+                    Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)
+            if self.fabric.spec.management:
+                from rocelab.runtime import management
+
+                with self._stage("management"):
+                    management.start(self.fabric, self.files, progress)
+        finally:
+            for descriptor in descriptors.values():
+                os.close(descriptor)
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stage_seconds[name] = time.monotonic() - started
+
+    def _make_nodes(self, progress: ProgressSink) -> None:
+        make_folder(self.files.nodes)
+        for node in self.fabric.nodes:
+            make_folder(self.files.node(node.name))
+            if node.is_switch:
+                daemons.make_folders(daemons.FrrFiles(self.files.node(node.name)))
+        for folder in (self.files.netns, self.files.mounts):
+            make_folder(folder)
+            namespaces.mount_tmpfs(folder)
+        self.housing.make_nodes(self.fabric, self.files, progress)
+        found = self.housing.installation(self.fabric, self.files)
+        write_installation(self.files.root, found)
+        untested_release = untested(found.version)
+        self.notes += () if untested_release is None else (untested_release,)
+
+    def _make_links(
+        self, descriptors: Mapping[str, int], queues: SwitchQueues, progress: ProgressSink
+    ) -> None:
+        """Every veth pair, queue and address, and upper ends up: carrier is one step away."""
+        fabric, links, slots = self.fabric, self.fabric.links, queues.slots
+        with netlink.open_socket() as channel:
+            step = 256
+            for start in range(0, len(links), step):
+                batch = links[start : start + step]
+                netlink.send_batch(
+                    channel, wiring.create_links(batch, self._indexes, descriptors, slots)
+                )
+                progress(Progress("links", min(start + step, len(links)), len(links)))
+
+        def configure(name: str) -> None:
+            node = fabric.node(name)
+            kernel.write_settings(node_settings(fabric, node))
+            ready = fabric.downlinks(name) if node.is_switch else fabric.links_of[name]
+            messages = wiring.configure_node(fabric, node, self._indexes)
+            messages += queues.messages_of(name, self._indexes)
+            for link in ready:
+                messages += wiring.bring_up(link, name, self._indexes)
+            if not node.is_switch:
+                messages.append(wiring.default_route(fabric, name, self._indexes))
+            # The answers to one batch of small messages wait together.
+            with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
+                netlink.send_batch(channel, messages)
+            offloads.keep_order(fabric, name, slots)
+
+        namespaces.inside_each(descriptors, configure)
+
+    def _start_daemons(self, progress: ProgressSink) -> None:
+        fabric = self.fabric
+        names = self.daemons
+        # What stands back could not be brought forward again.
+        in_order = may_prioritise()
+
+        def start(name: str) -> None:
+            node, planned = self.node(name), fabric.node(name)
+            logs = node.frr.daemon_folder
+            configuration = dict(frr.frr_configuration(fabric, planned, logs, interfaces=False))
+            if "mgmtd" in names:
+                configuration["mgmtd"] = frr.mgmtd_configuration(planned, logs)
+            node.configure_daemons(configuration)
+            for daemon in names:
+                leaf = in_order and planned.is_leaf
+                node.start_daemon(daemon, start_niceness(daemon, leaf=leaf))
+            node.send(
+                [
+                    message
+                    for link in fabric.uplinks(name)
+                    for message in wiring.bring_up(link, name, self._indexes)
+                ]
+            )
+
+        total = len(fabric.switches)
+        from_the_top = sorted(fabric.switches, key=lambda node: -node.role.tier)
+        with workers(2 * (os.cpu_count() or 1)) as pool:
+            starts = [pool.submit(start, node.name) for node in from_the_top]
+            for done, outcome in enumerate(as_completed(starts), start=1):
+                outcome.result()
+                progress(Progress("daemons", done, total))
+
+    def _end_start_up(self) -> None:
+        """Give all daemons equal priority again, before anything is measured."""
+        if not may_prioritise():
+            return
+        for node in self.fabric.switches:
+            for pid in self.node(node.name).daemons().values():
+                daemons.set_niceness(pid, 0)
+
+
+def start_niceness(daemon: str, *, leaf: bool) -> int:
+    """How far a daemon stands back while the fabric starts.
+
+    The work of starting has an order that costs least: upper tiers announce, then the lowest
+    decides, then zebras install. Each stage that runs before the one above has finished does its
+    work again for every path that arrives later: an 18-way route would be installed up to 18 times.
+    """
+    if not leaf:
+        return 0
+    return 19 if daemon == "zebra" else 10
+
+
+def raise_descriptor_limit(wanted: int) -> None:
+    """Let this process have so many files open. Raises MachineError where it may not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise MachineError(
+            f"this takes {wanted} open files and the limit is {hard}",
+            "raise it with `ulimit -Hn`",
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,285 @@
+"""The state of a lab that is up, asked of the kernel and of FRR and compared with its plan.
+
+In: a running `Lab`. Out: per node the daemons alive, BGP sessions, routes at their full ECMP
+width and memory. Whatever does not answer counts as missing: a dead daemon never ends the report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from rocelab.plan.fabric import Node, Role
+from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.runtime.daemons import UnreadableAnswerError
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.peers import bgp_peers
+from rocelab.runtime.record import DamagedRecordError, LabFiles, State, read_record, recorded_labs
+from rocelab.workers import workers
+
+_USELESS = frozenset({"dead", "linkdown"})
+_KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node. Servers have no daemons, sessions or routes to wait for.
+
+    `daemons` has a process id per daemon that should run, None where it does not. A route is
+    complete when the kernel holds it with every next hop of the plan, each with carrier. `problem`
+    says what of a daemon's answer can not be read.
+    """
+
+    name: str
+    role: Role
+    daemons: Mapping[str, int | None]
+    sessions_established: int
+    sessions_expected: int
+    routes_complete: int
+    routes_expected: int
+    pss_bytes: int
+    problem: str | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether every daemon lives, every session is up and every route complete."""
+        return (
+            None not in self.daemons.values()
+            and self.sessions_established == self.sessions_expected
+            and self.routes_complete == self.routes_expected
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFault:
+    """A fault that somebody gave the lab, by its number in the lab's record."""
+
+    number: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabStatus:
+    """Every node of a lab, in build order, and what is broken on purpose."""
+
+    lab: str
+    nodes: tuple[NodeStatus, ...]
+    faults: tuple[KnownFault, ...] = ()
+
+    @property
+    def converged(self) -> bool:
+        """Whether every node is as planned."""
+        return all(node.converged for node in self.nodes)
+
+    @property
+    def pss_bytes(self) -> int:
+        """Memory of all daemons, shared pages divided among their users."""
+        return sum(node.pss_bytes for node in self.nodes)
+
+    def document(self) -> dict[str, object]:
+        """What `rocelab status --json` writes."""
+        return {
+            "lab": self.lab,
+            "converged": self.converged,
+            "faults": [asdict(fault) for fault in self.faults],
+            "nodes": [
+                {
+                    "name": node.name,
+                    "role": node.role.value,
+                    "converged": node.converged,
+                    "daemons": dict(node.daemons),
+                    "sessions": {
+                        "established": node.sessions_established,
+                        "expected": node.sessions_expected,
+                    },
+                    "routes": {
+                        "complete": node.routes_complete,
+                        "expected": node.routes_expected,
+                    },
+                    "pss_bytes": node.pss_bytes,
+                    "problem": node.problem,
+                }
+                for node in self.nodes
+            ],
+            "totals": {
+                "sessions": {
+                    "established": sum(node.sessions_established for node in self.nodes),
+                    "expected": sum(node.sessions_expected for node in self.nodes),
+                },
+                "routes": {
+                    "complete": sum(node.routes_complete for node in self.nodes),
+                    "expected": sum(node.routes_expected for node in self.nodes),
+                },
+                "pss_bytes": self.pss_bytes,
+            },
+        }
+
+
+def read_status(lab: Lab) -> LabStatus:
+    """Ask every switch of a running lab. Needs the rights to enter its namespaces.
+
+    Raises PermissionError without them.
+    """
+    fabric = lab.fabric
+    expected = {
+        name: {prefix: expected_width(fabric, links) for prefix, links in routes.items()}
+        for name, routes in expected_routes(fabric).items()
+    }
+
+    def read(node: Node) -> NodeStatus:
+        if not node.is_switch:
+            return NodeStatus(node.name, node.role, {}, 0, 0, 0, 0, 0)
+        return _read_switch(lab, node, expected[node.name])
+
+    with workers(4 * (os.cpu_count() or 1)) as pool:
+        nodes = tuple(pool.map(read, fabric.nodes))
+    return LabStatus(lab.name, nodes, recorded_faults(lab.runtime.files))
+
+
+def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:
+    """The faults in a lab's record, by number. Where the record is, `scripts.faults.record` says;
+    what breaks labs is not needed to know that they are broken."""
+    found = []
+    for path in (files.root / "faults").glob("*.json"):
+        try:
+            kind = json.loads(path.read_text())["spec"]["kind"]
+        except FileNotFoundError:
+            continue  # restored meanwhile
+        found.append(KnownFault(int(path.stem), kind))
+    return tuple(sorted(found, key=lambda fault: fault.number))
+
+
+def _read_switch(lab: Lab, node: Node, expected: Mapping[str, int]) -> NodeStatus:
+    fabric, handle = lab.fabric, lab.node(node.name)
+    # A process that was killed and not yet reaped still has its id and its name, but no memory.
+    pids = handle.daemons()
+    memory = {name: _pss_bytes(pid) for name, pid in pids.items()}
+    alive = {name: pid for name, pid in pids.items() if memory[name]}
+    widths = live_widths(_routes(handle))
+    established, problem = _established(handle) if "bgpd" in alive else (0, None)
+    return NodeStatus(
+        name=node.name,
+        role=node.role,
+        daemons={name: alive.get(name) for name in lab.daemons},
+        sessions_established=established,
+        sessions_expected=sum(
+            fabric.node(link.a.node).is_switch for link in fabric.links_of[node.name]
+        ),
+        routes_complete=sum(widths.get(prefix, 0) >= width for prefix, width in expected.items()),
+        routes_expected=len(expected),
+        pss_bytes=sum(memory.values()),
+        problem=problem,
+    )
+
+
+def _routes(handle: NamespaceNode) -> list[dict[str, object]]:
+    """The main table as iproute2 lists it: a tenth of the time of reading netlink in Python, which
+    counts where 252 switches hold 4,500 next hops each."""
+    if not os.path.ismount(handle.netns):
+        return []
+    listed = handle.run_tool(["ip", "-4", "-N", "-json", "route", "show", "table", "main"])
+    routes: list[dict[str, object]] = json.loads(listed.stdout or "[]")
+    return routes
+
+
+def live_widths(routes: Sequence[Mapping[str, object]]) -> dict[str, int]:
+    """Next hops with carrier of each prefix, from what `ip -json route` lists."""
+    widths = {}
+    for route in routes:
+        hops = route.get("nexthops", [route])
+        assert isinstance(hops, list)
+        widths[_with_length(str(route["dst"]))] = sum(
+            _USELESS.isdisjoint(hop.get("flags", ())) for hop in hops
+        )
+    return widths
+
+
+def _with_length(prefix: str) -> str:
+    if prefix == "default":
+        return "0.0.0.0/0"
+    return prefix if "/" in prefix else f"{prefix}/32"
+
+
+def _established(handle: NamespaceNode) -> tuple[int, str | None]:
+    """Sessions that are up, and what is wrong with bgpd's answer where something is."""
+    try:
+        peers = bgp_peers(handle.frr)
+    except UnreadableAnswerError as error:
+        return 0, str(error)
+    except OSError:
+        return 0, None
+    return sum(peer.established for peer in peers.values()), None
+
+
+def _pss_bytes(pid: int) -> int:
+    """Proportional set size of a process (Linux Documentation/filesystems/proc.rst)."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * _KIB for line in lines if line.startswith("Pss:")), 0)
+
+
+class Presence(StrEnum):
+    """What there is of a lab on this machine."""
+
+    RUNNING = "running"
+    STARTING = "starting"
+    LEFT_BEHIND = "left behind"
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLab:
+    """A lab that has a record, or the remains of one. Without a record that can be used the last
+    four are None; `problem` says why it can not be."""
+
+    name: str
+    state: Presence
+    nodes: int | None
+    started_unix_s: float | None
+    version: str | None
+    runtime: str | None
+    problem: str | None = None
+
+
+def known_labs() -> tuple[KnownLab, ...]:
+    """Every lab that is up, coming up or was left behind by a command that was killed."""
+    return tuple(_known(name) for name in recorded_labs())
+
+
+def _known(name: str) -> KnownLab:
+    files = LabFiles(name)
+    try:
+        record = read_record(name)
+    except DamagedRecordError as error:
+        return KnownLab(name, Presence.DAMAGED, None, None, None, None, error.message)
+    if record is None:
+        return KnownLab(name, Presence.LEFT_BEHIND, None, None, None, None)
+    found = Presence.LEFT_BEHIND
+    nodes = 0
+    with suppress(FileNotFoundError):  # where another command takes it down
+        namespaces = files.netns.iterdir() if os.path.ismount(files.netns) else ()
+        # A management network has a namespace, and is no node.
+        nodes = sum(files.node(each.name).exists() for each in namespaces)
+    if record.state is State.STARTING and _is_locked(files.lock):
+        found = Presence.STARTING
+    elif record.state is State.RUNNING and nodes:
+        found = Presence.RUNNING
+    return KnownLab(name, found, nodes, record.started_unix_s, record.version, record.runtime)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a command holds the lock, without taking it even for a moment (proc_locks(5))."""
+    try:
+        inode = path.stat().st_ino
+    except FileNotFoundError:
+        return False
+    locks = Path("/proc/locks").read_text().splitlines()
+    return any("FLOCK" in line and f":{inode} " in line for line in locks)

@@ -1,0 +1,144 @@
+"""The steering program in the kernel: loaded once per lab, at the ingress of every switch port.
+
+In: a fabric that is up. Out: the program attached and its maps pinned below the lab's bpffs, or
+neither. Attaching and detaching are repeatable, so what a killed command left half done is made
+whole by the next. Ports may have the queues' program at egress: each has its own side of clsact.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from rocelab.files import make_folder
+from rocelab.kernel import bpf, namespaces, netlink, tc
+from rocelab.plan.fabric import Fabric
+from rocelab.progress import Progress, ProgressSink
+from rocelab.runtime import wiring
+from rocelab.runtime.queues.engine import bpf_folder
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.steering.maps import MAPS, node_ids
+
+SOURCE = Path(__file__).parents[1] / "bpf" / "steer.bpf.c"
+NEEDS = ("clsact", "cls_bpf")
+"""What steering needs of `rocelab.kernel.probes`."""
+
+MAX_ENTRIES = 1 << 18
+"""Exact-match entries of a lab, all switches together; memory is taken as they come."""
+
+ETH_P_ALL = 0x0003
+_ACT_DIRECT = 1
+_PRIORITY = 10
+_HANDLE = 1
+_MAJOR = 1 << 16
+
+# include/uapi/linux/pkt_cls.h
+_TCA_BPF_CLASSID, _TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS = 3, 6, 7, 8
+
+
+def pins_folder(files: LabFiles) -> Path:
+    """Where the maps are pinned while the program is attached."""
+    return bpf_folder(files) / "steering"
+
+
+def attach(fabric: Fabric, files: LabFiles, pins: int, progress: ProgressSink) -> None:
+    """Load the program, with room for that many pins, pin its maps and attach it to every port.
+
+    It does nothing until its map says so. Raises OSError, of which BpfError.
+    """
+    ids = node_ids(fabric)
+    file = bpf.compiled(SOURCE)
+    bpf.mount(bpf_folder(files))
+    folder = pins_folder(files)
+    nodes = len(fabric.nodes) + 1
+    sizes = {"nodes": nodes, "counters": nodes, "pins": max(1, pins), "entries": MAX_ENTRIES}
+    loaded = bpf.Loaded(file, sizes)
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        make_folder(folder, 0o700)
+        for name in MAPS:
+            bpf.pin(loaded.map(name), folder / name)
+        program = loaded.program("steer")
+        _on_every_port(fabric, files, lambda name: _attached(program, ids[name]), progress)
+    finally:
+        loaded.close()
+
+
+def detach(fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
+    """Take the program off every port and let go of its maps. Raises OSError."""
+    shutil.rmtree(pins_folder(files), ignore_errors=True)
+    request = tc.message(
+        tc.RTM_DELTFILTER,
+        "bpf",
+        handle=_HANDLE,
+        parent=tc.CLSACT_INGRESS,
+        info=tc.filter_info(_PRIORITY, ETH_P_ALL),
+        flags=tc.REQUEST_ACK,
+    )
+    _on_every_port(fabric, files, lambda _: [request], progress)
+
+
+def _attached(program: int, node: int) -> list[bytes]:
+    options = (
+        tc.attribute(_TCA_BPF_CLASSID, struct.pack("=I", _MAJOR | node))
+        + tc.attribute(_TCA_BPF_FD, struct.pack("=I", program))
+        + tc.attribute(_TCA_BPF_NAME, b"rocelab\0")
+        + tc.attribute(_TCA_BPF_FLAGS, struct.pack("=I", _ACT_DIRECT))
+    )
+    return [
+        # Without EXCL: the queues' program may have made it.
+        tc.message(
+            tc.RTM_NEWQDISC,
+            "clsact",
+            handle=tc.CLSACT_HANDLE,
+            parent=tc.TC_H_CLSACT,
+            flags=tc.REQUEST_ACK_CREATE,
+        ),
+        tc.message(
+            tc.RTM_NEWTFILTER,
+            "bpf",
+            handle=_HANDLE,
+            parent=tc.CLSACT_INGRESS,
+            info=tc.filter_info(_PRIORITY, ETH_P_ALL),
+            options=options,
+            flags=tc.REQUEST_ACK_CREATE,
+        ),
+    ]
+
+
+def _on_every_port(
+    fabric: Fabric,
+    files: LabFiles,
+    requests_of: Callable[[str], Sequence[bytes]],
+    progress: ProgressSink,
+) -> None:
+    indexes = wiring.interface_indexes(fabric)
+    total = len(fabric.switches)
+    done = 0
+
+    def visit(name: str) -> None:
+        nonlocal done
+        ports = [indexes[name, link.port(name).interface] for link in fabric.links_of[name]]
+        messages = [
+            tc.on_interface(request, port) for port in ports for request in requests_of(name)
+        ]
+        with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
+            netlink.send_batch(channel, messages)
+        done += 1
+        progress(Progress("scheme", done, total))
+
+    with ExitStack() as stack:
+        descriptors: Mapping[str, int] = {
+            node.name: _opened(stack, files.netns_of(node.name)) for node in fabric.switches
+        }
+        namespaces.inside_each(descriptors, visit)
+
+
+def _opened(stack: ExitStack, netns: Path) -> int:
+    descriptor = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    return descriptor

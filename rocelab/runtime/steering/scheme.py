@@ -1,0 +1,201 @@
+"""The scheme of a lab that is up: set it, switch to another, and read what runs.
+
+In: a scheme as a spec has it. Out: the program of `rocelab.runtime.steering.program` attached where
+the scheme steers packets, its maps filled, the scheme's controller running, and the scheme written
+into the lab's folder for other commands. Packets are forwarded all the time: a switch changes with
+one write to its element of a map, before and after which the kernel's routes decide what there is
+to choose from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replace_file
+from rocelab.forwarding.steering import (
+    EntryKey,
+    NodeScheme,
+    SteeringModel,
+    is_steered,
+    node_scheme,
+    planned_pins,
+)
+from rocelab.interruption import shielded, undone
+from rocelab.kernel import probes
+from rocelab.kernel.bpf import BpfError
+from rocelab.plan.fabric import Fabric
+from rocelab.progress import ProgressSink, no_progress
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.steering import program
+from rocelab.runtime.steering.maps import NodeCounters, SteeringMaps, node_ids
+from rocelab.spec.base import SpecModel
+from rocelab.spec.model import HashPolicy
+from rocelab.spec.schemes import EcmpScheme, FlowletScheme, SchemeSpec
+
+_CONTROLLED = ("resilient", "te")
+_SCHEME: TypeAdapter[SchemeSpec] = TypeAdapter(SchemeSpec)
+
+
+class AskedScheme(SpecModel):
+    """A scheme by itself, as a command asks for it."""
+
+    scheme: SchemeSpec
+
+
+def read_scheme(files: LabFiles) -> SchemeSpec:
+    """The scheme that a lab runs; `ecmp` where none was ever set."""
+    try:
+        return _SCHEME.validate_json(_scheme_file(files).read_text())
+    except FileNotFoundError:
+        return EcmpScheme()
+
+
+class Steering:
+    """The scheme of a lab that is up. Whoever changes it holds the lab's lock."""
+
+    def __init__(self, fabric: Fabric, files: LabFiles) -> None:
+        self._fabric = fabric
+        self._files = files
+        self._ids = node_ids(fabric)
+
+    def read_scheme(self) -> SchemeSpec:
+        """The scheme that runs now."""
+        return read_scheme(self._files)
+
+    def set_scheme(self, scheme: SchemeSpec, progress: ProgressSink = no_progress) -> None:
+        """Switch to `scheme` from whatever runs, without a packet lost, and start counting anew.
+        Signals wait for the end of it.
+
+        Raises InputError for a lab that is not up or does not hash by `l4`, MachineError where
+        this machine can not run the program.
+        """
+        if not self._files.root.exists():
+            raise InputError(f"lab {self._fabric.name} is not up")
+        policy = self._fabric.hash_policy
+        if is_steered(scheme) and policy is not HashPolicy.L4:
+            raise InputError(
+                f"scheme {scheme.kind} needs hashing.policy: l4, the lab has {policy}",
+                hint="the kernel takes a packet's own hash in that policy alone",
+            )
+        with shielded(f"lab {self._fabric.name} is switched to {scheme.kind}"):
+            self._switch(scheme, progress)
+            undone(f"lab {self._fabric.name} runs {scheme.kind}")
+
+    def _switch(self, scheme: SchemeSpec, progress: ProgressSink) -> None:
+        before = self.read_scheme()
+        if before.kind in _CONTROLLED:
+            from rocelab.runtime.controller.process import stop_controller
+
+            stop_controller(self._files)
+        try:
+            if is_steered(scheme):
+                self._steer(before, scheme, progress)
+            elif is_steered(before):
+                self._let_go(scheme, progress)
+        except OSError as error:
+            raise MachineError(
+                f"scheme {scheme.kind} does not run here: {error}",
+                "run `rocelab doctor` for what eBPF programs need",
+            ) from None
+        self._write(scheme)
+        if scheme.kind in _CONTROLLED:
+            from rocelab.runtime.controller.process import start_controller
+
+            start_controller(self._fabric, self._files, scheme)
+
+    def set_entries(self, entries: Mapping[EntryKey, int]) -> None:
+        """Make `entries` the lab's, new ones before old ones go.
+
+        Raises InputError while the lab's scheme is not `te`, BpfError for more than
+        `program.MAX_ENTRIES`.
+        """
+        with self._entry_maps() as maps:
+            present = maps.read_entries()
+            changed = {key: hash for key, hash in entries.items() if present.get(key) != hash}
+            maps.write_entries(changed)
+            maps.remove_entries(present.keys() - entries.keys())
+
+    def write_entries(self, entries: Mapping[EntryKey, int]) -> None:
+        """Set entries, leaving others. Raises as `set_entries` does."""
+        with self._entry_maps() as maps:
+            maps.write_entries(entries)
+
+    def remove_entries(self, keys: Iterable[EntryKey]) -> None:
+        """Remove entries; what is not there is passed over. Raises as `set_entries` does."""
+        with self._entry_maps() as maps:
+            maps.remove_entries(keys)
+
+    def read_entries(self) -> dict[EntryKey, int]:
+        """Every entry with its 32-bit hash. Raises InputError while the scheme is not `te`."""
+        with self._entry_maps() as maps:
+            return maps.read_entries()
+
+    def counters(self) -> dict[str, NodeCounters]:
+        """What each switch has counted since its scheme was set; empty where none is steered."""
+        if not is_steered(self.read_scheme()):
+            return {}
+        with self._maps() as maps:
+            return maps.counters()
+
+    def model(self) -> SteeringModel:
+        """What the switches give packets now, for `rocelab.forwarding.path.walk`."""
+        scheme = self.read_scheme()
+        entries = self.read_entries() if scheme.kind == "te" else None
+        return SteeringModel(self._fabric, scheme, entries)
+
+    def _maps(self) -> SteeringMaps:
+        try:
+            return SteeringMaps(program.pins_folder(self._files), self._ids)
+        except BpfError:
+            raise InputError(f"lab {self._fabric.name} is not up") from None
+
+    def _entry_maps(self) -> SteeringMaps:
+        scheme = self.read_scheme()
+        if scheme.kind != "te":
+            raise InputError(
+                f"lab {self._fabric.name} has no entries: its scheme is {scheme.kind}",
+                hint=f"`rocelab scheme {self._fabric.name} te` switches to the one that has",
+            )
+        return self._maps()
+
+    def _steer(self, before: SchemeSpec, scheme: SchemeSpec, progress: ProgressSink) -> None:
+        pins = planned_pins(self._fabric)
+        if not is_steered(before):
+            lacking = probes.missing(program.NEEDS)
+            if lacking:
+                raise OSError(lacking)
+            program.attach(self._fabric, self._files, len(pins), progress)
+        with self._maps() as maps:
+            if scheme.kind == "path-pinning":
+                maps.write_pins(pins)
+            gap_ns = 0
+            if isinstance(scheme, FlowletScheme):
+                gap_ns = round(scheme.gap * self._fabric.spec.dilation)
+            # Upper tiers first: none may take a lower one's new hash for its own.
+            for node in sorted(self._fabric.switches, key=lambda node: -node.role.tier):
+                maps.set_node(node.name, node_scheme(scheme, node), node.hash_seed, gap_ns)
+            maps.reset_counters()
+            if scheme.kind != "path-pinning":
+                maps.clear_pins()
+            if scheme.kind != "te":
+                maps.remove_entries(maps.read_entries())
+
+    def _let_go(self, scheme: SchemeSpec, progress: ProgressSink) -> None:
+        with self._maps() as maps:
+            # Upper tiers last: until then they take away what lower ones still give.
+            for node in sorted(self._fabric.switches, key=lambda node: node.role.tier):
+                maps.set_node(node.name, NodeScheme.OFF)
+        # From here on no switch is steered: a command killed below leaves a program that is idle.
+        self._write(scheme)
+        program.detach(self._fabric, self._files, progress)
+
+    def _write(self, scheme: SchemeSpec) -> None:
+        replace_file(_scheme_file(self._files), _SCHEME.dump_json(scheme))
+
+
+def _scheme_file(files: LabFiles) -> Path:
+    return files.root / "scheme"

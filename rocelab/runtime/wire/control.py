@@ -1,0 +1,283 @@
+"""Impairments of a running lab's cables: set, cleared and counted.
+
+In: a lab that is up and, per direction of a link, what is wrong with it. Out: the wire program on
+the ports concerned and on no others, and everything gone with the last impairment: filters, clsact
+where `up` made none, pins, processes. Whoever changes it holds the lab's lock or is alone; what is
+set is found in the kernel, so any process can clear what another has left.
+
+Loss, blackhole and corruption are the kernel's and begin and end with the packet. Delays are a
+process's, and as exact as `rocelab.runtime.wire.delayline` says.
+Towards a server the hook is before the port's queue: what is lost there was never queued.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from rocelab.errors import InputError, MachineError
+from rocelab.kernel import namespaces, probes
+from rocelab.kernel.bracket import Bracket
+from rocelab.plan.fabric import Fabric
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.wire import lineprocess, program
+from rocelab.runtime.wire.impairment import Direction, Hook, Hooks, Impairment, Kind
+from rocelab.runtime.wire.maps import ALL, IDLE, NEVER_ENDS, Rule, RulePart, WireCounters, WireMaps
+
+HELD_TIMEOUT_S = 0.5
+"""How long to wait for what a delay line holds; some may have been lost for want of room."""
+
+
+class Wire:
+    """The cables of a lab that is up."""
+
+    def __init__(self, fabric: Fabric, files: LabFiles) -> None:
+        self._fabric = fabric
+        self._files = files
+        self._hooks = Hooks(fabric)
+
+    def prepare(self, link: str, towards: str, kind: Kind) -> None:
+        """Do all that takes time (compile, attach, start a delay line): packets pass as before.
+
+        Raises InputError where the lab is not up or has no such link, MachineError where this
+        machine can not.
+        """
+        hook = self._hooks.find(Direction(link, towards))
+        with self._alone():
+            self._prepare(hook, kind)
+
+    def impair(self, link: str, towards: str, impairment: Impairment) -> Bracket:
+        """Set one kind of impairment of a direction, in place of one of its kind, and say when the
+        kernel had it.
+
+        Takes well below a millisecond once prepared. Raises as `prepare` does.
+        """
+        hook = self._hooks.find(Direction(link, towards))
+        kind = impairment.kind
+        with self._alone():
+            rule = self._rule(hook)
+            if rule is None or not rule.holds(kind):
+                rule = self._prepare(hook, kind)
+            elif kind is Kind.DELAY:
+                self._start_line(hook)
+            with self._maps() as maps:
+                delay_ns = impairment.delay_ns if kind is Kind.DELAY else None
+                impaired = rule.with_part(kind, _part(impairment), delay_ns=delay_ns)
+                return Bracket.of(lambda: maps.set_rule(hook.slot, impaired))
+
+    def clear(self, link: str, towards: str, kind: Kind) -> WireCounters | None:
+        """End an impairment and let go of what it alone needed; what its port has counted.
+
+        Packets that a delay line holds leave at once, in order. Idempotent and from any state;
+        None where there is nothing. Raises InputError where the lab has no such link.
+        """
+        hook = self._hooks.find(Direction(link, towards))
+        if not self._files.root.exists():
+            return None
+        with self._alone():
+            return self._clear(hook, kind)
+
+    def clear_all(self) -> None:
+        """End every impairment of the lab. Idempotent."""
+        if not self._files.root.exists():
+            return
+        with self._alone():
+            for slot, rule in self._rules().items():
+                for kind in Kind:
+                    if rule.holds(kind) or not rule.held:
+                        self._clear(self._hooks.at(slot), kind)
+            if not self._rules():
+                program.remove_pins(self._files)
+
+    def impairments(self) -> dict[Direction, tuple[Impairment, ...]]:
+        """What is set, by direction; none where a direction is prepared only."""
+        return {
+            self._hooks.at(slot).direction: tuple(
+                _impairment(Kind(kind), part, rule.delay_ns)
+                for kind, part in enumerate(rule.parts)
+                if part.share
+            )
+            for slot, rule in sorted(self._rules().items())
+        }
+
+    def is_impaired(self, link: str, towards: str, kind: Kind) -> bool:
+        """Whether the kernel has an impairment of that kind, begun or not, ended or not. Raises
+        InputError where the lab has no such link."""
+        rule = self._rule(self._hooks.find(Direction(link, towards)))
+        return rule is not None and bool(rule.parts[kind].share)
+
+    def counters(self) -> dict[Direction, WireCounters]:
+        """What has been counted since each direction was prepared."""
+        found = {}
+        for slot in sorted(self._rules()):
+            with self._maps() as maps:
+                found[self._hooks.at(slot).direction] = maps.counters(slot)
+        return found
+
+    def remains(self, link: str, towards: str, kind: Kind) -> tuple[str, ...]:
+        """What is still there of an impairment, as the kernel says; nothing proves it cleared.
+
+        What another kind on the same port needs is not this one's. Raises InputError where the
+        lab has no such link.
+        """
+        hook = self._hooks.find(Direction(link, towards))
+        if not self._files.root.exists():
+            return ()
+        found = []
+        rules = self._rules()
+        rule = rules.get(hook.slot)
+        if rule is not None and (rule.holds(kind) or not rule.held):
+            found.append(f"a rule for packets of {link} towards {towards}")
+        if rule is None:
+            netns = self._files.netns_of(hook.node)
+            attached = namespaces.inside(
+                netns, lambda: program.is_attached(hook.index, at_egress=hook.at_egress)
+            )
+            found += [f"the wire program on {hook.node}:{hook.interface}"] if attached else []
+        if kind is Kind.DELAY and not self._delays(hook.node, rules):
+            if lineprocess.is_alive(self._files, hook.node):
+                found.append(f"the process of {hook.node}'s delay line")
+            if lineprocess.is_made(self._files, hook.node):
+                found.append(f"the interfaces of {hook.node}'s delay line")
+        if not rules and program.pins_folder(self._files).exists():
+            found.append("the wire program's pins")
+        return tuple(found)
+
+    def _prepare(self, hook: Hook, kind: Kind) -> Rule:
+        lacking = probes.missing(program.NEEDS)
+        if lacking:
+            raise MachineError(f"cables can not be impaired here: {lacking}", _HINT)
+        try:
+            program.make_pins(self._files, self._hooks.most)
+            with self._maps() as maps:
+                rule = maps.rule(hook.slot)
+                # The rule comes before what it is to clear, and holds a kind once that works.
+                if rule is None:
+                    maps.reset_counters(hook.slot)
+                    rule = Rule(hook.index, hook.at_egress)
+                    maps.set_rule(hook.slot, rule)
+                if kind is Kind.DELAY:
+                    self._start_line(hook)
+                cross = maps.program("cross")
+                namespaces.inside(
+                    self._files.netns_of(hook.node),
+                    lambda: program.attach(cross, hook.slot, hook.index, at_egress=hook.at_egress),
+                )
+                if not rule.holds(kind):
+                    rule = rule.with_part(kind, IDLE)
+                    maps.set_rule(hook.slot, rule)
+        except OSError as error:
+            raise MachineError(f"cables can not be impaired here: {error}", _HINT) from None
+        return rule
+
+    def _start_line(self, hook: Hook) -> None:
+        place = self._fabric.switches.index(self._fabric.node(hook.node))
+        mtu = max(link.mtu for link in self._fabric.links_of[hook.node])
+        with self._maps() as maps:
+            lineprocess.start(self._files, hook.node, place, maps, mtu)
+
+    def _clear(self, hook: Hook, kind: Kind) -> WireCounters | None:
+        rules = dict(self._rules())
+        rule = rules.pop(hook.slot, None)
+        counted = None
+        if rule is not None:
+            with self._maps() as maps:
+                if kind is Kind.DELAY:
+                    rule = replace(rule, delay_ns=0)
+                    maps.set_rule(hook.slot, rule)
+                    if lineprocess.let_out(self._files, hook.node):
+                        _wait_until_out(maps, hook)
+                # The rule goes last: a killed command is finished by the next.
+                maps.set_rule(hook.slot, rule.with_part(kind, IDLE))
+                if kind is Kind.DELAY and lineprocess.is_alive(self._files, hook.node):
+                    # What came before the rule went is still on its way through the line.
+                    _wait_until_out(maps, hook)
+                counted = maps.counters(hook.slot)
+        if kind is Kind.DELAY and not self._delays(hook.node, rules):
+            lineprocess.stop(self._files, hook.node)
+        if rule is not None:
+            with self._maps() as maps:
+                rest = rule.without(kind)
+                maps.set_rule(hook.slot, rest)
+                if not rest.held:
+                    namespaces.inside(
+                        self._files.netns_of(hook.node),
+                        lambda: program.detach(hook.index, at_egress=hook.at_egress),
+                    )
+                    maps.remove_rule(hook.slot)
+        if not self._rules():
+            program.remove_pins(self._files)
+        return counted
+
+    def _delays(self, node: str, rules: Mapping[int, Rule]) -> bool:
+        return any(
+            rule.holds(Kind.DELAY) and self._hooks.at(slot).node == node
+            for slot, rule in rules.items()
+        )
+
+    def _rules(self) -> Mapping[int, Rule]:
+        if not program.pins_folder(self._files).exists():
+            return {}
+        with self._maps() as maps:
+            return maps.rules()
+
+    def _rule(self, hook: Hook) -> Rule | None:
+        if not program.pins_folder(self._files).exists():
+            return None
+        with self._maps() as maps:
+            return maps.rule(hook.slot)
+
+    def _maps(self) -> WireMaps:
+        return WireMaps(program.pins_folder(self._files))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Two processes may impair cables of a lab at once: one change after the other.
+
+        Raises InputError where the lab is not up.
+        """
+        try:
+            # Root's alone: whoever may open what is locked could hold us up.
+            folder = os.open(self._files.netns, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise InputError(f"lab {self._fabric.name} is not up") from None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+
+def _wait_until_out(maps: WireMaps, hook: Hook) -> None:
+    """Wait until a delay line has sent what a port gave it: packets that then pass beside the line
+    overtake none."""
+    deadline_s = time.monotonic() + HELD_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        counted = maps.counters(hook.slot)
+        if counted.resumed >= counted.delayed:
+            return
+        # A program's counters can not be waited for.
+        time.sleep(0.0002)
+
+
+_HINT = "run `rocelab doctor` for what eBPF programs need"
+
+
+def _part(impairment: Impairment) -> RulePart:
+    share = max(1, round(impairment.share * ALL))
+    end_ns = NEVER_ENDS if impairment.end_ns is None else impairment.end_ns
+    return RulePart(share, impairment.start_ns, end_ns)
+
+
+def _impairment(kind: Kind, part: RulePart, delay_ns: int) -> Impairment:
+    return Impairment(
+        kind,
+        part.share / ALL,
+        delay_ns if kind is Kind.DELAY else 0,
+        part.start_ns,
+        None if part.end_ns == NEVER_ENDS else part.end_ns,
+    )

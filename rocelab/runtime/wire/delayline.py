@@ -1,0 +1,298 @@
+"""The process that holds a switch's delayed packets, at work inside the switch's namespace.
+
+In: packets that the wire program has redirected into a veth pair, each with its slot for a VLAN id
+and the kernel's time of its arrival. Out: the same packets, in order, sent back through the pair
+when their rule's delay is over, each by a socket whose mark is its slot. Standard library only, so
+that it starts fast.
+
+Every packet costs it CPU time, far more than forwarding one does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from rocelab.kernel.pidfile import claim
+from rocelab.runtime.wire.maps import WireMaps
+
+RECEIVES = "delay-out"
+"""The end of the pair that this process has; the other, `delay-in`, is the program's."""
+
+HELD_LIMIT_BYTES = 128 << 20
+"""What one switch may hold: beyond it packets are lost, and show as delayed but not resumed."""
+
+PACKET_COST_BYTES = 200
+"""What Python adds to a packet that is held."""
+
+RING_BYTES = 4 << 20
+"""Cleared by the kernel in one go (10 ms where the hypervisor has to find the memory first), in
+which nothing else runs on that CPU: a delay may begin in the middle of what is measured."""
+
+DRAIN_LIMIT = 64
+REST_NS = 4_000_000
+"""How long to sleep at most without a look at what has come in, while packets are held; and not
+longer than a quarter of the shortest delay so far."""
+
+MIN_REST_NS = 20_000
+NEVER_NS = 1 << 63
+EARLY_NS = 20_000
+"""A packet this close to its time leaves: what is on its way through the pair comes later still."""
+
+_ETH_P_ALL = 0x0003
+_SOL_PACKET = 263
+_PACKET_RX_RING = 5
+_PACKET_VERSION = 10
+_PACKET_IGNORE_OUTGOING = 23
+_TPACKET_V2 = 1
+_TP_STATUS_USER = 1
+_TP_STATUS_VLAN_VALID = 16
+_ALIGNMENT = 16
+_BLOCK_BYTES = 256 * 1024
+_HEADROOM_BYTES = 128
+_SO_MARK = 36
+_SO_SNDBUFFORCE = 32
+_PR_SET_TIMERSLACK = 29
+
+# struct tpacket2_hdr (linux/if_packet.h): status, length, captured, offset of the Ethernet header,
+# of the IP header, seconds, nanoseconds, VLAN tag.
+_FRAME = struct.Struct("=IIIHHIIH")
+
+
+class Arrival(NamedTuple):
+    """A packet out of the ring; its time is CLOCK_REALTIME ns."""
+
+    slot: int
+    t_ns: int
+    frame: bytes
+
+
+class DelayRing:
+    """What comes into the pair: a TPACKET_V2 ring (Documentation/networking/packet_mmap.rst)."""
+
+    def __init__(self, interface: str, mtu: int) -> None:
+        """Receives from now on. Raises OSError without CAP_NET_RAW or memory."""
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+        self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
+        self._socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+        slot = -(-(mtu + _HEADROOM_BYTES) // _ALIGNMENT) * _ALIGNMENT
+        self._starts = tuple(
+            block + start
+            for block in range(0, RING_BYTES, _BLOCK_BYTES)
+            for start in range(0, _BLOCK_BYTES - slot + 1, slot)
+        )
+        blocks = RING_BYTES // _BLOCK_BYTES
+        request = struct.pack("4I", _BLOCK_BYTES, blocks, slot, len(self._starts))
+        self._socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
+        self._memory = memoryview(mmap.mmap(self._socket.fileno(), RING_BYTES))
+        self._next = 0
+        self._socket.bind((interface, _ETH_P_ALL))
+
+    def fileno(self) -> int:
+        """Readable once a packet is there."""
+        return self._socket.fileno()
+
+    def arrivals(self) -> Iterator[Arrival]:
+        """Every packet that is there, up to DRAIN_LIMIT."""
+        memory, unpack = self._memory, _FRAME.unpack_from
+        for _ in range(DRAIN_LIMIT):
+            start = self._starts[self._next]
+            status, length, captured, mac, _, seconds, nanoseconds, tag = unpack(memory, start)
+            if not status & _TP_STATUS_USER:
+                return
+            if status & _TP_STATUS_VLAN_VALID and captured == length:
+                begin = start + mac
+                t_ns = seconds * 1_000_000_000 + nanoseconds
+                yield Arrival(tag, t_ns, bytes(memory[begin : begin + length]))
+            memory[start : start + 4] = b"\0\0\0\0"
+            self._next = (self._next + 1) % len(self._starts)
+
+
+class Held(NamedTuple):
+    """A packet and when it is to go on, CLOCK_MONOTONIC ns."""
+
+    due_ns: int
+    frame: bytes
+
+
+class DelayQueues:
+    """Packets on their long way, a queue per slot: a cable does not change their order."""
+
+    def __init__(self, limit_bytes: int = HELD_LIMIT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._queue_of: dict[int, deque[Held]] = {}
+        self.bytes = 0
+
+    def put(self, slot: int, due_ns: int, frame: bytes) -> None:
+        """Hold a packet, not to overtake the one before it; it is lost where there is no room."""
+        cost = len(frame) + PACKET_COST_BYTES
+        if self.bytes + cost > self._limit_bytes:
+            return
+        self.bytes += cost
+        queue = self._queue_of.setdefault(slot, deque())
+        queue.append(Held(max(due_ns, queue[-1].due_ns) if queue else due_ns, frame))
+
+    def pop_due(self, now_ns: int) -> Iterator[tuple[int, bytes]]:
+        """Slot and frame of every packet whose time has come by `now_ns`."""
+        for slot, queue in self._queue_of.items():
+            while queue and queue[0].due_ns <= now_ns:
+                frame = queue.popleft().frame
+                self.bytes -= len(frame) + PACKET_COST_BYTES
+                yield slot, frame
+
+    def slots(self) -> tuple[int, ...]:
+        """Every slot that ever had a packet."""
+        return tuple(self._queue_of)
+
+    def hasten(self, slot: int) -> None:
+        """Have all of a slot's packets due now."""
+        queue = self._queue_of[slot]
+        self._queue_of[slot] = deque(Held(0, held.frame) for held in queue)
+
+    def next_ns(self) -> int | None:
+        """When the next packet is due, None where none is held."""
+        return min((queue[0].due_ns for queue in self._queue_of.values() if queue), default=None)
+
+
+class Outlet:
+    """Sends packets back to the kernel, each with its slot for a mark."""
+
+    def __init__(self, interface: str) -> None:
+        self._interface = interface
+        self._socket_of: dict[int, socket.socket] = {}
+
+    def send(self, slot: int, frame: bytes) -> None:
+        """Send one. What the kernel does not take is lost, as `resumed` shows."""
+        by = self._socket_of.get(slot)
+        if by is None:
+            by = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+            by.setsockopt(socket.SOL_SOCKET, _SO_MARK, slot)
+            by.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 4 << 20)
+            by.bind((self._interface, 0))
+            self._socket_of[slot] = by
+        with suppress(OSError):
+            by.send(frame)
+
+
+class DelayLine:
+    """Takes packets in and lets them out when their time has come."""
+
+    def __init__(self, ring: DelayRing, outlet: Outlet, delay_of: Callable[[int], int]) -> None:
+        """`delay_of` gives the delay in ns that a slot's packets have now."""
+        self._ring = ring
+        self._outlet = outlet
+        self._delay_of = delay_of
+        self._queues = DelayQueues()
+        self._rest_ns = REST_NS
+
+    def run(self, told: int) -> None:
+        """Work until told to end (SIGTERM); then let everything out, in order.
+
+        `told` is where signals arrive. On SIGHUP, packets leave whose rule has no delay any more.
+        """
+        while True:
+            self._take_in()
+            self._let_out(time.monotonic_ns() + EARLY_NS)
+            signals = self._rest(told)
+            if signal.SIGTERM in signals:
+                break
+            if signal.SIGHUP in signals:
+                self._let_out_cleared()
+        while self._take_in():
+            pass
+        self._let_out(NEVER_NS)
+
+    def _rest(self, told: int) -> bytes:
+        """Wait until there is something to do; the signals that came."""
+        next_ns = self._queues.next_ns()
+        if next_ns is None:
+            ready, _, _ = select.select([self._ring.fileno(), told], [], [])
+        else:
+            ready, _, _ = select.select([told], [], [], 0)
+            rest_ns = min(next_ns - EARLY_NS - time.monotonic_ns(), self._rest_ns)
+            if rest_ns > 0 and not ready:
+                time.sleep(rest_ns / 1e9)
+        return os.read(told, 64) if told in ready else b""
+
+    def _let_out_cleared(self) -> None:
+        while self._take_in():
+            pass
+        for slot in self._queues.slots():
+            if not self._delay_of(slot):
+                self._queues.hasten(slot)
+        self._let_out(time.monotonic_ns())
+
+    def _take_in(self) -> int:
+        """How many packets were there."""
+        # In this order: what comes between the two makes packets late, never early.
+        real_ns = time.time_ns()
+        now_ns = time.monotonic_ns()
+        offset_ns = now_ns - real_ns
+        delays: dict[int, int] = {}
+        count = 0
+        for slot, t_ns, frame in self._ring.arrivals():
+            count += 1
+            if slot not in delays:
+                delays[slot] = self._delay_of(slot)
+                self._rest_ns = min(self._rest_ns, max(MIN_REST_NS, delays[slot] // 4))
+            # Not later than from now on: CLOCK_REALTIME may have been set meanwhile.
+            self._queues.put(slot, min(t_ns + offset_ns, now_ns) + delays[slot], frame)
+        return count
+
+    def _let_out(self, by_ns: int) -> None:
+        for slot, frame in self._queues.pop_due(by_ns):
+            self._outlet.send(slot, frame)
+
+
+def main() -> None:
+    """`python -m rocelab.runtime.wire.delayline PINS PID_FILE MTU CPU READY_FD`."""
+    pins, pid_file, mtu, cpu, ready_fd = sys.argv[1:]
+    if os.fork():
+        os._exit(0)
+    told, tells = os.pipe()
+    os.set_blocking(tells, False)
+    signal.set_wakeup_fd(tells)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    _be_on_time(int(cpu))
+    with claim(Path(pid_file)), WireMaps(Path(pins)) as maps:
+
+        def delay_of(slot: int) -> int:
+            rule = maps.rule(slot)
+            return 0 if rule is None else rule.delay_ns
+
+        line = DelayLine(DelayRing(RECEIVES, int(mtu)), Outlet(RECEIVES), delay_of)
+        try:
+            os.write(int(ready_fd), b"r")
+        except BrokenPipeError:
+            # Whoever started this has been killed: nobody knows of it.
+            return
+        os.close(int(ready_fd))
+        line.run(told)
+
+
+def _be_on_time(cpu: int) -> None:
+    """Run before ordinary processes (sched(7)), on one CPU: a packet sent by another might pass
+    one that waits in the first one's backlog. Where the machine forbids it, packets are late."""
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    with suppress(OSError):
+        usable = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {usable[cpu % len(usable)]})
+        lowest = os.sched_get_priority_min(os.SCHED_RR)
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(lowest))
+
+
+if __name__ == "__main__":
+    main()

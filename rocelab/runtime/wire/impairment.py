@@ -1,0 +1,132 @@
+"""Impairments of a cable, and the hook of a switch port where each direction of a cable is met.
+
+In: a fabric and what somebody wants of a cable. Out: validated impairments and, for a direction,
+the port whose program carries them out. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric
+from rocelab.runtime import wiring
+from rocelab.wording import name_hint
+
+SECOND_NS = 10**9
+MAX_DELAY_NS = 10 * SECOND_NS
+MAX_SLOT = 0xFFFF
+"""A slot is a VLAN tag on its way to the delay line (rocelab/runtime/bpf/wire.bpf.c)."""
+
+
+class Kind(IntEnum):
+    """What can be wrong with a cable; one of each per direction, all at once if need be."""
+
+    BLACKHOLE = 0
+    LOSS = 1
+    CORRUPTION = 2
+    DELAY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Impairment:
+    """One thing wrong with one direction of a cable, from `start_ns` until before `end_ns`.
+
+    share     of packets, drawn one by one, in steps of 2^-32
+    delay_ns  how much later they come, for Kind.DELAY alone; up to 10 s
+    times     CLOCK_MONOTONIC ns; without an end until it is cleared
+
+    Raises InputError where a number is outside what the kernel takes.
+    """
+
+    kind: Kind
+    share: float = 1.0
+    delay_ns: int = 0
+    start_ns: int = 0
+    end_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise InputError(
+                f"a cable can not impair a share of {self.share:g} of its packets",
+                hint="give a share above 0, and 1 at most",
+            )
+        if self.kind in (Kind.BLACKHOLE, Kind.DELAY) and self.share != 1:
+            raise InputError(
+                f"a {self.kind.name.lower()} is of all packets",
+                hint="leave share away; kind LOSS takes some",
+            )
+        delays = self.kind is Kind.DELAY
+        if (self.delay_ns != 0) != delays or not 0 <= self.delay_ns <= MAX_DELAY_NS:
+            raise InputError(
+                f"kind {self.kind.name} with a delay of {self.delay_ns} ns",
+                hint="kind DELAY takes up to 10 s and the others none",
+            )
+        if self.start_ns < 0 or (self.end_ns is not None and self.end_ns <= self.start_ns):
+            raise InputError(
+                f"an impairment can not last from {self.start_ns} to {self.end_ns} ns",
+                hint="its times are CLOCK_MONOTONIC, the end after the start",
+            )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Direction:
+    """The packets that a link brings to the node `towards`."""
+
+    link: str
+    towards: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """Where packets of a direction are met: ingress of the switch they come to, or egress of the
+    switch before the server they go to. `slot` is the direction's number in its fabric, from 1."""
+
+    direction: Direction
+    node: str
+    interface: str
+    index: int
+    at_egress: bool
+    slot: int
+
+
+class Hooks:
+    """The hooks of a fabric's links."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._indexes = wiring.interface_indexes(fabric)
+        self._place_of = {link.name: place for place, link in enumerate(fabric.links)}
+        self.most = 2 * len(fabric.links)
+        """The largest slot."""
+
+    def find(self, direction: Direction) -> Hook:
+        """Raises InputError where the fabric has no such link or it does not end there."""
+        link = self._fabric.link_by_name.get(direction.link)
+        if link is None:
+            raise InputError(
+                f"lab {self._fabric.name} has no link {direction.link}",
+                hint=name_hint(direction.link, self._fabric.link_by_name),
+            )
+        if direction.towards not in (link.a.node, link.b.node):
+            raise InputError(
+                f"link {link.name} does not lead to {direction.towards}",
+                hint=f"it joins {link.a.node} and {link.b.node}",
+            )
+        at_egress = not self._fabric.node(direction.towards).is_switch
+        end = link.far(direction.towards) if at_egress else link.port(direction.towards)
+        slot = 1 + 2 * self._place_of[link.name] + (direction.towards == link.b.node)
+        if slot > MAX_SLOT:
+            raise InputError(
+                f"link {link.name} is beyond the {MAX_SLOT // 2:,} that can be impaired",
+                hint="break one of the first, or a smaller lab",
+            )
+        index = self._indexes[end.node, end.interface]
+        return Hook(direction, end.node, end.interface, index, at_egress, slot)
+
+    def at(self, slot: int) -> Hook:
+        """The hook of that slot."""
+        link = self._fabric.links[(slot - 1) // 2]
+        port = link.a if slot % 2 else link.b
+        return self.find(Direction(link.name, port.node))

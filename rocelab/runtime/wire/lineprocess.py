@@ -1,0 +1,172 @@
+"""The delay line of a switch, started and ended: a veth pair and a process in its namespace.
+
+In: a switch of a lab whose wire program is pinned. Out: `delay-in`, where the program redirects
+packets that are to come later and gets them back, `delay-out`, and the process that holds what is
+between. Both are made anew unless the process lives, so whatever a killed command left is no
+matter. Taking the lab down ends all of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+from pathlib import Path
+
+from rocelab.errors import MachineError
+from rocelab.interpreter import module_command, module_environment
+from rocelab.kernel import namespaces, netlink, offloads, pidfile, tc
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.wire import program
+from rocelab.runtime.wire.delayline import RECEIVES
+from rocelab.runtime.wire.maps import WireMaps
+
+REDIRECTS = "delay-in"
+FIRST_INDEX = 60001
+"""DELAY_LINE of rocelab/runtime/bpf/wire.bpf.c; the other end has the next."""
+
+START_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 5.0
+
+# include/uapi/linux/rtnetlink.h, if_link.h, ethtool.h
+_RTM_NEWLINK, _RTM_DELLINK = 16, 17
+_IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_GRO_MAX_SIZE = 3, 4, 18, 58
+_IFLA_INFO_KIND, _IFLA_INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
+_IFINFOMSG = struct.Struct("=BxHiII")
+_IFF_UP = 1
+_ETHTOOL_STXCSUM = 0x17
+
+
+def pid_file(files: LabFiles, node: str) -> Path:
+    """What a switch's delay line holds while it lives."""
+    return files.root / f"delay-line-{node}"
+
+
+def is_alive(files: LabFiles, node: str) -> bool:
+    """Whether the switch's packets would be held and let go."""
+    return pidfile.holder(pid_file(files, node)) is not None
+
+
+def start(files: LabFiles, node: str, place: int, maps: WireMaps, mtu: int) -> None:
+    """Have the switch, the `place`-th of its fabric, delay packets of up to `mtu` bytes.
+
+    Nothing happens where its delay line lives. Raises MachineError where it does not start.
+    """
+    if is_alive(files, node):
+        return
+    netns = files.netns_of(node)
+    namespaces.inside(netns, lambda: _make_pair(maps.program("resume"), mtu))
+    # Made here: a process whose starter was killed, and cleaned up after, finds nothing to claim.
+    pid_file(files, node).touch(mode=0o600)
+    told, tells = os.pipe()
+    pins = str(program.pins_folder(files))
+    pid = str(pid_file(files, node))
+    command = module_command("rocelab.runtime.wire.delayline", pins, pid, str(mtu))
+
+    def launch() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*command, str(place), str(tells)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=(tells,),
+            env=module_environment(),
+            start_new_session=True,
+        )
+
+    try:
+        with namespaces.inside(netns, launch) as launched:
+            os.close(tells)
+            tells = -1
+            ready = select.select([told], [], [], START_TIMEOUT_S)[0] and os.read(told, 1)
+            if not ready:
+                assert launched.stderr is not None
+                os.set_blocking(launched.stderr.fileno(), False)
+                lines = (launched.stderr.read() or b"no reason given").decode().splitlines()
+                stop(files, node)
+                raise MachineError(f"the delay line of {node} did not start: {lines[-1]}")
+    finally:
+        os.close(told)
+        if tells >= 0:
+            os.close(tells)
+
+
+def stop(files: LabFiles, node: str) -> None:
+    """Let go what the switch's delay line holds, all at once and in order, and remove it.
+
+    Idempotent. Raises MachineError where its process does not end.
+    """
+    file = pid_file(files, node)
+    pidfile.end(file, STOP_TIMEOUT_S)
+    file.unlink(missing_ok=True)
+    namespaces.inside(files.netns_of(node), _remove_pair)
+
+
+def let_out(files: LabFiles, node: str) -> bool:
+    """Have packets leave at once, in order, whose rule has no delay any more; whether the process
+    lives that is to do it."""
+    return pidfile.tell(pid_file(files, node), signal.SIGHUP)
+
+
+def is_made(files: LabFiles, node: str) -> bool:
+    """Whether the switch has the pair, as the kernel says."""
+    names = namespaces.inside(files.netns_of(node), socket.if_nameindex)
+    return any(name in (REDIRECTS, RECEIVES) for _, name in names)
+
+
+def _make_pair(resume: int, mtu: int) -> None:
+    _remove_pair()
+    # Room for the VLAN tag. With GRO the receiving end has one queue, whose order does not depend
+    # on the CPU that a packet comes from (rocelab/kernel/offloads.py); of a byte at most, GRO
+    # merges nothing.
+    shared = tc.attribute(_IFLA_MTU, struct.pack("=I", mtu + 4))
+    shared += tc.attribute(_IFLA_GRO_MAX_SIZE, struct.pack("=I", 1))
+    peer = _IFINFOMSG.pack(0, 0, FIRST_INDEX + 1, 0, 0)
+    peer += tc.attribute(_IFLA_IFNAME, f"{RECEIVES}\0".encode()) + shared
+    kind = tc.attribute(_IFLA_INFO_KIND, b"veth") + tc.nested(
+        _IFLA_INFO_DATA, tc.attribute(_VETH_INFO_PEER, peer)
+    )
+    made = tc.attribute(_IFLA_IFNAME, f"{REDIRECTS}\0".encode()) + shared
+    made += tc.attribute(_IFLA_LINKINFO, kind)
+    with netlink.open_socket() as channel:
+        netlink.send_batch(
+            channel, [_link_request(_RTM_NEWLINK, made, flags=tc.REQUEST_ACK_CREATE_EXCL)]
+        )
+        for name in (REDIRECTS, RECEIVES):
+            ipv6 = Path("/proc/sys/net/ipv6/conf", name, "disable_ipv6")
+            if ipv6.exists():
+                ipv6.write_text("1")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
+            for name in (REDIRECTS, RECEIVES):
+                # The process takes whole packets: cut to the MTU, with checksums.
+                offloads.set_offload(control, name, _ETHTOOL_STXCSUM, 0)
+                offloads.set_offload(control, name, offloads.ETHTOOL_STSO, 0)
+                offloads.set_offload(control, name, offloads.ETHTOOL_SGRO, 1)
+        program.attach(resume, 0, FIRST_INDEX, at_egress=False)
+        up = [_link_request(_RTM_NEWLINK, b"", index=FIRST_INDEX + end, up=True) for end in (0, 1)]
+        netlink.send_batch(channel, up)
+
+
+def _remove_pair() -> None:
+    with netlink.open_socket() as channel:
+        try:
+            netlink.send_batch(channel, [_link_request(_RTM_DELLINK, b"")])
+        except OSError as error:
+            if error.errno != errno.ENODEV:
+                raise
+
+
+def _link_request(
+    kind: int,
+    attributes: bytes,
+    *,
+    index: int = FIRST_INDEX,
+    up: bool = False,
+    flags: int = tc.REQUEST_ACK,
+) -> bytes:
+    body = _IFINFOMSG.pack(0, 0, index, _IFF_UP if up else 0, _IFF_UP if up else 0) + attributes
+    return netlink.HEADER.pack(netlink.HEADER.size + len(body), kind, flags, 0, 0) + body

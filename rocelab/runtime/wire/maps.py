@@ -1,0 +1,154 @@
+"""The maps of the wire program as Python values: what is wrong on which cable, and counters.
+
+In: the folder where the program and its maps are pinned. Out: what the program does from its next
+packet on, or has counted. The layouts are those of rocelab/runtime/bpf/wire.bpf.c. Needs nothing
+but the standard library: the delay line reads rules too.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rocelab.kernel import bpf
+
+PINS = ("rules", "counters", "cross", "resume")
+KINDS = 4
+NEVER_ENDS = 2**64 - 1
+ALL = 1 << 32
+
+_SLOT = struct.Struct("=I")
+_HEAD = struct.Struct("=IIQQ")
+_PART = struct.Struct("=QQQ")
+_RULE_BYTES = _HEAD.size + KINDS * _PART.size
+_COUNTERS = struct.Struct("=5Q")
+
+
+@dataclass(frozen=True, slots=True)
+class RulePart:
+    """One kind of a rule: a share of packets (in units of 2^-32) of a time; share 0: none."""
+
+    share: int = 0
+    start_ns: int = 0
+    end_ns: int = NEVER_ENDS
+
+
+IDLE = RulePart()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """All that is wrong at a hook, by kind; bit k of `held`: somebody has prepared kind k."""
+
+    interface: int
+    at_egress: bool
+    held: int = 0
+    delay_ns: int = 0
+    parts: tuple[RulePart, ...] = (IDLE,) * KINDS
+
+    def holds(self, kind: int) -> bool:
+        """Whether somebody has prepared it."""
+        return bool(self.held >> kind & 1)
+
+    def with_part(self, kind: int, part: RulePart, *, delay_ns: int | None = None) -> Rule:
+        """The rule with one kind set, and held."""
+        parts = (*self.parts[:kind], part, *self.parts[kind + 1 :])
+        delay_ns = self.delay_ns if delay_ns is None else delay_ns
+        return replace(self, held=self.held | 1 << kind, parts=parts, delay_ns=delay_ns)
+
+    def without(self, kind: int) -> Rule:
+        """The rule with one kind idle, and let go."""
+        rule = self.with_part(kind, IDLE)
+        return replace(rule, held=rule.held & ~(1 << kind))
+
+
+@dataclass(frozen=True, slots=True)
+class WireCounters:
+    """Packets of a direction since its port was prepared.
+
+    seen       that reached the hook
+    lost       of these, dropped
+    corrupted  with a bit flipped
+    delayed    handed to the delay line
+    resumed    that came back from it; the rest is still held, or was more than it may hold
+    """
+
+    seen: int
+    lost: int
+    corrupted: int
+    delayed: int
+    resumed: int
+
+
+def pack_rule(rule: Rule) -> bytes:
+    """As `struct rule`."""
+    head = _HEAD.pack(rule.interface, rule.at_egress, rule.held, rule.delay_ns)
+    parts = (_PART.pack(part.share, part.start_ns, part.end_ns) for part in rule.parts)
+    return head + b"".join(parts)
+
+
+def unpack_rule(data: bytes) -> Rule:
+    """From `struct rule`."""
+    interface, at_egress, held, delay_ns = _HEAD.unpack_from(data)
+    parts = tuple(RulePart(*numbers) for numbers in _PART.iter_unpack(data[_HEAD.size :]))
+    return Rule(interface, bool(at_egress), held, delay_ns, parts)
+
+
+def sum_counters(data: bytes) -> WireCounters:
+    """What all CPUs have counted, from a value of the per-CPU map."""
+    return WireCounters(*map(sum, zip(*_COUNTERS.iter_unpack(data), strict=True)))
+
+
+def possible_cpus() -> int:
+    """How many values a per-CPU map has for a key (Documentation/ABI: devices/system/cpu)."""
+    last = Path("/sys/devices/system/cpu/possible").read_text().strip().split(",")[-1]
+    return int(last.split("-")[-1]) + 1
+
+
+class WireMaps(bpf.Pinned):
+    """The pinned program and maps of a lab; a context manager that lets go of them."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises BpfError where they are not pinned in `folder`."""
+        super().__init__(folder, PINS)
+
+    def program(self, name: str) -> int:
+        """The descriptor of `cross` or `resume`."""
+        return self._pinned[name]
+
+    def rule(self, slot: int) -> Rule | None:
+        """The rule of a slot, None where the port is not prepared."""
+        data = bpf.element(self._pinned["rules"], _SLOT.pack(slot), _RULE_BYTES)
+        return None if data is None else unpack_rule(data)
+
+    def rules(self) -> Mapping[int, Rule]:
+        """Every rule, by slot."""
+        found = {}
+        for key in bpf.keys(self._pinned["rules"], _SLOT.size):
+            (slot,) = _SLOT.unpack(key)
+            rule = self.rule(slot)
+            if rule is not None:
+                found[slot] = rule
+        return found
+
+    def set_rule(self, slot: int, rule: Rule) -> None:
+        """What the program does from the next packet on."""
+        bpf.set_element(self._pinned["rules"], _SLOT.pack(slot), pack_rule(rule))
+
+    def remove_rule(self, slot: int) -> None:
+        """Forget a slot."""
+        bpf.remove_element(self._pinned["rules"], _SLOT.pack(slot))
+
+    def counters(self, slot: int) -> WireCounters:
+        """What the program has counted at a hook."""
+        size = _COUNTERS.size * possible_cpus()
+        data = bpf.element(self._pinned["counters"], _SLOT.pack(slot), size)
+        assert data is not None
+        return sum_counters(data)
+
+    def reset_counters(self, slot: int) -> None:
+        """All of a hook's 0."""
+        zero = bytes(_COUNTERS.size * possible_cpus())
+        bpf.set_element(self._pinned["counters"], _SLOT.pack(slot), zero)

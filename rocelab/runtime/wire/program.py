@@ -1,0 +1,164 @@
+"""The wire program in the kernel: pinned once per lab, on those ports alone that are impaired.
+
+In: a lab's bpffs and interface indexes of the calling thread's namespace. Out: the program before
+all other filters of a port, or gone, and clsact with it where nothing else is on it. Everything
+may be done again: what a killed command left half done is made whole by the next.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+from rocelab.files import make_folder
+from rocelab.kernel import bpf, namespaces, netlink, tc
+from rocelab.runtime.queues.engine import bpf_folder
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.wire.maps import PINS
+
+SOURCE = Path(__file__).parents[1] / "bpf" / "wire.bpf.c"
+NEEDS = ("clsact", "cls_bpf")
+"""What impairing needs of `rocelab.kernel.probes`."""
+
+NAME = "rocelab-wire"
+PRIORITY = 1
+"""Asked before the filters of queues and steering, which have priority 10."""
+
+_HANDLE = 1
+_ETH_P_ALL = 0x0003
+_ACT_DIRECT = 1
+
+# include/uapi/linux/pkt_cls.h, rtnetlink.h
+_TCA_BPF_CLASSID, _TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS = 3, 6, 7, 8
+_RTM_DELQDISC, _RTM_GETTFILTER = 37, 46
+
+
+def pins_folder(files: LabFiles) -> Path:
+    """Where the program and its maps are pinned while any port is impaired."""
+    return bpf_folder(files) / "wire"
+
+
+def make_pins(files: LabFiles, slots: int) -> None:
+    """Load the program with room for slots up to `slots`, and pin it, unless it is there.
+
+    Raises OSError, of which BpfError.
+    """
+    folder = pins_folder(files)
+    if folder.is_dir():
+        return
+    loaded = bpf.Loaded(bpf.compiled(SOURCE), {"rules": slots, "counters": slots + 1})
+    try:
+        bpf.mount(bpf_folder(files))
+        # A folder with the right name is whole.
+        fresh = folder.with_name("wire-new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        make_folder(fresh, 0o700)
+        for name in PINS:
+            is_map = name in ("rules", "counters")
+            bpf.pin(loaded.map(name) if is_map else loaded.program(name), fresh / name)
+        fresh.rename(folder)
+    finally:
+        loaded.close()
+
+
+def remove_pins(files: LabFiles) -> None:
+    """Let program and maps go, and the bpffs if nothing else is on it. Idempotent."""
+    base = bpf_folder(files)
+    for folder in (pins_folder(files), base / "wire-new"):
+        shutil.rmtree(folder, ignore_errors=True)
+    # Names with a dot are the kernel's own (kernel/bpf/inode.c): it puts two on every bpffs.
+    if os.path.ismount(base) and all("." in each.name for each in base.iterdir()):
+        namespaces.detach_mount(base)
+    with suppress(OSError):
+        base.rmdir()
+
+
+def attach(program: int, classid: int, index: int, *, at_egress: bool) -> None:
+    """Put a program first on a port, in place of one that is there. Raises OSError."""
+    options = (
+        tc.attribute(_TCA_BPF_CLASSID, struct.pack("=I", classid))
+        + tc.attribute(_TCA_BPF_FD, struct.pack("=I", program))
+        + tc.attribute(_TCA_BPF_NAME, f"{NAME}\0".encode())
+        + tc.attribute(_TCA_BPF_FLAGS, struct.pack("=I", _ACT_DIRECT))
+    )
+    requests = (
+        # Without EXCL: the queues' or the schemes' program may have made it.
+        tc.message(
+            tc.RTM_NEWQDISC,
+            "clsact",
+            handle=tc.CLSACT_HANDLE,
+            parent=tc.TC_H_CLSACT,
+            flags=tc.REQUEST_ACK_CREATE,
+        ),
+        tc.message(
+            tc.RTM_NEWTFILTER,
+            "bpf",
+            handle=_HANDLE,
+            parent=_side(at_egress),
+            info=tc.filter_info(PRIORITY, _ETH_P_ALL),
+            options=options,
+            flags=tc.REQUEST_ACK_CREATE,
+        ),
+    )
+    with netlink.open_socket() as channel:
+        netlink.send_batch(channel, [tc.on_interface(request, index) for request in requests])
+
+
+def detach(index: int, *, at_egress: bool) -> None:
+    """Take the program off a port, if it is there. Raises OSError."""
+    with netlink.open_socket() as channel:
+        if _is_on(channel, index, _side(at_egress)):
+            request = tc.message(
+                tc.RTM_DELTFILTER,
+                "bpf",
+                handle=_HANDLE,
+                parent=_side(at_egress),
+                info=tc.filter_info(PRIORITY, _ETH_P_ALL),
+                flags=tc.REQUEST_ACK,
+            )
+            netlink.send_batch(channel, [tc.on_interface(request, index)])
+        if not any(_filters(channel, index, _side(each)) for each in (False, True)):
+            request = tc.message(
+                _RTM_DELQDISC,
+                "clsact",
+                handle=tc.CLSACT_HANDLE,
+                parent=tc.TC_H_CLSACT,
+                flags=tc.REQUEST_ACK,
+            )
+            try:
+                netlink.send_batch(channel, [tc.on_interface(request, index)])
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.EINVAL):
+                    raise
+
+
+def is_attached(index: int, *, at_egress: bool) -> bool:
+    """Whether the program is on a port, as the kernel says. Raises OSError."""
+    with netlink.open_socket() as channel:
+        return _is_on(channel, index, _side(at_egress))
+
+
+def _side(at_egress: bool) -> int:
+    return tc.CLSACT_EGRESS if at_egress else tc.CLSACT_INGRESS
+
+
+def _is_on(channel: socket.socket, index: int, side: int) -> bool:
+    wanted = f"{NAME}\0".encode()
+    return any(
+        tc.attributes(each.get(tc.TCA_OPTIONS, b"")).get(_TCA_BPF_NAME) == wanted
+        for each in _filters(channel, index, side)
+    )
+
+
+def _filters(channel: socket.socket, index: int, side: int) -> list[dict[int, bytes]]:
+    """The attributes of every filter on one side of a port's clsact; none where it has none."""
+    body = tc.TCMSG.pack(socket.AF_UNSPEC, index, 0, side, 0)
+    return [
+        tc.attributes(answer[tc.TCMSG.size :])
+        for answer in netlink.dump(channel, _RTM_GETTFILTER, body)
+    ]

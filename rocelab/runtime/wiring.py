@@ -1,0 +1,214 @@
+"""The netlink messages that turn a planned fabric into interfaces, as batches of bytes.
+
+Pure: from a `Fabric` and open namespace descriptors to encoded messages. Interface indexes are
+planned too (loopback is 1, lower ends have even ones, upper ends odd ones), so that addresses can
+be written without asking the kernel what it chose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import IPv6Address
+from socket import AF_INET, AF_INET6
+
+from pyroute2.netlink import (
+    NLM_F_ACK,
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    NLM_F_REPLACE,
+    NLM_F_REQUEST,
+    nlmsg,
+)
+from pyroute2.netlink.rtnl import RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP, ifinfmsg
+from pyroute2.netlink.rtnl.ndmsg import ndmsg
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
+
+from rocelab.plan.fabric import Fabric, Link, Node, Port
+from rocelab.runtime.queues.engine import LONGEST_PACKETS
+
+LOOPBACK_INDEX = 1
+NUD_PERMANENT = 0x80
+_NEW = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL
+_REPLACE = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE
+IF_LINK_MODE_DEFAULT, IF_LINK_MODE_DORMANT = 0, 1
+"""include/uapi/linux/if.h."""
+
+
+def interface_indexes(fabric: Fabric) -> dict[tuple[str, str], int]:
+    """The index of every interface, by node and interface name; never the same at both ends of a
+    link.
+
+    Where it is, the kernel takes a veth's loss of carrier for one that is not urgent and may tell
+    it up to 1 s later (net/core/link_watch.c, linkwatch_urgent_event compares a device's index with
+    its peer's, and does not look at their namespaces).
+    """
+    return {
+        (node, link.port(node).interface): 2 * position + (link.b.node == node)
+        for node, links in fabric.links_of.items()
+        for position, link in enumerate(links, start=LOOPBACK_INDEX)
+    }
+
+
+def create_links(
+    links: Iterable[Link],
+    indexes: Mapping[tuple[str, str], int],
+    namespaces: Mapping[str, int],
+    slots: Mapping[tuple[str, str], int],
+) -> list[bytes]:
+    """A veth pair per link, each end made in its node's namespace, down.
+
+    A port that is to have queues has its slot (`rocelab.plan.queues`) for a group, and no limit of
+    packets.
+    """
+    return [_encode(_veth(link, indexes, namespaces, slots), RTM_NEWLINK, _NEW) for link in links]
+
+
+def configure_node(
+    fabric: Fabric, node: Node, indexes: Mapping[tuple[str, str], int]
+) -> list[bytes]:
+    """A node's loopback up and every address on it."""
+    messages = [set_up(LOOPBACK_INDEX, up=True)]
+    if node.loopback is not None:
+        messages.append(_address(LOOPBACK_INDEX, f"{node.loopback}/32", node.loopback))
+    for link in fabric.links_of[node.name]:
+        port = link.port(node.name)
+        if port.address is not None:
+            peer = link.far(node.name).ip if port.is_shared else port.ip
+            messages.append(_address(indexes[node.name, port.interface], port.address, peer))
+    return messages
+
+
+def default_route(
+    fabric: Fabric,
+    server: str,
+    indexes: Mapping[tuple[str, str], int],
+    *,
+    by: Sequence[Link] | None = None,
+) -> bytes:
+    """A server's default route: by its first NIC, over every port of it. The NIC must be up.
+
+    Replaces the one that is there. `by`: over these ports of the NIC alone, where others are down.
+    """
+    message = rtmsg()
+    message["family"] = AF_INET
+    message["table"] = 254
+    message["proto"] = 4
+    message["type"] = 1
+    hops = [
+        {
+            "oif": indexes[server, link.a.interface],
+            "hops": 0,
+            "attrs": [("RTA_GATEWAY", link.b.ip)],
+        }
+        for link in (fabric.nics(server)[0].links if by is None else by)
+    ]
+    message["attrs"] = [("RTA_MULTIPATH", hops)]
+    return _encode(message, RTM_NEWROUTE, _REPLACE)
+
+
+def set_up(index: int, *, up: bool) -> bytes:
+    """The interface of that index up, or down."""
+    message = ifinfmsg()
+    message["index"] = index
+    message["flags"] = IFF_UP if up else 0
+    message["change"] = IFF_UP
+    return _encode(message, RTM_NEWLINK, NLM_F_REQUEST)
+
+
+def set_mtu(index: int, mtu: int) -> bytes:
+    """The MTU of the interface of that index, in bytes of an IP packet."""
+    return _change(index, [("IFLA_MTU", mtu)])
+
+
+def set_dormant(index: int, *, dormant: bool) -> bytes:
+    """Take from the interface of that index the flag IFF_RUNNING, or give it back.
+
+    Its peer is not told. To whoever reads flags, as zebra does, its carrier is gone; the kernel
+    itself goes on sending and receiving (Documentation/networking/operstates.rst).
+    """
+    state = "DORMANT" if dormant else "UP"
+    mode = IF_LINK_MODE_DORMANT if dormant else IF_LINK_MODE_DEFAULT
+    return _change(index, [("IFLA_OPERSTATE", state), ("IFLA_LINKMODE", mode)])
+
+
+def _change(index: int, attributes: list[tuple[str, object]]) -> bytes:
+    message = ifinfmsg()
+    message["index"] = index
+    message["attrs"] = attributes
+    return _encode(message, RTM_NEWLINK, NLM_F_REQUEST)
+
+
+def bring_up(link: Link, node: str, indexes: Mapping[tuple[str, str], int]) -> list[bytes]:
+    """A node's end of a link up, with a permanent neighbour entry for the far end.
+
+    The kernel's neighbour table is one for all namespaces and holds 1,024 entries (gc_thresh3);
+    permanent entries do not count. Taking an interface down flushes them, so they come with up.
+    """
+    index = indexes[node, link.port(node).interface]
+    far = link.far(node)
+    message = ndmsg()
+    message["family"] = AF_INET if far.address else AF_INET6
+    message["ifindex"] = index
+    message["state"] = NUD_PERMANENT
+    neighbour = far.ip if far.address else link_local(far.mac)
+    message["attrs"] = [("NDA_DST", neighbour), ("NDA_LLADDR", far.mac)]
+    return [set_up(index, up=True), _encode(message, RTM_NEWNEIGH, _REPLACE)]
+
+
+def link_local(mac: str) -> str:
+    """The IPv6 link-local address that the kernel gives an interface (RFC 4291 appendix A)."""
+    octets = bytes.fromhex(mac.replace(":", ""))
+    identifier = bytes([octets[0] ^ 2]) + octets[1:3] + b"\xff\xfe" + octets[3:]
+    return str(IPv6Address(b"\xfe\x80" + bytes(6) + identifier))
+
+
+def _veth(
+    link: Link,
+    indexes: Mapping[tuple[str, str], int],
+    namespaces: Mapping[str, int],
+    slots: Mapping[tuple[str, str], int],
+) -> ifinfmsg:
+    def attributes(port: Port) -> list[tuple[str, object]]:
+        slot = slots.get((port.node, port.interface))
+        queued = [("IFLA_GROUP", slot), ("IFLA_TXQLEN", LONGEST_PACKETS)] if slot else []
+        return [
+            *queued,
+            ("IFLA_IFNAME", port.interface),
+            ("IFLA_MTU", link.mtu),
+            ("IFLA_ADDRESS", port.mac),
+            ("IFLA_NUM_TX_QUEUES", 1),
+            ("IFLA_NUM_RX_QUEUES", 1),
+            ("IFLA_NET_NS_FD", namespaces[port.node]),
+        ]
+
+    peer = {"index": indexes[link.b.node, link.b.interface], "attrs": attributes(link.b)}
+    kind = {
+        "attrs": [
+            ("IFLA_INFO_KIND", "veth"),
+            ("IFLA_INFO_DATA", {"attrs": [("VETH_INFO_PEER", peer)]}),
+        ]
+    }
+    message = ifinfmsg()
+    message["index"] = indexes[link.a.node, link.a.interface]
+    message["attrs"] = [*attributes(link.a), ("IFLA_LINKINFO", kind)]
+    return message
+
+
+def _address(index: int, address: str, peer: str) -> bytes:
+    """`peer` is the far end's where an address is that of a point-to-point link."""
+    ip, _, length = address.partition("/")
+    message = ifaddrmsg()
+    message["family"] = AF_INET
+    message["prefixlen"] = int(length)
+    message["index"] = index
+    message["attrs"] = [("IFA_LOCAL", ip), ("IFA_ADDRESS", peer)]
+    return _encode(message, RTM_NEWADDR, _NEW)
+
+
+def _encode(message: nlmsg, kind: int, flags: int) -> bytes:
+    message["header"]["type"] = kind
+    message["header"]["flags"] = flags | NLM_F_ACK
+    message.encode()
+    return bytes(message.data)
