@@ -33,8 +33,8 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.kernel import namespaces
 from rocelab.runtime.lab import Lab
-from traffic.roce import Envelope, roce_frame
-from traffic.session import TrafficSession
+from rocelab.traffic.roce import Envelope, roce_frame
+from rocelab.traffic.session import TrafficSession
 
 SOURCE, DESTINATION = "srv1-1", "srv2-1"
 PAYLOAD_BYTES = 1024

@@ -32,12 +32,12 @@ from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
+from rocelab.traffic.jobparts import MODERATION_LIMITS_NS, MODERATION_US
+from rocelab.traffic.taps import LinkPackets, Taps
 from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.environment import read_environment
 from scripts.job.run import run_job
-from scripts.taps import LinkPackets, Taps
-from traffic.jobparts import MODERATION_LIMITS_NS, MODERATION_US
 
 DRAWS = 5
 """Of a simulation packet by packet: how long an AlltoAll takes depends on who got ahead."""

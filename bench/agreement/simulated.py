@@ -21,7 +21,7 @@ from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import flows_per_send
 from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
 from rocelab.spec.model import LabSpec
-from scripts.taps import LinkPackets
+from rocelab.traffic.taps import LinkPackets
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from rocelab.report.console import out, say, table, write_json
 
 if TYPE_CHECKING:
     from rocelab.forwarding.path import Path
-    from traffic.traceroute import Nodes
+    from rocelab.traffic.traceroute import Nodes
 
 _ROCE_PORT = 4791
 _Server = Annotated[
@@ -81,7 +81,7 @@ def path(
     )
     seen: Nodes | None = None
     if probe:
-        from traffic.traceroute import PROBE_QP, probe_path
+        from rocelab.traffic.traceroute import PROBE_QP, probe_path
 
         seen = probe_path(
             fabric,

@@ -14,7 +14,7 @@ from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:
-    from traffic.reachability import Reachability
+    from rocelab.traffic.reachability import Reachability
 
 MOST_ROWS = 40
 MOST_NAMES = 6
@@ -26,7 +26,7 @@ def reach(lab: OneRunningLab = None, json: JsonOption = False) -> None:
     All pairs in one batch: seconds where there are hundreds of servers. Exits 1 when a pair does
     not reach.
     """
-    from traffic.reachability import probe_reachability
+    from rocelab.traffic.reachability import probe_reachability
 
     need_root("sending in a lab")
     chosen = running_lab(lab)

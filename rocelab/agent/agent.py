@@ -2,8 +2,9 @@
 
 `python -m rocelab.agent.agent PARENT_PID`, with the control channel as its standard input. It
 enters the server's namespace itself, arms its sockets, and then repeats: take what has arrived and
-answer it, send what is due, sleep to the next deadline. In: its part of a run (`traffic.session`
-says it). Out: what it sent and received, and how well this machine let it.
+answer it, send what is due, sleep to the next deadline. In: its part of a run
+(`rocelab.traffic.session` says it). Out: what it sent and received, and how well this machine let
+it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Endpoint:
         outlet: Callable[[str], Outlet],
         tell: Tell,
     ) -> None:
-        """`fields` as `traffic.jobparts` writes them, `headers` one per queue pair.
+        """`fields` as `rocelab.traffic.jobparts` writes them, `headers` one per queue pair.
 
         Raises OSError where an interface can not be opened.
         """

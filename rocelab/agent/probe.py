@@ -1,8 +1,8 @@
 """Probe packets as bytes: RoCEv2 frames that say which flow they are of, which number, sent when.
 
-In: a complete frame of a flow (`traffic.roce` builds it). Out: the same frame with another sequence
-number, time and ICRC, at a few microseconds a piece; or, from a frame off the wire, what it says.
-Needs nothing but the standard library, so that the process in each server starts fast.
+In: a complete frame of a flow (`rocelab.traffic.roce` builds it). Out: the same frame with another
+sequence number, time and ICRC, at a few microseconds a piece; or, from a frame off the wire, what
+it says. Needs nothing but the standard library, so that the process in each server starts fast.
 
     Ethernet | IPv4 | UDP to 4791 | BTH | magic 4, flow 4, sequence 8, time 8, zeros ... | ICRC 4
 """

@@ -30,8 +30,8 @@ EXPLAINED = {
     Cause.GREY_LINK: ("counters disagree on",),
     Cause.HOST_PAUSE: ("could not feed 1 of",),
 }
-"""Of what is said of an invalid run (scripts.job.accounting, traffic.jobresult), what a cause that
-was found is the reason for."""
+"""Of what is said of an invalid run (scripts.job.accounting, rocelab.traffic.jobresult), what a
+cause that was found is the reason for."""
 
 LEAST_SHARE = 0.01
 """A finding whose excess is below this share of the recorded time did not slow the job down."""

@@ -1,8 +1,8 @@
 """Traffic matrices: the demands that running traffic has published below a lab's folder.
 
-In: a folder of JSON files as `traffic.demand` writes them, and the fabric they are for. Out: one
-`Demand` per steerable flow, and a sentence for every file or flow that could not be used: a broken
-file costs its own flows and nothing else.
+In: a folder of JSON files as `rocelab.traffic.demand` writes them, and the fabric they are for.
+Out: one `Demand` per steerable flow, and a sentence for every file or flow that could not be used:
+a broken file costs its own flows and nothing else.
 """
 
 from __future__ import annotations

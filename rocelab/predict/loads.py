@@ -39,7 +39,8 @@ class Landing:
     choices: tuple[PairedChoices, ...]
 
     def packets_by_link(self, wires: Wires) -> dict[tuple[str, str], int]:
-        """Data packets of every link by (link name, sending node), as `scripts.taps` counts them.
+        """Data packets of every link by (link name, sending node), as `rocelab.traffic.taps` counts
+        them.
 
         Raises ValueError where they are not known.
         """

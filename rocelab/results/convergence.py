@@ -23,7 +23,7 @@ import numpy.typing as npt
 NS_PER_S = 10**9
 RATE_TOLERANCE = 0.01
 """The share of the packets of an interval whose lack is no lower throughput: as much as a sender
-may be off its rate (`traffic.result.RATE_ERROR_LIMIT`)."""
+may be off its rate (`rocelab.traffic.result.RATE_ERROR_LIMIT`)."""
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

@@ -23,8 +23,8 @@ from rocelab.plan.fabric import Fabric
 from rocelab.results.comparison import CellFigures, LinkUse, Run, Status, TierFigures
 from rocelab.results.job import JobReport, Times
 from rocelab.statistics import spread
+from rocelab.traffic.taps import LinkPackets
 from rocelab.units import parse_size_bytes
-from scripts.taps import LinkPackets
 
 SECOND_NS = 10**9
 GBPS = 10**9

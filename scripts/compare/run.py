@@ -31,12 +31,12 @@ from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, R
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import SeedPlan
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
+from rocelab.traffic.taps import Taps
 from scripts.compare.figures import Expected, cell_figures, run_of, status_of
 from scripts.compare.matrix import Cell
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.environment import read_environment
 from scripts.job.run import run_job
-from scripts.taps import Taps
 
 PREDICTED = ("ecmp", "e-ecmp", "path-pinning")
 """Schemes whose paths follow from tables and flows alone."""

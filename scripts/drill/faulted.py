@@ -33,6 +33,8 @@ from rocelab.results.stages import SCHEMA_VERSION as STAGES_VERSION
 from rocelab.results.stages import Stages
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
+from rocelab.traffic.result import FlowRecord
+from rocelab.traffic.session import TrafficSession
 from scripts.drill.effects import late_carriers, late_losses, link_events
 from scripts.drill.fidelity import judged, stolen_cpu_s
 from scripts.drill.timeline import FibTimeline
@@ -43,8 +45,6 @@ from scripts.health.monitor import HealthMonitor
 from scripts.health.objectives import HealthSpec
 from scripts.stages.measure import FlowRecovery, stages_of
 from scripts.stages.recorder import StageRecorder
-from traffic.result import FlowRecord
-from traffic.session import TrafficSession
 
 
 @dataclass(frozen=True, slots=True)

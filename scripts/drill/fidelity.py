@@ -17,8 +17,8 @@ import numpy as np
 
 from rocelab.results.convergence import FlowSamples
 from rocelab.results.drill import Fidelity, Flow, Repeat, Timeline
+from rocelab.traffic.result import TrafficResult
 from rocelab.units import format_duration
-from traffic.result import TrafficResult
 
 STALL_LIMIT_NS = 20_000_000
 """The most that a stalled sender may add to a convergence time."""

@@ -25,8 +25,8 @@ from rocelab.plan.settings import SEED
 from rocelab.results.drill import HashingRun
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import SeedPlan
-from scripts.taps import LinkPackets
-from traffic.result import TrafficResult
+from rocelab.traffic.result import TrafficResult
+from rocelab.traffic.taps import LinkPackets
 
 
 class Prediction(NamedTuple):

@@ -32,6 +32,8 @@ from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from rocelab.runtime.housing import Housing
 from rocelab.runtime.lab import Lab
 from rocelab.spec.reference import named_by
+from rocelab.traffic.session import TrafficSession
+from rocelab.traffic.taps import Taps
 from rocelab.units import format_duration
 from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.drill.catalog import lab_of
@@ -45,8 +47,6 @@ from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.faults.resolve import resolve
 from scripts.faults.schedule import Timed, expand
 from scripts.job.environment import read_environment
-from scripts.taps import Taps
-from traffic.session import TrafficSession
 
 NS_PER_S = 10**9
 PROGRESS_STEP_NS = 500_000_000

@@ -25,11 +25,11 @@ from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.queues.reading import read_queue_counters
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
+from rocelab.traffic.session import LIVE_FOLDER
 from rocelab.workers import workers
 from scripts.evidence.node import Capture, collect_node
 from scripts.evidence.shelf import Gap, Item, Shelf
 from scripts.job.environment import read_environment
-from traffic.session import LIVE_FOLDER
 
 INDEX = "evidence.json"
 LAB_FOLDER = "_lab"

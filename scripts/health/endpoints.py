@@ -13,11 +13,12 @@ from dataclasses import astuple
 
 from rocelab.agent.live import RECORD_BYTES, LiveCounters, unpacked
 from rocelab.runtime.record import LabFiles
-from traffic.session import LIVE_FOLDER
+from rocelab.traffic.session import LIVE_FOLDER
 
 LOOK_INTERVAL_S = 0.15
 """An agent whose file was there at one look at least is counted to its end: a run lasts longer than
-this, since agents start before it and wait for its last packets (`traffic.session.QUIET_NS`)."""
+this, since agents start before it and wait for its last packets
+(`rocelab.traffic.session.QUIET_NS`)."""
 
 
 class EndpointTracker:

@@ -14,11 +14,11 @@ from rocelab.jobs.transport import Ecn
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.results.job import Check
 from rocelab.spec.queues import QueueEngine
+from rocelab.traffic.jobparts import nic_links
+from rocelab.traffic.jobresult import JobResult
+from rocelab.traffic.result import AgentRecord
 from scripts.job.devices import DeviceCounts
 from scripts.job.queues import traffic_class
-from traffic.jobparts import nic_links
-from traffic.jobresult import JobResult
-from traffic.result import AgentRecord
 
 SHOWN = 4
 

@@ -28,7 +28,7 @@ from rocelab.errors import InputError, MachineError
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel import namespaces
 from rocelab.runtime.lab import Lab
-from traffic.jobparts import nic_links
+from rocelab.traffic.jobparts import nic_links
 
 _BUFFER_KIB = 4096
 _ETHERNET_BYTES = 18

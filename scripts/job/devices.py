@@ -21,10 +21,10 @@ from rocelab.runtime.base import Counters
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.link import read_counters
 from rocelab.spec.queues import QueueEngine
+from rocelab.traffic.jobparts import nic_links
+from rocelab.traffic.taps import LinkPackets, Taps
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.queues import QueueWatch
-from scripts.taps import LinkPackets, Taps
-from traffic.jobparts import nic_links
 
 
 @dataclass(frozen=True, slots=True)

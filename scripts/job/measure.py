@@ -34,9 +34,9 @@ from rocelab.results.job import (
     Transport,
 )
 from rocelab.statistics import spread
+from rocelab.traffic.jobresult import JobResult
+from rocelab.traffic.result import AgentRecord
 from scripts.job.devices import DeviceCounts
-from traffic.jobresult import JobResult
-from traffic.result import AgentRecord
 
 STEPS = 200
 """Points of goodput over time, at most."""

@@ -30,6 +30,9 @@ from rocelab.results.job import SCHEMA_VERSION, Clock, Fidelity, JobReport
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
+from rocelab.traffic.jobresult import JobResult
+from rocelab.traffic.result import TrafficResult
+from rocelab.traffic.session import TrafficSession
 from scripts.drill.fidelity import stolen_cpu_s
 from scripts.faults.injector import Injector
 from scripts.faults.schedule import Timed
@@ -40,9 +43,6 @@ from scripts.job.capture import NicCapture
 from scripts.job.devices import DeviceCounts, DeviceWatch
 from scripts.job.environment import read_environment
 from scripts.job.measure import impact_of
-from traffic.jobresult import JobResult
-from traffic.result import TrafficResult
-from traffic.session import TrafficSession
 
 
 def run_job(

@@ -27,11 +27,11 @@ from rocelab.results.convergence import (
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
 from rocelab.statistics import spread
+from rocelab.traffic.result import TrafficResult
+from rocelab.traffic.session import TrafficSession
 from rocelab.units import format_duration
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.stages.recorder import StageRecorder
-from traffic.result import TrafficResult
-from traffic.session import TrafficSession
 
 MS = 10**6
 FLOWS, RATE_PPS, PAYLOAD_BYTES = 32, 1000, 256

@@ -19,7 +19,7 @@ from rocelab.jobs.flow import resolve_endpoints
 from rocelab.kernel import namespaces
 from rocelab.kernel.netlink import SO_RCVBUFFORCE
 from rocelab.runtime.lab import Lab
-from traffic.roce import Envelope, roce_frame
+from rocelab.traffic.roce import Envelope, roce_frame
 
 ETH_P_IP = 0x0800
 DATA, ACK = Opcode.RC_SEND_MIDDLE, Opcode.RC_ACKNOWLEDGE

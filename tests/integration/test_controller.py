@@ -44,10 +44,10 @@ from rocelab.runtime.steering import Steering
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
+from rocelab.traffic.result import TrafficResult
+from rocelab.traffic.session import TrafficSession
 from tests.integration.waiting import wait_until
 from tests.measured import measured
-from traffic.result import TrafficResult
-from traffic.session import TrafficSession
 
 pytestmark = pytest.mark.few_at_once
 

@@ -13,11 +13,11 @@ from rocelab.jobs.job import JobSpec
 from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
+from rocelab.traffic.session import TrafficSession
 from scripts.job.run import run_job
 from tests.integration.conftest import MakeLab
 from tests.integration.midway import Midway
 from tests.measured import measured
-from traffic.session import TrafficSession
 
 HPN = "kind: hpn, segments: 2, servers_per_segment: 1, rails: 1"
 DUAL = f"""

@@ -25,9 +25,9 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import recorded_labs
 from rocelab.runtime.teardown import take_down
+from rocelab.traffic.traceroute import probe_path
 from tests.integration.conftest import MakeLab
 from tests.integration.waiting import wait_for_tables
-from traffic.traceroute import probe_path
 
 pytestmark = pytest.mark.side_by_side
 

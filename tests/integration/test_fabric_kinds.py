@@ -27,8 +27,8 @@ from rocelab.runtime.record import recorded_labs
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
+from rocelab.traffic.traceroute import probe_path
 from tests.integration.waiting import wait_for_tables
-from traffic.traceroute import probe_path
 
 pytestmark = pytest.mark.side_by_side
 

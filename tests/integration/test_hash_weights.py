@@ -14,9 +14,9 @@ from rocelab.forwarding.path import find_nic, walk
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.runtime.lab import Lab
+from rocelab.traffic.traceroute import probe_path
 from tests.integration.conftest import MakeLab
 from tests.integration.waiting import wait_for_tables
-from traffic.traceroute import probe_path
 
 pytestmark = pytest.mark.side_by_side
 

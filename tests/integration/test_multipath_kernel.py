@@ -27,6 +27,7 @@ from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.settings import FIELD_BIT, POLICY_NUMBER, node_settings
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import MAX_SEED, HashField, HashingSpec, HashPolicy, LabSpec
+from rocelab.traffic.traceroute import probe_path
 from tests.integration.hash_router import (
     KINDS,
     NETNS,
@@ -43,7 +44,6 @@ from tests.integration.hash_router import (
     set_sysctls,
 )
 from tests.integration.waiting import wait_until
-from traffic.traceroute import probe_path
 
 pytestmark = pytest.mark.side_by_side
 

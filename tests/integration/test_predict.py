@@ -18,9 +18,9 @@ from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
+from rocelab.traffic.taps import Taps
 from scripts.drill.timeline import opened_namespaces
 from scripts.job.run import run_jobs
-from scripts.taps import Taps
 from tests.measured import measured
 
 pytestmark = pytest.mark.side_by_side

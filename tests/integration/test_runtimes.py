@@ -33,12 +33,12 @@ from rocelab.runtime.housing.containers import ContainerNode
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles, read_record
 from rocelab.runtime.teardown import take_down
+from rocelab.traffic.session import TrafficSession
+from rocelab.traffic.traceroute import probe_path
 from scripts.drill.labuse import kept
 from scripts.drill.run import run_drill
 from tests.integration.engine import docker_engine
 from tests.integration.waiting import wait_until, wait_until_whole
-from traffic.session import TrafficSession
-from traffic.traceroute import probe_path
 
 pytestmark = pytest.mark.side_by_side
 

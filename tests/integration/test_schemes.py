@@ -43,12 +43,12 @@ from rocelab.spec.schemes import (
     SprayScheme,
     TeScheme,
 )
+from rocelab.traffic.traceroute import probe_path
 from tests.integration.command import read, rocelab
 from tests.integration.conftest import MakeLab
 from tests.integration.scheme_wire import ACK, SchemeWire, scheme_wire
 from tests.integration.waiting import wait_until
 from tests.measured import measured
-from traffic.traceroute import probe_path
 
 pytestmark = pytest.mark.few_at_once
 

@@ -23,13 +23,13 @@ from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
 from rocelab.runtime.wire.control import Wire
 from rocelab.runtime.wire.impairment import Impairment, Kind
+from rocelab.traffic.result import TrafficResult
+from rocelab.traffic.session import TrafficSession
 from scripts.drill.timeline import FibTimeline, opened_namespaces
 from scripts.stages.measure import FlowRecovery, stages_of
 from scripts.stages.recorder import StageRecorder
 from tests.integration.waiting import LIMIT_S
 from tests.measured import measured
-from traffic.result import TrafficResult
-from traffic.session import TrafficSession
 
 pytestmark = pytest.mark.few_at_once
 

@@ -27,11 +27,11 @@ from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
+from rocelab.traffic.result import CLOCK_JUMP_LIMIT_NS, LAG_P99_LIMIT_NS, TrafficResult
+from rocelab.traffic.roce import probe_frame
+from rocelab.traffic.session import TrafficSession
 from tests.integration.waiting import wait_until
 from tests.measured import measured
-from traffic.result import CLOCK_JUMP_LIMIT_NS, LAG_P99_LIMIT_NS, TrafficResult
-from traffic.roce import probe_frame
-from traffic.session import TrafficSession
 
 pytestmark = pytest.mark.few_at_once
 

@@ -26,11 +26,11 @@ from rocelab.runtime.teardown import take_down
 from rocelab.runtime.wire import lineprocess
 from rocelab.runtime.wire.impairment import Direction, Impairment, Kind
 from rocelab.runtime.wire.maps import WireCounters
+from rocelab.traffic.result import FlowRecord, TrafficResult
+from rocelab.traffic.session import TrafficSession
 from scripts.faults import wire as faults
 from tests.integration.waiting import wait_until
 from tests.measured import measured
-from traffic.result import FlowRecord, TrafficResult
-from traffic.session import TrafficSession
 
 MS = 10**6
 CABLE = "srv1-1:rtsw1"

@@ -17,11 +17,11 @@ from rocelab.results.job import QueueFigures
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.queues import QueueEngine
+from rocelab.traffic.jobparts import nic_links, nics_of
+from rocelab.traffic.jobresult import JobResult, PortRecord, QueuePairRecord, RankRecord
+from rocelab.traffic.result import AgentRecord, TrafficResult
 from scripts.job.devices import DeviceCounts
 from scripts.job.queues import traffic_class
-from traffic.jobparts import nic_links, nics_of
-from traffic.jobresult import JobResult, PortRecord, QueuePairRecord, RankRecord
-from traffic.result import AgentRecord, TrafficResult
 
 DILATION = 1000.0
 MS = 10**6

@@ -15,7 +15,7 @@ from rocelab.agent.rc.queue_pair import QueuePairSettings
 from rocelab.agent.rc.requester import RequesterSettings
 from rocelab.agent.wire import IP_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
 from rocelab.jobs.flow import Endpoints
-from traffic.roce import Envelope, roce_frame
+from rocelab.traffic.roce import Envelope, roce_frame
 
 MS = 10**6
 SLOT_BYTES = 8192

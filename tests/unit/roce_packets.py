@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from rocelab.agent.wire import Extension, NakCode, Opcode, Syndrome, extensions, has_payload
-from traffic.roce import (
+from rocelab.traffic.roce import (
     Acknowledgement,
     AtomicOperation,
     AtomicOriginal,

@@ -25,8 +25,8 @@ from bench.senders import NEEDED, SEND, Sender
 from bench.throughput import DESTINATION, SOURCE, Throughput
 from rocelab.agent.wire import PSN_MASK, Opcode
 from rocelab.jobs.flow import FIRST_SPORT, Flow, resolve_flow
-from traffic.result import AgentRecord, FlowRecord, TrafficResult
-from traffic.roce import Envelope, roce_frame
+from rocelab.traffic.result import AgentRecord, FlowRecord, TrafficResult
+from rocelab.traffic.roce import Envelope, roce_frame
 
 BARE = CONDITIONS[-2]
 

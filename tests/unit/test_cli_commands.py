@@ -128,7 +128,7 @@ def test_an_interrupt_ends_with_130(rocelab, monkeypatch) -> None:
 
 
 def test_the_dilation_that_advice_names_is_an_option(rocelab) -> None:
-    """`rocelab.jobs.load` and `traffic.jobresult` advise it."""
+    """`rocelab.jobs.load` and `rocelab.traffic.jobresult` advise it."""
     for command in (("up",), ("drill", "run")):
         assert rocelab(*command, "tiny", "--dilation", "0.5").code == 2
         assert "--dilation" in rocelab(*command, "--help").out

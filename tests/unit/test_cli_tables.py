@@ -31,12 +31,12 @@ from rocelab.report.tables import WholeTable
 from rocelab.results.health import HealthReport, SliReport
 from rocelab.runtime.controller.rounds import Round, TierUse
 from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus, Presence
+from rocelab.traffic.reachability import Reachability
 from scripts.faults import command as fault_command
 from scripts.faults.running import ListedFault
 from scripts.health.command import print_report as print_health
 from scripts.health.objectives import DEFINITIONS
 from scripts.job.run import assemble
-from traffic.reachability import Reachability
 
 ROOT = Path(__file__).parents[2]
 NARROW = (80, 60)

@@ -45,7 +45,7 @@ from rocelab.runtime.controller.rounds import Round, RoundLog, TierUse, read_rou
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from traffic.demand import job_demands, probe_demands, published
+from rocelab.traffic.demand import job_demands, probe_demands, published
 
 FABRIC = build_fabric(load_spec(find_lab("zone-1-1")))
 HPN = build_fabric(load_spec(find_lab("hpn-small")))

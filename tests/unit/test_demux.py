@@ -35,7 +35,7 @@ from rocelab.agent.wire import (
     Opcode,
     Syndrome,
 )
-from traffic.roce import (
+from rocelab.traffic.roce import (
     Acknowledgement,
     Header,
     Immediate,

@@ -18,8 +18,8 @@ from rocelab.jobs.jobplan import JobPlan, plan_job, plan_jobs
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
-from traffic.jobparts import parts_of
-from traffic.jobresult import JobResult, read_jobs
+from rocelab.traffic.jobparts import parts_of
+from rocelab.traffic.jobresult import JobResult, read_jobs
 
 DILATION = 1000
 STEP_NS = 200_000

@@ -10,8 +10,8 @@ import pytest
 from rocelab.jobs.flow import Flow as TrafficFlow
 from rocelab.results.convergence import FlowSamples, Method
 from rocelab.results.drill import Event, Flow, Repeat, Timeline, measure_repeat
+from rocelab.traffic.result import AgentRecord, FlowRecord, TrafficResult
 from scripts.drill.fidelity import STALL_LIMIT_NS, judged, longest_stall_ns
-from traffic.result import AgentRecord, FlowRecord, TrafficResult
 
 MS = 10**6
 ZERO_NS = 1_000 * 10**9

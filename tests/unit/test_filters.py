@@ -11,7 +11,7 @@ from roce_packets import CAPTURES, ENVELOPE_6
 from rocelab.agent.filters import NOTHING, attach_filter, data_filter, probe_filter, roce_filter
 from rocelab.agent.ring import slot_bytes
 from rocelab.agent.wire import BTH_OFFSET, IP_OFFSET, UDP_OFFSET, Opcode
-from traffic.roce import probe_frame, roce_frame
+from rocelab.traffic.roce import probe_frame, roce_frame
 
 PROBE = probe_frame(ENDPOINTS, sport=0xC000, dest_qp=2)
 DATA = roce_frame(envelope(), Opcode.RC_WRITE_MIDDLE, psn=0, payload=bytes(64))

@@ -13,7 +13,7 @@ from roce_packets import CAPTURES, ENVELOPE_4, ENVELOPE_6, example_frame
 
 from rocelab.agent.icrc import crc_before_psn, icrc, icrc_is_right
 from rocelab.agent.wire import Opcode, bth_offset
-from traffic.roce import Envelope
+from rocelab.traffic.roce import Envelope
 
 VARIANT, INVARIANT = True, False
 

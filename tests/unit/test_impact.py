@@ -9,10 +9,10 @@ import pytest
 
 from rocelab.results.drill import Event
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, overhead_bounds
+from rocelab.traffic.jobresult import JobResult
 from scripts.job.measure import impact_of
 from tests.unit.job_sample import MS, allreduce
 from tests.unit.job_sample import result as job_result
-from traffic.jobresult import JobResult
 
 
 def job(took_ms: list[int]) -> JobResult:

@@ -19,13 +19,13 @@ from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
 from rocelab.report.job_terminal import print_report
 from rocelab.results.job import JobReport, from_json
 from rocelab.spec.queues import QueueEngine
+from rocelab.traffic.jobresult import JobResult
+from rocelab.traffic.result import TrafficResult
 from scripts.job import measure
 from scripts.job.accounting import check_all, disagreements
 from scripts.job.devices import DeviceCounts
 from scripts.job.run import assemble
 from tests.unit import job_sample as sample
-from traffic.jobresult import JobResult
-from traffic.result import TrafficResult
 
 
 def report_of(job: JobResult) -> JobReport:

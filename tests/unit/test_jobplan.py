@@ -17,8 +17,8 @@ from rocelab.jobs.jobplan import plan_job, plan_jobs
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
-from traffic.jobparts import CONTROL, DATA, nic_links, parts_of
-from traffic.session import TrafficSession
+from rocelab.traffic.jobparts import CONTROL, DATA, nic_links, parts_of
+from rocelab.traffic.session import TrafficSession
 
 
 def fabric(**changes: object) -> Fabric:

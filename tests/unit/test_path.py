@@ -20,7 +20,7 @@ from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import HashingSpec, LabSpec, Numbering, RoutingSpec, SeedPlan
-from traffic.traceroute import ProbeFrames
+from rocelab.traffic.traceroute import ProbeFrames
 
 ZONE = ClosSpec(racks=4, spines=4, servers_per_rack=2, links_per_pair=2)
 THREE_TIERS = ClosSpec(zones=2, racks=3, spines=4, atsws=4)

@@ -12,7 +12,7 @@ from rocelab.agent.icrc import icrc_is_right
 from rocelab.agent.rc.frames import ACK_REQUEST, Template, unwrapped
 from rocelab.agent.rc.requester import REMOTE_KEY
 from rocelab.agent.wire import CNP_PAYLOAD_BYTES, PSN_MASK, NakCode, Opcode, Syndrome
-from traffic.roce import (
+from rocelab.traffic.roce import (
     Acknowledgement,
     Header,
     Immediate,

@@ -8,7 +8,7 @@ from scapy.layers.l2 import Ether
 
 from labs.cli.reach import failures
 from rocelab.runtime.lab import Lab
-from traffic.reachability import Frames, Reachability, nic_names, nics_of, pairs_of
+from rocelab.traffic.reachability import Frames, Reachability, nic_names, nics_of, pairs_of
 
 TAG = 0xBEEF
 

@@ -19,7 +19,7 @@ from rocelab.agent.wire import (
     Syndrome,
     extension_bytes,
 )
-from traffic.roce import Immediate, RemoteMemory, roce_frame
+from rocelab.traffic.roce import Immediate, RemoteMemory, roce_frame
 
 FIRST, MIDDLE, LAST, ONLY = (
     Opcode.RC_WRITE_FIRST,

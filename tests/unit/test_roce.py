@@ -13,7 +13,7 @@ from scapy.layers.l2 import Ether
 from rocelab.agent.icrc import icrc
 from rocelab.agent.probe import MIN_PAYLOAD_BYTES, Probe, ProbeStamper, parse_probe
 from rocelab.jobs.flow import Endpoints
-from traffic.roce import probe_frame
+from rocelab.traffic.roce import probe_frame
 
 # Building with Scapy takes milliseconds, more on a busy machine: time is not what is tested.
 unhurried = settings(deadline=None)

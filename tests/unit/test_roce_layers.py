@@ -42,7 +42,7 @@ from rocelab.agent.wire import (
     has_reth,
     is_last,
 )
-from traffic.roce import (
+from rocelab.traffic.roce import (
     DSCP_CNP,
     Acknowledgement,
     AtomicOperation,
@@ -56,7 +56,7 @@ from traffic.roce import (
     cnp_frame,
     roce_frame,
 )
-from traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
+from rocelab.traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
 
 # Building with Scapy takes milliseconds, more on a busy machine: time is not what is tested.
 unhurried = settings(deadline=None)

@@ -18,7 +18,7 @@ from roce_packets import (
 from scapy.utils import wrpcap
 
 from rocelab.agent.wire import Opcode, has_payload
-from traffic.roce import (
+from rocelab.traffic.roce import (
     Acknowledgement,
     AtomicOperation,
     AtomicOriginal,

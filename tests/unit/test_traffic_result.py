@@ -8,7 +8,7 @@ import pytest
 from rocelab.agent.demux import ProbeLog
 from rocelab.agent.probe import NO_FLOW
 from rocelab.jobs.flow import Flow
-from traffic.result import (
+from rocelab.traffic.result import (
     SECOND_NS,
     AgentRecord,
     Arrivals,

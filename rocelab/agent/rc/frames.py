@@ -1,8 +1,8 @@
 """Frames of a queue pair at a microsecond a piece: built once per kind, stamped per packet.
 
-In: the addresses of a queue pair as one header frame (`traffic.roce` builds it) and the kind of
-packet. Out: complete RoCEv2 frames over IPv4 with PSN, extended headers and ICRC right, byte for
-byte what Scapy builds. Needs nothing but the standard library.
+In: the addresses of a queue pair as one header frame (`rocelab.traffic.roce` builds it) and the
+kind of packet. Out: complete RoCEv2 frames over IPv4 with PSN, extended headers and ICRC right,
+byte for byte what Scapy builds. Needs nothing but the standard library.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ runs in the machine's own network namespace. All that is known of it is in files
     /run/rocelab/<lab>/controller/rounds   one JSON object per round
     (`rocelab.runtime.controller.rounds`) /run/rocelab/<lab>/controller/errors   what it wrote to
     standard error /run/rocelab/<lab>/demand/*.json       what running traffic asks for
-    (`traffic.demand`)
+    (`rocelab.traffic.demand`)
 """
 
 from __future__ import annotations

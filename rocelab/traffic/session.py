@@ -31,11 +31,11 @@ from rocelab.kernel.clockwatch import ClockWatch
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.record import LabFiles
-from traffic.agents import Agent, AgentGroup, Part
-from traffic.demand import job_demands, probe_demands, published
-from traffic.jobparts import parts_of, ports_of
-from traffic.jobresult import read_jobs
-from traffic.result import (
+from rocelab.traffic.agents import Agent, AgentGroup, Part
+from rocelab.traffic.demand import job_demands, probe_demands, published
+from rocelab.traffic.jobparts import parts_of, ports_of
+from rocelab.traffic.jobresult import read_jobs
+from rocelab.traffic.result import (
     SECOND_NS,
     AgentRecord,
     Arrivals,
@@ -276,7 +276,7 @@ def _plan(fabric: Fabric, flows: Sequence[Flow]) -> dict[str, list[_Outgoing]]:
     for a packet of each: waking costs more CPU than sending.
     """
     # Here and not above: who sends nothing does not wait for Scapy.
-    from traffic.roce import probe_frame
+    from rocelab.traffic.roce import probe_frame
 
     outgoing: dict[str, list[_Outgoing]] = {}
     place = {server: n for n, server in enumerate(dict.fromkeys(flow.source for flow in flows))}

@@ -17,7 +17,7 @@ from rocelab.agent.rc.requester import RequesterCounters
 from rocelab.agent.rc.responder import ResponderCounters
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
 from rocelab.jobs.placement import NicRef
-from traffic.jobparts import nics_of
+from rocelab.traffic.jobparts import nics_of
 
 Numbers = npt.NDArray[np.int64]
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.jobs.flow import Flow
-from traffic.jobresult import JobResult
+from rocelab.traffic.jobresult import JobResult
 
 Numbers = npt.NDArray[np.int64]
 _NONE = np.empty(0, np.int64)

@@ -29,7 +29,7 @@ from rocelab.agent.wire import (
     has_payload,
 )
 from rocelab.jobs.flow import Endpoints
-from traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
+from rocelab.traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
 
 DSCP_ROCE = 26
 """The DSCP that NICs put on RoCE traffic by default, for lossless queues."""

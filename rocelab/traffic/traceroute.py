@@ -160,7 +160,7 @@ class ProbeFrames:
         Raises ValueError for a QP number of more than 24 bits.
         """
         # Here and not above: who sends nothing does not wait for Scapy.
-        from traffic.roce import probe_frame
+        from rocelab.traffic.roce import probe_frame
 
         self._frame = bytearray(probe_frame(endpoints, sport=0, dest_qp=destination_qp, ttl=1))
         self._tag = tag

@@ -22,7 +22,7 @@ from rocelab.jobs.jobplan import MOST_EXTENSION_BYTES, JobPlan, QueuePairEnd
 from rocelab.jobs.placement import NicRef, nic_of
 from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy
 from rocelab.plan.fabric import Fabric, Link, Nic
-from traffic.agents import Part
+from rocelab.traffic.agents import Part
 
 MODERATION_US = 1
 """How long a NIC gathers arrivals before it wakes its host, of the modelled network."""
@@ -203,7 +203,7 @@ class _Writer:
 
 def _header(ends: Endpoints) -> bytes:
     # Here and not above: who sends nothing does not wait for Scapy.
-    from traffic.roce import Envelope, roce_frame
+    from rocelab.traffic.roce import Envelope, roce_frame
 
     envelope = Envelope(
         source_mac=ends.source_mac,

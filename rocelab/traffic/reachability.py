@@ -26,7 +26,7 @@ from rocelab.kernel.namespaces import inside
 from rocelab.plan.fabric import Fabric, Link, Nic
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.runtime import raise_descriptor_limit
-from traffic.traceroute import checksum
+from rocelab.traffic.traceroute import checksum
 
 QUIET_S = (0.2, 0.5, 1.0)
 """After each attempt, how long nothing may have arrived before the next, or the end."""
