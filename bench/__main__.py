@@ -24,7 +24,7 @@ from rich.table import Table
 from bench import runtimes
 from bench.fabrics import Up, measure_mininet, measure_rocelab, spread
 from rocelab.interruption import ending
-from scripts.job.environment import read_environment
+from rocelab.measure.environment import read_environment
 
 SMALL, ZONE = "bench-16x4", "zone-252x18"
 FOLDER = Path(__file__).parent

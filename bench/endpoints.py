@@ -38,11 +38,11 @@ from bench.throughput import (
 )
 from rocelab.interruption import ending
 from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, Flow
+from rocelab.measure.environment import read_environment
 from rocelab.plan.build import plan
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 from rocelab.traffic.session import TrafficSession
-from scripts.job.environment import read_environment
 
 DILATION = 10
 """A link of 400G is 40 Gb/s here: more than the machine can fill."""

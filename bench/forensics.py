@@ -22,9 +22,13 @@ from rich.console import Console
 
 from rocelab.diagnose.diagnose import diagnose_report
 from rocelab.diagnose.paths import ways_of
+from rocelab.faults.hosts import HostPause
+from rocelab.faults.links import RateDegrade
 from rocelab.interruption import ending
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
+from rocelab.measure.environment import read_environment
+from rocelab.measure.run import run_job, run_jobs
 from rocelab.plan.build import plan
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.progress import Progress
@@ -35,10 +39,6 @@ from rocelab.runtime.record import LabFiles
 from rocelab.runtime.wire.control import Wire
 from rocelab.runtime.wire.impairment import Impairment, Kind
 from rocelab.spec.model import LabSpec
-from scripts.faults.hosts import HostPause
-from scripts.faults.links import RateDegrade
-from scripts.job.environment import read_environment
-from scripts.job.run import run_job, run_jobs
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning")
 DILATION = 10_000

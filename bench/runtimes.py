@@ -21,8 +21,8 @@ from rich.table import Table
 from bench.fabrics import Up, measure_rocelab, spread
 from rocelab.errors import MachineError
 from rocelab.interruption import ending
+from rocelab.measure.environment import read_environment
 from rocelab.runtime.housing import RuntimeKind, housing_of
-from scripts.job.environment import read_environment
 
 LAB = "bench-16x4"
 FOLDER = Path(__file__).parent

@@ -31,9 +31,9 @@ from typing import Any, TypeVar
 import pytest
 
 from rocelab.errors import MachineError
+from rocelab.measure.attempts import RETRIES, measure_valid
 from rocelab.results.drill import DrillResult
 from rocelab.results.phases import JobDrillResult
-from scripts.drill.attempts import RETRIES, measure_valid
 
 ATTEMPTS = 1 + RETRIES
 MOST_NOT_MEASURED = 5

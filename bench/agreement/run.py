@@ -24,6 +24,10 @@ from bench.agreement.simulated import simulate_packets
 from rocelab.agent.filters import data_filter
 from rocelab.errors import RocelabError
 from rocelab.jobs.jobplan import plan_jobs
+from rocelab.measure.attempts import RETRIES, measure_valid
+from rocelab.measure.environment import read_environment
+from rocelab.measure.run import run_job
+from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.predict.matrix import matrix_of, rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_landing
@@ -34,10 +38,6 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.traffic.jobparts import MODERATION_LIMITS_NS, MODERATION_US
 from rocelab.traffic.taps import LinkPackets, Taps
-from scripts.drill.attempts import RETRIES, measure_valid
-from scripts.drill.timeline import opened_namespaces
-from scripts.job.environment import read_environment
-from scripts.job.run import run_job
 
 DRAWS = 5
 """Of a simulation packet by packet: how long an AlltoAll takes depends on who got ahead."""

@@ -12,13 +12,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from rocelab.errors import InputError
-from rocelab.plan.fabric import Fabric, Link, Role
-from rocelab.spec.base import MS, SECOND
-from rocelab.spec.fabrics import ClosSpec, FabricSpec, HpnSpec
-from rocelab.spec.model import LabSpec, RoutingSpec
-from rocelab.units import DURATION
-from scripts.faults.selectors import LinkSelector
-from scripts.faults.spec import (
+from rocelab.faults.selectors import LinkSelector
+from rocelab.faults.spec import (
     BlackholeSpec,
     CarrierDownSpec,
     Daemon,
@@ -28,6 +23,11 @@ from scripts.faults.spec import (
     PowerLossSpec,
     SingleFaultSpec,
 )
+from rocelab.plan.fabric import Fabric, Link, Role
+from rocelab.spec.base import MS, SECOND
+from rocelab.spec.fabrics import ClosSpec, FabricSpec, HpnSpec
+from rocelab.spec.model import LabSpec, RoutingSpec
+from rocelab.units import DURATION
 
 LAB_NAME = "convergence-table"
 FLAP_NS = 200 * MS

@@ -34,6 +34,11 @@ from bench.convergence.plan import (
 from bench.convergence.traffic import RATE_PPS, Probes, choose_probes, names_of
 from bench.convergence.validity import unsound
 from rocelab.errors import ExpectationError, RocelabError
+from rocelab.faults.spec import SingleFaultSpec
+from rocelab.measure.environment import read_environment
+from rocelab.measure.stages.measure import FlowRecovery, stages_of
+from rocelab.measure.stages.recorder import StageRecorder
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.progress import no_progress
 from rocelab.results.convergence import Method, Window
@@ -44,11 +49,6 @@ from rocelab.runtime.installation import find_installation
 from rocelab.runtime.lab import Lab
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.run import wait_until
-from scripts.drill.timeline import FibTimeline, opened_namespaces
-from scripts.faults.spec import SingleFaultSpec
-from scripts.job.environment import read_environment
-from scripts.stages.measure import FlowRecovery, stages_of
-from scripts.stages.recorder import StageRecorder
 
 NS_PER_S = 10**9
 MS = 10**6

@@ -131,7 +131,7 @@ def _copy(stream: IO[bytes], target: IO[bytes], interface: str) -> int:
     """Write the packets of a pcap stream as pcapng until it ends; gives their number."""
     from importlib.metadata import version
 
-    from labs.cli.pcapng import pcapng_header, pcapng_packet, read_pcap
+    from rocelab.measure.pcapng import pcapng_header, pcapng_packet, read_pcap
 
     captured = read_pcap(stream)
     target.write(pcapng_header(f"rocelab {version('rocelab')}", interface, captured))

@@ -30,7 +30,7 @@ EXPLAINED = {
     Cause.GREY_LINK: ("counters disagree on",),
     Cause.HOST_PAUSE: ("could not feed 1 of",),
 }
-"""Of what is said of an invalid run (scripts.job.accounting, rocelab.traffic.jobresult), what a
+"""Of what is said of an invalid run (rocelab.measure.accounting, rocelab.traffic.jobresult), what a
 cause that was found is the reason for."""
 
 LEAST_SHARE = 0.01

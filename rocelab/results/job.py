@@ -1,6 +1,6 @@
 """The document of a traffic job: what ran, where, what came of it and whether to believe it.
 
-In: figures that `scripts.job.measure` derived. Out: a frozen `JobReport`, as JSON that reads back
+In: figures that `rocelab.measure.job` derived. Out: a frozen `JobReport`, as JSON that reads back
 into the same object. docs/traffic.md describes every field.
 
 Times stand in both clocks. Bandwidths are those of the modelled network; bytes and packets are the

@@ -143,7 +143,7 @@ def read_status(lab: Lab) -> LabStatus:
 
 
 def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:
-    """The faults in a lab's record, by number. Where the record is, `scripts.faults.record` says;
+    """The faults in a lab's record, by number. Where the record is, `rocelab.faults.record` says;
     what breaks labs is not needed to know that they are broken."""
     found = []
     for path in (files.root / "faults").glob("*.json"):

@@ -19,6 +19,9 @@ from rocelab.forwarding.balance import polarization
 from rocelab.forwarding.fib import FibOf
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.kernel.fib import read_fib
+from rocelab.measure.environment import read_environment
+from rocelab.measure.run import run_job
+from rocelab.measure.timeline import opened_namespaces
 from rocelab.outputs import REPORT, RESULT
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
@@ -34,9 +37,6 @@ from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import Taps
 from scripts.compare.figures import Expected, cell_figures, run_of, status_of
 from scripts.compare.matrix import Cell
-from scripts.drill.timeline import opened_namespaces
-from scripts.job.environment import read_environment
-from scripts.job.run import run_job
 
 PREDICTED = ("ecmp", "e-ecmp", "path-pinning")
 """Schemes whose paths follow from tables and flows alone."""

@@ -20,9 +20,9 @@ from labs.cli.arguments import (
     RuntimeOption,
 )
 from labs.cli.handover import handed_over
+from rocelab.measure.attempts import RETRIES
 from rocelab.report.console import err, out, progress_bars, say, table, write, write_json
 from rocelab.runtime.kind import RuntimeKind
-from scripts.drill.attempts import RETRIES
 
 if TYPE_CHECKING:
     from rocelab.results.drill import DrillResult

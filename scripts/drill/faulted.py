@@ -22,10 +22,20 @@ import numpy as np
 
 from rocelab.agent.wire import ROCE_PORT
 from rocelab.errors import InputError, MachineError
+from rocelab.faults.injector import Injector
+from rocelab.faults.schedule import Timed
+from rocelab.faults.timetable import Prepared, carry_out, events_of, prepare_first
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.kernel.linkwatch import LinkEvent
+from rocelab.measure.effects import late_carriers, late_losses, link_events
+from rocelab.measure.fidelity import judged, stolen_cpu_s
+from rocelab.measure.health.monitor import HealthMonitor
+from rocelab.measure.health.objectives import HealthSpec
+from rocelab.measure.stages.measure import FlowRecovery, stages_of
+from rocelab.measure.stages.recorder import StageRecorder
+from rocelab.measure.timeline import FibTimeline
 from rocelab.results import drill as results
 from rocelab.results.convergence import FlowConvergence, FlowSamples, Method, Window
 from rocelab.results.drill import Event, FibChange, HashingRun, Repeat, Timeline, measure_repeat
@@ -35,16 +45,6 @@ from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.result import FlowRecord
 from rocelab.traffic.session import TrafficSession
-from scripts.drill.effects import late_carriers, late_losses, link_events
-from scripts.drill.fidelity import judged, stolen_cpu_s
-from scripts.drill.timeline import FibTimeline
-from scripts.faults.injector import Injector
-from scripts.faults.schedule import Timed
-from scripts.faults.timetable import Prepared, carry_out, events_of, prepare_first
-from scripts.health.monitor import HealthMonitor
-from scripts.health.objectives import HealthSpec
-from scripts.stages.measure import FlowRecovery, stages_of
-from scripts.stages.recorder import StageRecorder
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from rocelab.errors import InputError
+from rocelab.faults.injector import restore_recorded
+from rocelab.faults.record import read_faults
 from rocelab.interruption import undone
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.inuse import in_use
@@ -20,9 +23,6 @@ from rocelab.runtime.lab import Lab, as_it_runs
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.differences import differing_keys
 from rocelab.wording import listed
-from scripts.drill.timeline import FibTimeline, opened_namespaces
-from scripts.faults.injector import restore_recorded
-from scripts.faults.record import read_faults
 
 LabUse = Callable[[Lab, ProgressSink], AbstractContextManager[Lab]]
 """A way to have a planned lab up. The lab that the context gives is the one that runs."""

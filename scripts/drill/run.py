@@ -18,10 +18,15 @@ from pathlib import Path
 from rocelab.agent.filters import probe_filter
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.faults.resolve import resolve
+from rocelab.faults.schedule import Timed, expand
 from rocelab.files import replace_file
 from rocelab.forwarding.fib import Fib
 from rocelab.jobs.flow import Flow, permutation, resolve_flow
 from rocelab.kernel import settings as kernel
+from rocelab.measure.attempts import RETRIES, measure_valid
+from rocelab.measure.environment import read_environment
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.outputs import REPORT, RESULT, results_folder
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
@@ -35,7 +40,6 @@ from rocelab.spec.reference import named_by
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.taps import Taps
 from rocelab.units import format_duration
-from scripts.drill.attempts import RETRIES, measure_valid
 from scripts.drill.catalog import lab_of
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.hashing import hashing_run, plan_name, reseeded, seeds_of
@@ -43,10 +47,6 @@ from scripts.drill.labuse import LabUse, fresh
 from scripts.drill.phases.run import run_job_drill
 from scripts.drill.phases.spec import JobDrillSpec
 from scripts.drill.spec import HASHING_NS, DrillSpec, load_drill
-from scripts.drill.timeline import FibTimeline, opened_namespaces
-from scripts.faults.resolve import resolve
-from scripts.faults.schedule import Timed, expand
-from scripts.job.environment import read_environment
 
 NS_PER_S = 10**9
 PROGRESS_STEP_NS = 500_000_000

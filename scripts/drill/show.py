@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rocelab.faults.resolve import resolve
+from rocelab.faults.schedule import Timed, expand
+from rocelab.faults.spec import SessionResetSpec
 from rocelab.plan.fabric import Fabric
 from rocelab.results.expectations import Expectation, kpi_named
 from rocelab.runtime.lab import Lab
@@ -21,9 +24,6 @@ from scripts.drill.phases.run import planned_lab
 from scripts.drill.phases.spec import JobDrillSpec, PhaseSpec
 from scripts.drill.run import planned_faults
 from scripts.drill.spec import load_drill
-from scripts.faults.resolve import resolve
-from scripts.faults.schedule import Timed, expand
-from scripts.faults.spec import SessionResetSpec
 
 _NS_PER_S = 10**9
 

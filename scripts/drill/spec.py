@@ -11,6 +11,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from rocelab.faults.spec import MAX_DURATION, FaultSpec, FlappingSpec
+from rocelab.measure.health.objectives import HealthSpec
 from rocelab.results.convergence import Method
 from rocelab.results.expectspec import ExpectSpec
 from rocelab.spec.base import MS, SECOND, Name, SpecModel
@@ -20,8 +22,6 @@ from rocelab.spec.source import read_source
 from rocelab.units import DurationNs, SizeBytes, format_duration
 from rocelab.wording import RefusedError
 from scripts.drill.phases.spec import JobDrillSpec
-from scripts.faults.spec import MAX_DURATION, FaultSpec, FlappingSpec
-from scripts.health.objectives import HealthSpec
 
 HASHING_NS = SECOND
 """How long undisturbed traffic runs under each seed plan: flows hash alike from the start."""

@@ -40,7 +40,7 @@ def evidence(
     json: JsonOption = False,
 ) -> None:
     """Collect configurations, tables, counters, logs and a short capture of nodes."""
-    from scripts.evidence.bundle import INDEX, collect_evidence
+    from rocelab.measure.evidence.bundle import INDEX, collect_evidence
 
     need_root("reading in nodes")
     chosen = running_lab(lab)

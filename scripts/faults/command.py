@@ -13,11 +13,11 @@ from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:
+    from rocelab.faults.asked import Key, Kind
+    from rocelab.faults.base import Fault
+    from rocelab.faults.record import RecordedFault
+    from rocelab.faults.spec import FaultSpec
     from rocelab.runtime.lab import Lab
-    from scripts.faults.asked import Key, Kind
-    from scripts.faults.base import Fault
-    from scripts.faults.record import RecordedFault
-    from scripts.faults.spec import FaultSpec
 
 app = typer.Typer(
     no_args_is_help=True, help="Break a lab that is up, say what is broken, and mend it."
@@ -25,13 +25,13 @@ app = typer.Typer(
 
 
 def _complete_kind(incomplete: str) -> list[str]:
-    from scripts.faults.asked import kinds
+    from rocelab.faults.asked import kinds
 
     return [kind.name for kind in kinds() if kind.name.startswith(incomplete)]
 
 
 def _complete_key(ctx: typer.Context, incomplete: str) -> list[str]:
-    from scripts.faults.asked import kinds
+    from rocelab.faults.asked import kinds
 
     chosen = [kind for kind in kinds() if kind.name == ctx.params.get("kind")]
     keys = [f"{key.name}=" for kind in chosen for key in kind.keys]
@@ -40,8 +40,8 @@ def _complete_key(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _complete_number(ctx: typer.Context, incomplete: str) -> list[str]:
     from rocelab.errors import RocelabError
+    from rocelab.faults.record import read_faults
     from rocelab.runtime.record import LabFiles
-    from scripts.faults.record import read_faults
 
     try:
         numbers = [str(each.number) for each in read_faults(LabFiles(str(ctx.params.get("lab"))))]
@@ -75,7 +75,7 @@ def inject(
 ) -> None:
     """Break a lab. With lasts=TIME, or a kind that ends by itself, this waits for the end; else the
     fault stays until `rocelab fault restore`."""
-    from scripts.faults.asked import asked_fault, ends_by_itself
+    from rocelab.faults.asked import asked_fault, ends_by_itself
 
     spec = asked_fault(kind, keys or [])
     need_root("breaking a lab")
@@ -87,8 +87,8 @@ def inject(
 
 
 def _leave(lab: Lab, spec: FaultSpec, json: bool) -> None:
-    from scripts.faults.running import inject_and_leave
-    from scripts.faults.spec import CampaignSpec, FlappingSpec
+    from rocelab.faults.running import inject_and_leave
+    from rocelab.faults.spec import CampaignSpec, FlappingSpec
 
     assert not isinstance(spec, FlappingSpec | CampaignSpec)
     with _showing("inject"):
@@ -110,8 +110,8 @@ def _leave(lab: Lab, spec: FaultSpec, json: bool) -> None:
 
 
 def _wait(lab: Lab, spec: FaultSpec, json: bool) -> None:
+    from rocelab.faults.running import inject_and_wait
     from rocelab.units import format_duration
-    from scripts.faults.running import inject_and_wait
 
     with progress_bars() as progress:
         changes, late = inject_and_wait(lab, spec, progress)
@@ -153,7 +153,7 @@ def list_faults(lab: RunningLab, json: JsonOption = False) -> None:
     """List the faults that a lab has, and who will undo each."""
     from dataclasses import asdict
 
-    from scripts.faults.running import faults_of
+    from rocelab.faults.running import faults_of
 
     faults = faults_of(running_lab(lab))
     if json:
@@ -192,7 +192,7 @@ def restore(
 ) -> None:
     """Undo faults, and end when nothing of them remains."""
     from rocelab.errors import InputError
-    from scripts.faults.running import restore_numbered, restore_ownerless
+    from rocelab.faults.running import restore_numbered, restore_ownerless
 
     undone: tuple[Fault, ...]
     owned: tuple[RecordedFault, ...]
@@ -232,7 +232,7 @@ def list_kinds(json: JsonOption = False) -> None:
     """Explain every kind of fault and its keys."""
     from dataclasses import asdict
 
-    from scripts.faults.asked import kinds
+    from rocelab.faults.asked import kinds
 
     if json:
         write_json([asdict(kind) for kind in kinds()])

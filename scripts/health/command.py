@@ -20,10 +20,10 @@ from rocelab.report.console import err, out, say, table, write
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from rocelab.measure.health.monitor import OnSample, Snapshot
+    from rocelab.measure.health.objectives import HealthSpec
     from rocelab.results.health import HealthReport
     from rocelab.runtime.lab import Lab
-    from scripts.health.monitor import OnSample, Snapshot
-    from scripts.health.objectives import HealthSpec
 
 NS_PER_S = 10**9
 MOST_ROWS = 24
@@ -99,9 +99,9 @@ def _spec(objectives: Path | None, interval: str | None) -> HealthSpec:
     from pydantic import ValidationError
 
     from rocelab.errors import InputError
+    from rocelab.measure.health.objectives import HealthSpec
     from rocelab.spec.load import validate
     from rocelab.spec.source import read_source
-    from scripts.health.objectives import HealthSpec
 
     spec = HealthSpec() if objectives is None else validate(read_source(objectives), HealthSpec)
     if interval is None:
@@ -137,12 +137,12 @@ def _watch(
     evidence: Path | None,
     json: bool,
 ) -> HealthReport:
-    from scripts.health.monitor import HealthMonitor
+    from rocelab.measure.health.monitor import HealthMonitor
 
     with ExitStack() as stack:
         sinks = [stack.enter_context(_json_lines() if json else _live(lab))]
         if prometheus is not None or listen is not None:
-            from scripts.health.prometheus import Exporter
+            from rocelab.measure.health.prometheus import Exporter
 
             sinks.append(stack.enter_context(Exporter(prometheus, listen)).take)
 

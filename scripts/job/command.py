@@ -226,8 +226,8 @@ def traffic(
     Exits 0 when measured, 1 when a queue pair failed, 2 when the input is wrong, 3 when this
     machine could not carry the run: its figures are then not to be believed.
     """
+    from rocelab.measure.run import planned_warning, run_job
     from rocelab.outputs import shown_if_unwritten
-    from scripts.job.run import planned_warning, run_job
 
     options = {
         "pattern": pattern,

@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 
 from rocelab.documents import to_json
 from rocelab.errors import ExpectationError, InputError
+from rocelab.faults.base import Fault
+from rocelab.faults.record import read_faults
+from rocelab.measure.evidence.bundle import collect_evidence
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.results.drill import Repeat
 from rocelab.runtime.convergence import convergence_timeout_s
@@ -23,10 +27,6 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles, recorded_labs
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.load import load_spec
-from scripts.drill.timeline import FibTimeline, opened_namespaces
-from scripts.evidence.bundle import collect_evidence
-from scripts.faults.base import Fault
-from scripts.faults.record import read_faults
 from scripts.testkit.fingerprint import Facts, differences, read_facts
 from scripts.testkit.naming import suite_name
 from scripts.testkit.turns import turn

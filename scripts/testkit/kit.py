@@ -12,6 +12,9 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from rocelab.errors import InputError
+from rocelab.faults.base import Fault
+from rocelab.faults.injector import Injector
+from rocelab.faults.spec import SingleFaultSpec
 from rocelab.jobs.flow import (
     FIRST_QP,
     FIRST_SPORT,
@@ -23,9 +26,6 @@ from rocelab.jobs.flow import (
 )
 from rocelab.plan.fabric import Fabric
 from scripts.drill.spec import MeasureSpec, TrafficSpec
-from scripts.faults.base import Fault
-from scripts.faults.injector import Injector
-from scripts.faults.spec import SingleFaultSpec
 from scripts.testkit.bench import Bench
 from scripts.testkit.measurement import Measurement, Traffic
 from scripts.testkit.written import as_block, lasting

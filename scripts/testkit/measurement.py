@@ -19,7 +19,12 @@ from types import TracebackType
 from typing import Self
 
 from rocelab.errors import ExpectationError, InputError
+from rocelab.faults.injector import Injector
+from rocelab.faults.resolve import resolve
+from rocelab.faults.schedule import expand
+from rocelab.faults.timetable import carry_out
 from rocelab.jobs.flow import Flow
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Overall
 from rocelab.results.drill import Repeat
 from rocelab.runtime.convergence import convergence_timeout_s
@@ -28,11 +33,6 @@ from rocelab.units import format_duration
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.run import wait_until
 from scripts.drill.spec import MeasureSpec
-from scripts.drill.timeline import FibTimeline, opened_namespaces
-from scripts.faults.injector import Injector
-from scripts.faults.resolve import resolve
-from scripts.faults.schedule import expand
-from scripts.faults.timetable import carry_out
 from scripts.testkit.bench import Bench
 from scripts.testkit.duration import Duration
 from scripts.testkit.turns import turn

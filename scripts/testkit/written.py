@@ -13,10 +13,10 @@ from typing import TypeVar, cast
 from pydantic import BaseModel, create_model
 
 from rocelab.errors import InputError
+from rocelab.faults.spec import CampaignSpec, FaultSpec, FlappingSpec, SingleFaultSpec
 from rocelab.spec.base import SpecModel
 from rocelab.spec.load import validate
 from rocelab.spec.source import Data, Source
-from scripts.faults.spec import CampaignSpec, FaultSpec, FlappingSpec, SingleFaultSpec
 
 Model = TypeVar("Model", bound=BaseModel)
 

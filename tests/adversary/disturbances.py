@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from rocelab.faults.injector import Injector
+from rocelab.faults.resolve import resolve
+from rocelab.faults.schedule import Timed
 from rocelab.kernel import netlink
 from rocelab.kernel.bracket import Bracket
 from rocelab.runtime import daemons
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.wire.maps import WireMaps
-from scripts.faults.injector import Injector
-from scripts.faults.resolve import resolve
-from scripts.faults.schedule import Timed
 
 SECOND_NS = 10**9
 

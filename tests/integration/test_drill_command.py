@@ -12,11 +12,11 @@ from xml.etree import ElementTree as Xml
 import pytest
 import yaml
 
+from rocelab.faults.record import read_faults
 from rocelab.results.drill import from_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
-from scripts.faults.record import read_faults
 from tests.integration.command import PROGRAM, read, rocelab
 from tests.integration.waiting import wait_until
 

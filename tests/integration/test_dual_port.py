@@ -10,11 +10,11 @@ import pytest
 
 from rocelab.jobs.flow import Flow
 from rocelab.jobs.job import JobSpec
+from rocelab.measure.run import run_job
 from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
 from rocelab.traffic.session import TrafficSession
-from scripts.job.run import run_job
 from tests.integration.conftest import MakeLab
 from tests.integration.midway import Midway
 from tests.measured import measured

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from rocelab.faults.asked import kinds
+from rocelab.faults.base import Fault
+from rocelab.faults.injector import Change, Held, Injector
+from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.kernel import namespaces
 from rocelab.kernel.bracket import Bracket
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
-from scripts.faults.asked import kinds
-from scripts.faults.base import Fault
-from scripts.faults.injector import Change, Held, Injector
-from scripts.faults.spec import SINGLE_FAULT
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side

@@ -9,7 +9,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from rocelab.faults.record import read_faults
+from rocelab.faults.schedule import Timed
+from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.jobs.flow import permutation
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Method
 from rocelab.results.drill import Repeat
 from rocelab.runtime.lab import Lab
@@ -17,10 +21,6 @@ from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
 from scripts.drill.faulted import FaultedRun, Settings
 from scripts.drill.run import wait_until
-from scripts.drill.timeline import FibTimeline, opened_namespaces
-from scripts.faults.record import read_faults
-from scripts.faults.schedule import Timed
-from scripts.faults.spec import SINGLE_FAULT
 from tests.integration.waiting import LIMIT_S
 
 pytestmark = pytest.mark.side_by_side

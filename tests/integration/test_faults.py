@@ -16,23 +16,23 @@ from pathlib import Path
 import pytest
 
 from rocelab.errors import InputError
+from rocelab.faults import policy
+from rocelab.faults.base import Fault
+from rocelab.faults.bgp import AbruptRemoval, Drain, SessionReset
+from rocelab.faults.daemons import DaemonCrash, DaemonHang
+from rocelab.faults.fibre import BrokenFibre
+from rocelab.faults.hosts import HostPause
+from rocelab.faults.leaks import BadPrefix, RouteLeak
+from rocelab.faults.links import CarrierDown, MtuMismatch, RateDegrade
+from rocelab.faults.ports import read_default_ports, read_ports
+from rocelab.faults.power import SwitchPowerLoss
 from rocelab.kernel import namespaces, processes
 from rocelab.kernel.fib import read_fib
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.fabric import Link
 from rocelab.runtime import daemons, peers, wiring
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
-from scripts.drill.timeline import FibTimeline, opened_namespaces
-from scripts.faults import policy
-from scripts.faults.base import Fault
-from scripts.faults.bgp import AbruptRemoval, Drain, SessionReset
-from scripts.faults.daemons import DaemonCrash, DaemonHang
-from scripts.faults.fibre import BrokenFibre
-from scripts.faults.hosts import HostPause
-from scripts.faults.leaks import BadPrefix, RouteLeak
-from scripts.faults.links import CarrierDown, MtuMismatch, RateDegrade
-from scripts.faults.ports import read_default_ports, read_ports
-from scripts.faults.power import SwitchPowerLoss
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
@@ -418,9 +418,9 @@ def test_what_a_killed_process_has_done_another_undoes(rig: Rig, tmp_path: Path)
     program = f"""
 import os, signal
 from rocelab.runtime.lab import Lab
-from scripts.faults.bgp import Drain
-from scripts.faults.daemons import DaemonCrash
-from scripts.faults.links import CarrierDown
+from rocelab.faults.bgp import Drain
+from rocelab.faults.daemons import DaemonCrash
+from rocelab.faults.links import CarrierDown
 lab = Lab.running({rig.lab.name!r})
 CarrierDown((lab.fabric.link_by_name["rtsw2:ctsw1"],)).inject(lab)
 DaemonCrash("ctsw2", "bgpd").inject(lab)

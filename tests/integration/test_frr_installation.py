@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from rocelab.errors import MachineError
+from rocelab.faults.daemons import DaemonCrash
+from rocelab.measure.environment import read_environment
 from rocelab.plan.build import plan
 from rocelab.runtime import daemons
 from rocelab.runtime.housing import RuntimeKind, housing_of
@@ -20,8 +22,6 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.model import LabSpec
-from scripts.faults.daemons import DaemonCrash
-from scripts.job.environment import read_environment
 from tests.integration.waiting import wait_until_whole
 
 pytestmark = pytest.mark.side_by_side

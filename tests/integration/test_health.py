@@ -15,18 +15,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel import processes
+from rocelab.measure.evidence import bundle
+from rocelab.measure.evidence.bundle import collect_evidence
+from rocelab.measure.health.monitor import HealthMonitor, Snapshot
+from rocelab.measure.health.objectives import HealthSpec
+from rocelab.measure.health.prometheus import Exporter
+from rocelab.measure.run import run_job
 from rocelab.results.health import HealthReport, Sli
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
 from rocelab.runtime.wire.control import Wire
 from rocelab.runtime.wire.impairment import Impairment, Kind
-from scripts.evidence import bundle
-from scripts.evidence.bundle import collect_evidence
-from scripts.health.monitor import HealthMonitor, Snapshot
-from scripts.health.objectives import HealthSpec
-from scripts.health.prometheus import Exporter
-from scripts.job.run import run_job
 from tests.integration.conftest import MakeLab
 from tests.integration.midway import Midway
 from tests.integration.waiting import LIMIT_S, wait_until

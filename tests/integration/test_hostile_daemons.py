@@ -22,13 +22,13 @@ import pytest
 from rocelab.errors import MachineError
 from rocelab.interruption import WORDS
 from rocelab.kernel import namespaces
+from rocelab.measure.evidence.bundle import collect_evidence
+from rocelab.measure.health.sessions import SessionReader
+from rocelab.measure.stages.tracing import log_sizes, logged_since, running_daemons
 from rocelab.runtime import daemons
 from rocelab.runtime.installation import frr_owner
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
-from scripts.evidence.bundle import collect_evidence
-from scripts.health.sessions import SessionReader
-from scripts.stages.tracing import log_sizes, logged_since, running_daemons
 from tests.integration.command import PROGRAM, rocelab
 from tests.integration.waiting import LIMIT_S, wait_until
 from tests.vty import answer_all, drip

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.faults.record import read_faults
 from rocelab.kernel.namespaces import processes_in
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
-from scripts.faults.record import read_faults
 from tests.integration.command import PROGRAM
 from tests.integration.test_ownership import belongings
 from tests.integration.waiting import wait_until

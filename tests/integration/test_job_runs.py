@@ -18,10 +18,10 @@ from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.namespaces import processes_in
+from rocelab.measure.run import run_job, run_jobs
 from rocelab.results.job import JobReport, from_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
-from scripts.job.run import run_job, run_jobs
 from tests.integration.command import PROGRAM, Outcome, rocelab
 from tests.integration.waiting import wait_until
 from tests.measured import measured, problems_of_command

@@ -9,6 +9,8 @@ import pytest
 from rocelab.agent.filters import data_filter
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
+from rocelab.measure.run import run_jobs
+from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.matrix import matrix_of, rows_of_jobs
 from rocelab.predict.predictor import Setting, asked_fabric, predict_landing
@@ -19,8 +21,6 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import Taps
-from scripts.drill.timeline import opened_namespaces
-from scripts.job.run import run_jobs
 from tests.measured import measured
 
 pytestmark = pytest.mark.side_by_side

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.errors import InputError, MachineError
+from rocelab.faults.links import RateDegrade
 from rocelab.kernel import namespaces, probes
 from rocelab.plan.queues import mark_probability, plan_queues
 from rocelab.runtime.daemons import vty_json
@@ -30,7 +31,6 @@ from rocelab.runtime.queues.reading import (
 )
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
-from scripts.faults.links import RateDegrade
 from tests.integration.conftest import MakeLab
 from tests.integration.queue_wire import (
     ACK,

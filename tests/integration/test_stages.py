@@ -15,6 +15,9 @@ import pytest
 from rocelab.forwarding.fib import FibOf
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.jobs.flow import Flow, permutation
+from rocelab.measure.stages.measure import FlowRecovery, stages_of
+from rocelab.measure.stages.recorder import StageRecorder
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from rocelab.results.stages import Cause, SwitchStages
 from rocelab.runtime import daemons
@@ -25,9 +28,6 @@ from rocelab.runtime.wire.control import Wire
 from rocelab.runtime.wire.impairment import Impairment, Kind
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
-from scripts.drill.timeline import FibTimeline, opened_namespaces
-from scripts.stages.measure import FlowRecovery, stages_of
-from scripts.stages.recorder import StageRecorder
 from tests.integration.waiting import LIMIT_S
 from tests.measured import measured
 

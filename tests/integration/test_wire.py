@@ -16,6 +16,7 @@ import pytest
 
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.errors import InputError
+from rocelab.faults import wire as faults
 from rocelab.jobs.flow import Flow
 from rocelab.kernel import namespaces, pidfile
 from rocelab.runtime import daemons
@@ -28,7 +29,6 @@ from rocelab.runtime.wire.impairment import Direction, Impairment, Kind
 from rocelab.runtime.wire.maps import WireCounters
 from rocelab.traffic.result import FlowRecord, TrafficResult
 from rocelab.traffic.session import TrafficSession
-from scripts.faults import wire as faults
 from tests.integration.waiting import wait_until
 from tests.measured import measured
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from rocelab.kernel.fibwatch import FibWatch
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.runtime.lab import Lab
-from scripts.drill.timeline import FibTimeline, opened_namespaces
 
 LIMIT_S = 300.0
 """Longer than any event takes on a busy machine: only a test that fails waits so long."""

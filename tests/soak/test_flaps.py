@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rocelab.faults.injector import Injector
+from rocelab.faults.selectors import LinkSelector
+from rocelab.faults.spec import CarrierDownSpec
 from rocelab.forwarding.fib import Fib
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.runtime import daemons
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
-from scripts.drill.timeline import FibTimeline, opened_namespaces
-from scripts.faults.injector import Injector
-from scripts.faults.selectors import LinkSelector
-from scripts.faults.spec import CarrierDownSpec
 
 LAB = "name: soak-flap\nfabric: {kind: clos, racks: 4, spines: 4, servers_per_rack: 1}\n"
 FLAPS = 1000

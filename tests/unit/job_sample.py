@@ -10,6 +10,8 @@ from rocelab.agent.rc.requester import RequesterCounters
 from rocelab.agent.rc.responder import ResponderCounters
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd, plan_job
+from rocelab.measure.devices import DeviceCounts
+from rocelab.measure.queues import traffic_class
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.results.drill import Environment
@@ -20,8 +22,6 @@ from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobparts import nic_links, nics_of
 from rocelab.traffic.jobresult import JobResult, PortRecord, QueuePairRecord, RankRecord
 from rocelab.traffic.result import AgentRecord, TrafficResult
-from scripts.job.devices import DeviceCounts
-from scripts.job.queues import traffic_class
 
 DILATION = 1000.0
 MS = 10**6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.drill.attempts import RETRIES, measure_valid
+from rocelab.measure.attempts import RETRIES, measure_valid
 
 
 def told(wanted: int, outcomes: list[bool]) -> tuple[list[bool], list[str]]:

@@ -24,6 +24,10 @@ from labs.cli import lifecycle, te
 from labs.cli.reach import print_reachability
 from labs.remote import command as remote
 from labs.remote.runs import Listed
+from rocelab.faults import command as fault_command
+from rocelab.faults.running import ListedFault
+from rocelab.measure.health.objectives import DEFINITIONS
+from rocelab.measure.run import assemble
 from rocelab.plan.fabric import Role
 from rocelab.report.console import out, seconds_table
 from rocelab.report.job_terminal import print_report as print_job
@@ -32,11 +36,7 @@ from rocelab.results.health import HealthReport, SliReport
 from rocelab.runtime.controller.rounds import Round, TierUse
 from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus, Presence
 from rocelab.traffic.reachability import Reachability
-from scripts.faults import command as fault_command
-from scripts.faults.running import ListedFault
 from scripts.health.command import print_report as print_health
-from scripts.health.objectives import DEFINITIONS
-from scripts.job.run import assemble
 
 ROOT = Path(__file__).parents[2]
 NARROW = (80, 60)
@@ -136,7 +136,7 @@ def show_faults(rocelab: Run, folder: Path) -> None:
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fault_command, "running_lab", lambda text: None)
-        patch.setattr("scripts.faults.running.faults_of", lambda lab: faults)
+        patch.setattr("rocelab.faults.running.faults_of", lambda lab: faults)
         assert rocelab("fault", "list", LONG).code == 0
 
 
@@ -178,8 +178,8 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
     "runs": (called(show_runs), "labs.remote.command"),
     "te": (called(show_controller), "labs.cli.te"),
     "reach": (called(show_reachability), "labs.cli.reach"),
-    "fault list": (show_faults, "scripts.faults.command"),
-    "health": (called(show_health), "scripts.health.command"),
+    "fault list": (show_faults, "rocelab.faults.command"),
+    "health": (called(show_health), "rocelab.measure.health.command"),
     "drill list": (printed_by("drill", "list"), "scripts.drill.command"),
     "predict": (printed_by("predict", "zones-small", *JOB), "rocelab.predict.terminal"),
     "simulate": (

@@ -14,6 +14,7 @@ from rich.console import Console
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.forwarding.balance import Direction
+from rocelab.measure.run import assemble
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.report.compare.html import render_html
@@ -40,7 +41,6 @@ from rocelab.spec.load import load_spec
 from scripts.cli import main
 from scripts.compare.figures import Expected, cell_figures, run_of, status_of
 from scripts.compare.matrix import Cell, cells
-from scripts.job.run import assemble
 from tests.unit import job_sample
 
 

@@ -47,6 +47,7 @@ from bench.convergence.traffic import EACH_WAY, OTHERS, choose_probes, crossing
 from bench.convergence.validity import unsound
 from rocelab.documents import to_json
 from rocelab.errors import InputError
+from rocelab.faults.resolve import resolve
 from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fibs
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.plan.build import plan
@@ -70,7 +71,6 @@ from rocelab.results.drill import (
 from rocelab.results.impact import Impact
 from rocelab.results.stages import Cause, SwitchStages
 from rocelab.runtime.installation import Installation
-from scripts.faults.resolve import resolve
 
 MS = 10**6
 SECOND = 10**9

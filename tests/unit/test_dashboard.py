@@ -11,17 +11,19 @@ import pytest
 
 from rocelab.agent.live import LiveCounters
 from rocelab.kernel.counters import DepthCounters, QueueCounters
+from rocelab.measure.health.monitor import Snapshot
+from rocelab.measure.health.objectives import HealthSpec
+from rocelab.measure.health.ports import PortReading
+from rocelab.measure.health.prometheus import HealthCollector
+from rocelab.measure.health.reading import Reading
+from rocelab.measure.health.sample import Places, compare
 from rocelab.plan.queues import plan_queues
 from rocelab.results.health import Sli
 from rocelab.runtime.lab import Lab
-from scripts.health.monitor import Snapshot
-from scripts.health.objectives import HealthSpec
-from scripts.health.ports import PortReading
-from scripts.health.prometheus import HealthCollector
-from scripts.health.reading import Reading
-from scripts.health.sample import Places, compare
 
-DASHBOARD = json.loads(resources.files("scripts.health").joinpath("grafana.json").read_text())
+DASHBOARD = json.loads(
+    resources.files("rocelab.measure.health").joinpath("grafana.json").read_text()
+)
 LEFT_OUT = {
     "rocelab_link_sent_packets_total": "bytes say how busy a link is",
     "rocelab_queue_packets_total": "bytes say how busy a port is",

@@ -16,6 +16,8 @@ from rich.console import Console
 
 from report.drillview import bar, picture, print_view, scale
 from rocelab.errors import InputError
+from rocelab.faults.asked import asked_fault, ends_by_itself, kinds
+from rocelab.faults.spec import SINGLE_FAULT, BlackholeSpec, CarrierDownSpec, FaultSpec
 from rocelab.results.environment import environment_with
 from rocelab.runtime.lab import Lab
 from rocelab.spec.differences import differing_keys
@@ -26,8 +28,6 @@ from scripts.cli import main
 from scripts.drill.catalog import drill_names, find_drill
 from scripts.drill.listing import listed_drills
 from scripts.drill.show import FaultRow, Span, view_of
-from scripts.faults.asked import asked_fault, ends_by_itself, kinds
-from scripts.faults.spec import SINGLE_FAULT, BlackholeSpec, CarrierDownSpec, FaultSpec
 
 ROOT = Path(__file__).parents[2]
 MS, SECOND = 10**6, 10**9

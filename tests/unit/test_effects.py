@@ -7,18 +7,18 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from rocelab.faults.base import Fault
+from rocelab.faults.daemons import DaemonHang
+from rocelab.faults.fibre import BrokenFibre
+from rocelab.faults.injector import Change
+from rocelab.faults.links import CarrierDown
+from rocelab.faults.power import SwitchPowerLoss
+from rocelab.faults.wire import blackhole, grey_loss
 from rocelab.forwarding.path import Hop, Path
 from rocelab.kernel.linkwatch import LinkEvent
+from rocelab.measure.effects import READ_DELAY_NS, late_carriers, late_losses
 from rocelab.results.convergence import FlowMeasurement, FlowSamples, Method, Window, measure_flow
 from rocelab.runtime.lab import Lab
-from scripts.drill.effects import READ_DELAY_NS, late_carriers, late_losses
-from scripts.faults.base import Fault
-from scripts.faults.daemons import DaemonHang
-from scripts.faults.fibre import BrokenFibre
-from scripts.faults.injector import Change
-from scripts.faults.links import CarrierDown
-from scripts.faults.power import SwitchPowerLoss
-from scripts.faults.wire import blackhole, grey_loss
 
 MS = 10**6
 STAMP_NS = 1_000 * 10**9

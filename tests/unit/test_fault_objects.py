@@ -9,6 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError
+from rocelab.faults import policy
+from rocelab.faults.base import Fault
+from rocelab.faults.bgp import AbruptRemoval, Drain, SessionReset
+from rocelab.faults.daemons import DaemonCrash, DaemonHang, check_planned
+from rocelab.faults.fibre import BrokenFibre
+from rocelab.faults.hosts import HostPause
+from rocelab.faults.leaks import BadPrefix, RouteLeak
+from rocelab.faults.links import ALL_PPM, CarrierDown, MtuMismatch, RateDegrade
+from rocelab.faults.power import SwitchPowerLoss
 from rocelab.kernel import htb, tc
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
@@ -17,15 +26,6 @@ from rocelab.runtime import wiring
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues import rates
 from rocelab.spec.model import LabSpec
-from scripts.faults import policy
-from scripts.faults.base import Fault
-from scripts.faults.bgp import AbruptRemoval, Drain, SessionReset
-from scripts.faults.daemons import DaemonCrash, DaemonHang, check_planned
-from scripts.faults.fibre import BrokenFibre
-from scripts.faults.hosts import HostPause
-from scripts.faults.leaks import BadPrefix, RouteLeak
-from scripts.faults.links import ALL_PPM, CarrierDown, MtuMismatch, RateDegrade
-from scripts.faults.power import SwitchPowerLoss
 
 
 def fabric(**extra: object) -> Fabric:

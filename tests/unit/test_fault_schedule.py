@@ -10,22 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from rocelab.faults.injector import Change
+from rocelab.faults.schedule import expand
+from rocelab.faults.spec import CampaignKind, CampaignSpec, CarrierDownSpec, FaultSpec, FlappingSpec
+from rocelab.faults.timetable import events_of
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.lab import Lab
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from scripts.faults.injector import Change
-from scripts.faults.schedule import expand
-from scripts.faults.spec import (
-    CampaignKind,
-    CampaignSpec,
-    CarrierDownSpec,
-    FaultSpec,
-    FlappingSpec,
-)
-from scripts.faults.timetable import events_of
 
 MS = 10**6
 FABRIC: Fabric = plan(load_spec(find_lab("zone-small")))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from rocelab.jobs.flow import Flow as TrafficFlow
+from rocelab.measure.fidelity import STALL_LIMIT_NS, judged, longest_stall_ns
 from rocelab.results.convergence import FlowSamples, Method
 from rocelab.results.drill import Event, Flow, Repeat, Timeline, measure_repeat
 from rocelab.traffic.result import AgentRecord, FlowRecord, TrafficResult
-from scripts.drill.fidelity import STALL_LIMIT_NS, judged, longest_stall_ns
 
 MS = 10**6
 ZERO_NS = 1_000 * 10**9

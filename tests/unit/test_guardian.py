@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import pytest
 
 from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
+from rocelab.faults import guardian
+from rocelab.faults import injector as injecting
+from rocelab.faults.injector import Held, Injector
+from rocelab.faults.record import Driver, RecordedFault, faults_folder, read_faults, write_fault
+from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.runtime import record
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
-from scripts.faults import guardian
-from scripts.faults import injector as injecting
-from scripts.faults.injector import Held, Injector
-from scripts.faults.record import Driver, RecordedFault, faults_folder, read_faults, write_fault
-from scripts.faults.spec import SINGLE_FAULT
 from tests.unit.test_timetable import Noted
 
 SPEC = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": "rtsw1:ctsw1"})

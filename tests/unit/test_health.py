@@ -20,6 +20,22 @@ from rocelab.agent.live import LiveCounters, LiveFile, packed, unpacked
 from rocelab.errors import InputError
 from rocelab.jobs.flow import permutation
 from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
+from rocelab.measure.evidence import bundle
+from rocelab.measure.evidence.shelf import MOST_BYTES, Shelf, tail
+from rocelab.measure.health import command
+from rocelab.measure.health import monitor as monitoring
+from rocelab.measure.health.endpoints import EndpointTracker
+from rocelab.measure.health.losses import LossTracker
+from rocelab.measure.health.monitor import HealthMonitor
+from rocelab.measure.health.objectives import DEFINITIONS, HealthSpec
+from rocelab.measure.health.ports import PortReading
+from rocelab.measure.health.prometheus import loopback_address
+from rocelab.measure.health.reading import Reading
+from rocelab.measure.health.report import Account
+from rocelab.measure.health.routes import parse_route
+from rocelab.measure.health.sample import Places, Sample, compare, deepest
+from rocelab.measure.health.sessions import both_up, parse_changes
+from rocelab.measure.timeline import FibTimeline
 from rocelab.plan.queues import plan_queues
 from rocelab.results.convergence import Method
 from rocelab.results.health import HealthReport, Sli
@@ -28,22 +44,6 @@ from rocelab.runtime.record import LabFiles
 from rocelab.runtime.wire.impairment import Direction
 from rocelab.runtime.wire.maps import WireCounters
 from scripts.drill.faulted import FaultedRun, Settings
-from scripts.drill.timeline import FibTimeline
-from scripts.evidence import bundle
-from scripts.evidence.shelf import MOST_BYTES, Shelf, tail
-from scripts.health import command
-from scripts.health import monitor as monitoring
-from scripts.health.endpoints import EndpointTracker
-from scripts.health.losses import LossTracker
-from scripts.health.monitor import HealthMonitor
-from scripts.health.objectives import DEFINITIONS, HealthSpec
-from scripts.health.ports import PortReading
-from scripts.health.prometheus import loopback_address
-from scripts.health.reading import Reading
-from scripts.health.report import Account
-from scripts.health.routes import parse_route
-from scripts.health.sample import Places, Sample, compare, deepest
-from scripts.health.sessions import both_up, parse_changes
 
 FABRIC = Lab.planned("zone-small").fabric
 PLAN = plan_queues(FABRIC)

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from rocelab.errors import InputError
+from rocelab.faults.asked import asked_fault
+from rocelab.faults.running import _by_hand, inject_and_leave, inject_and_wait
+from rocelab.faults.spec import CarrierDownSpec
 from rocelab.jobs.job import JobSpec
+from rocelab.measure import run as jobs
 from rocelab.runtime import record
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from scripts.drill.labuse import _in_drill
-from scripts.faults.asked import asked_fault
-from scripts.faults.running import _by_hand, inject_and_leave, inject_and_wait
-from scripts.faults.spec import CarrierDownSpec
-from scripts.job import run as jobs
 
 ASKED = asked_fault("carrier-down", ["link=rtsw1:ctsw1"])
 

@@ -25,7 +25,7 @@ MODULES = (
     ("labs.remote.there.supervisor", True),
     ("rocelab.runtime.management", True),
     ("rocelab.runtime.wire.delayline", True),
-    ("scripts.faults.guardian", True),
+    ("rocelab.faults.guardian", True),
     ("rocelab.agent.agent", False),
 )
 

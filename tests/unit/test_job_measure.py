@@ -16,15 +16,15 @@ from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
+from rocelab.measure import job as measure
+from rocelab.measure.accounting import check_all, disagreements
+from rocelab.measure.devices import DeviceCounts
+from rocelab.measure.run import assemble
 from rocelab.report.job_terminal import print_report
 from rocelab.results.job import JobReport, from_json
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
-from scripts.job import measure
-from scripts.job.accounting import check_all, disagreements
-from scripts.job.devices import DeviceCounts
-from scripts.job.run import assemble
 from tests.unit import job_sample as sample
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.kernel.counters import DepthCounters, QueueCounters
+from rocelab.measure.queues import differences
 from rocelab.results.job import QueueFigures
-from scripts.job.queues import differences
 
 PORT = ("rtsw1", "srv1-1")
 EDGES = (0, 100, 200, 400)

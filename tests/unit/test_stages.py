@@ -16,6 +16,17 @@ from rich.console import Console
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.kernel.linkwatch import LinkEvent
+from rocelab.measure.stages.delay import delay_of
+from rocelab.measure.stages.frrlog import (
+    BfdDown,
+    LogEvent,
+    RouteReceived,
+    RouteStep,
+    SessionDown,
+    Step,
+    parse_log,
+)
+from rocelab.measure.stages.measure import FlowRecovery, Records, stages_of
 from rocelab.report.plots import svg
 from rocelab.report.stages import CAUSES, stage_rows, stages_table, waterfall
 from rocelab.results.convergence import Window
@@ -30,17 +41,6 @@ from rocelab.results.stages import (
     SwitchStages,
 )
 from rocelab.runtime.installation import TESTED_RELEASES
-from scripts.stages.delay import delay_of
-from scripts.stages.frrlog import (
-    BfdDown,
-    LogEvent,
-    RouteReceived,
-    RouteStep,
-    SessionDown,
-    Step,
-    parse_log,
-)
-from scripts.stages.measure import FlowRecovery, Records, stages_of
 
 LOGS = Path(__file__).parent / "frr_logs"
 MS = 10**6

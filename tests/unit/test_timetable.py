@@ -11,16 +11,16 @@ from functools import partial
 import pytest
 
 from rocelab.errors import MachineError
+from rocelab.faults import injector as injecting
+from rocelab.faults.injector import Held, Injector
+from rocelab.faults.record import RecordedFault
+from rocelab.faults.resolve import resolve
+from rocelab.faults.schedule import Timed
+from rocelab.faults.spec import SINGLE_FAULT, SingleFaultSpec
+from rocelab.faults.timetable import LATE_LIMIT_NS, carried_out, carry_out, events_of, prepare_first
 from rocelab.kernel import bracket
 from rocelab.kernel.bracket import Bracket
 from rocelab.runtime.lab import Lab
-from scripts.faults import injector as injecting
-from scripts.faults.injector import Held, Injector
-from scripts.faults.record import RecordedFault
-from scripts.faults.resolve import resolve
-from scripts.faults.schedule import Timed
-from scripts.faults.spec import SINGLE_FAULT, SingleFaultSpec
-from scripts.faults.timetable import LATE_LIMIT_NS, carried_out, carry_out, events_of, prepare_first
 
 MS = 10**6
 ZERO_NS = 1_000 * 10**9

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 from rocelab.interruption import shielded, undone
 from rocelab.kernel.fibwatch import FibWatch
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime.convergence import convergence_timeout_s
@@ -20,7 +21,6 @@ from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering.scheme import Steering
 from scripts.drill.hashing import reseeded, seeds_of
 from scripts.drill.phases.spec import PhaseSpec
-from scripts.drill.timeline import FibTimeline, opened_namespaces
 
 QUIET_S = 1.0
 """Routes have settled when none has changed for so long: several times what BGP takes to tell all

@@ -11,7 +11,14 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from rocelab.errors import InputError
+from rocelab.faults.resolve import resolve
+from rocelab.faults.schedule import expand
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.measure.attempts import measure_valid
+from rocelab.measure.environment import read_environment
+from rocelab.measure.fairness import fair_shares, shared_port
+from rocelab.measure.run import run_jobs
+from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results.kpis import data_class
@@ -25,17 +32,10 @@ from rocelab.runtime.record import LabFiles
 from rocelab.spec.load import load_spec
 from rocelab.spec.queues import QueueEngine
 from rocelab.spec.reference import named_by
-from scripts.drill.attempts import measure_valid
 from scripts.drill.catalog import lab_of
 from scripts.drill.labuse import LabUse, fresh
 from scripts.drill.phases.conditions import conditions, under
-from scripts.drill.phases.fairness import fair_shares, shared_port
 from scripts.drill.phases.spec import JobDrillSpec, PhaseSpec
-from scripts.drill.timeline import FibTimeline, opened_namespaces
-from scripts.faults.resolve import resolve
-from scripts.faults.schedule import expand
-from scripts.job.environment import read_environment
-from scripts.job.run import run_jobs
 
 QueueDepths = list[tuple[int, float]]
 

@@ -11,6 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from rocelab.faults.spec import FaultSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.transport import DCQCN_OFF
@@ -21,7 +22,6 @@ from rocelab.spec.model import MAX_SEED, SeedPlan
 from rocelab.spec.schemes import SchemeSpec
 from rocelab.units import DURATION
 from rocelab.wording import RefusedError, listed
-from scripts.faults.spec import FaultSpec
 
 
 class ModelSpec(SpecModel):

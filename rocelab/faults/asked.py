@@ -1,0 +1,185 @@
+"""A fault as a command line gives it: a kind and KEY=VALUE pairs; and which kinds there are.
+
+In: words of a shell. Out: the same validated specs that drill files hold, refused with the same
+messages. A fault on a running lab begins at once, so `at` is no key here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from rocelab.errors import InputError, Problem, SpecError
+from rocelab.faults.selectors import LinkSelector
+from rocelab.faults.spec import CampaignSpec, FaultSpec, FlappingSpec, SessionResetSpec
+from rocelab.spec.base import SpecModel
+from rocelab.spec.fields import Declared, choices, default_text, keys_of, of_field, quantity_of
+from rocelab.spec.load import validate
+from rocelab.spec.scalars import read_scalar
+from rocelab.spec.source import Data, Source, parse_source, raise_problems
+from rocelab.units import DURATION, SHARE
+from rocelab.wording import RefusedError, did_you_mean, shown
+
+COMMAND_LINE = "command line"
+_TIMES = ("at", "lasts")
+_WITHOUT_END = (FlappingSpec, CampaignSpec, SessionResetSpec)
+"""Kinds that end by themselves and do not take `lasts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a kind. `value` says what to write; `default` is None where there is none to say."""
+
+    name: str
+    value: str
+    needed: bool
+    default: str | None
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault: what it does, in a sentence or two, and its keys."""
+
+    name: str
+    meaning: str
+    keys: tuple[Key, ...]
+
+
+def kinds() -> tuple[Kind, ...]:
+    """Every kind that a running lab can be given, as drill files have them."""
+    return tuple(
+        Kind(
+            name,
+            " ".join((model.__doc__ or "").split()),
+            tuple(
+                Key(
+                    key,
+                    _form(of_field(info)),
+                    info.is_required(),
+                    _default(info),
+                    info.description,
+                )
+                for key, info in _keys(model)
+            ),
+        )
+        for name, model in _models().items()
+    )
+
+
+def asked_fault(kind: str, pairs: Sequence[str]) -> FaultSpec:
+    """The fault of a command line.
+
+    Lists are written with commas: `links=rtsw1:ctsw1,rtsw1:ctsw2`. Raises InputError for an unknown
+    kind, SpecError with every problem of the keys.
+    """
+    models = _models()
+    if kind not in models:
+        meant = did_you_mean(kind, models)
+        raise InputError(
+            f"there is no kind of fault {shown(kind)}",
+            f"{f'{meant} ' if meant else ''}`rocelab fault kinds` explains each: "
+            f"{', '.join(models)}",
+        )
+    model = models[kind]
+    fields = {key: of_field(info) for key, info in keys_of(model)}
+    data: dict[str, Data] = {"kind": kind}
+    problems: list[Problem] = []
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        problem = _wrong_pair(model, key, equals, key in data)
+        if problem is not None:
+            problems.append(problem)
+            continue
+        try:
+            data[key] = _value(key, text, fields[key])
+        except SpecError as error:
+            problems += [replace(each, line=None, key=key) for each in error.problems]
+        except RefusedError as refusal:
+            problems.append(Problem(COMMAND_LINE, None, key, refusal.message, refusal.hint))
+    if problems:
+        raise_problems(problems)
+    return cast(FaultSpec, validate(Source(COMMAND_LINE, data, {}), model))
+
+
+def ends_by_itself(spec: FaultSpec) -> bool:
+    """Whether the fault is over at some time, and not only when someone restores it."""
+    return spec.lasts is not None or isinstance(spec, _WITHOUT_END)
+
+
+def _models() -> dict[str, type[SpecModel]]:
+    """The models by the kind they are of."""
+    union = get_args(FaultSpec)[0]
+    return {get_args(each.model_fields["kind"].annotation)[0]: each for each in get_args(union)}
+
+
+def _keys(model: type[SpecModel]) -> list[tuple[str, FieldInfo]]:
+    """The keys of a kind, those of its own before when it ends."""
+    named = [(name, info) for name, info in keys_of(model) if name not in ("kind", *_TIMES)]
+    if model not in _WITHOUT_END:
+        named.append(("lasts", model.model_fields["lasts"]))
+    return named
+
+
+def _wrong_pair(model: type[SpecModel], key: str, equals: str, known: bool) -> Problem | None:
+    def problem(message: str, hint: str) -> Problem:
+        return Problem(COMMAND_LINE, None, "", message, hint)
+
+    names = [name for name, _ in _keys(model)]
+    allowed = f"the keys allowed here: {', '.join(names)}"
+    if not equals:
+        return problem(f"expected KEY=VALUE, got {shown(key)}", allowed)
+    if key == "at":
+        return problem("a fault on a running lab begins at once", "remove at")
+    if key == "kind":
+        return problem("the kind stands before the keys", "remove kind=")
+    if known:
+        return problem(f"{key} is given twice", "lists are written with commas: links=A,B")
+    # Keys such as lasts, which the model has to refuse, are left to it: it says why.
+    if key not in model.model_fields:
+        meant = did_you_mean(key.replace("-", "_"), names)
+        return problem(f"unknown key {shown(key)}", meant or allowed)
+    return None
+
+
+def _value(key: str, text: str, declared: Declared) -> Data:
+    """What a text means where `declared` is expected. Raises RefusedError and SpecError."""
+    if text[:1] in ("[", "{"):
+        return parse_source(f"{key}: {text}", COMMAND_LINE).data.get(key)
+    if _is_list(declared):
+        return [each.strip() for each in text.split(",")] if text else None
+    kinds = {each.annotation for each in declared.members}
+    if kinds & {int, float, bool} and quantity_of(declared) is None:
+        return read_scalar(text, None, plain=True)
+    return text or None
+
+
+def _default(info: FieldInfo) -> str | None:
+    if isinstance(info.default, tuple) and info.default:
+        return ",".join(map(str, info.default))
+    return default_text(info)
+
+
+def _is_list(declared: Declared) -> bool:
+    return any(get_origin(each.annotation) is tuple for each in declared.members)
+
+
+def _form(declared: Declared) -> str:
+    """What to write for a value, as a usage line has it."""
+    if _is_list(declared):
+        return f"{_form(declared.at(0))},..."
+    words = choices(declared)
+    quantity = quantity_of(declared)
+    if words:
+        return "|".join(words)
+    if quantity is not None:
+        return {DURATION: "TIME", SHARE: "SHARE"}.get(quantity, "VALUE")
+    if declared.model is LinkSelector:
+        return "NODE:INTERFACE"
+    kinds = {each.annotation for each in declared.members}
+    if bool in kinds:
+        return "true|false"
+    return "N" if int in kinds else "NODE"

@@ -1,0 +1,173 @@
+"""Faults of BGP sessions: a graceful drain, an abrupt removal, a reset.
+
+In: a switch, and links for a reset. Out: faults that change bgpd's running configuration and give
+back what is rendered; a bgpd that is started meanwhile reads that by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocelab.faults import policy
+from rocelab.faults.leaks import BadPrefix, RouteLeak
+from rocelab.kernel.bracket import Bracket
+from rocelab.plan.fabric import Link
+from rocelab.runtime.lab import Lab
+
+__all__ = ["AbruptRemoval", "BadPrefix", "Drain", "RouteLeak", "SessionReset"]
+
+GRACEFUL_SHUTDOWN = "bgp graceful-shutdown"
+NEIGHBOURS_ASKED = 4
+"""Of a drained switch: all hear the same, and each that is asked spends time on the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Graceful shutdown (RFC 8326): the switch asks its neighbours to prefer any other path.
+
+    It announces all paths again with the community GRACEFUL_SHUTDOWN, to which eBGP neighbours
+    give local preference 0 (FRR does unasked), and its sessions stay. Where there is no other path,
+    as behind a rack's only switch, nothing moves; servers with two ports do not hear of it.
+    """
+
+    node: str
+    kind: str = "drain"
+
+    @property
+    def subject(self) -> str:
+        return self.node
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node,)
+
+    def prepare(self, lab: Lab) -> None:
+        """Nothing takes time."""
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        """Of some neighbours that can be asked: each has paths of the switch as any other."""
+        links = [link for link in lab.fabric.links_of[self.node] if link in lab.fabric.sessions]
+        neighbours = {link.far(self.node).node: link for link in links}
+        return frozenset(
+            f"{neighbour} prefers {self.node} as before"
+            for neighbour, link in list(neighbours.items())[:NEIGHBOURS_ASKED]
+            if policy.answers(lab, neighbour)
+            and policy.peer_name(link, neighbour) not in policy.shutting_down(lab, neighbour)
+        )
+
+    def inject(self, lab: Lab) -> Bracket:
+        return policy.configure(lab, self.node, [GRACEFUL_SHUTDOWN])
+
+    def restore(self, lab: Lab) -> Bracket | None:
+        if not self.remains(lab):
+            return None
+        return policy.configure(lab, self.node, [f"no {GRACEFUL_SHUTDOWN}"])
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        if not policy.has_bgpd(lab, self.node):
+            return ()
+        drained = GRACEFUL_SHUTDOWN in policy.running_lines(lab, self.node)
+        return (f"{self.node} is in graceful shutdown",) if drained else ()
+
+
+@dataclass(frozen=True, slots=True)
+class AbruptRemoval:
+    """All BGP sessions of a switch are shut at once, by its groups of neighbours.
+
+    Neighbours are told (RFC 4271 Cease, RFC 9003); links and daemons stay.
+    """
+
+    node: str
+    kind: str = "abrupt-removal"
+
+    @property
+    def subject(self) -> str:
+        return self.node
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node,)
+
+    def prepare(self, lab: Lab) -> None:
+        """Nothing takes time."""
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return frozenset(
+            f"the session of {self.node} with {peer} is established"
+            for peer, session in policy.sessions(lab, self.node).items()
+            if session.established
+        )
+
+    def inject(self, lab: Lab) -> Bracket:
+        return policy.configure(lab, self.node, self._lines(lab))
+
+    def restore(self, lab: Lab) -> Bracket | None:
+        left = self._left(lab)
+        if not left:
+            return None
+        return policy.configure(lab, self.node, [f"no {line}" for line in left])
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        return tuple(f"{self.node} has `{line}`" for line in self._left(lab))
+
+    def _lines(self, lab: Lab) -> list[str]:
+        groups = policy.peer_groups(lab.fabric, self.node)
+        return [f"neighbor {group} shutdown" for group in groups]
+
+    def _left(self, lab: Lab) -> list[str]:
+        if not policy.has_bgpd(lab, self.node):
+            return []
+        running = policy.running_lines(lab, self.node)
+        return [line for line in self._lines(lab) if line in running]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReset:
+    """A switch resets its sessions on some links: an instant, which ends by itself.
+
+    Hard: they are closed and opened again (RFC 7747 section 5.6). `soft`: both ends announce all
+    again and the sessions stay (RFC 2918), so that no route goes.
+    """
+
+    node: str
+    links: tuple[Link, ...]
+    soft: bool = False
+    kind: str = "session-reset"
+
+    @property
+    def subject(self) -> str:
+        return " ".join(f"{self.node}:{link.port(self.node).interface}" for link in self.links)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.node, *(link.far(self.node).node for link in self.links))))
+
+    def prepare(self, lab: Lab) -> None:
+        """Nothing takes time."""
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        """What bgpd has counted since it started: its process is part of it."""
+        pid = lab.node(self.node).daemons().get("bgpd")
+        counts = policy.session_counts(lab, self.node)
+        return frozenset(
+            f"bgpd of {self.node} (process {pid}) has asked {peer} for its routes "
+            f"{counts[peer].refreshes} times"
+            if self.soft
+            else f"bgpd of {self.node} (process {pid}) has lost its session with {peer} "
+            f"{counts[peer].ended} times"
+            for peer in self._peers()
+            if peer in counts
+        )
+
+    def inject(self, lab: Lab) -> Bracket:
+        return policy.clear(lab, self.node, self._peers(), soft=self.soft)
+
+    def restore(self, lab: Lab) -> None:
+        """Nothing is to be undone: bgpd opens its sessions again by itself."""
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        """Nothing: a session on its way back is routing's convergence (`policy.sessions`)."""
+        return ()
+
+    def _peers(self) -> list[str]:
+        return [policy.peer_name(link, self.node) for link in self.links]

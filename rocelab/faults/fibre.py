@@ -1,0 +1,95 @@
+"""A broken fibre: one end of a link loses its light and the other is not told.
+
+In: planned links and the end that gets nothing. Out: a fault that takes that end's carrier away and
+lets no packet cross; the far end keeps its carrier, and learns of it by BFD or the hold timer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from rocelab.faults.links import ends_of
+from rocelab.faults.ports import read_ports, running_ports
+from rocelab.faults.selectors import named
+from rocelab.kernel.bracket import Bracket, spanning
+from rocelab.plan.fabric import Fabric, Link
+from rocelab.runtime import wiring
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.wire.impairment import Impairment, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenFibre:
+    """One fibre of two breaks, on links without remote fault indication.
+
+    A veth pair has one carrier for both ends, so the end at `side` is made dormant: it loses the
+    flag IFF_RUNNING, on which zebra acts as on a lost carrier. Its kernel still has the carrier and
+    uses the port until zebra has taken the routes. A port without light does not send either, so
+    that packets are dropped in both directions: the far end is not even told that the session ends.
+    """
+
+    links: tuple[Link, ...]
+    side: str
+    kind: str = "carrier-down"
+
+    @property
+    def subject(self) -> str:
+        return f"{named(self.links)} at {self.side}"
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return ends_of(self.links)
+
+    def prepare(self, lab: Lab) -> None:
+        """Raises MachineError where this machine can not drop packets."""
+        for link, towards in self._directions():
+            lab.wire.prepare(link.name, towards, Kind.BLACKHOLE)
+
+    def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
+        return tuple((self.side, link.port(self.side).interface) for link in self.links)
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        whole = (
+            f"packets of {link.name} reach {towards}"
+            for link, towards in self._directions()
+            if not lab.wire.is_impaired(link.name, towards, Kind.BLACKHOLE)
+        )
+        lit = running_ports(lab, [(self.side, link.port(self.side)) for link in self.links])
+        return frozenset(whole) | lit
+
+    def inject(self, lab: Lab) -> Bracket:
+        # Packets first: bgpd says goodbye at once when the carrier goes.
+        dark = [
+            lab.wire.impair(link.name, towards, Impairment(Kind.BLACKHOLE))
+            for link, towards in self._directions()
+        ]
+        return spanning([*dark, self._set_dormant(lab, dormant=True)])
+
+    def restore(self, lab: Lab) -> Bracket:
+        lit = [
+            Bracket.of(partial(lab.wire.clear, link.name, towards, Kind.BLACKHOLE))
+            for link, towards in self._directions()
+        ]
+        return spanning([*lit, self._set_dormant(lab, dormant=False)])
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        found: list[str] = []
+        for link, towards in self._directions():
+            found += lab.wire.remains(link.name, towards, Kind.BLACKHOLE)
+        ports = read_ports(lab.node(self.side))
+        names = (link.port(self.side).interface for link in self.links)
+        return (
+            *found,
+            *(f"{self.side}:{name} is dormant" for name in names if ports[name].dormant),
+        )
+
+    def _directions(self) -> list[tuple[Link, str]]:
+        return [(link, node) for link in self.links for node in (link.a.node, link.b.node)]
+
+    def _set_dormant(self, lab: Lab, *, dormant: bool) -> Bracket:
+        indexes = lab.link(self.links[0].name).indexes
+        ports = [indexes[self.side, link.port(self.side).interface] for link in self.links]
+        return lab.node(self.side).send(
+            [wiring.set_dormant(index, dormant=dormant) for index in ports]
+        )

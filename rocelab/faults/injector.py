@@ -1,0 +1,308 @@
+"""Faults on a running lab: prepared, injected, restored, proven undone, and never left behind.
+
+In: a lab and faults as written. Out: the lab broken for as long as asked, and when what changed.
+Every fault is in the lab's record before anything is done; it is undone when the context ends, by
+an error or Ctrl-C too, and by a guardian process where this one is killed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rocelab.agent.agent import clock_offset_ns
+from rocelab.errors import ExpectationError, RocelabError
+from rocelab.faults.base import Fault, ScheduledFault
+from rocelab.faults.record import (
+    Driver,
+    RecordedFault,
+    faults_folder,
+    read_faults,
+    remove_fault,
+    write_fault,
+)
+from rocelab.faults.resolve import resolve
+from rocelab.faults.spec import SingleFaultSpec
+from rocelab.interpreter import module_command, module_environment
+from rocelab.interruption import shielded, undone
+from rocelab.kernel import namespaces
+from rocelab.kernel.bracket import Bracket, realtime_ns
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+
+PROOF_TIMEOUT_S = 30.0
+"""A restarted daemon and its sessions are given so long until nothing of a fault remains."""
+
+PROOF_STEP_S = 0.1
+
+_LEFT: list[subprocess.Popen[bytes]] = []
+"""Guardians that go on after their injectors: nobody waits for them."""
+
+SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A fault that is in the lab's record, and what it is on this lab."""
+
+    fault: Fault
+    recorded: RecordedFault
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A fault that began or ended. The kernel, or the daemon that was asked, did it between `t_ns`
+    (CLOCK_REALTIME) and `took_ns` later: that is how uncertain the instant is. The kernel did it at
+    exactly `t_ns` where that is 0."""
+
+    fault: Fault
+    begins: bool
+    t_ns: int
+    took_ns: int
+
+
+class Injector:
+    """Breaks a lab, and mends it at the end of the context."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._files = LabFiles(lab.name)
+        self._held: dict[int, Held] = {}
+        self._unproven: list[Held] = []
+        self._intact: dict[int, frozenset[str]] = {}
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self.changes: list[Change] = []
+        self.unseen: list[str] = []
+        """Why a fault that was injected can not be taken for one: its effect was not seen."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        faults = [held.fault for held in (*self._held.values(), *self._unproven)]
+        if error is not None:
+            self._intact.clear()  # nothing is measured any more
+        with shielded("faults are undone"):
+            try:
+                self.restore_all()
+                if faults:
+                    undone(f"{_named(faults)} undone")
+            except Exception as failure:
+                # What went wrong first is what the caller should read, but after a signal.
+                if error is None or not isinstance(error, Exception):
+                    raise
+                error.add_note(
+                    f"and lab {self._lab.name} is still broken: {failure}; a guardian process "
+                    "goes on mending it once this one has ended"
+                )
+            finally:
+                self._dismiss_guardian()
+
+    def _dismiss_guardian(self) -> None:
+        """Let the guardian end: now where all is proven undone, else once it has mended it."""
+        guardian, self._guardian = self._guardian, None
+        if guardian is None:
+            return
+        assert guardian.stdin is not None
+        guardian.stdin.close()
+        if self._held or self._unproven:
+            _LEFT.append(guardian)
+        else:
+            guardian.wait()
+
+    def prepare(self, spec: SingleFaultSpec) -> Held:
+        """Write the fault down and do what takes time. Raises InputError where it does not fit
+        the lab, MachineError where this machine can not."""
+        held = self._recorded(spec)
+        self._held[held.recorded.number] = held
+        held.fault.prepare(self._lab)
+        self._intact[held.recorded.number] = held.fault.intact(self._lab)
+        return held
+
+    def _recorded(self, spec: SingleFaultSpec) -> Held:
+        fault = resolve(self._lab.fabric, spec)
+        if self._guardian is None:
+            self._guardian = _start_guardian(self._lab)
+        return Held(fault, write_fault(self._files, spec, Driver.this_process()))
+
+    def happened(self) -> tuple[Change, ...]:
+        """The changes so far; not those that the kernel has yet to make."""
+        now_ns = realtime_ns()
+        return tuple(each for each in self.changes if each.t_ns <= now_ns)
+
+    def nodes_of(self, spec: SingleFaultSpec) -> frozenset[str]:
+        """The nodes that a fault concerns. Raises InputError where it does not fit the lab."""
+        return frozenset(resolve(self._lab.fabric, spec).nodes)
+
+    def schedule(self, held: Held, start_ns: int, end_ns: int | None) -> bool:
+        """Leave it to the kernel to begin and end a prepared fault (CLOCK_REALTIME), where it
+        can; says whether it will."""
+        if not isinstance(held.fault, ScheduledFault):
+            return False
+        offset_ns = clock_offset_ns()
+        monotonic_end_ns = None if end_ns is None else end_ns - offset_ns
+        told = held.fault.schedule(self._lab, start_ns - offset_ns, monotonic_end_ns)
+        # Told in time the kernel begins at the instant itself; late, when it is told.
+        began_ns = start_ns
+        if end_ns is not None and told.after_ns >= end_ns:
+            self.unseen.append(
+                f"not valid because {held.fault.kind} of {held.fault.subject} was over before the "
+                "kernel had been told of it"
+            )
+        elif told.after_ns > start_ns:
+            began_ns = max(start_ns, told.before_ns)
+        uncertain_ns = max(0, told.after_ns - began_ns)
+        self.changes.append(Change(held.fault, True, began_ns, uncertain_ns))
+        if end_ns is not None:
+            self.changes.append(Change(held.fault, False, end_ns, 0))
+        return True
+
+    def inject(self, held: Held) -> None:
+        """Break what is prepared."""
+        if not self._intact.get(held.recorded.number, True):
+            # Prepared while the fault before it, as of a flapping link, still lasted.
+            self._intact[held.recorded.number] = held.fault.intact(self._lab)
+        done = held.fault.inject(self._lab)
+        self.changes.append(Change(held.fault, True, done.before_ns, done.width_ns))
+
+    def look(self, held: Held) -> None:
+        """See whether a fault that has begun took effect, as the kernel and FRR show it: the first
+        call counts, and what was not seen is added to `unseen`."""
+        intact = self._intact.pop(held.recorded.number, None)
+        if intact is None or all(each.fault is not held.fault for each in self.happened()):
+            return
+        named = f"{held.fault.kind} of {held.fault.subject}"
+        try:
+            left = intact & held.fault.intact(self._lab)
+        except (RocelabError, OSError) as error:
+            self.unseen.append(
+                f"not valid because it could not be read whether {named} took effect: {error}"
+            )
+            return
+        if not intact:
+            self.unseen.append(f"not valid because there was nothing that {named} could change")
+        elif left:
+            shown = "; ".join(sorted(left)[:SHOWN])
+            self.unseen.append(f"not valid because {named} was not seen to take effect: {shown}")
+
+    def restore(self, held: Held) -> None:
+        """Mend it, once it was looked at. It stays in the record until `prove`."""
+        self.look(held)
+        now_ns = realtime_ns()
+        # What the kernel has yet to do it will not do any more.
+        self.changes = [
+            each for each in self.changes if each.fault is not held.fault or each.t_ns <= now_ns
+        ]
+        own = [each.begins for each in self.changes if each.fault is held.fault]
+        done = held.fault.restore(self._lab) or Bracket.now()
+        if own == [True]:
+            self.changes.append(Change(held.fault, False, done.before_ns, done.width_ns))
+        del self._held[held.recorded.number]
+        self._unproven.append(held)
+
+    def prove(self) -> None:
+        """Return when nothing remains of any restored fault, and forget them. Raises
+        ExpectationError where something does."""
+        _prove(self._lab, [(held.fault, held.recorded) for held in self._unproven])
+        self._unproven.clear()
+
+    def restore_all(self) -> None:
+        """Mend and prove whatever is not. Raises the first error once all has been tried."""
+        failures: list[Exception] = []
+        # All before any is mended: mending one may undo what shows another.
+        for held in self._held.values():
+            self.look(held)
+        for held in reversed(list(self._held.values())):
+            try:
+                self.restore(held)
+            except Exception as failure:
+                failures.append(failure)
+        try:
+            self.prove()
+        except Exception as failure:
+            failures.append(failure)
+        if failures:
+            raise failures[0]
+
+
+def _named(faults: Sequence[Fault]) -> str:
+    """The only one by its name, several by their number, and a verb."""
+    if len(faults) > 1:
+        return f"{len(faults)} faults were"
+    return f"{faults[0].kind} of {faults[0].subject} was"
+
+
+def restore_recorded(lab: Lab, *, orphans_only: bool = False) -> tuple[Fault, ...]:
+    """Undo what the lab's record says it has, last first, and give what was undone.
+
+    With `orphans_only` faults whose driver lives, and faults that are to stay, are left. Raises
+    ExpectationError where something of one remains.
+    """
+    recorded = read_faults(LabFiles(lab.name))
+    if orphans_only:
+        recorded = tuple(each for each in recorded if each.driver and not each.driver.is_alive)
+    return restore_faults(lab, recorded)
+
+
+def restore_faults(lab: Lab, recorded: Sequence[RecordedFault]) -> tuple[Fault, ...]:
+    """Undo these faults of the lab's record, last first, and give them. Raises ExpectationError
+    where something of one remains."""
+    restored = []
+    with shielded("faults are undone"):
+        for each in reversed(recorded):
+            fault = resolve(lab.fabric, each.spec)
+            fault.restore(lab)
+            restored.append((fault, each))
+        _prove(lab, restored)
+        if restored:
+            undone(f"{_named([fault for fault, _ in restored])} undone")
+    return tuple(fault for fault, _ in restored)
+
+
+def _prove(lab: Lab, restored: Sequence[tuple[Fault, RecordedFault]]) -> None:
+    deadline = time.monotonic() + PROOF_TIMEOUT_S
+    for fault, recorded in restored:
+        # Part of it is daemons that start again and tell nobody when they are done.
+        while remains := fault.remains(lab):
+            if time.monotonic() > deadline:
+                raise ExpectationError(
+                    f"{fault.kind} of {fault.subject} was restored and is not undone: "
+                    f"{'; '.join(remains)}",
+                    hint=f"take the lab down with `rocelab down {lab.name}`",
+                )
+            time.sleep(PROOF_STEP_S)
+        remove_fault(LabFiles(lab.name), recorded)
+
+
+def _start_guardian(lab: Lab) -> subprocess.Popen[bytes]:
+    """A process that restores this one's faults once this one is gone.
+
+    It lives in a namespace of the lab, so that taking the lab down ends it, and knows of our end,
+    or that we give up, by the end of its standard input.
+    """
+    record = faults_folder(LabFiles(lab.name))
+    driver = Driver.this_process()
+    command = module_command(
+        "rocelab.faults.guardian", lab.name, str(record), str(driver.pid), str(driver.started)
+    )
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=module_environment(),
+            start_new_session=True,
+        )
+
+    return namespaces.inside(lab.node(lab.fabric.switches[0].name).netns, start)

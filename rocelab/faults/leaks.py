@@ -1,0 +1,233 @@
+"""Routes that a rack's switch should not announce: what it learned, or another rack's prefix.
+
+In: a switch of the lowest tier. Out: faults that take filters away and give back those that are
+rendered. With `filtered` its neighbours keep theirs: the fabric must not be hurt. Without, they are
+off towards this switch: the incident that they are there for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocelab.errors import InputError
+from rocelab.faults import policy
+from rocelab.kernel.bracket import Bracket
+from rocelab.runtime.lab import Lab
+
+OWN_ASN_OCCURRENCES = 1
+"""How often a leaked path holds a neighbour's own ASN: once, as no path crosses a tier twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteLeak:
+    """A rack's switch announces all that it learned, its outbound filter gone.
+
+    A neighbour's filters are its prefix list and the AS-path loop check (RFC 4271 section 9.1.2),
+    which refuses every such path as the switches above a rack share one ASN; without `filtered`
+    both are off, and what then cuts in is maximum-prefix: it shuts the sessions, and the rack is
+    cut off by its neighbours.
+    """
+
+    leaf: str
+    filtered: bool = True
+    kind: str = "route-leak"
+
+    @property
+    def subject(self) -> str:
+        return self.leaf
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.leaf,)
+
+    def prepare(self, lab: Lab) -> None:
+        """Neighbours' filters go here: until something is leaked nobody feels it."""
+        if not self.filtered:
+            _open_neighbours(lab, self.leaf, accept_own_asn=True)
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return _announced(lab, self.leaf)
+
+    def inject(self, lab: Lab) -> Bracket:
+        lines = [f"no {each.line}" for each in policy.filters(lab.fabric, self.leaf, "out")]
+        return policy.configure(lab, self.leaf, lines, in_family=True)
+
+    def restore(self, lab: Lab) -> Bracket | None:
+        """Neighbours may take a while to forget: `remains` tells."""
+        mended = None
+        if policy.has_bgpd(lab, self.leaf):
+            missing = _missing(lab, self.leaf, policy.filters(lab.fabric, self.leaf, "out"))
+            if missing:
+                mended = policy.configure(lab, self.leaf, missing, in_family=True)
+        _close_neighbours(lab, self.leaf)
+        return mended
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        found: list[str] = []
+        if policy.has_bgpd(lab, self.leaf):
+            missing = _missing(lab, self.leaf, policy.filters(lab.fabric, self.leaf, "out"))
+            found += [f"{self.leaf} lacks `{line}`" for line in missing]
+        return tuple(found) + _left_at_neighbours(lab, self.leaf)
+
+
+@dataclass(frozen=True, slots=True)
+class BadPrefix:
+    """A rack's switch announces another rack's prefix as its own, and keeps no route to it.
+
+    Neighbours without filters find two origins equally far and send a share of the traffic to the
+    wrong rack. With or without, the switch's own servers no longer reach the other rack.
+    """
+
+    leaf: str
+    prefix: str
+    filtered: bool = True
+    kind: str = "bad-prefix"
+
+    @property
+    def subject(self) -> str:
+        return f"{self.prefix} at {self.leaf}"
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.leaf,)
+
+    def prepare(self, lab: Lab) -> None:
+        """Neighbours' filters go here: until something is announced nobody feels it.
+
+        Raises InputError where the prefix is the switch's own.
+        """
+        if self.prefix in {each.prefix for each in lab.fabric.prefixes_of[self.leaf]}:
+            raise InputError(
+                f"{self.leaf} announces {self.prefix} rightly", hint="name another rack's"
+            )
+        if not self.filtered:
+            _open_neighbours(lab, self.leaf, accept_own_asn=False)
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return _announced(lab, self.leaf)
+
+    def inject(self, lab: Lab) -> Bracket:
+        policy.configure_globally(lab, self.leaf, self._permits(lab))
+        return policy.configure(lab, self.leaf, [self._network], in_family=True)
+
+    def restore(self, lab: Lab) -> Bracket | None:
+        """Neighbours may take a while to forget: `remains` tells."""
+        mended = None
+        if policy.has_bgpd(lab, self.leaf):
+            running = policy.running_lines(lab, self.leaf)
+            if self._network in running:
+                without = [f"no {self._network}"]
+                mended = policy.configure(lab, self.leaf, without, in_family=True)
+            # As it runs: FRR 10 has a line that was given twice twice.
+            permitted = self._permitted(running)
+            if permitted:
+                policy.configure_globally(lab, self.leaf, [f"no {line}" for line in permitted])
+        _close_neighbours(lab, self.leaf)
+        return mended
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        found: list[str] = []
+        if policy.has_bgpd(lab, self.leaf):
+            running = policy.running_lines(lab, self.leaf)
+            lines = self._permitted(running) + [
+                each for each in (self._network,) if each in running
+            ]
+            found += [f"{self.leaf} has `{line}`" for line in lines]
+        return tuple(found) + _left_at_neighbours(lab, self.leaf)
+
+    @property
+    def _network(self) -> str:
+        return f"network {self.prefix}"
+
+    def _permits(self, lab: Lab) -> list[str]:
+        """What lets the prefix through the switch's own filter."""
+        names = dict.fromkeys(each.name for each in policy.filters(lab.fabric, self.leaf, "out"))
+        return [f"ip prefix-list {name} permit {self.prefix}" for name in names]
+
+    def _permitted(self, running: frozenset[str]) -> list[str]:
+        end = f" permit {self.prefix}"
+        return sorted(
+            line for line in running if line.startswith("ip prefix-list ") and line.endswith(end)
+        )
+
+
+def _announced(lab: Lab, leaf: str) -> frozenset[str]:
+    """How many prefixes a switch announces to all its neighbours together: filtered or not, bgpd
+    knows what it has sent."""
+    sent = sum(session.sent for session in policy.sessions(lab, leaf).values())
+    return frozenset({f"{leaf} announces {sent} prefixes in all"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Neighbour:
+    """A switch above a leaf: what it calls the leaf, and its filters towards it."""
+
+    switch: str
+    peers: tuple[str, ...]
+    filters: tuple[policy.Filter, ...]
+
+    @property
+    def own_asn_lines(self) -> list[str]:
+        return [f"neighbor {peer} allowas-in {OWN_ASN_OCCURRENCES}" for peer in self.peers]
+
+
+def _neighbours(lab: Lab, leaf: str) -> list[_Neighbour]:
+    peers_of: dict[str, list[str]] = {}
+    for link in lab.fabric.uplinks(leaf):
+        peers_of.setdefault(link.b.node, []).append(policy.peer_name(link, link.b.node))
+    return [
+        _Neighbour(switch, tuple(peers), policy.filters(lab.fabric, switch, "in", peers))
+        for switch, peers in peers_of.items()
+    ]
+
+
+def _open_neighbours(lab: Lab, leaf: str, *, accept_own_asn: bool) -> None:
+    for each in _neighbours(lab, leaf):
+        lines = [f"no {filter_.line}" for filter_ in each.filters]
+        lines += each.own_asn_lines if accept_own_asn else []
+        policy.configure(lab, each.switch, lines, in_family=True)
+
+
+def _close_neighbours(lab: Lab, leaf: str) -> None:
+    """Give neighbours their filters, and open what maximum-prefix shut."""
+    for each in _neighbours(lab, leaf):
+        if not policy.has_bgpd(lab, each.switch):
+            continue
+        running = policy.running_lines(lab, each.switch)
+        lines = _missing(lab, each.switch, each.filters)
+        lines += [f"no {line}" for line in each.own_asn_lines if line in running]
+        if lines:
+            policy.configure(lab, each.switch, lines, in_family=True)
+        states = policy.sessions(lab, each.switch)
+        shut = [peer for peer in each.peers if states[peer].state == policy.SHUT_FOR_PREFIXES]
+        if shut:
+            policy.clear(lab, each.switch, shut)
+
+
+def _left_at_neighbours(lab: Lab, leaf: str) -> tuple[str, ...]:
+    own = len(lab.fabric.prefixes_of[leaf])
+    found: list[str] = []
+    for each in _neighbours(lab, leaf):
+        if not policy.has_bgpd(lab, each.switch):
+            continue
+        running = policy.running_lines(lab, each.switch)
+        found += [
+            f"{each.switch} lacks `{line}`" for line in _missing(lab, each.switch, each.filters)
+        ]
+        found += [f"{each.switch} has `{line}`" for line in each.own_asn_lines if line in running]
+        states = policy.sessions(lab, each.switch)
+        for peer in each.peers:
+            if states[peer].state == policy.SHUT_FOR_PREFIXES:
+                found.append(f"{each.switch}'s session with {leaf} is {states[peer].state}")
+            if states[peer].accepted > own:
+                found.append(
+                    f"{each.switch} has {states[peer].accepted} prefixes of {leaf}, whose own are "
+                    f"{own}"
+                )
+    return tuple(found)
+
+
+def _missing(lab: Lab, switch: str, wanted: Sequence[policy.Filter]) -> list[str]:
+    running = policy.running_lines(lab, switch)
+    return [each.line for each in wanted if each.line not in running]

@@ -1,0 +1,85 @@
+"""A switch that loses its power: all its links and processes at once.
+
+In: a switch. Out: a fault whose end is a cold boot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocelab.faults.daemons import missing_daemons, running_daemons
+from rocelab.faults.ports import port_faults, read_ports, running_ports
+from rocelab.kernel.bracket import Bracket
+from rocelab.plan.fabric import Fabric, Link
+from rocelab.runtime import daemons, wiring
+from rocelab.runtime.lab import Lab
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPowerLoss:
+    """Neighbours lose their carrier, then the daemons are killed.
+
+    Ports go down one after the other in one batch, since the kernel has no way to take several;
+    carriers go first, so that no session ends before its link. The boot finds no route in the
+    kernel and no memory of neighbours; its ports come up once its daemons run. What is not of FRR
+    stays: hash seed, queues and the scheme's program are the switch's hardware.
+    """
+
+    node: str
+    kind: str = "power-loss"
+
+    @property
+    def subject(self) -> str:
+        return self.node
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node,)
+
+    def prepare(self, lab: Lab) -> None:
+        """Nothing takes time."""
+
+    def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
+        links = fabric.links_of[self.node]
+        return tuple((end.node, end.interface) for link in links for end in (link.a, link.b))
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        lit = running_ports(lab, [(self.node, link.port(self.node)) for link in self._links(lab)])
+        return lit | running_daemons(lab, self.node, lab.daemons)
+
+    def inject(self, lab: Lab) -> Bracket:
+        """The instant is that of the carriers: no neighbour sees the daemons die."""
+        node = lab.node(self.node)
+        dark = node.send([wiring.set_up(index, up=False) for index in self._indexes(lab)])
+        node.kill_daemons(daemons.DAEMONS)
+        return dark
+
+    def restore(self, lab: Lab) -> Bracket | None:
+        """The instant is the power's: what it takes to boot is part of the recovery."""
+        if not self.remains(lab):
+            return None
+        # Half of it may have been done only: a boot begins without carrier, routes and processes.
+        begun = self.inject(lab)
+        node = lab.node(self.node)
+        node.start_daemons(lab.daemons)
+        messages = []
+        for link in self._links(lab):
+            messages += wiring.bring_up(link, self.node, lab.link(link.name).indexes)
+        node.send(messages)
+        return begun
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        ports = read_ports(lab.node(self.node))
+        found = list(missing_daemons(lab, self.node))
+        for link in self._links(lab):
+            found += port_faults(link, self.node, ports[link.port(self.node).interface])
+        return tuple(found)
+
+    def _links(self, lab: Lab) -> tuple[Link, ...]:
+        return lab.fabric.links_of[self.node]
+
+    def _indexes(self, lab: Lab) -> list[int]:
+        return [
+            lab.link(link.name).indexes[self.node, link.port(self.node).interface]
+            for link in self._links(lab)
+        ]

@@ -1,0 +1,101 @@
+"""Which faults a lab has, written down before they are injected.
+
+A fault's file is there from before anything is changed until it is proven that nothing of the
+fault remains, so whatever a killed driver leaves broken can be mended from the lab's record alone:
+
+    /run/rocelab/<lab>/faults/<number>.json   the fault as written, and the process that answers
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocelab.faults.spec import SINGLE_FAULT, SingleFaultSpec
+from rocelab.files import make_folder, write_file
+from rocelab.runtime.record import LabFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The process that will restore a fault: its id, and its start in clock ticks since boot
+    (proc_pid_stat(5), field 22), by which it is told from a later one of the same id."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def this_process(cls) -> Driver:
+        return cls(os.getpid(), _started(os.getpid()) or 0)
+
+    @property
+    def is_alive(self) -> bool:
+        return _started(self.pid) == self.started
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFault:
+    """A fault that a lab has; `driver` is None where it stays until someone restores it."""
+
+    number: int
+    spec: SingleFaultSpec
+    driver: Driver | None
+
+
+def faults_folder(files: LabFiles) -> Path:
+    """Where a lab's faults are written down."""
+    return files.root / "faults"
+
+
+def write_fault(files: LabFiles, spec: SingleFaultSpec, driver: Driver | None) -> RecordedFault:
+    """Write a fault down under the next free number."""
+    folder = faults_folder(files)
+    make_folder(folder, exist_ok=True)
+    document = {
+        "spec": SINGLE_FAULT.dump_python(spec, mode="json", exclude_none=True),
+        "driver": None if driver is None else [driver.pid, driver.started],
+    }
+    fresh = folder / f"{os.getpid()}.new"
+    write_file(fresh, json.dumps(document))
+    number = max((each.number for each in read_faults(files)), default=0) + 1
+    try:
+        while True:
+            try:
+                os.link(fresh, folder / f"{number}.json")
+            except FileExistsError:
+                number += 1  # another process was faster
+            else:
+                return RecordedFault(number, spec, driver)
+    finally:
+        fresh.unlink()
+
+
+def read_faults(files: LabFiles) -> tuple[RecordedFault, ...]:
+    """The faults that a lab has, in the order they came."""
+    found = []
+    for path in faults_folder(files).glob("*.json"):
+        try:
+            document = json.loads(path.read_text())
+        except FileNotFoundError:
+            continue  # restored meanwhile
+        spec = SINGLE_FAULT.validate_json(json.dumps(document["spec"]))
+        driver = None if document["driver"] is None else Driver(*document["driver"])
+        found.append(RecordedFault(int(path.stem), spec, driver))
+    return tuple(sorted(found, key=lambda fault: fault.number))
+
+
+def remove_fault(files: LabFiles, fault: RecordedFault) -> None:
+    """Forget a fault of which nothing remains. Idempotent."""
+    (faults_folder(files) / f"{fault.number}.json").unlink(missing_ok=True)
+
+
+def _started(pid: int) -> int | None:
+    """None where there is no such process, or it has ended and waits to be reaped."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    state, *fields = text.rpartition(") ")[2].split()
+    return None if state == "Z" else int(fields[18])

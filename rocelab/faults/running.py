@@ -1,0 +1,174 @@
+"""Faults on a lab that is up, for a person at its command line and not for a drill.
+
+In: a running lab and a fault as asked. Out: a fault that stays in the lab's record when its command
+is over, or one that is carried out and waited for; which faults a lab has; and their end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from rocelab.errors import InputError
+from rocelab.faults.base import Fault
+from rocelab.faults.injector import Change, Injector, restore_faults
+from rocelab.faults.record import RecordedFault, faults_folder, read_faults, write_fault
+from rocelab.faults.resolve import resolve
+from rocelab.faults.schedule import Timed, expand
+from rocelab.faults.spec import FaultSpec, SessionResetSpec, SingleFaultSpec
+from rocelab.faults.timetable import carry_out
+from rocelab.interruption import shielded
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.runtime.inuse import in_use
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.wording import listed
+
+NS_PER_S = 10**9
+HEAD_START_NS = NS_PER_S
+"""Faults that are carried out in time are prepared for so long before the first begins."""
+
+_DRIVERS: Mapping[bool | None, Literal["none", "alive", "orphaned"]] = {
+    None: "none",
+    True: "alive",
+    False: "orphaned",
+}
+_STEP_NS = NS_PER_S // 4
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFault:
+    """A fault that a lab has. `since_unix_s` is when it was written down, just before it began.
+
+    driver: `none` where it stays until someone restores it; otherwise what became of the process
+    `pid` that was to.
+    """
+
+    number: int
+    kind: str
+    subject: str
+    since_unix_s: float
+    driver: Literal["none", "alive", "orphaned"]
+    pid: int | None
+
+    @property
+    def since(self) -> str:
+        """As people read it."""
+        return datetime.fromtimestamp(self.since_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fault]:
+    """Break the lab until someone restores it. Raises as the fault's `prepare` and `inject` do, and
+    then leaves nothing of it; InputError while a drill or a job uses the lab."""
+    fault = resolve(lab.fabric, spec)
+    with (
+        _by_hand(lab),
+        shielded(f"{fault.kind} of {fault.subject} is undone") as shield,
+    ):
+        recorded = write_fault(LabFiles(lab.name), spec, driver=None)
+        try:
+            with shield.lifted():
+                fault.prepare(lab)
+                fault.inject(lab)
+        except BaseException:
+            restore_faults(lab, [recorded])
+            raise
+    return recorded, fault
+
+
+def inject_and_wait(
+    lab: Lab, spec: FaultSpec, progress: ProgressSink = no_progress
+) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """Carry a fault out that ends by itself, and return once it is proven undone: its changes, and
+    which of them came late or were not seen to take effect. Undone too where this is interrupted
+    or killed.
+
+    Raises InputError where the fault does not fit the lab, and while a drill or a job uses it.
+    """
+    faults = expand(lab.fabric, (spec,))
+    for timed in faults:
+        resolve(lab.fabric, timed.spec)
+    with _by_hand(lab), Injector(lab) as injector:
+        zero_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) + HEAD_START_NS
+        late = carry_out(injector, faults, zero_ns, _waiter(faults, spec.kind, zero_ns, progress))
+        injector.restore_all()
+        instant = isinstance(spec, SessionResetSpec)
+        changes = tuple(each for each in injector.changes if each.begins or not instant)
+    problems = (*late, *injector.unseen)
+    return changes, tuple(each.removeprefix("not valid because ") for each in problems)
+
+
+def _by_hand(lab: Lab) -> AbstractContextManager[None]:
+    """Faults by hand may come together, and not beside what measures the lab."""
+    return in_use(LabFiles(lab.name), "a fault by hand", shared=True)
+
+
+def _waiter(
+    faults: Sequence[Timed], name: str, zero_ns: int, progress: ProgressSink
+) -> Callable[[int], None]:
+    """Waits until an instant, and shows how many seconds of the whole are over."""
+    last_ns = max(timed.ends_ns or timed.begins_ns for timed in faults)
+    total = -(-last_ns // NS_PER_S)
+
+    def wait(instant_ns: int) -> None:
+        while (now_ns := time.clock_gettime_ns(time.CLOCK_REALTIME)) < instant_ns:
+            progress(Progress(name, max(0, (now_ns - zero_ns) // NS_PER_S), total))
+            time.sleep(min(instant_ns - now_ns, _STEP_NS) / NS_PER_S)
+
+    return wait
+
+
+def faults_of(lab: Lab) -> tuple[ListedFault, ...]:
+    """The faults that a lab has, in the order they came."""
+    folder = faults_folder(LabFiles(lab.name))
+    found = []
+    for recorded in read_faults(LabFiles(lab.name)):
+        driver = recorded.driver
+        try:
+            since = (folder / f"{recorded.number}.json").stat().st_mtime
+        except FileNotFoundError:
+            continue  # restored meanwhile
+        found.append(
+            ListedFault(
+                number=recorded.number,
+                kind=recorded.spec.kind,
+                subject=resolve(lab.fabric, recorded.spec).subject,
+                since_unix_s=since,
+                driver=_DRIVERS[None if driver is None else driver.is_alive],
+                pid=None if driver is None else driver.pid,
+            )
+        )
+    return tuple(found)
+
+
+def restore_numbered(lab: Lab, number: int) -> Fault:
+    """Undo one fault of the lab's record. Raises InputError where there is none of that number, or
+    a living process will undo it; ExpectationError where something of it remains."""
+    recorded = read_faults(LabFiles(lab.name))
+    chosen = next((each for each in recorded if each.number == number), None)
+    if chosen is None:
+        numbers = [str(each.number) for each in recorded]
+        raise InputError(
+            f"lab {lab.name} has no fault {number}",
+            hint=f"it has {listed(numbers, 'and')}" if numbers else "it has none",
+        )
+    if chosen.driver is not None and chosen.driver.is_alive:
+        raise InputError(
+            f"fault {number} is of process {chosen.driver.pid}, which will undo it",
+            hint="stop that process: what it broke is mended once it is gone",
+        )
+    return restore_faults(lab, [chosen])[0]
+
+
+def restore_ownerless(lab: Lab) -> tuple[tuple[Fault, ...], tuple[RecordedFault, ...]]:
+    """Undo every fault that no living process will: those undone, and those left to processes.
+
+    Raises ExpectationError where something of one remains.
+    """
+    recorded = read_faults(LabFiles(lab.name))
+    owned = [each for each in recorded if each.driver is not None and each.driver.is_alive]
+    return restore_faults(lab, [each for each in recorded if each not in owned]), tuple(owned)

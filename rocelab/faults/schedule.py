@@ -1,0 +1,121 @@
+"""When each fault begins and ends: flapping and campaigns become single faults in time.
+
+In: faults as written, and a fabric for campaigns to draw from. Out: `Step`s in order of time.
+Pure: a seed decides every draw.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocelab.faults.selectors import LinkSelector
+from rocelab.faults.spec import (
+    ALL_PPM,
+    BlackholeSpec,
+    CampaignKind,
+    CampaignSpec,
+    CarrierDownSpec,
+    DaemonCrashSpec,
+    DaemonHangSpec,
+    DelaySpec,
+    DrainSpec,
+    FaultSpec,
+    FlappingSpec,
+    GreyLossSpec,
+    PowerLossSpec,
+    SessionResetSpec,
+    SingleFaultSpec,
+)
+from rocelab.plan.fabric import Fabric
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A single fault from `begins_ns` to `ends_ns` after time 0; None: until all is over."""
+
+    spec: SingleFaultSpec
+    begins_ns: int
+    ends_ns: int | None
+
+
+def expand(fabric: Fabric, faults: Sequence[FaultSpec]) -> tuple[Timed, ...]:
+    """Single faults in the order they begin."""
+    found: list[Timed] = []
+    for fault in faults:
+        match fault:
+            case FlappingSpec():
+                found += _flaps(fault)
+            case CampaignSpec():
+                found += _drawn(fabric, fault)
+            case _:
+                ends = None if fault.lasts is None else fault.at + fault.lasts
+                found.append(Timed(fault, fault.at, ends))
+    return tuple(sorted(found, key=lambda timed: timed.begins_ns))
+
+
+def _flaps(fault: FlappingSpec) -> list[Timed]:
+    draw = random.Random(fault.seed)  # noqa: S311 - a repeatable draw, no secret
+    down_ns = fault.period * fault.duty // ALL_PPM
+    spread_ns = min(down_ns, fault.period - down_ns) * fault.jitter // ALL_PPM
+    spec = CarrierDownSpec(kind="carrier-down", link=fault.link, links=fault.links)
+
+    def moved(instant_ns: int) -> int:
+        return instant_ns + draw.randint(-spread_ns, spread_ns) if spread_ns else instant_ns
+
+    flaps = []
+    for number in range(fault.count):
+        begins = fault.at + number * fault.period
+        # The first change is when the drill says the fault is.
+        flaps.append(Timed(spec, moved(begins) if number else begins, moved(begins + down_ns)))
+    return flaps
+
+
+def _drawn(fabric: Fabric, fault: CampaignSpec) -> list[Timed]:
+    """Beginnings and lengths are exponential, as of independent causes. A node has one fault at a
+    time, its links' included: mending one would mend part of another."""
+    draw = random.Random(fault.seed)  # noqa: S311 - a repeatable draw, no secret
+    begins = fault.at
+    busy_until: dict[str, int] = {}
+    drawn = []
+    for _ in range(fault.count):
+        nodes, spec = _draw_fault(fabric, draw.choice(fault.kinds), draw)
+        begins = max(begins, *(busy_until.get(node, 0) for node in nodes))
+        instant = isinstance(spec, SessionResetSpec)
+        lasts = max(1, round(draw.expovariate(1 / fault.each_lasts)))
+        busy_until.update(dict.fromkeys(nodes, begins + lasts))
+        drawn.append(Timed(spec, begins, None if instant else begins + lasts))
+        begins += max(1, round(draw.expovariate(1 / fault.every)))
+    return drawn
+
+
+def _draw_fault(
+    fabric: Fabric, kind: CampaignKind, draw: random.Random
+) -> tuple[tuple[str, ...], SingleFaultSpec]:
+    """A fault of that kind, and the nodes it is on."""
+    link = draw.choice(fabric.sessions)
+    ends = (link.a.node, link.b.node)
+    selector = LinkSelector(node=link.a.node, interface=link.a.interface)
+    # A rack's only switch takes its servers with it: what is lost then is no question of routing.
+    upper = draw.choice([node for node in fabric.switches if not node.is_leaf]).name
+    anywhere = draw.choice(fabric.switches).name
+    match kind:
+        case CampaignKind.CARRIER_DOWN:
+            return ends, CarrierDownSpec(kind="carrier-down", link=selector)
+        case CampaignKind.BLACKHOLE:
+            return ends, BlackholeSpec(kind="blackhole", link=selector)
+        case CampaignKind.GREY_LOSS:
+            return ends, GreyLossSpec(kind="grey-loss", link=selector)
+        case CampaignKind.DELAY:
+            return ends, DelaySpec(kind="delay", link=selector)
+        case CampaignKind.POWER_LOSS:
+            return (upper,), PowerLossSpec(kind="power-loss", switch=upper)
+        case CampaignKind.DRAIN:
+            return (upper,), DrainSpec(kind="drain", switch=upper)
+        case CampaignKind.DAEMON_CRASH:
+            return (anywhere,), DaemonCrashSpec(kind="daemon-crash", switch=anywhere)
+        case CampaignKind.DAEMON_HANG:
+            return (anywhere,), DaemonHangSpec(kind="daemon-hang", switch=anywhere)
+        case CampaignKind.SESSION_RESET:
+            return (anywhere,), SessionResetSpec(kind="session-reset", switch=anywhere)

@@ -1,0 +1,230 @@
+"""Faults carried out in time: each begins and ends when it should.
+
+In: faults with their times, the instant of time 0, and an `Injector`. Out: the injector's changes,
+as `Event`s where several changes close to each other count as one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from itertools import chain
+
+from rocelab.faults.injector import Change, Held, Injector
+from rocelab.faults.schedule import Timed
+from rocelab.interruption import shielded
+from rocelab.results.drill import Event
+from rocelab.units import format_duration
+
+NS_PER_S = 10**9
+LATE_LIMIT_NS = 100_000_000
+"""A change later than this against its plan is reported: the machine was too busy for the plan. A
+smaller delay costs nothing, as every figure counts from the instant of the change itself."""
+
+AHEAD_NS = 100_000_000
+"""Faults that begin this close after another are prepared before it, so that they do not wait for
+each other."""
+
+SHOWN = 4
+
+
+Prepared = dict[int, Held]
+"""Faults that are ready to begin, by their place among all."""
+
+
+def prepare_first(injector: Injector, faults: Sequence[Timed]) -> Prepared:
+    """Prepare the faults that begin first, while there is time. Raises as `Injector.prepare`."""
+    first_ns = min((timed.begins_ns for timed in faults), default=0)
+    return {
+        place: injector.prepare(timed.spec)
+        for place, timed in enumerate(faults)
+        if timed.begins_ns <= first_ns + AHEAD_NS
+    }
+
+
+def carry_out(
+    injector: Injector,
+    faults: Sequence[Timed],
+    zero_ns: int,
+    wait: Callable[[int], None],
+    prepared: Prepared | None = None,
+) -> tuple[str, ...]:
+    """Begin and end every fault and return when the last change is over, with why the faults
+    were not what was asked for, if they were not.
+
+    `zero_ns` is time 0 in CLOCK_REALTIME ns; `wait` returns at the instant it is given. Faults
+    without an end are left to the injector's context. Raises as the faults do.
+    """
+    ready = dict(prepared or {})
+    order = sorted(
+        [(timed.begins_ns, _Step.BEGIN, place) for place, timed in enumerate(faults)]
+        + [(timed.ends_ns, _Step.END, place) for place, timed in enumerate(faults) if timed.ends_ns]
+        + [(at_ns, _Step.LOOK, place) for place, at_ns in _looks(injector, faults).items()]
+    )
+    waiting = [place for _, step, place in order if step is _Step.BEGIN]
+    held: dict[int, tuple[Held, bool]] = {}
+    problems = []
+    free_ns = 0
+    for at_ns, step, place in order:
+        begins = step is _Step.BEGIN
+        while waiting and faults[waiting[0]].begins_ns <= at_ns + AHEAD_NS:
+            following = waiting.pop(0)
+            timed = faults[following]
+            one = ready.pop(following, None) or injector.prepare(timed.spec)
+            end_ns = None if timed.ends_ns is None else zero_ns + timed.ends_ns
+            held[following] = (one, injector.schedule(one, zero_ns + timed.begins_ns, end_ns))
+        one, exact = held[place]
+        wait(zero_ns + at_ns)
+        if step is _Step.LOOK:
+            injector.look(one)
+            continue
+        if not begins:
+            injector.restore(one)
+        elif not exact:
+            injector.inject(one)
+        change = _change(injector, one, begins=begins)
+        # Faults close to each other wait for the one before them: that is no lateness.
+        late_ns = change.t_ns - max(zero_ns + at_ns, free_ns)
+        if late_ns > LATE_LIMIT_NS:
+            problems.append(_late(change, late_ns))
+        if begins and change.took_ns > LATE_LIMIT_NS:
+            problems.append(_uncertain(change))
+        free_ns = change.t_ns + change.took_ns
+    return tuple(problems)
+
+
+class _Step(IntEnum):
+    """What is done at an instant; of several at one instant, in this order."""
+
+    LOOK = 0
+    END = 1
+    BEGIN = 2
+
+
+def _looks(injector: Injector, faults: Sequence[Timed]) -> dict[int, int]:
+    """When to see whether each fault took effect, by place: as late as it can be seen, so that what
+    is measured after it began is not disturbed.
+
+    That is shortly before it ends, or before another begins on one of its nodes, which may take
+    away what shows it. Faults that neither happens to are looked at when all is over.
+    """
+    nodes = [injector.nodes_of(timed.spec) for timed in faults]
+    found = {}
+    for place, timed in enumerate(faults):
+        nexts_ns = [
+            other.begins_ns
+            for number, other in enumerate(faults)
+            if other.begins_ns > timed.begins_ns and nodes[number] & nodes[place]
+        ]
+        if timed.ends_ns is not None:
+            nexts_ns.append(timed.ends_ns)
+        if nexts_ns:
+            next_ns = min(nexts_ns)
+            found[place] = next_ns - min(AHEAD_NS, (next_ns - timed.begins_ns) // 2)
+    return found
+
+
+def _change(injector: Injector, held: Held, *, begins: bool) -> Change:
+    return next(
+        change
+        for change in reversed(injector.changes)
+        if change.fault is held.fault and change.begins is begins
+    )
+
+
+@contextmanager
+def carried_out(
+    injector: Injector, faults: Sequence[Timed], zero_ns: int, prepared: Prepared
+) -> Iterator[list[str]]:
+    """Carry out faults beside what the caller does, on a thread that ends with the context.
+
+    `prepared` are the first of them (`prepare_first`). The list that is given has the problems once
+    the context has ended; faults that had not begun by then are one, and those that had not ended
+    are restored by the injector. Raises as the faults do.
+    """
+    over = threading.Event()
+    problems: list[str] = []
+    failures: list[BaseException] = []
+
+    def wait(instant_ns: int) -> None:
+        left_ns = instant_ns - time.clock_gettime_ns(time.CLOCK_REALTIME)
+        if over.wait(max(0, left_ns) / NS_PER_S):
+            raise _OverError
+
+    def work() -> None:
+        try:
+            problems.extend(carry_out(injector, faults, zero_ns, wait, prepared))
+        except _OverError:
+            begun = sum(change.begins for change in injector.happened())
+            if begun < len(faults):
+                problems.append(
+                    f"not valid because all was over before {len(faults) - begun} of "
+                    f"{len(faults)} faults had begun"
+                )
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=work, name="faults")
+    with shielded("faults under way are carried out") as shield:
+        thread.start()
+        try:
+            with shield.lifted():
+                yield problems
+        finally:
+            over.set()
+            thread.join()
+    if failures:
+        raise failures[0]
+
+
+class _OverError(Exception):
+    """The caller's context has ended."""
+
+
+def _late(change: Change, late_ns: int) -> str:
+    return (
+        f"not valid because {change.fault.kind} of {change.fault.subject} "
+        f"{'began' if change.begins else 'ended'} {format_duration(late_ns)} late "
+        f"(the limit is {format_duration(LATE_LIMIT_NS)})"
+    )
+
+
+def _uncertain(change: Change) -> str:
+    return (
+        f"not valid because {change.fault.kind} of {change.fault.subject} may have begun up to "
+        f"{format_duration(change.took_ns)} after its stamp (the limit is "
+        f"{format_duration(LATE_LIMIT_NS)})"
+    )
+
+
+def events_of(changes: Sequence[Change], apart_ns: int) -> tuple[Event, ...]:
+    """The Convergence Events that changes amount to, in order of time.
+
+    Changes less than `apart_ns` after the one before are part of its event: what the network does
+    about one can not be told from what it does about the other. An event begins something where
+    any of its changes does.
+    """
+    groups: list[list[Change]] = []
+    for change in sorted(changes, key=lambda change: change.t_ns):
+        if groups and change.t_ns - groups[-1][-1].t_ns < apart_ns:
+            groups[-1].append(change)
+        else:
+            groups.append([change])
+    return tuple(map(_event, groups))
+
+
+def _event(group: Sequence[Change]) -> Event:
+    kinds = list(dict.fromkeys(change.fault.kind for change in group))
+    subjects = list(dict.fromkeys(change.fault.subject for change in group))
+    more = [f"{len(subjects) - SHOWN} more"] if len(subjects) > SHOWN else []
+    return Event(
+        t_ns=group[0].t_ns,
+        kind=kinds[0] if len(kinds) == 1 else "several faults",
+        change="begin" if any(change.begins for change in group) else "end",
+        subject=", ".join(chain(subjects[:SHOWN], more)),
+        changes=len(group),
+        took_ns=group[0].took_ns,
+    )

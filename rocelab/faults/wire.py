@@ -1,0 +1,116 @@
+"""Faults of cables whose carrier stays up: packets vanish, arrive corrupted, or late.
+
+In: planned links, a direction or both, and what is wrong (`rocelab.runtime.wire`). Out: faults that
+the kernel begins and ends at exact instants. Nobody is told: only BFD, a hold timer, or a counter
+at the far end shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rocelab.faults.links import ALL_PPM, ends_of
+from rocelab.faults.selectors import named
+from rocelab.kernel.bracket import Bracket, spanning
+from rocelab.plan.fabric import Link
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.wire.impairment import Impairment, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class CableFault:
+    """One impairment on some links at once, towards one node or in both directions.
+
+    Everything that crosses is hit, BGP's and BFD's packets too; of corruption see
+    rocelab/runtime/bpf/wire.bpf.c. Two of one kind on one direction at a time are one: the later
+    counts, and the first to be restored ends both.
+    """
+
+    kind: str
+    links: tuple[Link, ...]
+    impairment: Impairment
+    towards: str | None = None
+
+    @property
+    def subject(self) -> str:
+        return named(self.links)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return ends_of(self.links)
+
+    def prepare(self, lab: Lab) -> None:
+        wire = lab.wire
+        for link, towards in self._directions():
+            wire.prepare(link, towards, self.impairment.kind)
+
+    def severed(self) -> tuple[tuple[str, str], ...]:
+        return tuple(self._directions()) if self.impairment.kind is Kind.BLACKHOLE else ()
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        wire = lab.wire
+        return frozenset(
+            f"packets of {link} towards {towards} pass as always"
+            for link, towards in self._directions()
+            if not wire.is_impaired(link, towards, self.impairment.kind)
+        )
+
+    def inject(self, lab: Lab) -> Bracket:
+        return self._impair(lab, self.impairment)
+
+    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
+        """Begin and end by the kernel's clock, CLOCK_MONOTONIC ns."""
+        return self._impair(lab, replace(self.impairment, start_ns=start_ns, end_ns=end_ns))
+
+    def restore(self, lab: Lab) -> Bracket:
+        wire, kind = lab.wire, self.impairment.kind
+        return spanning(
+            [
+                Bracket.of(partial(wire.clear, link, towards, kind))
+                for link, towards in self._directions()
+            ]
+        )
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        wire = lab.wire
+        found = (
+            part
+            for link, towards in self._directions()
+            for part in wire.remains(link, towards, self.impairment.kind)
+        )
+        return tuple(dict.fromkeys(found))
+
+    def _impair(self, lab: Lab, impairment: Impairment) -> Bracket:
+        wire = lab.wire
+        return spanning(
+            [wire.impair(link, towards, impairment) for link, towards in self._directions()]
+        )
+
+    def _directions(self) -> Iterator[tuple[str, str]]:
+        for link in self.links:
+            for end in (link.a, link.b):
+                if self.towards in (None, end.node):
+                    yield link.name, end.node
+
+
+def blackhole(links: tuple[Link, ...], towards: str | None = None) -> CableFault:
+    """Every packet vanishes and the carrier stays."""
+    return CableFault("blackhole", links, Impairment(Kind.BLACKHOLE), towards)
+
+
+def grey_loss(links: tuple[Link, ...], loss_ppm: int, towards: str | None = None) -> CableFault:
+    """A share of packets vanishes, drawn one by one."""
+    return CableFault("grey-loss", links, Impairment(Kind.LOSS, loss_ppm / ALL_PPM), towards)
+
+
+def corruption(links: tuple[Link, ...], share_ppm: int, towards: str | None = None) -> CableFault:
+    """A bit flips in a share of RoCE packets, and their ICRC fails at the receiver."""
+    impairment = Impairment(Kind.CORRUPTION, share_ppm / ALL_PPM)
+    return CableFault("corruption", links, impairment, towards)
+
+
+def delay(links: tuple[Link, ...], delay_ns: int, towards: str | None = None) -> CableFault:
+    """Every packet comes later, in order."""
+    return CableFault("delay", links, Impairment(Kind.DELAY, delay_ns=delay_ns), towards)

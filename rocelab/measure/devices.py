@@ -1,0 +1,99 @@
+"""What the lab's devices counted during a run: links, NICs and queues.
+
+In: a running lab and the plans of jobs. Out: `DeviceCounts`, the differences between the start of
+the watch and its reading, which no endpoint had a say in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from rocelab.agent.filters import data_filter, roce_filter
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.kernel import namespaces
+from rocelab.measure.queues import QueueWatch
+from rocelab.measure.timeline import opened_namespaces
+from rocelab.results.job import QueueFigures
+from rocelab.runtime.base import Counters
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.link import read_counters
+from rocelab.spec.queues import QueueEngine
+from rocelab.traffic.jobparts import nic_links
+from rocelab.traffic.taps import LinkPackets, Taps
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCounts:
+    """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, data (`data`), as
+    they came in; all frames as they left (`sent_packets`, `sent_bytes`). And the queues that did
+    something; `engine` says what counted them."""
+
+    roce: LinkPackets
+    data: LinkPackets
+    sent_packets: LinkPackets
+    sent_bytes: LinkPackets
+    queues: tuple[QueueFigures, ...]
+    engine: QueueEngine
+
+
+class DeviceWatch:
+    """Counts within its context."""
+
+    def __init__(self, lab: Lab, plans: Sequence[JobPlan]) -> None:
+        self._lab = lab
+        self._plans = plans
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Raises InputError where queues can not be read, MachineError where ports can not."""
+        lab = self._lab
+        with ExitStack() as undo:
+            self._queues = QueueWatch(lab.fabric)
+            self._netns_of = undo.enter_context(opened_namespaces(lab, lab.fabric.nodes))
+            taps = partial(Taps, lab.fabric, self._netns_of)
+            self._roce = undo.enter_context(taps(lab.fabric.links, roce_filter()))
+            self._data = undo.enter_context(taps(nic_links(self._plans), data_filter()))
+            self._before = _all_counters(self._netns_of)
+            self._cleanup = undo.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._cleanup.close()
+
+    def read(self) -> DeviceCounts:
+        """What was counted since `__enter__`; to be called once."""
+        after = _all_counters(self._netns_of)
+        packets, size = {}, {}
+        for link in self._lab.fabric.links:
+            for port in (link.a, link.b):
+                now, then = (each[port.node][port.interface] for each in (after, self._before))
+                packets[link.name, port.node] = now.tx_packets - then.tx_packets
+                size[link.name, port.node] = now.tx_bytes - then.tx_bytes
+        return DeviceCounts(
+            roce=self._roce.read(),
+            data=self._data.read(),
+            sent_packets=packets,
+            sent_bytes=size,
+            queues=self._queues.figures(),
+            engine=self._queues.engine,
+        )
+
+
+def _all_counters(netns_of: Mapping[str, int]) -> dict[str, dict[str, Counters]]:
+    found: dict[str, dict[str, Counters]] = {}
+
+    def read(node: str) -> None:
+        found[node] = read_counters()
+
+    namespaces.inside_each(netns_of, read)
+    return found

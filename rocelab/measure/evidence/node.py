@@ -1,0 +1,208 @@
+"""What there is to know of one node: its daemons, tables, links, queues, logs and packets.
+
+In: a node of a running lab, healthy or not. Out: files on a shelf. Nothing waits long: a daemon
+that does not answer a question is asked no other, and a command that hangs is given up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from rocelab.kernel import namespaces
+from rocelab.measure.evidence.shelf import Shelf, tail
+from rocelab.runtime.daemons import vty_command
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.node import NamespaceNode
+
+VTY_TIMEOUT_S = 5.0
+COMMAND_TIMEOUT_S = 15.0
+"""A hundred times what an answer takes: evidence is collected when machines are busy, too."""
+CAPTURE_SNAP_BYTES = 256
+CAPTURE_PACKETS = 50_000
+
+QUESTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "mgmtd": (("running-config.mgmtd", "configuration that mgmtd runs", "show running-config"),),
+    "zebra": (
+        ("running-config.zebra", "configuration that zebra runs", "show running-config"),
+        ("routes.json", "zebra's routes", "show ip route json"),
+    ),
+    "bgpd": (
+        ("running-config.bgpd", "configuration that bgpd runs", "show running-config"),
+        ("bgp-summary.json", "BGP sessions", "show bgp ipv4 unicast summary json"),
+        ("bgp-neighbors.json", "BGP sessions in full", "show bgp neighbors json"),
+        ("bgp-table.json", "BGP paths", "show bgp ipv4 unicast json"),
+    ),
+    "bfdd": (
+        ("running-config.bfdd", "configuration that bfdd runs", "show running-config"),
+        ("bfd-peers.json", "BFD sessions", "show bfd peers json"),
+    ),
+}
+"""File, what it holds, and the question, by daemon."""
+
+COMMANDS = (
+    ("links.json", "interfaces with statistics", ("ip", "-s", "-s", "-d", "-j", "link", "show")),
+    ("addresses.json", "addresses", ("ip", "-j", "address", "show")),
+    ("fib.json", "the kernel's routes", ("ip", "-d", "-N", "-j", "route", "show", "table", "all")),
+    ("nexthops.txt", "the kernel's next-hop objects", ("ip", "nexthop", "show")),
+    ("rules.json", "the kernel's routing rules", ("ip", "-j", "rule", "show")),
+    ("neighbours.json", "the kernel's neighbours", ("ip", "-s", "-j", "neighbour", "show")),
+    ("qdiscs.json", "queues with statistics", ("tc", "-s", "-j", "qdisc", "show")),
+    ("sockets.txt", "TCP connections, BGP's among them", ("ss", "-t", "-i", "-n", "-a")),
+)
+
+_LIST_TRAFFIC_CONTROL = ("tc", "-s", "-force", "-batch", "-")
+PROC = ("snmp", "netstat", "softnet_stat", "dev")
+
+
+def collect_node(lab: Lab, name: str, shelf: Shelf, capture: Capture | None) -> None:
+    """Fill `shelf`; `capture` is what captures the node's packets meanwhile, if anything does."""
+    node = lab.node(name)
+    if lab.fabric.node(name).is_switch:
+        _daemons(node, lab.daemons, shelf)
+    for file, what, command in COMMANDS:
+        shelf.keep(file, what, lambda argv=command: _ran(node, argv))  # type: ignore[misc]
+    _traffic_control(node, _interfaces(lab, name), shelf)
+    for each in PROC:
+        path = Path("/proc/thread-self/net", each)
+        shelf.keep(
+            f"proc-{each}.txt",
+            f"/proc/net/{each}",
+            lambda path=path: namespaces.inside(node.netns, path.read_bytes),  # type: ignore[misc]
+        )
+    if capture is not None:
+        capture.finish()
+
+
+def _interfaces(lab: Lab, name: str) -> tuple[str, ...]:
+    return tuple(link.port(name).interface for link in lab.fabric.links_of[name])
+
+
+def _ran(node: NamespaceNode, argv: Sequence[str]) -> str:
+    """What a command writes in the node. Raises OSError, SubprocessError, RocelabError."""
+    done = node.run_tool(argv, timeout_s=COMMAND_TIMEOUT_S)
+    if done.returncode != 0:
+        raise ValueError(done.stderr.strip() or f"exit status {done.returncode}")
+    return done.stdout
+
+
+def _daemons(node: NamespaceNode, names: Sequence[str], shelf: Shelf) -> None:
+    alive = node.daemons()
+    states = {name: _state(alive.get(name)) for name in names}
+    shelf.keep("daemons.json", "daemons and their state", lambda: json.dumps(states, indent=1))
+    for name in names:
+        log, configuration = node.frr.log(name), node.frr.configuration(name)
+        shelf.keep(f"{name}.log", f"log of {name}", lambda log=log: tail(log))  # type: ignore[misc]
+        shelf.keep(
+            f"{name}.conf",
+            f"configuration that {name} was started with",
+            lambda configuration=configuration: configuration.read_bytes(),  # type: ignore[misc]
+        )
+        answers = True
+        for file, what, question in QUESTIONS[name]:
+            if not answers:
+                shelf.miss(file, what, f"{name} did not answer an earlier question")
+                continue
+            answers = shelf.keep(
+                file,
+                what,
+                lambda name=name, question=question: vty_command(  # type: ignore[misc]
+                    node.frr, name, question, timeout_s=VTY_TIMEOUT_S
+                ),
+            )
+
+
+def _state(pid: int | None) -> dict[str, object]:
+    """A process's id and state in the words of /proc/PID/status, such as `T (stopped)`."""
+    if pid is None:
+        return {"pid": None, "state": "not running"}
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return {"pid": None, "state": "not running"}
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    return {
+        "pid": pid,
+        "state": fields.get("State", "").strip(),
+        "resident": fields.get("VmRSS", "").strip(),
+    }
+
+
+def _traffic_control(node: NamespaceNode, interfaces: Sequence[str], shelf: Shelf) -> None:
+    """Classes and filters, which tc lists per interface: all in one process."""
+    batch = "".join(
+        f"class show dev {each}\nfilter show dev {each} ingress\nfilter show dev {each} egress\n"
+        for each in interfaces
+    )
+
+    def listed() -> str:
+        done = namespaces.inside(
+            node.netns,
+            lambda: subprocess.run(
+                _LIST_TRAFFIC_CONTROL,
+                input=batch,
+                capture_output=True,
+                text=True,
+                timeout=COMMAND_TIMEOUT_S,
+                check=False,
+            ),
+        )
+        return done.stdout
+
+    shelf.keep("traffic-control.txt", "classes and filters of every port", listed)
+
+
+class Capture:
+    """Packets of all ports of a node in one file, from now for `capture_s` seconds."""
+
+    _FILE, _WHAT = "packets.pcap", "packets of all ports, as of `tcpdump -i any`"
+
+    def __init__(self, node: NamespaceNode, shelf: Shelf, capture_s: float) -> None:
+        self._shelf = shelf
+        self._limit_s = capture_s + COMMAND_TIMEOUT_S
+        path = shelf.folder / self._FILE
+        # `timeout` ends it even where this process is killed, so that nothing is left behind.
+        argv = ["timeout", "--signal=INT", f"--kill-after={COMMAND_TIMEOUT_S}", str(capture_s)]
+        argv += ["tcpdump", "-i", "any", "-n", "-s", str(CAPTURE_SNAP_BYTES), "-Z", "root"]
+        argv += ["-c", str(CAPTURE_PACKETS), "--time-stamp-precision=nano", "-w", str(path)]
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = namespaces.inside(
+                node.netns,
+                lambda: subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    process_group=0,
+                    umask=0o077,
+                ),
+            )
+        except OSError as error:
+            shelf.miss(self._FILE, self._WHAT, str(error))
+
+    def kill(self) -> None:
+        """End it at once. Idempotent."""
+        if self._process is not None and self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def finish(self) -> None:
+        """Wait for its end."""
+        if self._process is None:
+            return
+        try:
+            _, said = self._process.communicate(timeout=self._limit_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            _, said = self._process.communicate()
+        if (self._shelf.folder / self._FILE).exists():
+            self._shelf.note(self._FILE, self._WHAT)
+        else:
+            lines = said.decode(errors="replace").strip().splitlines()
+            self._shelf.miss(self._FILE, self._WHAT, lines[-1] if lines else "tcpdump ended")

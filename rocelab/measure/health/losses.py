@@ -1,0 +1,94 @@
+"""On which link, and which way, packets were lost: one figure from several kernel counters.
+
+In: readings of ports, queues and impaired cables, one after the other. Out: packets lost per
+direction of each link since the lab came up.
+
+A veth counts a packet as received before traffic control sees it (drivers/net/veth.c), so packets
+and bytes of two ends never differ. What is lost between them is: what the sender's veth could not
+hand over (`tx_dropped`), and what a program dropped behind the receiver's port. A port's clsact has
+one counter for both of its sides (net/core/dev.c, mini_qdisc_qstats_cpu_drop), in which drops of
+the port's own queue are too: those are taken off, and are no loss of a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rocelab.kernel.counters import Place, PortCounters
+from rocelab.measure.health.ports import PortReading
+from rocelab.plan.fabric import Fabric
+from rocelab.runtime.wire.impairment import Direction
+from rocelab.runtime.wire.maps import WireCounters
+
+
+@dataclass(slots=True)
+class _Known:
+    """Of a port: what its clsact dropped, and the most of it that was no queue's."""
+
+    tc_drops: int = 0
+    others: int = 0
+
+
+class LossTracker:
+    """Adds losses up."""
+
+    def __init__(self, fabric: Fabric, *, queues_in_clsact: bool) -> None:
+        """`queues_in_clsact`: whether a full queue drops there, as the engine `bpf` has it."""
+        self._fabric = fabric
+        self._queues_in_clsact = queues_in_clsact
+        self._known: dict[Place, _Known] = {}
+        self._by_programs: dict[Direction, int] = {}
+        self._not_taken: dict[Direction, int] = {}
+        self._wire_lost: dict[Direction, int] = {}
+
+    def look(
+        self,
+        ports: Mapping[Place, PortReading],
+        queues: PortCounters,
+        wire: Mapping[Direction, WireCounters],
+    ) -> dict[Direction, int]:
+        """Packets lost so far, by direction. `queues` were read after `ports`: what was dropped in
+        between is taken off twice and not never, so no loss is seen where there is none."""
+        on_wire = {
+            direction: max(0, counted.lost - self._wire_lost.get(direction, 0))
+            for direction, counted in wire.items()
+        }
+        impaired = wire.keys() | self._wire_lost.keys()
+        for link in self._fabric.links:
+            for port, far in ((link.a, link.b), (link.b, link.a)):
+                place = port.node, port.interface
+                reading = ports.get(place)
+                if reading is None:
+                    continue
+                self._not_taken[Direction(link.name, far.node)] = reading.lost
+                gained = self._gained(place, reading.tc_drops, queues)
+                inwards, outwards = (Direction(link.name, end.node) for end in (port, far))
+                out = 0
+                if outwards in impaired and not self._fabric.node(far.node).is_switch:
+                    both = inwards in impaired
+                    out = min(gained, on_wire.get(outwards, 0)) if both else gained
+                self._add(outwards, out)
+                self._add(inwards, gained - out)
+        self._wire_lost = {direction: counted.lost for direction, counted in wire.items()}
+        return {
+            direction: lost + self._by_programs.get(direction, 0)
+            for direction, lost in self._not_taken.items()
+        }
+
+    def _gained(self, place: Place, tc_drops: int, queues: PortCounters) -> int:
+        """Drops of a port's programs since the last look, those of its queues left out."""
+        known = self._known.setdefault(place, _Known())
+        if tc_drops < known.tc_drops:
+            # A fault's own clsact went with the fault, and this is another's.
+            known.others = 0
+        known.tc_drops = tc_drops
+        others = tc_drops
+        if self._queues_in_clsact:
+            others -= sum(queue.dropped_packets for queue in queues.get(place, {}).values())
+        gained = max(0, others - known.others)
+        known.others += gained
+        return gained
+
+    def _add(self, direction: Direction, packets: int) -> None:
+        self._by_programs[direction] = self._by_programs.get(direction, 0) + packets

@@ -1,0 +1,250 @@
+"""A lab's health for Prometheus: as text, as a file for node_exporter, and over HTTP on loopback.
+
+In: the newest `Snapshot` of a monitor. Out: counters since the lab came up (of endpoints: since the
+watching began), gauges of the newest sample, and what objectives it missed. Names and units follow
+prometheus.io/docs/practices/naming.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rocelab.agent.live import LiveCounters
+from rocelab.errors import InputError, MachineError
+from rocelab.files import replace_file
+from rocelab.measure.health.monitor import Snapshot
+from rocelab.plan.queues import lab_rate_bps
+from rocelab.results.health import Sli
+
+_ENDPOINT_COUNTERS = {
+    "sent": ("sent_packets", "Data packets put out by queue pairs"),
+    "retransmitted": ("retransmitted_packets", "Data packets put out again"),
+    "acked_bytes": ("acknowledged_bytes", "Payload acknowledged to queue pairs"),
+    "timeouts": ("ack_timeouts", "Local ACK timeouts"),
+    "naks_received": ("naks_received", "NAKs that reached requesters"),
+    "cnps_received": ("cnps_received", "CNPs that reached requesters"),
+    "received": ("received_packets", "Data packets taken by queue pairs"),
+    "out_of_sequence": ("out_of_sequence_packets", "Packets that came out of sequence"),
+    "duplicates": ("duplicate_packets", "Data packets that came again"),
+    "ce_received": ("ce_received_packets", "Data packets that came with CE"),
+    "naks_sent": ("naks_sent", "NAKs sent by responders"),
+    "cnps_sent": ("cnps_sent", "CNPs sent by responders"),
+    "icrc_errors": ("icrc_error_packets", "Packets with a wrong ICRC"),
+    "probes_sent": ("probes_sent", "Probes sent"),
+    "probes_received": ("probes_received", "Probes received"),
+}
+"""Name and help by field of `LiveCounters`."""
+
+_DIRECTION = ("lab", "link", "towards")
+
+
+class HealthCollector(Collector):
+    """The metrics of the newest snapshot; none before there is one."""
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+
+    def collect(self) -> Iterable[Metric]:
+        """Every metric, with all its places."""
+        if self.snapshot is None:
+            return
+        yield from _links(self.snapshot)
+        yield from _queues(self.snapshot)
+        yield from _endpoints(self.snapshot)
+        yield from _control_plane(self.snapshot)
+        yield from _slis(self.snapshot)
+        yield from _watching(self.snapshot)
+
+
+class Exporter:
+    """Writes or serves each snapshot; a context manager that ends the serving."""
+
+    def __init__(self, file: Path | None, address: str | None) -> None:
+        """`address` such as 127.0.0.1:9464. Raises InputError for other than a loopback address and
+        a port, and for a file in no folder; MachineError where the address is taken."""
+        self._collector = HealthCollector()
+        self._registry = CollectorRegistry()
+        self._registry.register(self._collector)
+        self._file = file
+        self._server: tuple[object, object] | None = None
+        if file is not None and not file.absolute().parent.is_dir():
+            raise InputError(f"there is no folder {file.parent}", hint="make it first")
+        if address is not None:
+            host, port = loopback_address(address)
+            try:
+                self._server = start_http_server(port, host, self._registry)
+            except OSError as error:
+                raise MachineError(
+                    f"{address} can not be listened on: {error.strerror}", hint="take another port"
+                ) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._server is not None:
+            server, thread = self._server
+            server.shutdown()  # type: ignore[attr-defined]
+            server.server_close()  # type: ignore[attr-defined]
+            thread.join()  # type: ignore[attr-defined]
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Export a snapshot. Raises InputError where the file can not be written."""
+        self._collector.snapshot = snapshot
+        if self._file is None:
+            return
+        try:
+            replace_file(self._file, generate_latest(self._registry))
+        except OSError as error:
+            raise InputError(f"can not write {self._file}: {error.strerror}") from None
+
+
+def loopback_address(text: str) -> tuple[str, int]:
+    """Host and port of `127.0.0.1:9464` or `[::1]:9464`.
+
+    Raises InputError on anything else, other hosts' addresses above all: the page has no password.
+    """
+    host, _, port = text.rpartition(":")
+    try:
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+        number = int(port)
+    except ValueError:
+        raise InputError(
+            f"expected an address and a port, got {text!r}", hint="for example 127.0.0.1:9464"
+        ) from None
+    if not address.is_loopback:
+        raise InputError(
+            f"{address} is not a loopback address: anybody could read what is served there",
+            hint="serve on 127.0.0.1 and let Prometheus on this machine, or a tunnel, fetch it",
+        )
+    if not 0 < number < 1 << 16:
+        raise InputError(f"there is no port {number}", hint="take one from 1 to 65535")
+    return str(address), number
+
+
+def _counter(name: str, about: str, labels: tuple[str, ...]) -> CounterMetricFamily:
+    return CounterMetricFamily(f"rocelab_{name}", about, labels=labels)
+
+
+def _gauge(name: str, about: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"rocelab_{name}", about, labels=labels)
+
+
+def _links(snapshot: Snapshot) -> Iterator[Metric]:
+    lab, reading, places = snapshot.lab, snapshot.reading, snapshot.places
+    lost = _counter("link_lost_packets", "Packets sent and not taken at the far end", _DIRECTION)
+    packets = _counter("link_sent_packets", "Packets sent onto the link", _DIRECTION)
+    size = _counter("link_sent_bytes", "Bytes sent onto the link", _DIRECTION)
+    for name, direction in places.directions.items():
+        labels = (lab.name, direction.link, direction.towards)
+        lost.add_metric(labels, reading.lost.get(direction, 0))
+        port = reading.ports.get(places.queues[name])
+        if port is not None:
+            packets.add_metric(labels, port.tx_packets)
+            size.add_metric(labels, port.tx_bytes)
+    up = _gauge("link_up", "Whether both ends have carrier", ("lab", "link"))
+    flaps = _counter("link_carrier_losses", "Losses of carrier", ("lab", "link"))
+    for link in lab.fabric.links:
+        ends = [reading.ports.get((port.node, port.interface)) for port in (link.a, link.b)]
+        seen = [port for port in ends if port is not None]
+        if seen:
+            up.add_metric((lab.name, link.name), all(port.carrier for port in seen))
+            losses = max(port.carrier_losses for port in seen)
+            flaps.add_metric((lab.name, link.name), losses)
+    rate = _gauge("link_rate_bytes_per_second", "Each way, in the lab's time", ("lab", "link"))
+    for link in lab.fabric.links:
+        bytes_per_s = lab_rate_bps(link, lab.fabric.spec.dilation) / 8
+        rate.add_metric((lab.name, link.name), bytes_per_s)
+    yield from (lost, packets, size, up, flaps, rate)
+
+
+def _queues(snapshot: Snapshot) -> Iterator[Metric]:
+    labels = (*_DIRECTION, "class")
+    packets = _counter("queue_packets", "Packets that entered the queue", labels)
+    dropped = _counter("queue_dropped_packets", "Packets that did not fit the buffer", labels)
+    marked = _counter("queue_marked_packets", "Packets marked with CE by this queue", labels)
+    ce = _counter("queue_ce_packets", "Packets that left with CE, marked here or before", labels)
+    depth = _gauge("queue_depth_bytes", "Bytes in the queue when it was read", labels)
+    deepest_seen = _gauge("queue_max_depth_bytes", "Deepest queue that a packet ever met", labels)
+    for name, place in snapshot.places.queues.items():
+        direction = snapshot.places.directions[name]
+        for each, queue in snapshot.reading.queues.get(place, {}).items():
+            if not queue.packets and not queue.dropped_packets:
+                continue
+            values = (snapshot.lab.name, direction.link, direction.towards, str(each))
+            packets.add_metric(values, queue.packets)
+            dropped.add_metric(values, queue.dropped_packets)
+            marked.add_metric(values, queue.marked)
+            depth.add_metric(values, queue.depth_bytes)
+            if queue.ce_out is not None:
+                ce.add_metric(values, queue.ce_out)
+            if queue.on_arrival is not None:
+                deepest_seen.add_metric(values, queue.on_arrival.max_bytes)
+    buffer = _gauge("queue_buffer_bytes", "What a switch port buffers at most", ("lab",))
+    buffer.add_metric((snapshot.lab.name,), snapshot.lab.fabric.spec.queues.buffer)
+    yield from (packets, dropped, marked, ce, depth, deepest_seen, buffer)
+
+
+def _endpoints(snapshot: Snapshot) -> Iterator[Metric]:
+    for field, (name, about) in _ENDPOINT_COUNTERS.items():
+        family = _counter(f"endpoint_{name}", about, ("lab", "server"))
+        for server, counters in snapshot.reading.endpoints.items():
+            family.add_metric((snapshot.lab.name, server), _field(counters, field))
+        yield family
+
+
+def _field(counters: LiveCounters, name: str) -> int:
+    value: int = getattr(counters, name)
+    return value
+
+
+def _control_plane(snapshot: Snapshot) -> Iterator[Metric]:
+    lab = snapshot.lab.name
+    routes = _gauge("routes_incomplete", "Routes missing or too narrow", ("lab", "node"))
+    for node, number in snapshot.reading.routes_incomplete.items():
+        routes.add_metric((lab, node), number)
+    sessions = _gauge("bgp_session_up", "Whether both ends say established", ("lab", "link"))
+    for link, is_up in snapshot.reading.sessions.items():
+        sessions.add_metric((lab, link), is_up)
+    yield from (routes, sessions)
+
+
+def _slis(snapshot: Snapshot) -> Iterator[Metric]:
+    lab = snapshot.lab.name
+    objectives = _gauge("sli_objective", "The largest value that is fine", ("lab", "sli"))
+    worst = _gauge("sli_worst", "The worst value of the newest sample", ("lab", "sli"))
+    breached = _counter("sli_breached_samples", "Samples that missed it", ("lab", "sli"))
+    for sli in Sli:
+        objective = snapshot.spec.objective(sli)
+        if objective is not None:
+            objectives.add_metric((lab, sli.value), objective)
+        values = snapshot.sample.values[sli]
+        worst.add_metric((lab, sli.value), max(values.values(), default=0))
+        breached.add_metric((lab, sli.value), snapshot.breached_samples[sli])
+    yield from (objectives, worst, breached)
+
+
+def _watching(snapshot: Snapshot) -> Iterator[Metric]:
+    lab = (snapshot.lab.name,)
+    samples = _counter("health_samples", "Samples taken", ("lab",))
+    samples.add_metric(lab, snapshot.samples)
+    taken = _gauge("health_sample_timestamp_seconds", "When the newest was taken", ("lab",))
+    taken.add_metric(lab, snapshot.reading.time_ns / 1e9)
+    seconds = _gauge("health_sample_duration_seconds", "How long it took to take", ("lab",))
+    seconds.add_metric(lab, snapshot.read_s)
+    gaps = _gauge("health_unread", "What could not be read in the newest", ("lab",))
+    gaps.add_metric(lab, len(snapshot.reading.gaps))
+    yield from (samples, taken, seconds, gaps)

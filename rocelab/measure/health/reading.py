@@ -1,0 +1,179 @@
+"""Everything that a lab's health is made of, as it is at one moment.
+
+In: a running lab. Out: `Reading`s: what ports, queues, endpoints, tables and sessions have counted
+so far. What two of them differ by is the work of `rocelab.measure.health.sample`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rocelab.agent.live import LiveCounters
+from rocelab.errors import ExpectationError, InputError
+from rocelab.kernel import namespaces
+from rocelab.kernel.counters import Place, PortCounters
+from rocelab.measure.health.endpoints import EndpointTracker
+from rocelab.measure.health.losses import LossTracker
+from rocelab.measure.health.ports import PortReader, PortReading
+from rocelab.measure.health.routes import RouteReader
+from rocelab.measure.health.sessions import SessionReader
+from rocelab.plan.queues import plan_queues
+from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.runtime import wiring
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.queues.engine import read_engine
+from rocelab.runtime.queues.reading import QueueReader
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.wire.control import Wire
+from rocelab.runtime.wire.impairment import Direction
+from rocelab.runtime.wire.maps import WireCounters
+from rocelab.spec.queues import QueueEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A lab's counters. Ports are (node, interface).
+
+    `time_ns` is CLOCK_REALTIME before anything was read. `lost` are packets that one end of a link
+    sent and the other did not take, by direction. `routes_incomplete` is by switch, `sessions` by
+    link. `gaps` says what could not be read.
+    """
+
+    time_ns: int
+    ports: Mapping[Place, PortReading]
+    queues: PortCounters
+    lost: Mapping[Direction, int]
+    endpoints: Mapping[str, LiveCounters]
+    routes_incomplete: Mapping[str, int]
+    sessions: Mapping[str, bool]
+    gaps: tuple[str, ...] = ()
+
+
+class HealthReader:
+    """Reads a lab as often as wanted; a context manager. It keeps the lab's namespaces open."""
+
+    def __init__(self, lab: Lab) -> None:
+        """Raises InputError where the lab is not up."""
+        self._lab = lab
+        self._fabric = lab.fabric
+        self._files = LabFiles(lab.name)
+        self._ports: dict[str, PortReader] = {}
+        self._routes: dict[str, RouteReader] = {}
+        self._carrier: dict[str, tuple[bool, ...]] = {}
+        self._cleanup = ExitStack()
+        self.endpoints = EndpointTracker(self._files)
+
+    def __enter__(self) -> Self:
+        """Raises InputError where the lab is not up, OSError where it can not be read."""
+        if not self._lab.is_running:
+            raise InputError(
+                f"lab {self._lab.name} is not up",
+                hint=f"bring it up with `rocelab up {self._lab.name}`",
+            )
+        with ExitStack() as undo:
+            descriptors = {}
+            for node in self._fabric.nodes:
+                path = self._files.netns_of(node.name)
+                descriptors[node.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                undo.callback(os.close, descriptors[node.name])
+            self._first = self._fabric.nodes[0].name
+            self._inode = os.fstat(descriptors[self._first]).st_ino
+            keep = undo.enter_context(ExitStack())
+            keep.callback(self._close_sockets)
+            keep.callback(self.endpoints.close)
+            self._expected = expected_routes(self._fabric)
+            indexes = wiring.interface_indexes(self._fabric)
+            self._named: dict[str, dict[int, str]] = {name: {} for name in descriptors}
+            for (node_name, interface), index in indexes.items():
+                self._named[node_name][index] = interface
+            namespaces.inside_each(descriptors, self._open)
+            self._queues: QueueReader | None = None
+            if read_engine(self._files) is not QueueEngine.OFF:
+                self._queues = keep.enter_context(QueueReader(self._fabric))
+            self.plan = plan_queues(self._fabric)
+            self._wire = Wire(self._fabric, self._files)
+            self._losses = LossTracker(
+                self._fabric, queues_in_clsact=read_engine(self._files) is QueueEngine.BPF
+            )
+            self._sessions = SessionReader(self._fabric)
+            self._cleanup = keep.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._cleanup.close()
+
+    def _open(self, node: str) -> None:
+        self._ports[node] = PortReader(self._named[node])
+        if self._fabric.node(node).is_switch:
+            expected = {
+                prefix: expected_width(self._fabric, links)
+                for prefix, links in self._expected[node].items()
+            }
+            self._routes[node] = RouteReader(expected)
+
+    def _close_sockets(self) -> None:
+        for port in self._ports.values():
+            port.close()
+        for route in self._routes.values():
+            route.close()
+
+    def read(self) -> Reading:
+        """Everything now. Raises ExpectationError where the lab has gone down meanwhile."""
+        self._check_there()
+        time_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        gaps: list[str] = []
+        ports: dict[Place, PortReading] = {}
+        incomplete: dict[str, int] = {}
+        for node, reader in self._ports.items():
+            try:
+                found = reader.read()
+                carrier = tuple(port.carrier for port in found.values())
+                if node in self._routes:
+                    changed = self._carrier.get(node) != carrier
+                    incomplete[node] = self._routes[node].incomplete(changed)
+                self._carrier[node] = carrier
+            except OSError as error:
+                gaps.append(f"{node}: {error}")
+                continue
+            for interface, port in found.items():
+                ports[node, interface] = port
+        queues = {} if self._queues is None else self._queues.counters()
+        lost = self._losses.look(ports, queues, self._on_wire())
+        self.endpoints.look()
+        return Reading(
+            time_ns=time_ns,
+            ports=ports,
+            queues=queues,
+            lost=lost,
+            endpoints=self.endpoints.totals(),
+            routes_incomplete=incomplete,
+            sessions=self._sessions.established(),
+            gaps=tuple(gaps),
+        )
+
+    def _check_there(self) -> None:
+        """An open socket would keep a lab's links after its `down`: whoever reads must let go."""
+        try:
+            there = self._files.netns_of(self._first).stat().st_ino == self._inode
+        except OSError:
+            there = False
+        if not there:
+            raise ExpectationError(f"lab {self._lab.name} went down while it was watched")
+
+    def _on_wire(self) -> Mapping[Direction, WireCounters]:
+        """What impaired cables have counted; nothing while a fault is just being set or cleared."""
+        try:
+            return self._wire.counters()
+        except OSError:
+            return {}

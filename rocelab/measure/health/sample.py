@@ -1,0 +1,172 @@
+"""What went wrong between two readings of a lab: the value of every SLI at every place.
+
+Pure. In: two `Reading`s and the fabric. Out: a `Sample`, which names only what is not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rocelab.agent.live import LiveCounters
+from rocelab.kernel.counters import DepthCounters, Place, QueueCounters
+from rocelab.measure.health.objectives import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
+from rocelab.measure.health.reading import Reading
+from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.queues import QueuePlan
+from rocelab.results.health import Sli
+from rocelab.runtime.wire.impairment import Direction
+
+_EMPTY = QueueCounters(0, 0, 0, 0, 0, None, None, None)
+_SILENT = LiveCounters()
+
+Values = Mapping[Sli, Mapping[str, float]]
+"""Values that are not zero, by SLI and place."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of a fabric, by the names that samples give them."""
+
+    fabric: Fabric
+
+    @cached_property
+    def directions(self) -> dict[str, Direction]:
+        """Both directions of every link, in build order, by name: `rtsw1:ctsw2 to ctsw2`."""
+        return {
+            f"{link.name} to {end.node}": Direction(link.name, end.node)
+            for link in self.fabric.links
+            for end in (link.b, link.a)
+        }
+
+    @cached_property
+    def queues(self) -> dict[str, Place]:
+        """The port whose queue packets of a direction wait in, by the direction's name."""
+        return {
+            f"{link.name} to {far.node}": (port.node, port.interface)
+            for link in self.fabric.links
+            for port, far in ((link.a, link.b), (link.b, link.a))
+        }
+
+    def nodes_of(self, sli: Sli, where: str) -> tuple[str, ...]:
+        """The nodes concerned: a link's ends; a server and the switches it is wired to."""
+        match DEFINITIONS[sli].of:
+            case Of.DIRECTION:
+                return _ends(self.fabric.link_by_name[self.directions[where].link])
+            case Of.LINK:
+                return _ends(self.fabric.link_by_name[where])
+            case Of.SERVER:
+                links = self.fabric.links_of[where]
+                return (where, *dict.fromkeys(link.far(where).node for link in links))
+            case Of.SWITCH:
+                return (where,)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample. `time_ns` is CLOCK_REALTIME when it was taken, `span_ns` the time it covers."""
+
+    time_ns: int
+    span_ns: int
+    values: Values
+    gaps: tuple[str, ...] = ()
+
+    def breaches(self, spec: HealthSpec) -> dict[Sli, dict[str, float]]:
+        """The values that miss their objective, by SLI and place; SLIs that do not are left out."""
+        found = {}
+        for sli, values in self.values.items():
+            objective = spec.objective(sli)
+            if objective is None:
+                continue
+            missed = {where: value for where, value in values.items() if value > objective}
+            if missed:
+                found[sli] = missed
+        return found
+
+
+def compare(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> Sample:
+    """What happened from `before` to `now`. What either could not read is left out."""
+    values: dict[Sli, dict[str, float]] = {sli: {} for sli in Sli}
+    for sli, where, value in (
+        *_of_directions(places, before, now),
+        *_of_links(places.fabric, before, now),
+        *_of_queues(places, plan, before, now),
+        *_of_servers(before, now),
+        *((Sli.ROUTES_INCOMPLETE, node, n) for node, n in now.routes_incomplete.items()),
+        *((Sli.SESSIONS_DOWN, link, not is_up) for link, is_up in now.sessions.items()),
+    ):
+        if value:
+            values[sli][where] = float(value)
+    return Sample(now.time_ns, now.time_ns - before.time_ns, values, now.gaps)
+
+
+def _ends(link: Link) -> tuple[str, str]:
+    return link.a.node, link.b.node
+
+
+_Found = Iterator[tuple[Sli, str, float]]
+
+
+def _of_directions(places: Places, before: Reading, now: Reading) -> _Found:
+    for name, direction in places.directions.items():
+        yield Sli.LINK_LOSS, name, now.lost.get(direction, 0) - before.lost.get(direction, 0)
+
+
+def _of_links(fabric: Fabric, before: Reading, now: Reading) -> _Found:
+    for link in fabric.links:
+        ends = [(port.node, port.interface) for port in (link.a, link.b)]
+        seen = [end for end in ends if end in before.ports and end in now.ports]
+        losses = [now.ports[end].carrier_losses - before.ports[end].carrier_losses for end in seen]
+        yield Sli.FLAPS, link.name, max(losses, default=0)
+        yield Sli.LINKS_DOWN, link.name, any(not now.ports[end].carrier for end in seen)
+
+
+def _of_queues(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> _Found:
+    for name, port in places.queues.items():
+        queues = now.queues.get(port)
+        if queues is None:
+            continue
+        then = before.queues.get(port, {})
+        pairs = {each: (then.get(each, _EMPTY), queue) for each, queue in queues.items()}
+        drops = sum(b.dropped_packets - a.dropped_packets for a, b in pairs.values())
+        yield Sli.QUEUE_DROPS, name, drops
+        depth = max(
+            sum(queue.depth_bytes for queue in queues.values()),
+            *(deepest(a.on_arrival, b.on_arrival, plan.bin_edges_bytes) for a, b in pairs.values()),
+        )
+        yield Sli.QUEUE_DEPTH, name, depth / plan.buffer_bytes
+        marked = [pair for each, pair in pairs.items() if each in plan.marked_classes]
+        packets = sum(b.packets - a.packets for a, b in marked)
+        if packets >= LEAST_PACKETS:
+            yield Sli.CE_RATIO, name, sum(_ce(b) - _ce(a) for a, b in marked) / packets
+
+
+def _ce(queue: QueueCounters) -> int:
+    """Packets that left with CE or, where the engine does not see them, that were marked here."""
+    return queue.marked if queue.ce_out is None else queue.ce_out
+
+
+def deepest(
+    then: DepthCounters | None, now: DepthCounters | None, bin_edges_bytes: Sequence[int]
+) -> int:
+    """The deepest that a queue was found between two readings, or a little less.
+
+    Exact where it was deeper than ever before; else the lower edge of the highest bin that counted,
+    so that what was not reached is never reported.
+    """
+    if now is None:
+        return 0
+    if now.max_bytes > (then.max_bytes if then else 0):
+        return now.max_bytes
+    before = then.packets if then else (0,) * len(now.packets)
+    counted = [bin_edges_bytes[i] for i, n in enumerate(now.packets) if n > before[i]]
+    return max(counted, default=0)
+
+
+def _of_servers(before: Reading, now: Reading) -> _Found:
+    for server, counters in now.endpoints.items():
+        then = before.endpoints.get(server, _SILENT)
+        yield Sli.OUT_OF_SEQUENCE, server, counters.out_of_sequence - then.out_of_sequence
+        yield Sli.ACK_TIMEOUTS, server, counters.timeouts - then.timeouts
+        yield Sli.ICRC_ERRORS, server, counters.icrc_errors - then.icrc_errors

@@ -1,0 +1,252 @@
+"""Jobs on a lab that is up: send them, watch endpoints and devices, report.
+
+In: a running lab and a `JobSpec`, or several for jobs that run at the same time. Out: a `JobReport`
+of each and, where asked of one, `result.json` and a capture.
+Whatever does not fit is refused before anything is touched; the lab is as it was when this returns,
+raises or is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from rocelab.documents import to_json
+from rocelab.errors import InputError
+from rocelab.faults.injector import Injector
+from rocelab.faults.schedule import Timed
+from rocelab.faults.timetable import carried_out, events_of, prepare_first
+from rocelab.files import replace_file
+from rocelab.forwarding.balance import link_loads, tier_balances
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.load import warning
+from rocelab.kernel.rights import need_root
+from rocelab.measure import job as measure
+from rocelab.measure.accounting import check_all, disagreements
+from rocelab.measure.capture import NicCapture
+from rocelab.measure.devices import DeviceCounts, DeviceWatch
+from rocelab.measure.environment import read_environment
+from rocelab.measure.fidelity import stolen_cpu_s
+from rocelab.measure.job import impact_of
+from rocelab.outputs import RESULT, check_new_file, results_folder
+from rocelab.progress import ProgressSink, no_progress
+from rocelab.results.drill import Environment, Event
+from rocelab.results.job import SCHEMA_VERSION, Clock, Fidelity, JobReport
+from rocelab.runtime.inuse import in_use
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.traffic.jobresult import JobResult
+from rocelab.traffic.result import TrafficResult
+from rocelab.traffic.session import TrafficSession
+
+
+def run_job(
+    lab: Lab,
+    job: JobSpec,
+    *,
+    out: Path | None = None,
+    overwrite: bool = False,
+    pcap: Path | None = None,
+    progress: ProgressSink = no_progress,
+    on_result: Callable[[JobReport], object] = lambda report: None,
+) -> JobReport:
+    """Run `job` on a lab that is up and report.
+
+    `out` is a folder, made where missing, for result.json; `pcap` a pcapng file for what the ranks'
+    NICs send and receive. Neither is there yet, unless it is to be `overwrite`n. `on_result` has
+    the report before it is written.
+
+    Raises InputError where the lab is not up or busy, the job does not fit it (`plan_job`), or
+    `out` or `pcap` can not be written; MachineError where this machine can not run it. A run that
+    the machine could not carry is no error here: its report has `problems`.
+    """
+    plans = plan_jobs(lab.fabric, [job])
+    _check_ready(lab)
+    if pcap is not None:
+        check_new_file(pcap, overwrite=overwrite)
+    with (
+        nullcontext() if out is None else results_folder(out, overwrite=overwrite),
+        in_use(LabFiles(lab.name), f"a job ({job.pattern})"),
+    ):
+        capture = None if pcap is None else NicCapture(lab, plans[0], pcap)
+        (report,) = _measured(lab, plans, capture or nullcontext(), progress)
+        if capture is not None and capture.lost:
+            lacks = f"the capture lacks {capture.lost:,} packets tcpdump had no room or time for"
+            report = replace(report, warnings=(*report.warnings, lacks))
+        on_result(report)
+        if out is not None:
+            replace_file(out / RESULT, to_json(report))
+    return report
+
+
+def run_jobs(
+    lab: Lab,
+    jobs: Sequence[JobSpec],
+    progress: ProgressSink = no_progress,
+    faults: Sequence[Timed] = (),
+) -> tuple[JobReport, ...]:
+    """Run `jobs` at the same time on a lab that is up; the report of each, in their order.
+
+    All begin together, and the run is over when the last is. `faults` are carried out meanwhile,
+    in the lab's clock from the jobs' start, and undone by the end. What devices counted is of all
+    jobs and the same in each report. Raises as `run_job` does.
+    """
+    plans = plan_jobs(lab.fabric, jobs)
+    _check_ready(lab)
+    return _measured(lab, plans, nullcontext(), progress, faults)
+
+
+def _check_ready(lab: Lab) -> None:
+    if not lab.is_running:
+        raise InputError(
+            f"lab {lab.name} is not up", hint=f"bring it up with `rocelab up {lab.name}`"
+        )
+    need_root("sending in a lab")
+
+
+def _measured(
+    lab: Lab,
+    plans: Sequence[JobPlan],
+    capture: AbstractContextManager[object],
+    progress: ProgressSink,
+    faults: Sequence[Timed] = (),
+) -> tuple[JobReport, ...]:
+    environment = read_environment(lab.installation)
+    with (
+        lab.locked(),
+        Injector(lab) as injector,
+        DeviceWatch(lab, plans) as devices,
+        capture,
+    ):
+        traffic, elapsed_s, stolen_s, late = _send(lab, plans, injector, faults, progress)
+        counts = devices.read()
+        events = tuple(
+            replace(event, t_ns=event.t_ns - traffic.started_ns)
+            for event in events_of(injector.happened(), apart_ns=1)
+        )
+        injector.restore_all()
+        late += tuple(injector.unseen)
+    return assemble(environment, traffic, counts, elapsed_s, stolen_s, events, late)
+
+
+def planned_warning(lab: Lab, job: JobSpec) -> str | None:
+    """What to tell the user before a run that this machine will probably not carry.
+
+    Raises InputError as `plan_job` does.
+    """
+    return warning(plan_jobs(lab.fabric, [job]), len(os.sched_getaffinity(0)))
+
+
+def _send(
+    lab: Lab,
+    plans: Sequence[JobPlan],
+    injector: Injector,
+    faults: Sequence[Timed],
+    progress: ProgressSink,
+) -> tuple[TrafficResult, float, float, tuple[str, ...]]:
+    """The run itself, how long it took, how much CPU time the hypervisor kept in it, and why the
+    faults were not what was asked for, if they were not."""
+    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
+        prepared = prepare_first(injector, faults)
+        stolen_s, started_s = stolen_cpu_s(), time.monotonic()
+        start_ns = session.start()
+        with carried_out(injector, faults, start_ns, prepared) as problems:
+            session.wait_for_jobs(progress)
+        elapsed_s = time.monotonic() - started_s
+        paused = {
+            each.fault.subject for each in injector.changes if each.fault.kind == "host-pause"
+        }
+        stolen_s = stolen_cpu_s() - stolen_s
+        return session.stop(paused), elapsed_s, stolen_s, tuple(problems)
+
+
+def _warnings(jobs: Sequence[JobResult], cpu_count: int, moves: int) -> tuple[str, ...]:
+    found = []
+    warned = warning([job.plan for job in jobs], cpu_count)
+    if warned is not None:
+        found.append(warned)
+    if moves:
+        found.append(
+            f"NICs lost carrier on a port, or got it back: queue pairs moved to another {moves} "
+            "times, and counts may differ by what dead links took"
+        )
+    return tuple(found)
+
+
+def assemble(
+    environment: Environment,
+    traffic: TrafficResult,
+    counts: DeviceCounts,
+    elapsed_s: float,
+    stolen_s: float,
+    events: tuple[Event, ...] = (),
+    late: tuple[str, ...] = (),
+) -> tuple[JobReport, ...]:
+    """The report of each job of a run from everything that was counted. Pure.
+
+    `events` are what was broken, since the jobs' start; `late`, why not as planned.
+    """
+    jobs = traffic.jobs
+    if not jobs:
+        raise ValueError("the session had no job")
+    fabric, dilation = jobs[0].plan.fabric, jobs[0].plan.dilation
+    checks = check_all(jobs, traffic.agents, counts)
+    # What a broken link took is missing, and no queue dropped it: a fault did, or it ended a queue
+    # pair, or moved some to another port.
+    moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
+    differ = () if jobs[0].errors or moves or events else disagreements(checks)
+    warnings = _warnings(jobs, environment.cpu_count, moves)
+    ports = [port for job in jobs for port in job.ports]
+    fidelity = Fidelity(
+        lost_share=max(map(measure.lost_share, jobs)),
+        late_p99_ns=max((port.late_p99_ns for port in ports), default=0),
+        late_max_ns=max((port.late_max_ns for port in ports), default=0),
+        agents_cpu_s=traffic.cpu_s,
+        elapsed_s=elapsed_s,
+        stolen_s=stolen_s,
+        clock_jump_ns=traffic.clock_jump_ns,
+        softnet_drops=traffic.softnet_drops,
+    )
+    lab = fabric.spec.model_dump(mode="json", exclude_none=True)
+    links = measure.links(fabric, counts)
+    tiers = tier_balances(link_loads(fabric, counts.roce))
+    return tuple(
+        JobReport(
+            schema_version=SCHEMA_VERSION,
+            job=job.plan.job.model_dump(mode="json", exclude_none=True),
+            lab=lab,
+            environment=environment,
+            clock=Clock(dilation),
+            warnings=warnings,
+            problems=traffic.problems + differ + late,
+            errors=job.errors,
+            fidelity=fidelity,
+            headlines=measure.headlines(job),
+            iterations=tuple(
+                measure.times(lab_ns, dilation) for lab_ns in job.iteration_ns.tolist()
+            ),
+            roofline=measure.bound(job.plan),
+            completion=measure.completion(job),
+            ranks=measure.ranks(job),
+            transport=measure.transport(job, traffic.agents),
+            round_trips=measure.round_trips(job),
+            queue_engine=counts.engine.value,
+            queues=counts.queues,
+            links=links,
+            tiers=tiers,
+            goodput=measure.goodput(job),
+            fairness=measure.fairness(job),
+            accounting=checks,
+            flows=measure.flows(job),
+            steps=measure.steps(job),
+            stalls=measure.stalls(job),
+            events=events,
+            impact=impact_of(job, events),
+        )
+        for job in jobs
+    )

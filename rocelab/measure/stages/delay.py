@@ -1,0 +1,146 @@
+"""How late netlink events are read: changes of known instants, made beside those to be measured.
+
+In: nothing. Out: a namespace of the probe's own, whose loopback goes up and down every 25 ms; and,
+given the stamps that a watch gave these changes, a `ReadDelay`. A watch stamps an event when it has
+read it, so whatever keeps the watch from the CPU during a drill is in this figure. Without a lab it
+is measured by `python -m rocelab.measure.stages.delay`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from rocelab.agent.priority import run_first
+from rocelab.kernel import namespaces, netlink
+from rocelab.kernel.linkwatch import LinkWatch
+from rocelab.results.stages import ReadDelay
+from rocelab.runtime import wiring
+from rocelab.units import format_duration
+
+INTERVAL_S = 0.025
+SWITCH_INTERVAL_S = 0.0001
+"""A thread that reads an event waits for those that compute: by default 5 ms for each of them
+(sys.setswitchinterval), which is more than a switch needs to converge."""
+
+POLL_S = 0.25
+RUN_S = 6.0
+
+
+class DelayProbe:
+    """Makes changes from `start` to `stop` in the namespace `descriptor`."""
+
+    def __init__(self) -> None:
+        self.descriptor = namespaces.on_own_thread(_fresh_namespace)
+        self._sent_ns: list[int] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._change, name="read-delay", daemon=True)
+
+    def start(self) -> None:
+        """Begin; a watch must listen to `descriptor` by now."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return when the last change has been made."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def close(self) -> None:
+        """Let the namespace go."""
+        os.close(self.descriptor)
+
+    def delay(self, read_ns: Sequence[int]) -> ReadDelay | None:
+        """The delay of events stamped `read_ns`, in order; None where there were none."""
+        return delay_of(self._sent_ns, read_ns)
+
+    def _change(self) -> None:
+        namespaces.enter(self.descriptor)
+        run_first()
+        up = False
+        with netlink.open_socket() as channel:
+            while not self._stopping.wait(INTERVAL_S):
+                up = not up
+                message = wiring.set_up(wiring.LOOPBACK_INDEX, up=up)
+                self._sent_ns.append(time.clock_gettime_ns(time.CLOCK_REALTIME))
+                netlink.send_batch(channel, [message])
+
+
+def delay_of(sent_ns: Sequence[int], read_ns: Sequence[int]) -> ReadDelay | None:
+    """The spread of read minus sent, the n-th event being that of the n-th change; None without
+    events. The 99th percentile is the smallest delay that 99 % do not exceed."""
+    delays = sorted(read - sent for sent, read in zip(sent_ns, read_ns, strict=False))
+    if not delays:
+        return None
+    count = len(delays)
+    return ReadDelay(
+        probes=count,
+        median_ns=delays[(count - 1) // 2],
+        p99_ns=delays[math.ceil(0.99 * count) - 1],
+        max_ns=delays[-1],
+    )
+
+
+def measure_delay(seconds: float, *, busy: bool, switch_interval_s: float) -> ReadDelay | None:
+    """The delay of a watch in this process, while another thread of it computes if it is `busy`."""
+    probe = DelayProbe()
+    read_ns: list[int] = []
+    stopping = threading.Event()
+    before_s = sys.getswitchinterval()
+
+    def read() -> None:
+        run_first()
+        while not stopping.is_set():
+            read_ns.extend(event.time_ns for event in watch.events(POLL_S))
+
+    try:
+        sys.setswitchinterval(switch_interval_s)
+        with LinkWatch({"probe": probe.descriptor}) as watch:
+            reader = threading.Thread(target=read, name="links")
+            reader.start()
+            probe.start()
+            deadline = time.monotonic() + seconds
+            while (left_s := deadline - time.monotonic()) > 0:
+                if busy:
+                    sum(range(1000))
+                else:
+                    time.sleep(left_s)
+            probe.stop()
+            stopping.set()
+            reader.join()
+    finally:
+        sys.setswitchinterval(before_s)
+        probe.close()
+    return probe.delay(read_ns)
+
+
+def main() -> None:
+    """Print the delay of an idle process and of a busy one, with and without our interval."""
+    table = Table("process", "between threads", "median", "p99", "worst", "n")
+    for busy, interval_s in ((False, 0.005), (True, 0.005), (True, SWITCH_INTERVAL_S)):
+        delay = measure_delay(RUN_S, busy=busy, switch_interval_s=interval_s)
+        if delay is not None:
+            times = (delay.median_ns, delay.p99_ns, delay.max_ns)
+            table.add_row(
+                "busy" if busy else "idle",
+                format_duration(interval_s * 1e9),
+                *map(format_duration, times),
+                str(delay.probes),
+            )
+    Console().print(table)
+
+
+def _fresh_namespace() -> int:
+    namespaces.unshare()
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+if __name__ == "__main__":
+    main()
