@@ -7,9 +7,9 @@ In: how many repeats. Out: a `LinkFailureTest`, from the shipped drill `ietf-lin
 from __future__ import annotations
 
 from bench.convergence.document import SCHEMA_VERSION, LinkFailureTest
+from rocelab.drills.catalog import find_drill
+from rocelab.drills.run import run_drill
 from rocelab.results.phases import JobDrillResult
-from scripts.drill.catalog import find_drill
-from scripts.drill.run import run_drill
 
 DRILL = "ietf-link-failure"
 

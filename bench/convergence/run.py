@@ -33,6 +33,8 @@ from bench.convergence.plan import (
 )
 from bench.convergence.traffic import RATE_PPS, Probes, choose_probes, names_of
 from bench.convergence.validity import unsound
+from rocelab.drills.faulted import FaultedRun, Settings
+from rocelab.drills.run import wait_until
 from rocelab.errors import ExpectationError, RocelabError
 from rocelab.faults.spec import SingleFaultSpec
 from rocelab.measure.environment import read_environment
@@ -47,8 +49,6 @@ from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from rocelab.runtime.housing import RuntimeKind, housing_of
 from rocelab.runtime.installation import find_installation
 from rocelab.runtime.lab import Lab
-from scripts.drill.faulted import FaultedRun, Settings
-from scripts.drill.run import wait_until
 
 NS_PER_S = 10**9
 MS = 10**6

@@ -89,5 +89,5 @@ def _path(fabric: Fabric, fibs: Mapping[str, Fib], flow: Flow) -> Path:
 
 
 def names_of(flows: Sequence[Flow]) -> tuple[str, ...]:
-    """What results call them (`scripts.drill.faulted`)."""
+    """What results call them (`rocelab.drills.faulted`)."""
     return tuple(f"f{flow.id + 1}" for flow in flows)

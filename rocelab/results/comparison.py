@@ -1,7 +1,7 @@
 """The document of a comparison: what ran, what came of each cell, raw enough to be drawn again.
 
-In: runs that `scripts.compare.figures` derived. Out: a frozen `Comparison`, as JSON that reads back
-into the same object. docs/compare.md describes every field.
+In: runs that `rocelab.drills.compare.figures` derived. Out: a frozen `Comparison`, as JSON that
+reads back into the same object. docs/compare.md describes every field.
 
 KPI names follow draft-calabria-bmwg-ai-fabric-training-bench (IETF BMWG), sections 4, 8 and 10.
 """

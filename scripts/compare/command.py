@@ -23,8 +23,8 @@ from rocelab.report.console import err, out, write
 from scripts.predict.joboptions import given, takes_job_options
 
 if TYPE_CHECKING:
+    from rocelab.drills.compare.run import Step, Watch
     from rocelab.results.comparison import Comparison
-    from scripts.compare.run import Step, Watch
 
 SCHEMES = "ecmp,e-ecmp,path-pinning,flowlet,spray,resilient,te"
 _MATRIX, _OUTPUT = "What is compared", "Input and output"
@@ -80,13 +80,13 @@ def compare(
     Exits 3 when no run was valid.
     """
     from rocelab.documents import to_json
+    from rocelab.drills.compare.matrix import cells
+    from rocelab.drills.compare.run import Step, write_results
+    from rocelab.drills.compare.run import compare as run_comparison
     from rocelab.outputs import results_folder, shown_if_unwritten
     from rocelab.report.compare.terminal import print_comparison
     from rocelab.results.comparison import Status
     from rocelab.results.environment import typed_command
-    from scripts.compare.matrix import cells
-    from scripts.compare.run import Step, write_results
-    from scripts.compare.run import compare as run_comparison
 
     chosen, _ = running_or_planned(lab, frr)
     asked = cells(chosen.fabric, schemes, qps, placement, given(job))

@@ -56,7 +56,7 @@ def list_drills(json: JsonOption = False) -> None:
     """List the drills that ship."""
     from dataclasses import asdict
 
-    from scripts.drill.listing import listed_drills
+    from rocelab.drills.listing import listed_drills
 
     rows = listed_drills()
     if json:
@@ -73,9 +73,9 @@ def list_drills(json: JsonOption = False) -> None:
 @app.command()
 def show(drill: DrillArgument, json: JsonOption = False) -> None:
     """Explain a drill before it is run: lab, traffic, when what breaks, what is expected."""
-    from report.drillview import print_view
-    from scripts.drill.catalog import find_drill
-    from scripts.drill.show import view_of
+    from rocelab.drills.catalog import find_drill
+    from rocelab.drills.show import view_of
+    from rocelab.drills.view import print_view
 
     view = view_of(find_drill(drill))
     if json:
@@ -125,11 +125,11 @@ def run(
     """Run a drill: lab up, traffic and faults or jobs, lab down, and what came of it. Exits 1 when
     an expectation of the drill failed."""
     from rocelab.documents import to_json
+    from rocelab.drills.catalog import find_drill
+    from rocelab.drills.labuse import fresh, kept
+    from rocelab.drills.run import run_drill
     from rocelab.outputs import shown_if_unwritten
     from rocelab.runtime.housing import housing_of
-    from scripts.drill.catalog import find_drill
-    from scripts.drill.labuse import fresh, kept
-    from scripts.drill.run import run_drill
 
     housing = housing_of(runtime, image, frr)
 

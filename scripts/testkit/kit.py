@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
+from rocelab.drills.spec import MeasureSpec, TrafficSpec
 from rocelab.errors import InputError
 from rocelab.faults.base import Fault
 from rocelab.faults.injector import Injector
@@ -25,7 +26,6 @@ from rocelab.jobs.flow import (
     resolve_flow,
 )
 from rocelab.plan.fabric import Fabric
-from scripts.drill.spec import MeasureSpec, TrafficSpec
 from scripts.testkit.bench import Bench
 from scripts.testkit.measurement import Measurement, Traffic
 from scripts.testkit.written import as_block, lasting

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from rocelab.drills.faulted import FaultedRun, Settings
+from rocelab.drills.run import wait_until
+from rocelab.drills.spec import MeasureSpec
 from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.injector import Injector
 from rocelab.faults.resolve import resolve
@@ -30,9 +33,6 @@ from rocelab.results.drill import Repeat
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.spec.base import SECOND
 from rocelab.units import format_duration
-from scripts.drill.faulted import FaultedRun, Settings
-from scripts.drill.run import wait_until
-from scripts.drill.spec import MeasureSpec
 from scripts.testkit.bench import Bench
 from scripts.testkit.duration import Duration
 from scripts.testkit.turns import turn

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from scripts.drill.catalog import drill_names, find_drill
-from scripts.drill.phases.spec import JobDrillSpec
-from scripts.drill.spec import load_drill
+from rocelab.drills.catalog import drill_names, find_drill
+from rocelab.drills.phases.spec import JobDrillSpec
+from rocelab.drills.spec import load_drill
 from tests.adversary.disturbances import ASKED_FOR, DISTURBANCES, OF_FAULTS
 from tests.adversary.run import Outcome
 

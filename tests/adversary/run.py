@@ -12,6 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from rocelab.drills import faulted
+from rocelab.drills.catalog import find_drill
+from rocelab.drills.labuse import fresh
+from rocelab.drills.phases import run as phases_run
+from rocelab.drills.phases.spec import JobDrillSpec
+from rocelab.drills.run import run_drill
+from rocelab.drills.spec import HASHING_NS, DrillSpec, load_drill
 from rocelab.errors import RocelabError
 from rocelab.faults.schedule import Timed, expand
 from rocelab.jobs.flow import permutation
@@ -22,13 +29,6 @@ from rocelab.results.drill import DrillResult, Repeat, Timeline, measure_repeat
 from rocelab.results.job import JobReport
 from rocelab.results.phases import JobDrillResult
 from rocelab.runtime.lab import Lab
-from scripts.drill import faulted
-from scripts.drill.catalog import find_drill
-from scripts.drill.labuse import fresh
-from scripts.drill.phases import run as phases_run
-from scripts.drill.phases.spec import JobDrillSpec
-from scripts.drill.run import run_drill
-from scripts.drill.spec import HASHING_NS, DrillSpec, load_drill
 from tests.adversary.disturbances import DISTURBANCES, Scene
 from tests.adversary.jobs import compare_report
 from tests.adversary.observer import Observer, PortChange, Taken, slots_of

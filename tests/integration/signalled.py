@@ -18,7 +18,7 @@ from rocelab.progress import Progress, ProgressSink
 from rocelab.report import console
 
 if TYPE_CHECKING:
-    from scripts.compare.run import Step, Watch
+    from rocelab.drills.compare.run import Step, Watch
 
 
 def main(stages: list[str], number: int, arguments: list[str]) -> None:
@@ -45,8 +45,8 @@ def main(stages: list[str], number: int, arguments: list[str]) -> None:
 
     console.progress_bars = progress_bars
     # Here and not above: the commands take what shows progress from where it was replaced.
+    from rocelab.drills.compare import command as compare
     from scripts.cli import main as rocelab
-    from scripts.compare import command as compare
 
     compare._steps = steps
     rocelab(arguments)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.drills.run import run_drill
 from rocelab.errors import InputError
 from rocelab.results.drill import DrillResult, from_json
-from scripts.drill.run import run_drill
 from tests.integration.conftest import MakeLab
 from tests.integration.test_ownership import belongings
 from tests.measured import measured, problems_of_drill

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from rocelab.drills.faulted import FaultedRun, Settings
+from rocelab.drills.run import wait_until
 from rocelab.faults.record import read_faults
 from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SINGLE_FAULT
@@ -19,8 +21,6 @@ from rocelab.results.drill import Repeat
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
-from scripts.drill.faulted import FaultedRun, Settings
-from scripts.drill.run import wait_until
 from tests.integration.waiting import LIMIT_S
 
 pytestmark = pytest.mark.side_by_side

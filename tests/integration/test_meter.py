@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from rocelab.drills.run import run_drill
 from rocelab.results.drill import DrillResult
-from scripts.drill.run import run_drill
 from tests.measured import measured, problems_of_drill
 
 RATE_PPS = 2000

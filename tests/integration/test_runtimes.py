@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.drills.labuse import kept
+from rocelab.drills.run import run_drill
 from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.jobs.flow import permutation
@@ -35,8 +37,6 @@ from rocelab.runtime.record import LabFiles, read_record
 from rocelab.runtime.teardown import take_down
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.traceroute import probe_path
-from scripts.drill.labuse import kept
-from scripts.drill.run import run_drill
 from tests.integration.engine import docker_engine
 from tests.integration.waiting import wait_until, wait_until_whole
 

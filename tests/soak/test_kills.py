@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.drills.run import run_drill
 from rocelab.results.drill import DrillResult
 from rocelab.runtime.teardown import take_down
-from scripts.drill.run import run_drill
 from tests.integration.test_ownership import belongings
 
 KILLS = 100
@@ -61,7 +61,7 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_drill_leaves_nothing_after_down(drill: Path, moment: int) -> None:
     before = elsewhere()
     program = (
-        f"from pathlib import Path; from scripts.drill.run import run_drill; "
+        f"from pathlib import Path; from rocelab.drills.run import run_drill; "
         f"run_drill(Path({str(drill)!r}))"
     )
     with subprocess.Popen(

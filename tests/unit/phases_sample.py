@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from rocelab.drills.phases.spec import JobDrillSpec
 from rocelab.measure.fairness import fair_shares
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
@@ -28,7 +29,6 @@ from rocelab.results.phases import JobDrillResult, PhaseRun, conclude
 from rocelab.results.shares import FairShares
 from rocelab.spec.model import LabSpec
 from rocelab.statistics import spread
-from scripts.drill.phases.spec import JobDrillSpec
 
 US, MS = 10**3, 10**6
 GBPS = 10**9

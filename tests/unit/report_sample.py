@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from rocelab.drills.spec import DrillSpec
 from rocelab.forwarding.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
@@ -26,7 +27,6 @@ from rocelab.results.drill import (
 )
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
-from scripts.drill.spec import DrillSpec
 
 MS = 10**6
 START = 1_000 * 10**9

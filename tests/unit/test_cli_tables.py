@@ -180,7 +180,7 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
     "reach": (called(show_reachability), "labs.cli.reach"),
     "fault list": (show_faults, "rocelab.faults.command"),
     "health": (called(show_health), "rocelab.measure.health.command"),
-    "drill list": (printed_by("drill", "list"), "scripts.drill.command"),
+    "drill list": (printed_by("drill", "list"), "rocelab.drills.command"),
     "predict": (printed_by("predict", "zones-small", *JOB), "rocelab.predict.terminal"),
     "simulate": (
         printed_by("simulate", "zones-small", *JOB, "--event", EVENT),
@@ -203,7 +203,7 @@ ELSEWHERE = {
     "labs.cli.scheme": "a switch's name and counters, of a running lab only",
     "rocelab.report.compare.terminal": "test_compare.py",
     "rocelab.report.difference": "test_drill_diff.py",
-    "report.drillview": "test_tables.py",
+    "rocelab.drills.view": "test_tables.py",
     "rocelab.report.phases.terminal": "test_tables.py",
     "rocelab.report.repeats": "test_tables.py",
     "rocelab.report.stages": "test_tables.py",

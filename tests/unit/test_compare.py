@@ -12,6 +12,8 @@ from narrow import broken
 from rich.console import Console
 
 from rocelab.documents import to_json
+from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
+from rocelab.drills.compare.matrix import Cell, cells
 from rocelab.errors import InputError, SpecError
 from rocelab.forwarding.balance import Direction
 from rocelab.measure.run import assemble
@@ -39,8 +41,6 @@ from rocelab.results.job import JobReport
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from scripts.cli import main
-from scripts.compare.figures import Expected, cell_figures, run_of, status_of
-from scripts.compare.matrix import Cell, cells
 from tests.unit import job_sample
 
 

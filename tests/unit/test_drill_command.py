@@ -14,7 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from report.drillview import bar, picture, print_view, scale
+from rocelab.drills.catalog import drill_names, find_drill
+from rocelab.drills.listing import listed_drills
+from rocelab.drills.show import FaultRow, Span, view_of
+from rocelab.drills.view import bar, picture, print_view, scale
 from rocelab.errors import InputError
 from rocelab.faults.asked import asked_fault, ends_by_itself, kinds
 from rocelab.faults.spec import SINGLE_FAULT, BlackholeSpec, CarrierDownSpec, FaultSpec
@@ -25,9 +28,6 @@ from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from rocelab.units import format_duration
 from scripts.cli import main
-from scripts.drill.catalog import drill_names, find_drill
-from scripts.drill.listing import listed_drills
-from scripts.drill.show import FaultRow, Span, view_of
 
 ROOT = Path(__file__).parents[2]
 MS, SECOND = 10**6, 10**9

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rocelab.drills.faulted import check_sent, counted_samples
 from rocelab.errors import MachineError
 from rocelab.jobs.flow import Flow
 from rocelab.plan.build import build_fabric
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from rocelab.results.drill import Timeline
 from rocelab.traffic.result import Arrivals, flow_record
-from scripts.drill.faulted import check_sent, counted_samples
 from tests.unit.report_sample import flows, lab
 
 ONE, OTHER = flows(build_fabric(lab()), 2)

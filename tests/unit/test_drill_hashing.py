@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from rocelab.drills.hashing import Prediction, predict
 from rocelab.forwarding.fib import planned_fib
 from rocelab.jobs.flow import permutation
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
-from scripts.drill.hashing import Prediction, predict
 
 
 def fabric_of(**keys: object) -> Fabric:

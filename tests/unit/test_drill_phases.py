@@ -11,6 +11,11 @@ from phases_sample import DRILL, MS, US, idle, repeat, result, shared, shares
 from report_sample import result as fault_result
 
 from rocelab.documents import to_json
+from rocelab.drills.catalog import CATALOG, drill_names, lab_of
+from rocelab.drills.phases.run import planned_lab, run_job_drill
+from rocelab.drills.phases.spec import JobDrillSpec
+from rocelab.drills.run import planned_faults
+from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.report.phases.view import figure_rows
@@ -21,11 +26,6 @@ from rocelab.results.job import Check, JobReport
 from rocelab.results.kpis import data_class, job_kpis
 from rocelab.results.phases import PhaseRun, from_json, summarise
 from rocelab.runtime.lab import Lab
-from scripts.drill.catalog import CATALOG, drill_names, lab_of
-from scripts.drill.phases.run import planned_lab, run_job_drill
-from scripts.drill.phases.spec import JobDrillSpec
-from scripts.drill.run import planned_faults
-from scripts.drill.spec import DrillSpec, load_drill
 
 BASE = """name: both
 lab: four-ports

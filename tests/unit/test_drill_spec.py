@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scripts
+from rocelab.drills.spec import DrillSpec, ExpectSpec, load_drill
 from rocelab.errors import InputError, SpecError
 from rocelab.faults.selectors import LinkSelector
 from rocelab.plan.build import build_fabric
@@ -23,7 +24,6 @@ from rocelab.results.expectations import (
 )
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec, SeedPlan
-from scripts.drill.spec import DrillSpec, ExpectSpec, load_drill
 
 CATALOG = Path(scripts.__file__).parent / "catalog"
 MS = 10**6

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rocelab.agent.live import LiveCounters, LiveFile, packed, unpacked
+from rocelab.drills.faulted import FaultedRun, Settings
 from rocelab.errors import InputError
 from rocelab.jobs.flow import permutation
 from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
@@ -43,7 +44,6 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.wire.impairment import Direction
 from rocelab.runtime.wire.maps import WireCounters
-from scripts.drill.faulted import FaultedRun, Settings
 
 FABRIC = Lab.planned("zone-small").fabric
 PLAN = plan_queues(FABRIC)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.drills.labuse import _in_drill
 from rocelab.errors import InputError
 from rocelab.faults.asked import asked_fault
 from rocelab.faults.running import _by_hand, inject_and_leave, inject_and_wait
@@ -18,7 +19,6 @@ from rocelab.runtime import record
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
-from scripts.drill.labuse import _in_drill
 
 ASKED = asked_fault("carrier-down", ["link=rtsw1:ctsw1"])
 

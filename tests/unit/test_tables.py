@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from narrow import broken, printed, too_long
 from rich.console import Console
 
-from report.drillview import print_view
+from rocelab.drills.catalog import CATALOG, find_drill
+from rocelab.drills.show import view_of
+from rocelab.drills.view import print_view
 from rocelab.report.console import table
 from rocelab.report.phases.terminal import print_job_result
 from rocelab.report.tables import Wanted, fitted
 from rocelab.report.terminal import print_result
 from rocelab.spec.catalog import names_in
-from scripts.drill.catalog import CATALOG, find_drill
-from scripts.drill.show import view_of
 
 NARROW = (80, 60)
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.drills.spec import MeasureSpec
 from rocelab.errors import InputError, SpecError
 from rocelab.plan.build import plan
 from rocelab.runtime.doctor import Check
 from rocelab.spec.base import MAX_NAME_LENGTH, check_name
 from rocelab.spec.model import LabSpec
-from scripts.drill.spec import MeasureSpec
 from scripts.testkit import Duration, MeasureMaker, Traffic, TrafficMaker, machine
 from scripts.testkit.bench import evidence_folder
 from scripts.testkit.choice import chosen_labs

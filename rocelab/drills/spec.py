@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from rocelab.drills.phases.spec import JobDrillSpec
 from rocelab.faults.spec import MAX_DURATION, FaultSpec, FlappingSpec
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.results.convergence import Method
@@ -21,7 +22,6 @@ from rocelab.spec.model import SeedPlan
 from rocelab.spec.source import read_source
 from rocelab.units import DurationNs, SizeBytes, format_duration
 from rocelab.wording import RefusedError
-from scripts.drill.phases.spec import JobDrillSpec
 
 HASHING_NS = SECOND
 """How long undisturbed traffic runs under each seed plan: flows hash alike from the start."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rocelab.data import shipped
+from rocelab.drills.phases.spec import JobDrillSpec
+from rocelab.drills.spec import DrillSpec
 from rocelab.spec.catalog import find, find_lab, names_in
-from scripts.drill.phases.spec import JobDrillSpec
-from scripts.drill.spec import DrillSpec
 
-CATALOG = Path(__file__).resolve().parent.parent / "catalog"
+CATALOG = shipped("scripts") / "catalog"
 
 
 def drill_names() -> tuple[str, ...]:

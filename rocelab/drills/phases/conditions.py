@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
+from rocelab.drills.hashing import reseeded, seeds_of
+from rocelab.drills.phases.spec import PhaseSpec
 from rocelab.interruption import shielded, undone
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
@@ -19,8 +21,6 @@ from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering.scheme import Steering
-from scripts.drill.hashing import reseeded, seeds_of
-from scripts.drill.phases.spec import PhaseSpec
 
 QUIET_S = 1.0
 """Routes have settled when none has changed for so long: several times what BGP takes to tell all

@@ -1,7 +1,7 @@
 """A drill, end to end: bring the lab up, send, break, measure, take the lab down, conclude.
 
 In: a drill file. Out: a `DrillResult` and, where asked, `result.json` and `report.html`; a drill of
-jobs is run by `scripts.drill.phases`. Each repeat of a drill of faults first sends the flows
+jobs is run by `rocelab.drills.phases`. Each repeat of a drill of faults first sends the flows
 undisturbed under each seed plan, then sends them again and carries out the faults, and ends when
 every FIB is whole again.
 """
@@ -17,6 +17,13 @@ from pathlib import Path
 
 from rocelab.agent.filters import probe_filter
 from rocelab.documents import to_json
+from rocelab.drills.catalog import lab_of
+from rocelab.drills.faulted import FaultedRun, Settings
+from rocelab.drills.hashing import hashing_run, plan_name, reseeded, seeds_of
+from rocelab.drills.labuse import LabUse, fresh
+from rocelab.drills.phases.run import run_job_drill
+from rocelab.drills.phases.spec import JobDrillSpec
+from rocelab.drills.spec import HASHING_NS, DrillSpec, load_drill
 from rocelab.errors import InputError
 from rocelab.faults.resolve import resolve
 from rocelab.faults.schedule import Timed, expand
@@ -40,13 +47,6 @@ from rocelab.spec.reference import named_by
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.taps import Taps
 from rocelab.units import format_duration
-from scripts.drill.catalog import lab_of
-from scripts.drill.faulted import FaultedRun, Settings
-from scripts.drill.hashing import hashing_run, plan_name, reseeded, seeds_of
-from scripts.drill.labuse import LabUse, fresh
-from scripts.drill.phases.run import run_job_drill
-from scripts.drill.phases.spec import JobDrillSpec
-from scripts.drill.spec import HASHING_NS, DrillSpec, load_drill
 
 NS_PER_S = 10**9
 PROGRESS_STEP_NS = 500_000_000

@@ -10,6 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from rocelab.drills.catalog import lab_of
+from rocelab.drills.labuse import LabUse, fresh
+from rocelab.drills.phases.conditions import conditions, under
+from rocelab.drills.phases.spec import JobDrillSpec, PhaseSpec
 from rocelab.errors import InputError
 from rocelab.faults.resolve import resolve
 from rocelab.faults.schedule import expand
@@ -32,10 +36,6 @@ from rocelab.runtime.record import LabFiles
 from rocelab.spec.load import load_spec
 from rocelab.spec.queues import QueueEngine
 from rocelab.spec.reference import named_by
-from scripts.drill.catalog import lab_of
-from scripts.drill.labuse import LabUse, fresh
-from scripts.drill.phases.conditions import conditions, under
-from scripts.drill.phases.spec import JobDrillSpec, PhaseSpec
 
 QueueDepths = list[tuple[int, float]]
 

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rocelab.drills.show import DrillView, ExpectationRow, FaultRow, Span
 from rocelab.report.console import table
 from rocelab.report.phases.view import job_text
 from rocelab.units import format_duration
-from scripts.drill.show import DrillView, ExpectationRow, FaultRow, Span
 
 MAX_PICTURE = 64
 _MIN_PICTURE = 20

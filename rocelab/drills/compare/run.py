@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from rocelab.agent.filters import data_filter
+from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
+from rocelab.drills.compare.matrix import Cell
 from rocelab.errors import InputError, MachineError, RocelabError
 from rocelab.files import replace_file
 from rocelab.forwarding.balance import polarization
@@ -35,8 +37,6 @@ from rocelab.runtime.lab import Lab
 from rocelab.spec.model import SeedPlan
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import Taps
-from scripts.compare.figures import Expected, cell_figures, run_of, status_of
-from scripts.compare.matrix import Cell
 
 PREDICTED = ("ecmp", "e-ecmp", "path-pinning")
 """Schemes whose paths follow from tables and flows alone."""

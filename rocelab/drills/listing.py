@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scripts.drill.catalog import CATALOG, drill_names
-from scripts.drill.phases.spec import JobDrillSpec
-from scripts.drill.spec import HASHING_NS, DrillSpec, load_drill
+from rocelab.drills.catalog import CATALOG, drill_names
+from rocelab.drills.phases.spec import JobDrillSpec
+from rocelab.drills.spec import HASHING_NS, DrillSpec, load_drill
 
 _NS_PER_S = 10**9
 

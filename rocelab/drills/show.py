@@ -11,6 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rocelab.drills.catalog import lab_of
+from rocelab.drills.listing import DrillRow, row_of
+from rocelab.drills.phases.run import planned_lab
+from rocelab.drills.phases.spec import JobDrillSpec, PhaseSpec
+from rocelab.drills.run import planned_faults
+from rocelab.drills.spec import load_drill
 from rocelab.faults.resolve import resolve
 from rocelab.faults.schedule import Timed, expand
 from rocelab.faults.spec import SessionResetSpec
@@ -18,12 +24,6 @@ from rocelab.plan.fabric import Fabric
 from rocelab.results.expectations import Expectation, kpi_named
 from rocelab.runtime.lab import Lab
 from rocelab.spec.reference import named_by
-from scripts.drill.catalog import lab_of
-from scripts.drill.listing import DrillRow, row_of
-from scripts.drill.phases.run import planned_lab
-from scripts.drill.phases.spec import JobDrillSpec, PhaseSpec
-from scripts.drill.run import planned_faults
-from scripts.drill.spec import load_drill
 
 _NS_PER_S = 10**9
 
