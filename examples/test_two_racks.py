@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from scripts.testkit import FaultMaker, Lab, MeasureMaker, TrafficMaker
+from rocelab.testkit import FaultMaker, Lab, MeasureMaker, TrafficMaker
 
 pytestmark = pytest.mark.lab("two-racks.yaml")
 

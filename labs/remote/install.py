@@ -26,7 +26,7 @@ from rocelab.errors import InputError
 from rocelab.progress import Progress, ProgressSink
 
 PACKAGES = ("labs", "traffic", "scripts", "simulator", "report", "templates")
-MODULES = ("rocelab_pytest.py",)
+MODULES = ("rocelab/testkit/plugin.py",)
 KINDS = (".py", ".yaml", ".json", ".c", ".j2")
 NO_PYTHON_EXIT = 97
 SMALLEST_ROOM_BYTES = 1 << 20

@@ -156,7 +156,7 @@ def test_a_mistake_is_shown_with_its_line_and_no_traceback_of_ours(troubled: Ran
     line = (HEAD + TROUBLED).splitlines().index('    fault("carrier-down", lnk="rtsw1:ctsw1")') + 1
     assert f"test_troubled.py:{line}: fault.lnk: unknown key" in troubled.output
     assert "did you mean link?" in troubled.output
-    assert "scripts/testkit/kit.py" not in troubled.output
+    assert "rocelab/testkit/kit.py" not in troubled.output
 
 
 def test_failures_and_unclean_tests_have_evidence_and_others_have_not(troubled: Ran) -> None:

@@ -252,7 +252,7 @@ def test_what_runs_there_is_what_runs_here() -> None:
         "scripts/catalog/link-flap.yaml",
         "templates/frr/bgpd.conf.j2",
         "report/__init__.py",
-        "rocelab_pytest.py",
+        "rocelab/testkit/plugin.py",
     } <= names
     assert not [name for name in names if name.startswith("tests/") or name.endswith(".pyc")]
     assert any(each.startswith("pydantic") for each in kit.requirements)

@@ -16,13 +16,13 @@ from rocelab.plan.build import plan
 from rocelab.runtime.doctor import Check
 from rocelab.spec.base import MAX_NAME_LENGTH, check_name
 from rocelab.spec.model import LabSpec
-from scripts.testkit import Duration, MeasureMaker, Traffic, TrafficMaker, machine
-from scripts.testkit.bench import evidence_folder
-from scripts.testkit.choice import chosen_labs
-from scripts.testkit.fingerprint import differences
-from scripts.testkit.machine import explained
-from scripts.testkit.naming import left_behind, suite_name
-from scripts.testkit.written import as_block, as_fault, lasting
+from rocelab.testkit import Duration, MeasureMaker, Traffic, TrafficMaker, machine
+from rocelab.testkit.bench import evidence_folder
+from rocelab.testkit.choice import chosen_labs
+from rocelab.testkit.fingerprint import differences
+from rocelab.testkit.machine import explained
+from rocelab.testkit.naming import left_behind, suite_name
+from rocelab.testkit.written import as_block, as_fault, lasting
 
 pytest_plugins = ["pytester"]
 
@@ -113,8 +113,8 @@ def test_the_frr_of_the_command_line_is_that_of_the_labs(
         asked.append(own_frr)
 
     monkeypatch.setattr(machine, "why_not", why_not)
-    monkeypatch.setattr("scripts.testkit.bench.Bench.up", lambda bench: None)
-    monkeypatch.setattr("scripts.testkit.bench.Bench.end", lambda bench: None)
+    monkeypatch.setattr("rocelab.testkit.bench.Bench.up", lambda bench: None)
+    monkeypatch.setattr("rocelab.testkit.bench.Bench.end", lambda bench: None)
     folder = pytester.mkdir("frr-10")
     options = {"absolute": [str(folder)], "relative": ["frr-10"], "own": []}[where]
     wanted = None if where == "own" else folder
@@ -178,7 +178,7 @@ def test_tests_of_several_modules_share_a_lab_of_session_scope(
         def down(self) -> None:
             steps.append(f"down {self.name}")
 
-    monkeypatch.setattr("scripts.testkit.bench.Bench", Bench)
+    monkeypatch.setattr("rocelab.testkit.bench.Bench", Bench)
     monkeypatch.setattr(machine, "why_not", lambda **_: None)
     test = MARKED.format(arguments="'tiny'")
     pytester.makepyfile(test_one=test, test_two=test)

@@ -12,14 +12,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rocelab.runtime.lab import Lab
-    from scripts.testkit.duration import Duration
-    from scripts.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
-    from scripts.testkit.measurement import (
-        InvalidRunError,
-        Measurement,
-        NotMeasuredError,
-        Traffic,
-    )
+    from rocelab.testkit.duration import Duration
+    from rocelab.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
+    from rocelab.testkit.measurement import InvalidRunError, Measurement, NotMeasuredError, Traffic
 
 __all__ = [
     "Duration",
@@ -34,15 +29,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Duration": "scripts.testkit.duration",
-    "FaultMaker": "scripts.testkit.kit",
-    "InvalidRunError": "scripts.testkit.measurement",
+    "Duration": "rocelab.testkit.duration",
+    "FaultMaker": "rocelab.testkit.kit",
+    "InvalidRunError": "rocelab.testkit.measurement",
     "Lab": "rocelab.runtime.lab",
-    "MeasureMaker": "scripts.testkit.kit",
-    "Measurement": "scripts.testkit.measurement",
-    "NotMeasuredError": "scripts.testkit.measurement",
-    "Traffic": "scripts.testkit.measurement",
-    "TrafficMaker": "scripts.testkit.kit",
+    "MeasureMaker": "rocelab.testkit.kit",
+    "Measurement": "rocelab.testkit.measurement",
+    "NotMeasuredError": "rocelab.testkit.measurement",
+    "Traffic": "rocelab.testkit.measurement",
+    "TrafficMaker": "rocelab.testkit.kit",
 }
 
 

@@ -32,11 +32,11 @@ from rocelab.results.convergence import Overall
 from rocelab.results.drill import Repeat
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.spec.base import SECOND
+from rocelab.testkit.bench import Bench
+from rocelab.testkit.duration import Duration
+from rocelab.testkit.turns import turn
+from rocelab.testkit.written import as_fault
 from rocelab.units import format_duration
-from scripts.testkit.bench import Bench
-from scripts.testkit.duration import Duration
-from scripts.testkit.turns import turn
-from scripts.testkit.written import as_fault
 
 AHEAD_NS = 100_000_000
 """Faults carried out by a timetable begin this long after the call, so that they begin on time."""

@@ -27,12 +27,12 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles, recorded_labs
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.load import load_spec
-from scripts.testkit.fingerprint import Facts, differences, read_facts
-from scripts.testkit.naming import suite_name
-from scripts.testkit.turns import turn
+from rocelab.testkit.fingerprint import Facts, differences, read_facts
+from rocelab.testkit.naming import suite_name
+from rocelab.testkit.turns import turn
 
 if TYPE_CHECKING:
-    from scripts.testkit.measurement import Measurement
+    from rocelab.testkit.measurement import Measurement
 
 SETTLE_S = 3.0
 """Carrier and processes are given so long to be as they were before a test counts as unclean."""

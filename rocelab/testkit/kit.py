@@ -26,9 +26,9 @@ from rocelab.jobs.flow import (
     resolve_flow,
 )
 from rocelab.plan.fabric import Fabric
-from scripts.testkit.bench import Bench
-from scripts.testkit.measurement import Measurement, Traffic
-from scripts.testkit.written import as_block, lasting
+from rocelab.testkit.bench import Bench
+from rocelab.testkit.measurement import Measurement, Traffic
+from rocelab.testkit.written import as_block, lasting
 
 Pairs = Sequence[tuple[str, str]]
 

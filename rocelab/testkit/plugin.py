@@ -19,8 +19,8 @@ import pytest
 
 if TYPE_CHECKING:
     from rocelab.runtime.lab import Lab
-    from scripts.testkit.bench import Bench
-    from scripts.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
+    from rocelab.testkit.bench import Bench
+    from rocelab.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
 
 EVIDENCE = "results/evidence"
 EVIDENCE_PROPERTY = "rocelab_evidence"
@@ -90,7 +90,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is None or "lab" not in metafunc.fixturenames:
         return
     from rocelab.errors import InputError
-    from scripts.testkit.choice import chosen_labs, title
+    from rocelab.testkit.choice import chosen_labs, title
 
     given = metafunc.config.getoption("--rocelab-lab")
     try:
@@ -111,7 +111,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _ini_scope(config: pytest.Config) -> Any:  # noqa: ANN401 - pytest has a private name for it
     from rocelab.errors import InputError
-    from scripts.testkit.choice import checked_scope
+    from rocelab.testkit.choice import checked_scope
 
     try:
         return checked_scope(config.getini("rocelab_scope"))
@@ -135,7 +135,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
             file = _given_lab(request.config)
         _need_machine(request.config)
         from rocelab.interpreter import leave_current_folder_out
-        from scripts.testkit.bench import Bench
+        from rocelab.testkit.bench import Bench
 
         leave_current_folder_out()
         _tell_left_behind(request.config)
@@ -171,7 +171,7 @@ def _ended_as_by_ctrl_c() -> Iterator[None]:
 
 def _given_lab(config: pytest.Config) -> Path:
     """The lab of the command line, for tests without a marker."""
-    from scripts.testkit.choice import chosen_labs
+    from rocelab.testkit.choice import chosen_labs
 
     given = config.getoption("--rocelab-lab")
     if not given:
@@ -189,7 +189,7 @@ def _given_frr(config: pytest.Config) -> Path | None:
 @pytest.fixture
 def traffic(lab: Lab) -> TrafficMaker:
     """`traffic(flows=24, rate_pps=1000)`: flows through the lab, for `measure`."""
-    from scripts.testkit.kit import TrafficMaker
+    from rocelab.testkit.kit import TrafficMaker
 
     return TrafficMaker(lab.fabric)
 
@@ -197,7 +197,7 @@ def traffic(lab: Lab) -> TrafficMaker:
 @pytest.fixture
 def fault(request: pytest.FixtureRequest, lab: Lab) -> FaultMaker:
     """`with fault("carrier-down", link="rtsw1:ctsw1"):` breaks the lab inside the block."""
-    from scripts.testkit.kit import FaultMaker
+    from rocelab.testkit.kit import FaultMaker
 
     return FaultMaker(_need_bench(request, lab))
 
@@ -205,7 +205,7 @@ def fault(request: pytest.FixtureRequest, lab: Lab) -> FaultMaker:
 @pytest.fixture
 def measure(request: pytest.FixtureRequest, lab: Lab) -> MeasureMaker:
     """`with measure(traffic()) as run:` measures convergence inside the block."""
-    from scripts.testkit.kit import MeasureMaker
+    from rocelab.testkit.kit import MeasureMaker
 
     return MeasureMaker(_need_bench(request, lab))
 
@@ -220,7 +220,7 @@ def _rocelab_clean(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     request.node.stash[_BENCH] = bench
-    from scripts.testkit.bench import evidence_folder
+    from rocelab.testkit.bench import evidence_folder
 
     with _told(request.config):
         bench.begin(evidence_folder(_evidence_base(request.config), request.node.nodeid))
@@ -256,11 +256,11 @@ def pytest_runtest_makereport(
 
 def _cut_traceback(error: pytest.ExceptionInfo[BaseException]) -> None:
     from rocelab.errors import RocelabError
-    from scripts.testkit.measurement import NotMeasuredError
+    from rocelab.testkit.measurement import NotMeasuredError
 
     if not isinstance(error.value, RocelabError | NotMeasuredError):
         return
-    ours = str(Path(__file__).parent)
+    ours = str(Path(__file__).parents[1])
     trace = error.value.__traceback__
     while trace is not None and trace.tb_next is not None:
         if trace.tb_next.tb_frame.f_code.co_filename.startswith(ours):
@@ -290,7 +290,7 @@ def _evidence_base(config: pytest.Config) -> Path:
 
 
 def _need_machine(config: pytest.Config) -> None:
-    from scripts.testkit.machine import why_not
+    from rocelab.testkit.machine import why_not
 
     reason = why_not(own_frr=_given_frr(config) is None)
     if reason is not None:
@@ -306,7 +306,7 @@ def _give_up(config: pytest.Config, reason: str) -> None:
 
 def _tell_left_behind(config: pytest.Config) -> None:
     from rocelab.runtime.record import recorded_labs
-    from scripts.testkit.naming import left_behind
+    from rocelab.testkit.naming import left_behind
 
     if config.stash.get(_LEFT_BEHIND_TOLD, False):
         return
