@@ -155,7 +155,7 @@ def cli(lab: RunningLab) -> None:
     """Open Mininet's command line on a lab that is up, whatever its runtime."""
     need_root("entering a node")
     chosen = running_lab(lab)
-    from labs.mininet import LabCLI, LabNet
+    from rocelab.mininet import LabCLI, LabNet
 
     net = LabNet(chosen)
     try:

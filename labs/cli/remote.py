@@ -1,7 +1,7 @@
 """Where a command line with `--host` leaves this machine: between being read and being run.
 
 A command is read here first, so that help, usage errors and completion are this machine's; then it
-goes to `labs.remote`, with what its parameters were read as.
+goes to `rocelab.remote`, with what its parameters were read as.
 """
 
 from __future__ import annotations

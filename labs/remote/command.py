@@ -15,13 +15,15 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from labs.remote import record
-from labs.remote.address import parse_address, read_config, resolve
-from labs.remote.connection import Connection, connected
-from labs.remote.errors import ConnectionLostError, DiskFullError
-from labs.remote.install import Installed, ensure_installed, this_kit
-from labs.remote.parcel import make_parcel
-from labs.remote.runs import (
+from rocelab.errors import RocelabError
+from rocelab.interruption import shielded, undone
+from rocelab.remote import record
+from rocelab.remote.address import parse_address, read_config, resolve
+from rocelab.remote.connection import Connection, connected
+from rocelab.remote.errors import ConnectionLostError, DiskFullError
+from rocelab.remote.install import Installed, ensure_installed, this_kit
+from rocelab.remote.parcel import make_parcel
+from rocelab.remote.runs import (
     Ending,
     Run,
     Terminal,
@@ -32,9 +34,7 @@ from labs.remote.runs import (
     new_name,
     places_of,
 )
-from labs.remote.there.frames import Frame, Kind
-from rocelab.errors import RocelabError
-from rocelab.interruption import shielded, undone
+from rocelab.remote.there.frames import Frame, Kind
 from rocelab.report.console import err, out, progress_bars, say, table, write_json
 
 MANY_FILES = 6
@@ -62,7 +62,7 @@ def run_elsewhere(
                     record.remember(record.Begun(run.name, host, parcel.outputs))
                     run.start()
         if talks:
-            from labs.remote.terminal import talk
+            from rocelab.remote.terminal import talk
 
             code = talk(run, parcel.words, parcel.folder)
             run.remove()

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from labs.remote.install import this_kit
 from rocelab.kernel import namespaces
 from rocelab.kernel.processes import kill_and_wait
+from rocelab.remote.install import this_kit
 from rocelab.runtime.management import SEPARATION_FOLDER, root_is_locked, sshd_path
 
 SOURCE = Path(__file__).resolve().parents[2]

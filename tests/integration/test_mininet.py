@@ -44,7 +44,7 @@ def test_the_five_lines_of_the_docs_are_a_lab_in_mininet(spec: Path) -> None:
     block = next(
         part.partition("```")[0]
         for part in DOCS.read_text().split("```python\n")
-        if part.startswith("from labs.mininet import")
+        if part.startswith("from rocelab.mininet import")
     )
     script = spec.with_name("mine.py")
     script.write_text(block.replace('"zone-small"', repr(str(spec))))

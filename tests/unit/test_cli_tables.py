@@ -22,13 +22,13 @@ from nccl_sample import nccl_output
 
 from labs.cli import lifecycle, te
 from labs.cli.reach import print_reachability
-from labs.remote import command as remote
-from labs.remote.runs import Listed
 from rocelab.faults import command as fault_command
 from rocelab.faults.running import ListedFault
 from rocelab.measure.health.objectives import DEFINITIONS
 from rocelab.measure.run import assemble
 from rocelab.plan.fabric import Role
+from rocelab.remote import command as remote
+from rocelab.remote.runs import Listed
 from rocelab.report.console import out, seconds_table
 from rocelab.report.job_terminal import print_report as print_job
 from rocelab.report.tables import WholeTable
@@ -90,8 +90,8 @@ def show_runs() -> None:
     command = "rocelab drill run link-flap --repeat 10 --out results/link-flap-10"
     run = Listed("20261122T191039Z-4194303", command, "somebody@laptop", 0.0, 137, alive=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("labs.remote.command._machine", lambda host: nullcontext((None, None)))
-        patch.setattr("labs.remote.command.list_runs", lambda *there: [run])
+        patch.setattr("rocelab.remote.command._machine", lambda host: nullcontext((None, None)))
+        patch.setattr("rocelab.remote.command.list_runs", lambda *there: [run])
         remote.show_runs("vm", json=False)
 
 
@@ -175,7 +175,7 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
         printed_by("path", "zones-small", *FLOW, "--sport", "4791"),
         "labs.cli.path",
     ),
-    "runs": (called(show_runs), "labs.remote.command"),
+    "runs": (called(show_runs), "rocelab.remote.command"),
     "te": (called(show_controller), "labs.cli.te"),
     "reach": (called(show_reachability), "labs.cli.reach"),
     "fault list": (show_faults, "rocelab.faults.command"),

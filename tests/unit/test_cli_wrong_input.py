@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from labs.remote.parcel import INPUTS
 from rocelab.documents import to_json
+from rocelab.remote.parcel import INPUTS
 from rocelab.runtime import record as records
 from rocelab.runtime.record import LabFiles, Record, State, write_record
 from rocelab.spec.catalog import find_lab

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from labs.remote.there import bootstrap
 from rocelab import files
 from rocelab.files import (
     UntrustedFileError,
@@ -22,6 +21,7 @@ from rocelab.files import (
     untrusted_size,
     write_file,
 )
+from rocelab.remote.there import bootstrap
 from rocelab.sim.compiling import cache_folder
 
 

@@ -22,7 +22,7 @@ from tests.hostile import fill_with_traps, sprung
 ROOT = Path(__file__).parents[2]
 MODULES = (
     ("rocelab.runtime.controller", True),
-    ("labs.remote.there.supervisor", True),
+    ("rocelab.remote.there.supervisor", True),
     ("rocelab.runtime.management", True),
     ("rocelab.runtime.wire.delayline", True),
     ("rocelab.faults.guardian", True),
@@ -89,7 +89,7 @@ def test_our_own_modules_are_started_in_one_way() -> None:
     # The last one only says what a user may type.
     allowed = {
         "rocelab/interpreter.py",
-        "labs/remote/there/bootstrap.py",
+        "rocelab/remote/there/bootstrap.py",
         "rocelab/kernel/rights.py",
     }
     used = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from labs.remote.connection import _load_known_hosts
+from rocelab.remote.connection import _load_known_hosts
 
 KEY = paramiko.RSAKey.generate(2048)
 GOOD = f"good {KEY.get_name()} {KEY.get_base64()}"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.remote.address import Address, parse_address, read_config, resolve
 from rocelab.errors import InputError
+from rocelab.remote.address import Address, parse_address, read_config, resolve
 
 HOME = Path("/home/me")
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,12}", fullmatch=True)

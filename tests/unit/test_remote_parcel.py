@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.cli import remote as hook
-from labs.remote.parcel import INPUTS, OUTPUTS, THERE, is_within, make_parcel, mirrored
 from rocelab.errors import InputError
+from rocelab.remote.parcel import INPUTS, OUTPUTS, THERE, is_within, make_parcel, mirrored
 from scripts.cli import build, main
 
 
@@ -164,7 +164,7 @@ def test_a_command_is_read_here_before_it_goes_anywhere(
         gone.append((words, values))
         return 7
 
-    monkeypatch.setattr("labs.remote.command.run_elsewhere", elsewhere)
+    monkeypatch.setattr("rocelab.remote.command.run_elsewhere", elsewhere)
     for words, code in (
         (["drill", "run", "link-flap", "--repeat", "2", "--out", "r"], 7),
         (["exec", "lab", "rtsw1", "--", "ip", "--json", "route"], 7),

@@ -1,8 +1,8 @@
 """The runtime `mininet`: every node begins as a Node of Mininet's.
 
 Mininet's own class makes the namespace; mounting it keeps it when the shell that Mininet gave it
-ends, so that a lab outlives the command that made it. `labs.mininet` makes the lab, whichever way
-its nodes were made, a Mininet object with shells, interfaces, links and its command line.
+ends, so that a lab outlives the command that made it. `rocelab.mininet` makes the lab, whichever
+way its nodes were made, a Mininet object with shells, interfaces, links and its command line.
 """
 
 from __future__ import annotations

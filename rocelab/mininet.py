@@ -1,6 +1,6 @@
 """A lab as a Mininet network: its nodes, links and `mininet>` command line.
 
-    from labs.mininet import LabCLI, LabNet
+    from rocelab.mininet import LabCLI, LabNet
 
     net = LabNet("zone-small")
     net.start()

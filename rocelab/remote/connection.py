@@ -22,8 +22,8 @@ import paramiko
 from paramiko.auth_strategy import AuthFailure, AuthSource, AuthStrategy, InMemoryPrivateKey
 from paramiko.hostkeys import HostKeyEntry
 
-from labs.remote.address import SSH_PORT, Destination, read_config, resolve
-from labs.remote.errors import ConnectionLostError, HostKeyError, UnreachableError
+from rocelab.remote.address import SSH_PORT, Destination, read_config, resolve
+from rocelab.remote.errors import ConnectionLostError, HostKeyError, UnreachableError
 
 CONNECT_TIMEOUT_S = 15.0
 KEEPALIVE_S = 10

@@ -17,7 +17,7 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from labs.remote.runs import Run
+from rocelab.remote.runs import Run
 
 _CHUNK = 1 << 15
 

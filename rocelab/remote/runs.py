@@ -1,8 +1,8 @@
 """Runs on another machine, seen from here: begin one, follow it, interrupt it, fetch what it wrote.
 
 In: a connection and the installed kit. A run belongs to its supervisor there
-(`labs.remote.there.supervisor`): losing the connection loses nothing, the log is read on from where
-it was understood.
+(`rocelab.remote.there.supervisor`): losing the connection loses nothing, the log is read on from
+where it was understood.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from labs.remote import record
-from labs.remote.connection import Connection
-from labs.remote.errors import ConnectionLostError, UnfitError
-from labs.remote.install import Installed, answer_of, check, send, zipped
-from labs.remote.parcel import RESULTS, Parcel, is_within, mirrored
-from labs.remote.there.frames import Frame, FrameReader, Kind
-from labs.remote.there.runfolder import Request
-from labs.remote.there.supervisor import BUSY_EXIT, GONE_EXIT
 from rocelab.errors import InputError
 from rocelab.interruption import WORDS
 from rocelab.progress import Progress, ProgressSink
+from rocelab.remote import record
+from rocelab.remote.connection import Connection
+from rocelab.remote.errors import ConnectionLostError, UnfitError
+from rocelab.remote.install import Installed, answer_of, check, send, zipped
+from rocelab.remote.parcel import RESULTS, Parcel, is_within, mirrored
+from rocelab.remote.there.frames import Frame, FrameReader, Kind
+from rocelab.remote.there.runfolder import Request
+from rocelab.remote.there.supervisor import BUSY_EXIT, GONE_EXIT
 
 PASSED_ON = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
 _CHUNK = 1 << 16

@@ -19,11 +19,11 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
 import labs
-from labs.remote.connection import Connection, Output
-from labs.remote.errors import DiskFullError, UnfitError
-from labs.remote.there import bootstrap
 from rocelab.errors import InputError
 from rocelab.progress import Progress, ProgressSink
+from rocelab.remote.connection import Connection, Output
+from rocelab.remote.errors import DiskFullError, UnfitError
+from rocelab.remote.there import bootstrap
 
 PACKAGES = ("labs", "traffic", "scripts", "simulator", "report", "templates")
 MODULES = ("rocelab/testkit/plugin.py",)
@@ -83,7 +83,7 @@ class Installed:
         return shlex.join([*sudo, "env", f"PYTHONPATH={self.kit}", self.python, "-P", *words])
 
     def supervisor(self, *words: str) -> str:
-        return self.command("-m", "labs.remote.there.supervisor", *words)
+        return self.command("-m", "rocelab.remote.there.supervisor", *words)
 
     def rocelab(self, words: Sequence[str]) -> tuple[str, ...]:
         """The arguments that are `rocelab WORDS...` where PYTHONPATH is set."""
