@@ -43,7 +43,7 @@ from bench.convergence.plot import plot
 from bench.convergence.render import DOCUMENT, PLOT, page
 from bench.convergence.run import TRACED, measure_cell
 from bench.convergence.store import Store
-from labs.cli.arguments import FrrOption
+from rocelab.cli.arguments import FrrOption
 from rocelab.documents import to_json
 from rocelab.errors import InputError, RocelabError
 from rocelab.interruption import ending

@@ -87,7 +87,7 @@ class Installed:
 
     def rocelab(self, words: Sequence[str]) -> tuple[str, ...]:
         """The arguments that are `rocelab WORDS...` where PYTHONPATH is set."""
-        return (self.python, "-P", "-c", "from scripts.cli import main; main()", *words)
+        return (self.python, "-P", "-c", "from rocelab.cli.main import main; main()", *words)
 
 
 def this_kit() -> Kit:

@@ -42,7 +42,7 @@ def _console(*, width: int | None = None, stderr: bool = False) -> Console:
     from rich.segment import Segment
 
     class PlainConsole(Console):
-        """Leaves a reader that has gone to `labs.cli.app`: rich would exit with 1."""
+        """Leaves a reader that has gone to `rocelab.cli.app`: rich would exit with 1."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError

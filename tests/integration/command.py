@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from scripts.cli import main
+from rocelab.cli.main import main
 
-PROGRAM = (sys.executable, "-c", "from scripts.cli import main; main()")
+PROGRAM = (sys.executable, "-c", "from rocelab.cli.main import main; main()")
 Outcome = subprocess.CompletedProcess[str]
 
 

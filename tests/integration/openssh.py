@@ -24,7 +24,7 @@ from rocelab.remote.install import this_kit
 from rocelab.runtime.management import SEPARATION_FOLDER, root_is_locked, sshd_path
 
 SOURCE = Path(__file__).resolve().parents[2]
-ROCELAB = (sys.executable, "-P", "-c", "from scripts.cli import main; main()")
+ROCELAB = (sys.executable, "-P", "-c", "from rocelab.cli.main import main; main()")
 NETNS_FOLDER = Path("/run/rocelab-tests")
 
 

@@ -12,7 +12,7 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 from typer.utils import get_params_from_function
 
-from scripts.cli import build
+from rocelab.cli.main import build
 
 WORDS = {
     "lab": "zone-small",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from labs.cli.app import run
-from scripts.cli import build
+from rocelab.cli.app import run
+from rocelab.cli.main import build
 
 
 @cache

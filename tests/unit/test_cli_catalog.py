@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.cli.catalog import (
-    CatalogRow,
-    available_memory,
-    catalog_row,
-    catalog_rows,
-    memory_text,
-)
+from rocelab.cli.catalog import CatalogRow, available_memory, catalog_row, catalog_rows, memory_text
 from rocelab.plan.build import build_fabric
 from rocelab.plan.counts import counts_of, is_numbered
 from rocelab.spec.catalog import catalog_names, find_lab

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from labs.cli import app as cli_app
-from labs.cli.arguments import running_or_planned
+from rocelab.cli import app as cli_app
+from rocelab.cli.arguments import running_or_planned
+from rocelab.cli.main import build
 from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.render.files import MARKER, write_rendered
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.status import live_widths
-from scripts.cli import build
 
 BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3}\n"
 
@@ -150,7 +150,7 @@ def test_a_command_whose_reader_has_gone_ends_quietly_as_by_sigpipe(line: str) -
     reader, writer = os.pipe()
     os.close(reader)
     outcome = subprocess.run(
-        [sys.executable, "-c", "from scripts.cli import main; main()", *line.split()],
+        [sys.executable, "-c", "from rocelab.cli.main import main; main()", *line.split()],
         stdout=writer,
         stderr=subprocess.PIPE,
         check=False,
@@ -160,7 +160,7 @@ def test_a_command_whose_reader_has_gone_ends_quietly_as_by_sigpipe(line: str) -
 
 
 def test_the_beginning_of_an_output_is_what_head_shows() -> None:
-    program = f"{sys.executable} -c 'from scripts.cli import main; main()'"
+    program = f"{sys.executable} -c 'from rocelab.cli.main import main; main()'"
     pipe = f"{program} plan zone-252x18 --json | head -c 1"
     outcome = subprocess.run(["sh", "-c", pipe], capture_output=True, text=True, check=False)
     assert (outcome.stdout, outcome.stderr) == ("{", "")
@@ -170,7 +170,7 @@ def test_an_error_whose_reader_has_gone_ends_quietly() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     outcome = subprocess.run(
-        [sys.executable, "-c", "from scripts.cli import main; main()", "plan", "nosuch"],
+        [sys.executable, "-c", "from rocelab.cli.main import main; main()", "plan", "nosuch"],
         stdout=subprocess.PIPE,
         stderr=writer,
         check=False,

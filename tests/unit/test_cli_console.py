@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from labs.cli.app import run
+from rocelab.cli.app import run
 from rocelab.report.console import err, note, out, say, table
 from rocelab.report.terminal import print_result
 

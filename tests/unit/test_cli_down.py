@@ -17,7 +17,7 @@ AT_A_TERMINAL = """
 import os, sys
 from pathlib import Path
 from rocelab.runtime import record
-from scripts.cli import main
+from rocelab.cli.main import main
 
 record.RUN_ROOT = Path(sys.argv[1])
 os.geteuid = lambda: 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.cli.arguments import running_lab, running_or_planned
+from rocelab.cli.arguments import running_lab, running_or_planned
 from rocelab.errors import InputError, SpecError
 from rocelab.plan.build import build_fabric
 from rocelab.runtime import record as records

@@ -20,8 +20,9 @@ import pytest
 from narrow import broken, too_long
 from nccl_sample import nccl_output
 
-from labs.cli import lifecycle, te
-from labs.cli.reach import print_reachability
+from rocelab.cli import lifecycle, te
+from rocelab.cli.health import print_report as print_health
+from rocelab.cli.reach import print_reachability
 from rocelab.faults import command as fault_command
 from rocelab.faults.running import ListedFault
 from rocelab.measure.health.objectives import DEFINITIONS
@@ -36,7 +37,6 @@ from rocelab.results.health import HealthReport, SliReport
 from rocelab.runtime.controller.rounds import Round, TierUse
 from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus, Presence
 from rocelab.traffic.reachability import Reachability
-from scripts.health.command import print_report as print_health
 
 ROOT = Path(__file__).parents[2]
 NARROW = (80, 60)
@@ -161,23 +161,23 @@ JOB = ("--pattern", "allreduce", "--ranks", "8", "--size", "16MB")
 FLOW = ("--src", "z1-srv1-1", "--dst", "z2-srv4-1")
 EVENT = "fail z1-rtsw1:z1-ctsw1 at 1us for 1s"
 CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
-    "labs": (printed_by("labs"), "labs.cli.catalog"),
-    "plan of zones": (printed_by("plan", "zones-small"), "labs.cli.planning"),
-    "plan of hpn": (printed_by("plan", "hpn-small"), "labs.cli.planning"),
-    "doctor": (show_doctor, "labs.cli.doctor"),
-    "list": (called(show_labs), "labs.cli.lifecycle"),
-    "status": (called(show_status), "labs.cli.lifecycle"),
+    "labs": (printed_by("labs"), "rocelab.cli.catalog"),
+    "plan of zones": (printed_by("plan", "zones-small"), "rocelab.cli.planning"),
+    "plan of hpn": (printed_by("plan", "hpn-small"), "rocelab.cli.planning"),
+    "doctor": (show_doctor, "rocelab.cli.doctor"),
+    "list": (called(show_labs), "rocelab.cli.lifecycle"),
+    "status": (called(show_status), "rocelab.cli.lifecycle"),
     "up": (
         called(lambda: out().print(seconds_table({"routes of all switches": 1234.5}))),
         "rocelab.report.console",
     ),
     "path": (
         printed_by("path", "zones-small", *FLOW, "--sport", "4791"),
-        "labs.cli.path",
+        "rocelab.cli.path",
     ),
     "runs": (called(show_runs), "rocelab.remote.command"),
-    "te": (called(show_controller), "labs.cli.te"),
-    "reach": (called(show_reachability), "labs.cli.reach"),
+    "te": (called(show_controller), "rocelab.cli.te"),
+    "reach": (called(show_reachability), "rocelab.cli.reach"),
     "fault list": (show_faults, "rocelab.faults.command"),
     "health": (called(show_health), "rocelab.measure.health.command"),
     "drill list": (printed_by("drill", "list"), "rocelab.drills.command"),
@@ -200,7 +200,7 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
 """How a table comes to be, and the module that makes it."""
 
 ELSEWHERE = {
-    "labs.cli.scheme": "a switch's name and counters, of a running lab only",
+    "rocelab.cli.scheme": "a switch's name and counters, of a running lab only",
     "rocelab.report.compare.terminal": "test_compare.py",
     "rocelab.report.difference": "test_drill_diff.py",
     "rocelab.drills.view": "test_tables.py",

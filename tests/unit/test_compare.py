@@ -11,6 +11,7 @@ import pytest
 from narrow import broken
 from rich.console import Console
 
+from rocelab.cli.main import main
 from rocelab.documents import to_json
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
 from rocelab.drills.compare.matrix import Cell, cells
@@ -40,7 +41,6 @@ from rocelab.results.comparison import (
 from rocelab.results.job import JobReport
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from scripts.cli import main
 from tests.unit import job_sample
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from rocelab.cli.main import build
 from rocelab.runtime import record as records
 from rocelab.runtime.record import LabFiles, Record, State, write_record
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.load import load_spec
-from scripts.cli import build
 
 PROGRAM = Path(sys.executable).with_name("rocelab")
 LAB = "zone-small"

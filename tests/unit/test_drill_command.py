@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from rocelab.cli.main import main
 from rocelab.drills.catalog import drill_names, find_drill
 from rocelab.drills.listing import listed_drills
 from rocelab.drills.show import FaultRow, Span, view_of
@@ -27,7 +28,6 @@ from rocelab.spec.differences import differing_keys
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from rocelab.units import format_duration
-from scripts.cli import main
 
 ROOT = Path(__file__).parents[2]
 MS, SECOND = 10**6, 10**9

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from narrow import broken, printed, too_long
 
+from rocelab.cli.main import main
 from rocelab.documents import to_json
 from rocelab.report.difference import print_difference
 from rocelab.results.difference import Change, DrillDiff, Finding, changes, compared, difference
@@ -22,7 +23,6 @@ from rocelab.results.drill import DrillResult
 from rocelab.results.expectspec import ExpectSpec
 from rocelab.results.phases import JobDrillResult
 from rocelab.statistics import least_rank_sum_p, rank_sum_p
-from scripts.cli import main
 
 MS = 10**6
 

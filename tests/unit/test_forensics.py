@@ -17,6 +17,7 @@ from job_sample import ENVIRONMENT
 from narrow import broken
 from rich.console import Console
 
+from rocelab.cli.diagnose import diagnose
 from rocelab.diagnose.critical import lateness, step_of, timing
 from rocelab.diagnose.diagnose import diagnose_report, make_case
 from rocelab.diagnose.losses import lossy_links
@@ -48,7 +49,6 @@ from rocelab.results.job import (
     Transport,
 )
 from rocelab.spec.model import LabSpec
-from scripts.forensics.command import diagnose
 
 MS = 10**6
 DILATION = 1000.0

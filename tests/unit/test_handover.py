@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.cli.handover import handed_over
+from rocelab.cli.handover import handed_over
 
 USER, GROUP = 4711, 4712
 

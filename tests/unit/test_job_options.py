@@ -8,7 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from labs.cli.app import Settings
+from rocelab.cli.app import Settings
+from rocelab.cli.main import build
+from rocelab.cli.traffic import WORDS
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.collectives import Algorithm, Pattern
 from rocelab.jobs.dcqcn_profiles import PROFILES
@@ -17,8 +19,6 @@ from rocelab.jobs.options import KEYS, job_from_file, job_from_options
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.sport import SourcePort
 from rocelab.jobs.transport import Ecn, Strategy
-from scripts.cli import build
-from scripts.job.command import WORDS
 
 BASE: dict[str, str | None] = {"pattern": "allreduce", "ranks": "8", "size": "64MB"}
 

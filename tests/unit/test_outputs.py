@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.cli.main import main
 from rocelab.errors import InputError, MachineError
 from rocelab.kernel import settings as kernel
 from rocelab.outputs import RESULT, results_folder, shown_if_unwritten
 from rocelab.refusal import refusal
-from scripts.cli import main
 
 JOB = ("--pattern", "allreduce", "--ranks", "4", "--size", "1MB")
 

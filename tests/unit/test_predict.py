@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from narrow import broken
 
+from rocelab.cli.main import main
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.forwarding.balance import Direction
@@ -33,7 +34,6 @@ from rocelab.report.prediction import print_prediction
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
-from scripts.cli import main
 
 KINDS = ("zone-1-1", "zones-1-28", "rail-small", "hpn-small", "hpn-single-plane", "fat-tree-4")
 

@@ -6,7 +6,7 @@ import pytest
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 
-from labs.cli.reach import failures
+from rocelab.cli.reach import failures
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.reachability import Frames, Reachability, nic_names, nics_of, pairs_of
 

@@ -12,10 +12,10 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.cli import remote as hook
+from rocelab.cli import remote as hook
+from rocelab.cli.main import build, main
 from rocelab.errors import InputError
 from rocelab.remote.parcel import INPUTS, OUTPUTS, THERE, is_within, make_parcel, mirrored
-from scripts.cli import build, main
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
+from rocelab.cli.main import main
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
@@ -32,7 +33,6 @@ from rocelab.render.files import MARKER, write_containerlab
 from rocelab.render.frr import frr_configuration
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
-from scripts.cli import main
 from tests.unit.target_schemas import clab_schema
 
 GOLDEN = Path(__file__).parents[1] / "golden"

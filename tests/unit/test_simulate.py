@@ -11,6 +11,7 @@ import pytest
 from narrow import broken
 from typer.testing import CliRunner
 
+from rocelab.cli.main import build
 from rocelab.documents import to_json
 from rocelab.errors import MachineError, RocelabError
 from rocelab.forwarding.balance import Direction
@@ -32,7 +33,6 @@ from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import EcmpScheme, SprayScheme
-from scripts.cli import build
 
 EXACT = Options(eps=0.0, hop_latency_ns=0.0)
 

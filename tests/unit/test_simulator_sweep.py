@@ -21,7 +21,8 @@ import sweep_cells
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.cli.app import build_app, run
+from rocelab.cli.app import build_app, run
+from rocelab.cli.sweep import sweep as sweep_command
 from rocelab.errors import InputError, MachineError, SpecError
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
@@ -33,7 +34,6 @@ from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
 from rocelab.sim.sweep.store import Record, open_journal
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from simulator.sweep.command import sweep as sweep_command
 from tests.unit.limits import LIMIT_S
 
 JOB = "{pattern: allreduce, ranks: 4, size: 1MB}"

@@ -1,0 +1,171 @@
+"""The command `rocelab`: which commands there are, and the one place where errors end.
+
+Exit codes: 0 fine, 1 an expectation failed, 2 the input is wrong, 3 this machine cannot run it,
+70 a defect of rocelab itself (EX_SOFTWARE of sysexits.h), 75 the connection to another machine
+broke and the run there goes on (EX_TEMPFAIL), 128 and its number where a signal ended the command:
+130 for Ctrl-C, 143 for SIGTERM; 141 where who read the output has gone.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from rocelab.cli import (
+    capture,
+    catalog,
+    doctor,
+    inside,
+    lifecycle,
+    path,
+    planning,
+    reach,
+    remote,
+    scheme,
+    te,
+)
+from rocelab.errors import RocelabError
+from rocelab.interruption import leave_pipe
+from rocelab.refusal import refusal
+from rocelab.report.console import is_reader_gone
+from rocelab.wording import printable, visible
+
+DEFECT_EXIT_CODE = 70
+PIPE_EXIT_CODE = 141
+"""What a shell says of a program that SIGPIPE ended, as most end when `| head` has seen enough."""
+
+_PLAN, _RUN, _LOOK, _ELSEWHERE = "Plan", "Run", "Look in", "Elsewhere"
+
+
+@dataclass(slots=True)
+class Settings:
+    """What the options before the command say."""
+
+    debug: bool = False
+    host: str | None = None
+
+
+def _print_version(wanted: bool) -> None:
+    from importlib.metadata import version
+
+    if wanted:
+        typer.echo(f"rocelab {version('rocelab')}")
+        raise typer.Exit
+
+
+def _root(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host",
+            metavar="USER@HOST[:PORT]",
+            help="Run the command on that machine, over SSH.",
+            show_default=False,
+        ),
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Clos fabrics of real FRR routers from one YAML file, and failures measured on them."""
+    context.obj.debug = debug
+    context.obj.host = host
+
+
+def build_app() -> typer.Typer:
+    """The application with every command that concerns a lab."""
+    app = typer.Typer(
+        cls=remote.CommandLine,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, function, panel in (
+        ("labs", catalog.list_catalog, _PLAN),
+        ("plan", planning.plan, _PLAN),
+        ("render", planning.render, _PLAN),
+        ("graph", planning.graph, _PLAN),
+        ("schema", planning.schema, _PLAN),
+        ("doctor", doctor.doctor, _RUN),
+        ("up", lifecycle.up, _RUN),
+        ("down", lifecycle.down, _RUN),
+        ("list", lifecycle.list_labs, _RUN),
+        ("status", lifecycle.status, _LOOK),
+        ("shell", inside.shell, _LOOK),
+        ("vtysh", inside.vtysh, _LOOK),
+        ("cli", inside.cli, _LOOK),
+        ("path", path.path, _LOOK),
+        ("reach", reach.reach, _LOOK),
+        ("scheme", scheme.scheme, _LOOK),
+        ("te", te.te, _LOOK),
+        ("capture", capture.capture, _LOOK),
+        ("runs", remote.runs, _ELSEWHERE),
+        ("attach", remote.attach, _ELSEWHERE),
+    ):
+        app.command(name, rich_help_panel=panel)(function)
+    as_typed = partial(app.command, rich_help_panel=_LOOK, context_settings=inside.EXEC_SETTINGS)
+    as_typed("exec")(inside.exec_command)
+    as_typed("ping")(inside.ping)
+    return app
+
+
+def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
+    """Run a command line, sys.argv by default. Always ends with SystemExit."""
+    try:
+        try:
+            _run(app, arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        leave_pipe()
+        sys.exit(PIPE_EXIT_CODE)
+
+
+def _run(app: typer.Typer, arguments: Sequence[str] | None) -> None:
+    settings = Settings()
+    try:
+        app(args=arguments, obj=settings, prog_name="rocelab")
+    except RocelabError as error:
+        if settings.debug:
+            _print_traceback()
+        else:
+            show_error(error)
+        sys.exit(error.exit_code)
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and is_reader_gone():
+            raise
+        refused = refusal(error) if isinstance(error, OSError) and not settings.debug else None
+        if refused is not None:
+            show_error(refused)
+            sys.exit(refused.exit_code)
+        _print_traceback()
+        sys.stderr.write("this is a defect of rocelab: please report it with the lines above\n")
+        sys.exit(DEFECT_EXIT_CODE)
+    sys.exit(0)
+
+
+def _print_traceback() -> None:
+    """Its messages may quote what a file holds."""
+    sys.stderr.write(visible(traceback.format_exc()))
+
+
+def show_error(error: RocelabError) -> None:
+    """The message on stderr, in red where there are colours; hints and notes are not."""
+    from rocelab.report.console import err
+
+    console = err()
+    for line in str(error).splitlines():
+        style = "" if line.startswith("  hint:") else "red"
+        console.print(printable(line), style=style, markup=False, soft_wrap=True)
+    for note in getattr(error, "__notes__", ()):
+        console.print(printable(f"  {note}"), markup=False, soft_wrap=True)

@@ -1,0 +1,124 @@
+"""`rocelab labs`: the labs that ship, how large each is, what it uses and whether it fits here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rocelab.cli.arguments import JsonOption
+from rocelab.report.console import out, say, table, write_json
+from rocelab.spec.model import LabSpec
+from rocelab.spec.queues import QueueEngine
+
+SWITCH_BYTES = 25 * 10**6
+"""Memory of a switch's daemons, the middle of the 20 to 30 MB of `rocelab doctor`."""
+SESSION_END_BYTES = 640 * 1024
+"""Memory of a BGP session at each of its ends: bgpd's read buffer (bench/README.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRow:
+    """A lab that ships. A GPU has one NIC.
+
+    `memory_bytes` is an estimate; `uses` names what the spec asks of the machine; `fits` says
+    whether the machine has that much memory.
+    """
+
+    name: str
+    kind: str
+    switches: int
+    servers: int
+    gpus: int
+    sessions: int
+    memory_bytes: int
+    uses: tuple[str, ...]
+    fits: bool
+
+
+def catalog_row(spec: LabSpec, available_bytes: int) -> CatalogRow:
+    """The row of a lab, on a machine that has `available_bytes` of memory for it."""
+    from rocelab.plan.counts import counts_of
+
+    counts = counts_of(spec.fabric)
+    memory = counts.switches * SWITCH_BYTES + 2 * counts.sessions * SESSION_END_BYTES
+    return CatalogRow(
+        name=spec.name,
+        kind=spec.fabric.kind,
+        switches=counts.switches,
+        servers=counts.servers,
+        gpus=counts.nics,
+        sessions=counts.sessions,
+        memory_bytes=memory,
+        uses=_uses(spec),
+        fits=memory <= available_bytes,
+    )
+
+
+def memory_text(memory_bytes: int) -> str:
+    """An estimate with the digits that it deserves, as docs and the labs' own files have it."""
+    gigabytes = memory_bytes / 1e9
+    decimals = 2 if gigabytes < 1 else 1 if gigabytes < 10 else 0
+    return f"{gigabytes:.{decimals}f} GB"
+
+
+def _uses(spec: LabSpec) -> tuple[str, ...]:
+    from rocelab.plan.counts import is_numbered
+
+    steered = spec.scheme.kind not in ("ecmp", "resilient")
+    engine = spec.queues.engine
+    found = {
+        "hash seed": spec.hashing.seed != 0,
+        "bpf or red queues": engine is QueueEngine.AUTO,
+        f"{engine} queues": engine in (QueueEngine.BPF, QueueEngine.RED),
+        "bpf steering": steered,
+        "BFD": spec.routing.bfd is not None,
+        "IPv6 (unnumbered)": not is_numbered(spec),
+    }
+    return tuple(name for name, used in found.items() if used)
+
+
+def catalog_rows(available_bytes: int) -> tuple[CatalogRow, ...]:
+    """Every lab of the catalog, in alphabetical order."""
+    from rocelab.spec.catalog import catalog_names, find_lab
+    from rocelab.spec.load import load_spec
+
+    return tuple(
+        catalog_row(load_spec(find_lab(name)), available_bytes) for name in catalog_names()
+    )
+
+
+def available_memory(meminfo: str) -> int:
+    """Bytes that programs can still take, from the text of /proc/meminfo (proc_meminfo(5))."""
+    (kib,) = (
+        int(line.split()[1]) for line in meminfo.splitlines() if line.startswith("MemAvailable:")
+    )
+    return kib * 1024
+
+
+def list_catalog(json: JsonOption = False) -> None:
+    """List the labs that ship: size, memory, what each uses, and whether it fits this machine."""
+    available = available_memory(Path("/proc/meminfo").read_text())
+    rows = catalog_rows(available)
+    if json:
+        write_json([asdict(row) for row in rows])
+        return
+    columns = ("lab", "kind", "uses", "here")
+    figures = ("switches", "servers", "GPUs", "BGP sessions", "memory")
+    shown = table("", (*columns, *figures), left=len(columns))
+    for row in rows:
+        here = "runs here" if row.fits else "simulate only"
+        counts = (row.switches, row.servers, row.gpus, row.sessions)
+        shown.add_row(
+            row.name,
+            row.kind,
+            ", ".join(row.uses),
+            here,
+            *(f"{count:,}" for count in counts),
+            memory_text(row.memory_bytes),
+        )
+    out().print(shown)
+    say(
+        f"Memory is estimated: {SWITCH_BYTES / 1e6:.0f} MB a switch and "
+        f"{SESSION_END_BYTES // 1024} KiB an end of a BGP session, routes not counted. "
+        f"{available / 1e9:.1f} GB are available here; nothing but memory is compared."
+    )

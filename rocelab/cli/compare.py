@@ -1,0 +1,157 @@
+"""`rocelab compare`: schemes, queue pairs and placements side by side on one lab."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import (
+    ForceOption,
+    FrrOption,
+    JsonOption,
+    LabArgument,
+    running_or_planned,
+)
+from rocelab.cli.handover import handed_over
+from rocelab.cli.joboptions import given, takes_job_options
+from rocelab.kernel.rights import need_root
+from rocelab.report.console import err, out, write
+
+if TYPE_CHECKING:
+    from rocelab.drills.compare.run import Step, Watch
+    from rocelab.results.comparison import Comparison
+
+SCHEMES = "ecmp,e-ecmp,path-pinning,flowlet,spray,resilient,te"
+_MATRIX, _OUTPUT = "What is compared", "Input and output"
+
+
+@takes_job_options(but=("qps", "placement", "duration", "starts", "out-of-order"))
+def compare(
+    lab: LabArgument,
+    schemes: Annotated[
+        str,
+        typer.Option(metavar="NAME,...", help="Schemes, in this order.", rich_help_panel=_MATRIX),
+    ] = SCHEMES,
+    qps: Annotated[
+        str,
+        typer.Option(
+            metavar="N,...", help="Queue pairs per pair of NICs.", rich_help_panel=_MATRIX
+        ),
+    ] = "1,4,8,16,32",
+    placement: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW,...",
+            help="contiguous (rack by rack), fragmented (racks in turn), random.",
+            rich_help_panel=_MATRIX,
+        ),
+    ] = "fragmented",
+    repeat: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="How often each is run.", rich_help_panel=_MATRIX),
+    ] = 1,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Where result.json and report.html go.",
+            show_default="results/compare-LAB-TIME",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    force: ForceOption = False,
+    frr: FrrOption = None,
+    json: JsonOption = False,
+    **job: str | bool | None,
+) -> None:
+    """Run a job under every scheme, number of queue pairs and placement, and report side by side.
+
+    The lab is brought up, or used as it runs. Where no option says otherwise the job is an
+    allreduce of 4MB over all NICs, 3 times, every message split over all queue pairs.
+
+    rocelab compare zone-1-1 --schemes ecmp,e-ecmp,spray --qps 1,4,16
+
+    Exits 3 when no run was valid.
+    """
+    from rocelab.documents import to_json
+    from rocelab.drills.compare.matrix import cells
+    from rocelab.drills.compare.run import Step, write_results
+    from rocelab.drills.compare.run import compare as run_comparison
+    from rocelab.outputs import results_folder, shown_if_unwritten
+    from rocelab.report.compare.terminal import print_comparison
+    from rocelab.results.comparison import Status
+    from rocelab.results.environment import typed_command
+
+    chosen, _ = running_or_planned(lab, frr)
+    asked = cells(chosen.fabric, schemes, qps, placement, given(job))
+    need_root("running a comparison")
+    if folder is None:
+        folder = Path("results") / f"compare-{chosen.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+
+    def show(found: Comparison) -> None:
+        if json:
+            write([to_json(found)])
+        else:
+            print_comparison(found, out())
+
+    with handed_over(folder), results_folder(folder, overwrite=force):
+        with _steps() as watch:
+            found = run_comparison(
+                chosen,
+                asked,
+                repeats=repeat,
+                command=typed_command() or "",
+                progress=lambda stage: watch(Step(f"lab: {stage.stage}", stage.done, stage.total)),
+                watch=watch,
+            )
+        with shown_if_unwritten([found], show):
+            write_results(found, folder)
+    show(found)
+    err().print(f"written: {folder}/result.json, {folder}/report.html", markup=False)
+    if not any(cell.status is Status.MEASURED for cell in found.cells):
+        raise typer.Exit(3)
+
+
+@contextmanager
+def _steps() -> Iterator[Watch]:
+    """A bar over all runs with the time left, and under it what runs now."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = err()
+    columns = (
+        TextColumn("{task.description:<32}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = None
+
+    def show(step: Step) -> None:
+        nonlocal task
+        if task is None:
+            bar.start()
+            task = bar.add_task(step.title, total=step.total)
+        if bar.tasks[0].total != step.total:
+            bar.reset(task, total=step.total)
+        bar.update(task, description=step.title, completed=step.done)
+
+    try:
+        yield show
+    finally:
+        bar.stop()

@@ -1,0 +1,82 @@
+"""`rocelab diagnose`: why a job was slow, from its result.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import JsonOption
+from rocelab.report.console import err, out, write
+
+if TYPE_CHECKING:
+    from rocelab.results.job import JobReport
+
+PICTURES = (".svg", ".png")
+
+
+def diagnose(
+    result: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RESULT.json",
+            help="The document that `rocelab traffic --out DIR` wrote.",
+            show_default=False,
+        ),
+    ],
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A map of ranks and steps, how late each was, as .svg or .png.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Say what slowed a job down: a host that paused, a grey, slow or congested link, or nothing.
+
+    Works on the job's document alone: times of every send, counters of queue pairs, ports and
+    queues, and the paths that the lab's plan predicts.
+
+    rocelab traffic zone-small --pattern allreduce --ranks 8 --size 16MB --out results/job
+
+    rocelab diagnose results/job/result.json --picture map.svg
+    """
+    from rocelab.diagnose.diagnose import diagnose_report
+    from rocelab.diagnose.page import write_picture
+    from rocelab.diagnose.terminal import print_diagnosis
+    from rocelab.documents import fitting, to_json
+
+    if picture is not None:
+        _check_picture(picture)
+    report = _read(result)
+    with fitting(str(result)):
+        found, case = diagnose_report(report)
+        if json:
+            write([to_json(found)])
+        else:
+            print_diagnosis(found, case, out())
+        if picture is not None:
+            write_picture(found, case, picture)
+    if picture is not None:
+        err().print(f"written: {picture}", markup=False, soft_wrap=True)
+
+
+def _read(path: Path) -> JobReport:
+    from rocelab.documents import read_text
+    from rocelab.results.job import from_json
+
+    return from_json(
+        read_text(path, hint="give the result.json that `rocelab traffic --out DIR` wrote")
+    )
+
+
+def _check_picture(path: Path) -> None:
+    from rocelab.errors import InputError
+
+    if path.suffix not in PICTURES:
+        raise InputError(f"{path} is neither .svg nor .png", hint="end the name in one of them")
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent}", hint="make it first")

@@ -1,0 +1,37 @@
+"""`rocelab doctor`: what a lab needs of this machine and whether it is there."""
+
+from __future__ import annotations
+
+import typer
+
+from rocelab.cli.arguments import JsonOption
+from rocelab.report.console import out, say, table, write_json
+
+CANNOT_RUN_EXIT_CODE = 3
+
+
+def doctor(json: JsonOption = False) -> None:
+    """Say of each thing a lab needs whether it is there, what it is for, how to get it.
+
+    Exits 3 when a lab can not run here.
+    """
+    from dataclasses import asdict
+
+    from rocelab.runtime.doctor import diagnose
+
+    diagnosis = diagnose()
+    if json:
+        checks = [asdict(check) for check in diagnosis.checks]
+        write_json({"can_run": diagnosis.can_run, "checks": checks})
+    else:
+        shown = table("", ("", "what", "found", "what for", "how to get it"), left=5, names=2)
+        for check in diagnosis.checks:
+            mark, style = ("ok", "") if check.ok else ("MISSING", "red")
+            if not check.ok and not check.needed:
+                mark, style = "not there", "yellow"
+            remedy = "" if check.ok else check.remedy
+            shown.add_row(mark, check.name, check.found, check.purpose, remedy, style=style)
+        out().print(shown)
+        say("Labs can run here." if diagnosis.can_run else "Labs can not run here.")
+    if not diagnosis.can_run:
+        raise typer.Exit(CANNOT_RUN_EXIT_CODE)

@@ -1,0 +1,233 @@
+"""`rocelab drill`: which drills there are, what one will do, and running it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import (
+    DilationOption,
+    ForceOption,
+    FrrOption,
+    ImageOption,
+    JsonOption,
+    RuntimeOption,
+)
+from rocelab.cli.handover import handed_over
+from rocelab.measure.attempts import RETRIES
+from rocelab.report.console import err, out, progress_bars, say, table, write, write_json
+from rocelab.runtime.kind import RuntimeKind
+
+if TYPE_CHECKING:
+    from rocelab.results.drill import DrillResult
+    from rocelab.results.phases import JobDrillResult
+
+app = typer.Typer(
+    no_args_is_help=True, help="Rehearse failures and jobs: list, explain, run and compare drills."
+)
+
+
+def _complete_drill(incomplete: str) -> list[str]:
+    from rocelab.spec.catalog import names_in
+
+    catalog = Path(__file__).resolve().parent.parent / "catalog"
+    return [name for name in names_in(catalog) if name.startswith(incomplete)]
+
+
+DrillArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DRILL",
+        help="A drill of the catalog, or the path of a YAML file.",
+        autocompletion=_complete_drill,
+        show_default=False,
+    ),
+]
+
+
+@app.command("list")
+def list_drills(json: JsonOption = False) -> None:
+    """List the drills that ship."""
+    from dataclasses import asdict
+
+    from rocelab.drills.listing import listed_drills
+
+    rows = listed_drills()
+    if json:
+        write_json([asdict(row) for row in rows])
+        return
+    shown = table("", ("drill", "lab", "kind", "what it is", "a repeat"), left=4)
+    for row in rows:
+        seconds = "" if row.seconds is None else f"{row.seconds:.0f} s"
+        shown.add_row(row.name, row.lab, row.kind, row.title, seconds)
+    out().print(shown)
+    say("A repeat of jobs takes as long as they do; bringing the lab up and down comes on top.")
+
+
+@app.command()
+def show(drill: DrillArgument, json: JsonOption = False) -> None:
+    """Explain a drill before it is run: lab, traffic, when what breaks, what is expected."""
+    from rocelab.drills.catalog import find_drill
+    from rocelab.drills.show import view_of
+    from rocelab.drills.view import print_view
+
+    view = view_of(find_drill(drill))
+    if json:
+        write_json(view.document())
+    else:
+        print_view(view, out())
+
+
+@app.command()
+def run(
+    drill: DrillArgument,
+    repeat: Annotated[int, typer.Option(min=1, metavar="N", help="How many times to run it.")] = 1,
+    retries: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="How many runs that were no measurement to make again."
+        ),
+    ] = RETRIES,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Where result.json and report.html go.",
+            show_default="results/DRILL-TIME",
+        ),
+    ] = None,
+    force: ForceOption = False,
+    runtime: RuntimeOption = RuntimeKind.NETNS,
+    image: ImageOption = None,
+    dilation: DilationOption = None,
+    frr: FrrOption = None,
+    json: JsonOption = False,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", help="Leave the lab up afterwards, and use it where it is up already."
+        ),
+    ] = False,
+    junit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write what came of it as JUnit XML.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Run a drill: lab up, traffic and faults or jobs, lab down, and what came of it. Exits 1 when
+    an expectation of the drill failed."""
+    from rocelab.documents import to_json
+    from rocelab.drills.catalog import find_drill
+    from rocelab.drills.labuse import fresh, kept
+    from rocelab.drills.run import run_drill
+    from rocelab.outputs import shown_if_unwritten
+    from rocelab.runtime.housing import housing_of
+
+    housing = housing_of(runtime, image, frr)
+
+    def note(text: str) -> None:
+        err().print(f"note: {text}", markup=False, soft_wrap=True)
+
+    def show(result: DrillResult | JobDrillResult) -> None:
+        if json:
+            write([to_json(result), "\n"])
+        else:
+            _print(result)
+
+    started = time.monotonic()
+    with handed_over(junit):
+        with _junit_of_errors(drill, junit):
+            path = find_drill(drill)
+            if folder is None:
+                folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+            found: list[DrillResult | JobDrillResult] = []
+            shown = shown_if_unwritten(found, show)
+            with handed_over(folder), shown, progress_bars() as progress:
+                use = kept(note, frr) if keep else fresh
+                result = run_drill(
+                    path,
+                    repeats=repeat,
+                    retries=retries,
+                    out=folder,
+                    overwrite=force,
+                    dilation=dilation,
+                    progress=progress,
+                    use=use,
+                    housing=housing,
+                    on_result=found.append,
+                )
+        if junit is not None:
+            from rocelab.report.junit import junit_of, write_junit
+
+            write_junit(junit_of(result, time.monotonic() - started), junit)
+    show(result)
+    if not json:
+        err().print(f"{folder}/result.json and {folder}/report.html have the rest")
+    if keep:
+        note(f"lab {result.lab['name']} is still up")
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+ResultArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A folder of results, or its result.json; of any machine.", show_default=False
+    ),
+]
+
+
+@app.command()
+def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> None:
+    """Compare two results of the same drill: figures with their spread, whether repeats tell them
+    apart, expectations, machine, drill and lab.
+
+    rocelab drill diff results/frr-8 results/frr-10
+
+    Exits 0 whatever the difference: what must not happen is an expectation of the drill.
+    """
+    from rocelab.documents import fitting, to_json
+    from rocelab.report.difference import print_difference
+    from rocelab.results.difference import difference
+
+    with fitting(f"{old} or {new}"):
+        found = difference(old, new)
+        if json:
+            write([to_json(found)])
+        else:
+            print_difference(found, out())
+
+
+@contextmanager
+def _junit_of_errors(drill: str, junit: Path | None) -> Iterator[None]:
+    """Write an error that ends the drill, Ctrl-C too, as JUnit XML before it goes on its way."""
+    from rocelab.report.junit import junit_of_error, make_place, write_junit
+
+    started = time.monotonic()
+    if junit is not None:
+        make_place(junit)
+    try:
+        yield
+    except BaseException as error:
+        if junit is not None:
+            write_junit(junit_of_error(Path(drill).stem, error, time.monotonic() - started), junit)
+        raise
+
+
+def _print(result: DrillResult | JobDrillResult) -> None:
+    from rocelab.report.phases.terminal import print_job_result
+    from rocelab.report.terminal import print_result
+    from rocelab.results.phases import JobDrillResult
+
+    if isinstance(result, JobDrillResult):
+        print_job_result(result, out())
+    else:
+        print_result(result, out())

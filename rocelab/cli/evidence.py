@@ -1,0 +1,58 @@
+"""`rocelab evidence`: everything about some nodes of a running lab as it is now, in a folder."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rocelab.cli.arguments import JsonOption, RunningLab, complete_node, running_lab
+from rocelab.cli.handover import handed_over
+from rocelab.kernel.rights import need_root
+from rocelab.report.console import progress_bars, say, write
+
+
+def evidence(
+    lab: RunningLab,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NODE]...",
+            help="All nodes by default.",
+            autocompletion=complete_node,
+            show_default=False,
+        ),
+    ] = None,
+    folder: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="DIR", help="A new folder.", show_default=False),
+    ] = ...,  # type: ignore[assignment]
+    capture: Annotated[
+        float,
+        typer.Option(
+            "--capture", min=0, max=600, metavar="SECONDS", help="How long to capture packets."
+        ),
+    ] = 1.0,
+    why: Annotated[str, typer.Option(help="What to write into the index.")] = "asked for",
+    json: JsonOption = False,
+) -> None:
+    """Collect configurations, tables, counters, logs and a short capture of nodes."""
+    from rocelab.measure.evidence.bundle import INDEX, collect_evidence
+
+    need_root("reading in nodes")
+    chosen = running_lab(lab)
+    names = nodes or [node.name for node in chosen.fabric.nodes]
+    with handed_over(folder), progress_bars() as progress:
+        found = collect_evidence(
+            chosen, names, folder, capture_s=capture, why=why, progress=progress
+        )
+    if json:
+        write([dumps(asdict(found), indent=1), "\n"])
+        return
+    say(f"{len(found.items)} files of {len(names)} nodes in {folder} ({found.took_s:.1f} s)")
+    for gap in found.gaps:
+        say(f"not there: {gap.file}: {gap.what}: {gap.why}")
+    say(f"{folder / INDEX} lists them")

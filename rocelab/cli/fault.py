@@ -1,0 +1,257 @@
+"""`rocelab fault`: break a lab that is up, say what is broken, and mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import JsonOption, RunningLab, running_lab
+from rocelab.kernel.rights import need_root
+from rocelab.report.console import out, progress_bars, say, table, write_json
+
+if TYPE_CHECKING:
+    from rocelab.faults.asked import Key, Kind
+    from rocelab.faults.base import Fault
+    from rocelab.faults.record import RecordedFault
+    from rocelab.faults.spec import FaultSpec
+    from rocelab.runtime.lab import Lab
+
+app = typer.Typer(
+    no_args_is_help=True, help="Break a lab that is up, say what is broken, and mend it."
+)
+
+
+def _complete_kind(incomplete: str) -> list[str]:
+    from rocelab.faults.asked import kinds
+
+    return [kind.name for kind in kinds() if kind.name.startswith(incomplete)]
+
+
+def _complete_key(ctx: typer.Context, incomplete: str) -> list[str]:
+    from rocelab.faults.asked import kinds
+
+    chosen = [kind for kind in kinds() if kind.name == ctx.params.get("kind")]
+    keys = [f"{key.name}=" for kind in chosen for key in kind.keys]
+    return [key for key in keys if key.startswith(incomplete)]
+
+
+def _complete_number(ctx: typer.Context, incomplete: str) -> list[str]:
+    from rocelab.errors import RocelabError
+    from rocelab.faults.record import read_faults
+    from rocelab.runtime.record import LabFiles
+
+    try:
+        numbers = [str(each.number) for each in read_faults(LabFiles(str(ctx.params.get("lab"))))]
+    except (RocelabError, OSError):
+        return []
+    return [number for number in numbers if number.startswith(incomplete)]
+
+
+@app.command()
+def inject(
+    lab: RunningLab,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="What breaks, such as blackhole; `rocelab fault kinds` explains each.",
+            autocompletion=_complete_kind,
+            show_default=False,
+        ),
+    ],
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="What the kind needs to know, such as link=rtsw1:ctsw2 towards=rtsw1 lasts=5s.",
+            autocompletion=_complete_key,
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Break a lab. With lasts=TIME, or a kind that ends by itself, this waits for the end; else the
+    fault stays until `rocelab fault restore`."""
+    from rocelab.faults.asked import asked_fault, ends_by_itself
+
+    spec = asked_fault(kind, keys or [])
+    need_root("breaking a lab")
+    chosen = running_lab(lab)
+    if ends_by_itself(spec):
+        _wait(chosen, spec, json)
+    else:
+        _leave(chosen, spec, json)
+
+
+def _leave(lab: Lab, spec: FaultSpec, json: bool) -> None:
+    from rocelab.faults.running import inject_and_leave
+    from rocelab.faults.spec import CampaignSpec, FlappingSpec
+
+    assert not isinstance(spec, FlappingSpec | CampaignSpec)
+    with _showing("inject"):
+        recorded, fault = inject_and_leave(lab, spec)
+    if json:
+        write_json(
+            {
+                "lab": lab.name,
+                "number": recorded.number,
+                "kind": fault.kind,
+                "subject": fault.subject,
+            }
+        )
+        return
+    say(
+        f"lab {lab.name} has fault {recorded.number}, {fault.kind} of {fault.subject}, until "
+        f"`rocelab fault restore {lab.name} {recorded.number}`"
+    )
+
+
+def _wait(lab: Lab, spec: FaultSpec, json: bool) -> None:
+    from rocelab.faults.running import inject_and_wait
+    from rocelab.units import format_duration
+
+    with progress_bars() as progress:
+        changes, late = inject_and_wait(lab, spec, progress)
+    if json:
+        write_json(
+            {
+                "lab": lab.name,
+                "changes": [
+                    {
+                        "t_unix_ns": each.t_ns,
+                        "took_ns": each.took_ns,
+                        "change": "begin" if each.begins else "end",
+                        "kind": each.fault.kind,
+                        "subject": each.fault.subject,
+                    }
+                    for each in changes
+                ],
+                "late": list(late),
+            }
+        )
+        return
+    shown = table("", ("after", "fault", "of", "change", "took"), left=4, names=3)
+    for each in changes:
+        shown.add_row(
+            format_duration(each.t_ns - changes[0].t_ns),
+            each.fault.kind,
+            each.fault.subject,
+            "begins" if each.begins else "ends",
+            format_duration(each.took_ns),
+        )
+    out().print(shown)
+    for text in late:
+        say(f"note: {text}")
+    say(f"lab {lab.name}: nothing of it remains")
+
+
+@app.command("list")
+def list_faults(lab: RunningLab, json: JsonOption = False) -> None:
+    """List the faults that a lab has, and who will undo each."""
+    from dataclasses import asdict
+
+    from rocelab.faults.running import faults_of
+
+    faults = faults_of(running_lab(lab))
+    if json:
+        write_json([asdict(fault) for fault in faults])
+        return
+    if not faults:
+        say("no faults")
+        return
+    drivers = {
+        "none": "stays until restored",
+        "alive": "process {} undoes it",
+        "orphaned": "process {} is gone: restore it",
+    }
+    shown = table("", ("fault", "kind", "of", "since", "driver"), left=5, names=3)
+    for each in faults:
+        driver = drivers[each.driver].format(each.pid)
+        shown.add_row(str(each.number), each.kind, each.subject, each.since, driver)
+    out().print(shown)
+
+
+@app.command()
+def restore(
+    lab: RunningLab,
+    number: Annotated[
+        int | None,
+        typer.Argument(
+            metavar="[NUMBER]",
+            help="The fault's number.",
+            autocompletion=_complete_number,
+            show_default=False,
+        ),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every fault that no living process will undo.")
+    ] = False,
+) -> None:
+    """Undo faults, and end when nothing of them remains."""
+    from rocelab.errors import InputError
+    from rocelab.faults.running import restore_numbered, restore_ownerless
+
+    undone: tuple[Fault, ...]
+    owned: tuple[RecordedFault, ...]
+
+    if every == (number is not None):
+        raise InputError(
+            "name a fault by its number, or say --all", hint="`rocelab fault list` has them"
+        )
+    need_root("mending a lab")
+    chosen = running_lab(lab)
+    with _showing("restore"):
+        if number is not None:
+            undone, owned = (restore_numbered(chosen, number),), ()
+        else:
+            undone, owned = restore_ownerless(chosen)
+    for fault in undone:
+        say(f"lab {chosen.name}: nothing of {fault.kind} of {fault.subject} remains")
+    for recorded in owned:
+        assert recorded.driver is not None
+        say(f"fault {recorded.number} is left to process {recorded.driver.pid}, which undoes it")
+    if not undone and not owned:
+        say(f"lab {chosen.name} has no faults")
+
+
+@contextmanager
+def _showing(stage: str) -> Iterator[None]:
+    """A bar while the block runs: daemons that start again take seconds."""
+    from rocelab.progress import Progress
+
+    with progress_bars() as progress:
+        progress(Progress(stage, 0, 1))
+        yield
+
+
+@app.command("kinds")
+def list_kinds(json: JsonOption = False) -> None:
+    """Explain every kind of fault and its keys."""
+    from dataclasses import asdict
+
+    from rocelab.faults.asked import kinds
+
+    if json:
+        write_json([asdict(kind) for kind in kinds()])
+        return
+    for kind in kinds():
+        say(f"{kind.name}\n    {kind.meaning}\n    {_usage(kind)}")
+    say("\nWhat stands in [ ] may be left out; ( ) has the default. Without lasts a fault stays.")
+
+
+def _usage(kind: Kind) -> str:
+    words = []
+    by_name = {key.name: key for key in kind.keys}
+    for key in kind.keys:
+        if key.name == "link":
+            words.append(f"{_word(key)} or {_word(by_name['links'])}")
+        elif key.name != "links":
+            words.append(_word(key) if key.needed else f"[{_word(key)}]")
+    return " ".join(words)
+
+
+def _word(key: Key) -> str:
+    return f"{key.name}={key.value}" + (f" ({key.default})" if key.default else "")

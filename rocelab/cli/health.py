@@ -1,0 +1,250 @@
+"""`rocelab health`: whether a running lab is as operators would want it, live or for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
+from datetime import datetime
+from json import dumps as json_dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import JsonOption, RunningLab, running_lab
+from rocelab.interruption import undone
+from rocelab.kernel.rights import need_root
+from rocelab.report.console import err, out, say, table, write
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from rocelab.measure.health.monitor import OnSample, Snapshot
+    from rocelab.measure.health.objectives import HealthSpec
+    from rocelab.results.health import HealthReport
+    from rocelab.runtime.lab import Lab
+
+NS_PER_S = 10**9
+MOST_ROWS = 24
+
+
+def health(
+    lab: RunningLab,
+    once: Annotated[bool, typer.Option("--once", help="One sample, then end.")] = False,
+    duration: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help="End after 30s, 5m ...", show_default=False),
+    ] = None,
+    interval: Annotated[
+        str | None,
+        typer.Option("--interval", metavar="TIME", help="Between two samples.", show_default="1s"),
+    ] = None,
+    objectives: Annotated[
+        Path | None,
+        typer.Option(
+            "--objectives", metavar="FILE", help="A YAML file of objectives.", show_default=False
+        ),
+    ] = None,
+    prometheus: Annotated[
+        Path | None,
+        typer.Option(
+            "--prometheus",
+            metavar="FILE",
+            help="Write each sample to a file for node_exporter's textfile collector.",
+            show_default=False,
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen",
+            metavar="ADDRESS",
+            help="Serve Prometheus on a loopback address, such as 127.0.0.1:9464.",
+            show_default=False,
+        ),
+    ] = None,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            "--evidence",
+            metavar="DIR",
+            help="Collect evidence there at the first breach of each SLI.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Sample the health of a running lab until Ctrl-C, --for or --once. Exits 1 when --for or
+    --once saw an objective missed or could not read all of the lab, 130 after Ctrl-C. With --json
+    each sample is a line, and the report the last."""
+    from rocelab.errors import InputError
+
+    need_root("reading counters in nodes")
+    if once and duration is not None:
+        raise InputError("--once and --for exclude each other", hint="give one of them")
+    spec = _spec(objectives, interval)
+    # A monitor samples as it ends: short of an interval that is the only sample.
+    limit_s = 0.99 * spec.interval / NS_PER_S if once else _seconds(duration)
+    report = _watch(running_lab(lab), spec, limit_s, prometheus, listen, evidence, json)
+    if json:
+        write([json_dumps({"report": asdict(report)}), "\n"])
+    elif limit_s is not None:
+        print_report(report)
+    if limit_s is not None and not report.is_healthy:
+        raise typer.Exit(1)
+
+
+def _spec(objectives: Path | None, interval: str | None) -> HealthSpec:
+    from pydantic import ValidationError
+
+    from rocelab.errors import InputError
+    from rocelab.measure.health.objectives import HealthSpec
+    from rocelab.spec.load import validate
+    from rocelab.spec.source import read_source
+
+    spec = HealthSpec() if objectives is None else validate(read_source(objectives), HealthSpec)
+    if interval is None:
+        return spec
+    try:
+        changed = HealthSpec.model_validate({"interval": interval})
+    except ValidationError:
+        raise InputError(
+            f"expected an interval from 100ms to 60s, got {interval!r}", hint="for example 1s"
+        ) from None
+    return spec.model_copy(update={"interval": changed.interval})
+
+
+def _seconds(text: str | None) -> float | None:
+    from rocelab.errors import InputError
+    from rocelab.units import parse_duration_ns
+    from rocelab.wording import RefusedError
+
+    if text is None:
+        return None
+    try:
+        return parse_duration_ns(text) / NS_PER_S
+    except RefusedError as error:
+        raise InputError(error.message, hint=error.hint) from None
+
+
+def _watch(
+    lab: Lab,
+    spec: HealthSpec,
+    limit_s: float | None,
+    prometheus: Path | None,
+    listen: str | None,
+    evidence: Path | None,
+    json: bool,
+) -> HealthReport:
+    from rocelab.measure.health.monitor import HealthMonitor
+
+    with ExitStack() as stack:
+        sinks = [stack.enter_context(_json_lines() if json else _live(lab))]
+        if prometheus is not None or listen is not None:
+            from rocelab.measure.health.prometheus import Exporter
+
+            sinks.append(stack.enter_context(Exporter(prometheus, listen)).take)
+
+        def on_sample(snapshot: Snapshot) -> None:
+            for sink in sinks:
+                sink(snapshot)
+
+        # Ctrl-C ends the watching, not the command: what was seen is still told.
+        with (
+            HealthMonitor(lab, spec, evidence=evidence, on_sample=on_sample) as monitor,
+            suppress(KeyboardInterrupt),
+        ):
+            monitor.wait(limit_s)
+    undone(f"lab {lab.name} was only looked at")
+    if monitor.failure is not None:
+        raise monitor.failure
+    return monitor.report
+
+
+@contextmanager
+def _json_lines() -> Iterator[OnSample]:
+    def show(snapshot: Snapshot) -> None:
+        write([json_dumps({"sample": sample_document(snapshot)}), "\n"])
+
+    yield show
+
+
+def sample_document(snapshot: Snapshot) -> dict[str, object]:
+    """A sample as `--json` writes it: values that are not zero, and those that miss objectives."""
+    sample = snapshot.sample
+    breaches = sample.breaches(snapshot.spec)
+    return {
+        "time_ns": sample.time_ns,
+        "span_ns": sample.span_ns,
+        "values": {sli.value: dict(values) for sli, values in sample.values.items() if values},
+        "breaches": {sli.value: places for sli, places in breaches.items()},
+        "gaps": list(sample.gaps),
+    }
+
+
+@contextmanager
+def _live(lab: Lab) -> Iterator[OnSample]:
+    """A view that is drawn anew with every sample; nothing where stdout is no terminal."""
+    from rich.live import Live
+
+    console = out()
+    if not console.is_terminal:
+        yield lambda snapshot: None
+        return
+    with Live(f"lab {lab.name}: the first sample is on its way", console=console) as live:
+        yield lambda snapshot: live.update(view(snapshot))
+
+
+def view(snapshot: Snapshot) -> RenderableType:
+    """The places that are not fine, worst SLIs first, under a line that sums the lab up."""
+    from rich.console import Group
+    from rich.text import Text
+
+    sample, reading = snapshot.sample, snapshot.reading
+    rows: dict[str, list[str]] = {}
+    for sli, missed in sample.breaches(snapshot.spec).items():
+        for where, value in missed.items():
+            rows.setdefault(where, []).append(f"{sli.value} {value:g}")
+    at = datetime.fromtimestamp(reading.time_ns / NS_PER_S).astimezone()
+    packets = sum(port.tx_packets for port in reading.ports.values())
+    state = f"{len(rows)} places are not fine" if rows else "all fine"
+    summary = Text(
+        f"{at:%H:%M:%S}  lab {snapshot.lab.name}: {state}, sample {snapshot.samples}, "
+        f"{len(reading.endpoints)} endpoints, {packets:,} packets sent so far, "
+        f"read in {snapshot.read_s * 1e3:.0f} ms",
+        style="red" if rows else "green",
+    )
+    lines = table("", ("where", "what"), left=2)
+    for where, what in list(rows.items())[:MOST_ROWS]:
+        lines.add_row(where, ", ".join(what))
+    if len(rows) > MOST_ROWS:
+        lines.add_row(f"and {len(rows) - MOST_ROWS} more", "")
+    notes = [Text(f"could not read {gap}", style="yellow") for gap in sample.gaps[:MOST_ROWS]]
+    return Group(summary, *([lines] if rows else []), *notes)
+
+
+def print_report(report: HealthReport) -> None:
+    """The report for a person: every SLI with its worst value."""
+    seconds = (report.ended_ns - report.started_ns) / NS_PER_S
+    title = f"lab {report.lab}: {report.samples} samples over {seconds:.1f} s"
+    lines = table(title, ("SLI", "worst", "objective", "missed in", "where"))
+    for each in report.slis:
+        lines.add_row(
+            each.sli,
+            f"{each.worst:g}",
+            "-" if each.objective is None else f"{each.objective:g}",
+            f"{each.breached_samples} samples" if each.breached_samples else "-",
+            each.worst_where or "",
+        )
+    out().print(lines)
+    for problem in report.problems:
+        err().print(problem, style="yellow", markup=False)
+    if report.unread_samples:
+        err().print(
+            f"{report.unread_samples} of {report.samples} samples lack what could not be read: "
+            f"the lab is not known to be healthy; `rocelab status {report.lab}` says what runs",
+            markup=False,
+        )
+    for folder in report.evidence:
+        say(f"evidence: {folder}")

@@ -1,0 +1,181 @@
+"""Commands that become another program inside a node: exec, shell, vtysh.
+
+This process itself enters the node and is replaced by the program, so stdin, signals, terminal and
+exit code are the program's own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from rocelab.cli.arguments import NodeArgument, RunningLab, complete_node, running_lab, switch_of
+from rocelab.kernel.rights import need_root
+
+if TYPE_CHECKING:
+    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.node import NamespaceNode
+
+EXEC_SETTINGS = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+
+
+def exec_command(
+    lab: RunningLab,
+    node: NodeArgument,
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="-- CMD...", help="The command and its arguments."),
+    ],
+) -> None:
+    """Run a command in a node; its exit code is the command's."""
+    from rocelab.errors import InputError
+
+    command = command[1:] if command[0] == "--" else command
+    if not command:
+        raise InputError("there is no command", hint="rocelab exec LAB NODE -- ip route")
+    need_root("entering a node")
+    _become(running_lab(lab), node, command)
+
+
+def shell(lab: RunningLab, node: NodeArgument) -> None:
+    """Open your shell in a node."""
+    need_root("entering a node")
+    chosen = running_lab(lab)
+    program = os.environ.get("SHELL") or "/bin/sh"
+    prompt = f"{chosen.name}/{chosen.node(node).name}:\\w\\$ "
+    environment = {"PS1": prompt, "ROCELAB_LAB": chosen.name, "ROCELAB_NODE": node}
+    arguments = [program]
+    if Path(program).name == "bash":
+        arguments += ["--rcfile", _bash_start_file(prompt, chosen.node(node).frr.programs)]
+    _become(chosen, node, arguments, environment)
+
+
+def _bash_start_file(prompt: str, programs: Path) -> str:
+    """A file, in memory only, that sets the prompt, and the way to the node's own `vtysh`, after
+    the user's own start-up file has set its own."""
+    lines = ("[ -r ~/.bashrc ] && . ~/.bashrc", f"PATH={programs}:$PATH", f"PS1='{prompt}'", "")
+    descriptor = os.memfd_create("rocelab", 0)
+    os.write(descriptor, "\n".join(lines).encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return f"/dev/fd/{descriptor}"
+
+
+def vtysh(
+    lab: RunningLab,
+    node: NodeArgument,
+    commands: Annotated[
+        list[str] | None,
+        typer.Option("-c", metavar="CMD", help="Run this and end; may be given several times."),
+    ] = None,
+) -> None:
+    """Talk to the FRR daemons of a switch."""
+    need_root("entering a node")
+    chosen = running_lab(lab)
+    files = chosen.node(switch_of(chosen, node).name).frr
+    arguments = [str(files.programs / "vtysh")]
+    for command in commands or []:
+        arguments += ["-c", command]
+    _become(chosen, node, arguments)
+
+
+def ping(
+    lab: RunningLab,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SRC",
+            help="The node that pings.",
+            show_default=False,
+            autocompletion=complete_node,
+        ),
+    ],
+    destination: Annotated[
+        str,
+        typer.Argument(
+            metavar="DST",
+            help="The node that answers, or a server's NIC, such as srv1-1:2.",
+            show_default=False,
+            autocompletion=complete_node,
+        ),
+    ],
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[OPTIONS]", help="Options of ping(8), such as -c 3."),
+    ] = None,
+) -> None:
+    """Ping from one node to another: from a switch's loopback or a server's first NIC.
+
+    A server routes by its first NIC; `rocelab reach` sends by every one. The exit code is ping's.
+
+    rocelab ping zone-small srv1-1 srv4-1 -c 3
+    """
+    from rocelab.errors import MachineError
+    from rocelab.runtime.node import NamespaceNode
+
+    need_root("entering a node")
+    chosen = running_lab(lab)
+    node, ends = chosen.node(source), [_address(chosen, source), _address(chosen, destination)]
+    if shutil.which("ping") is None:
+        raise MachineError("ping is not installed", "install it with `make setup` (iputils-ping)")
+    # The machine's own ping, whatever a container has.
+    tool = NamespaceNode(node.name, node.files)
+    words = options[1:] if options and options[0] == "--" else options or []
+    _become_in(tool, chosen.name, ["ping", "-I", ends[0], *words, ends[1]], {})
+
+
+def _address(lab: Lab, name: str) -> str:
+    """The address of a switch's loopback, or of a server's NIC, its first where none is named.
+
+    Raises InputError where there is no such node or NIC.
+    """
+    from rocelab.errors import InputError
+    from rocelab.forwarding.path import find_nic
+
+    server, colon, number = name.partition(":")
+    node = lab.fabric.node(lab.node(server).name)
+    if node.loopback is not None and not colon:
+        return node.loopback
+    if colon and not number.isdecimal():
+        raise InputError(f"{name} names no NIC", hint="srv1-1:2 is the second of srv1-1")
+    return find_nic(lab.fabric, server, int(number or 1)).ip
+
+
+def cli(lab: RunningLab) -> None:
+    """Open Mininet's command line on a lab that is up, whatever its runtime."""
+    need_root("entering a node")
+    chosen = running_lab(lab)
+    from rocelab.mininet import LabCLI, LabNet
+
+    net = LabNet(chosen)
+    try:
+        LabCLI(net)
+    finally:
+        net.leave()
+
+
+def _become(
+    lab: Lab, node: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+) -> NoReturn:
+    """Replace this process by a program inside the node. Raises InputError when it can not."""
+    _become_in(lab.node(node), lab.name, arguments, environment or {})
+
+
+def _become_in(
+    handle: NamespaceNode, lab: str, arguments: Sequence[str], environment: Mapping[str, str]
+) -> NoReturn:
+    from rocelab.errors import InputError
+
+    if not os.path.ismount(handle.netns):
+        raise InputError(
+            f"node {handle.name} of lab {lab} is gone",
+            hint=f"take the rest down with `rocelab down {lab}`",
+        )
+    try:
+        handle.become(arguments, environment)
+    except OSError as error:
+        raise InputError(f"can not run {arguments[0]}: {error.strerror}") from None

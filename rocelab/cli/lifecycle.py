@@ -1,0 +1,276 @@
+"""Commands that bring labs up and down and say how they are: up, down, list, status."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import (
+    DilationOption,
+    FrrOption,
+    ImageOption,
+    JsonOption,
+    LabArgument,
+    OneRunningLab,
+    RuntimeOption,
+    complete_running,
+    running_lab,
+)
+from rocelab.kernel.rights import need_root
+from rocelab.report.console import note, out, progress_bars, say, seconds_table, table, write_json
+from rocelab.runtime.kind import RuntimeKind
+
+if TYPE_CHECKING:
+    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus
+
+_SHOWN_SWITCHES = 40
+_MB = 1e6
+
+
+def up(
+    lab: LabArgument,
+    runtime: RuntimeOption = RuntimeKind.NETNS,
+    image: ImageOption = None,
+    dilation: DilationOption = None,
+    frr: FrrOption = None,
+    reuse: Annotated[
+        bool,
+        typer.Option(
+            "--reuse", help="Leave the lab as it is where it is up, as asked and healthy."
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Bring a lab up; ends when every switch holds every route with its full ECMP width."""
+    from rocelab.errors import InputError
+    from rocelab.runtime.housing import housing_of
+    from rocelab.runtime.lab import Lab
+
+    if reuse and (image is not None or frr is not None):
+        raise InputError("--reuse does not compare images and FRRs", "leave --image and --frr out")
+    chosen = Lab.planned(lab, housing_of(runtime, image, frr), dilation=dilation)
+    fabric = chosen.fabric
+    seconds: Mapping[str, float] = {}
+    reused = reuse and chosen.is_running
+    if reused:
+        _check_reusable(chosen)
+    else:
+        with progress_bars() as progress:
+            seconds = chosen.up(progress)
+    if json:
+        write_json(
+            {
+                "lab": chosen.name,
+                "stages_s": dict(seconds),
+                "total_s": sum(seconds.values()),
+                "notes": chosen.notes,
+                "reused": reused,
+            }
+        )
+        return
+    if reused:
+        say(f"lab {chosen.name} is up as asked, and healthy: nothing was changed")
+        return
+    for text in chosen.notes:
+        say(f"note: {text}")
+    out().print(seconds_table(seconds))
+    say(
+        f"lab {chosen.name} is up: {len(fabric.switches):,} switches, "
+        f"{len(fabric.servers):,} servers, {len(fabric.sessions):,} BGP sessions"
+    )
+
+
+def _check_reusable(planned: Lab) -> None:
+    """Raises InputError where the lab that is up is not the one planned, ExpectationError where it
+    is not as planned by now."""
+    from rocelab.errors import ExpectationError, InputError
+    from rocelab.runtime.lab import Lab, as_it_runs
+    from rocelab.runtime.status import read_status
+    from rocelab.spec.differences import differing_keys
+    from rocelab.wording import listed
+
+    need_root("looking into a lab")
+    running = Lab.running(planned.name)
+    differing = differing_keys(as_it_runs(planned.fabric.spec), running.fabric.spec)
+    if "scheme" not in differing and running.steering.read_scheme() != running.fabric.spec.scheme:
+        differing = (*differing, "scheme")
+    if planned.runtime.housing.kind is not running.runtime.housing.kind:
+        differing = (*differing, "runtime")
+    again = f"take it down with `rocelab down {planned.name}`, then bring it up"
+    if differing:
+        raise InputError(
+            f"lab {planned.name} is up and not as asked: {listed(differing, 'and')} "
+            f"differ{'s' if len(differing) == 1 else ''}",
+            again,
+        )
+    state = read_status(running)
+    if state.faults or not state.converged:
+        wrong = "broken on purpose" if state.faults else "not converged"
+        raise ExpectationError(
+            f"lab {planned.name} is up and {wrong}",
+            f"`rocelab status {planned.name}` says more; {again}",
+        )
+
+
+def down(
+    lab: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[LAB]",
+            help="A lab's name or file.",
+            autocompletion=complete_running,
+            show_default=False,
+        ),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every lab on this machine, whoever brought it up.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --all: do not ask.")] = False,
+) -> None:
+    """Take a lab down, or what a killed command left of it. Needs the record only, no file.
+
+    A lab that is not up is said to be so, and is no error: what was asked for is the case.
+    """
+    from rocelab.errors import InputError, RocelabError
+    from rocelab.runtime.lab import name_of
+    from rocelab.runtime.record import recorded_labs
+    from rocelab.runtime.teardown import take_down
+    from rocelab.wording import did_you_mean
+
+    if every == (lab is not None):
+        raise InputError("name a lab, or say --all", hint="`rocelab list` says what there is")
+    need_root("taking a lab down")
+    failure: RocelabError | None = None
+    if every and not (yes or _is_agreed()):
+        return
+    for name in recorded_labs() if lab is None else [name_of(lab)]:
+        was_there = name in recorded_labs()
+        started = time.monotonic()
+        try:
+            with progress_bars() as progress:
+                take_down(name, progress)
+        except RocelabError as error:
+            if not every:
+                raise
+            failure = error
+            continue
+        taken = time.monotonic() - started
+        if was_there:
+            say(f"lab {name} is down ({taken:.2f} s)")
+            continue
+        say(f"lab {name} is not up")
+        meant = did_you_mean(name, recorded_labs())
+        if meant is not None:
+            note(meant)
+    if failure is not None:
+        raise failure
+
+
+def _is_agreed() -> bool:
+    """Whether whoever is at the terminal agrees to every lab being taken down, which are shown.
+
+    Raises InputError where nobody is there to be asked.
+    """
+    from rocelab.errors import InputError
+    from rocelab.runtime.status import known_labs
+
+    labs = known_labs()
+    if not labs:
+        say("no labs")
+        return False
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        names = ", ".join(lab.name for lab in labs)
+        raise InputError(
+            f"--all takes down {len(labs)} labs, whoever brought them up: {names}",
+            hint="name the one you mean, or say `rocelab down --all --yes`",
+        )
+    _print_labs(labs)
+    if typer.confirm(f"Take down {'this lab' if len(labs) == 1 else f'these {len(labs)} labs'}?"):
+        return True
+    say("nothing was taken down")
+    return False
+
+
+def list_labs(json: JsonOption = False) -> None:
+    """List the labs that are up, coming up, or left behind by a command that was killed."""
+    from rocelab.runtime.status import known_labs
+
+    labs = known_labs()
+    if json:
+        write_json([asdict(lab) for lab in labs])
+        return
+    if not labs:
+        say("no labs")
+        return
+    _print_labs(labs)
+
+
+def _print_labs(labs: Sequence[KnownLab]) -> None:
+    shown = table("", ("lab", "state", "runtime", "since", "nodes"), left=4)
+    for lab in labs:
+        since = ""
+        if lab.started_unix_s is not None:
+            since = datetime.fromtimestamp(lab.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        nodes = "" if lab.nodes is None else str(lab.nodes)
+        shown.add_row(lab.name, lab.state.value, lab.runtime or "", since, nodes)
+    out().print(shown)
+    for lab in labs:
+        if lab.problem is not None:
+            say(f"{lab.problem}; `rocelab down {lab.name}` removes what there is of it")
+
+
+def status(lab: OneRunningLab = None, json: JsonOption = False) -> None:
+    """Say how a lab is: daemons, BGP sessions, routes at full width, memory. Exits 1 when it is
+    not as planned."""
+    from rocelab.runtime.status import read_status
+
+    need_root("looking into a lab")
+    state = read_status(running_lab(lab))
+    if json:
+        write_json(state.document())
+    else:
+        _print_status(state)
+    if not state.converged:
+        raise typer.Exit(1)
+
+
+def _print_status(state: LabStatus) -> None:
+    switches = [node for node in state.nodes if node.role.tier]
+    faulty = [node for node in switches if not node.converged]
+    listed = switches if len(switches) <= _SHOWN_SWITCHES else faulty[:_SHOWN_SWITCHES]
+    if listed:
+        shown = table("", ("switch", "role", "daemons", "sessions", "routes", "PSS MB"), left=3)
+        for node in listed:
+            shown.add_row(*_status_row(node), style="" if node.converged else "red")
+        out().print(shown)
+    for node in listed:
+        if node.problem is not None:
+            say(node.problem)
+    servers = len(state.nodes) - len(switches)
+    verdict = "converged" if state.converged else f"{len(faulty)} switches are not as planned"
+    say(
+        f"lab {state.lab}: {verdict}; {len(switches)} switches, {servers} servers, "
+        f"{state.pss_bytes / _MB:.0f} MB PSS of daemons"
+    )
+    if state.faults:
+        faults = ", ".join(f"{fault.number} ({fault.kind})" for fault in state.faults)
+        say(f"broken on purpose, fault {faults}: `rocelab fault list {state.lab}`")
+
+
+def _status_row(node: NodeStatus) -> tuple[str, ...]:
+    daemons = " ".join(name if pid else f"{name}:DEAD" for name, pid in node.daemons.items())
+    return (
+        node.name,
+        node.role.value,
+        daemons,
+        f"{node.sessions_established}/{node.sessions_expected}",
+        f"{node.routes_complete}/{node.routes_expected}",
+        f"{node.pss_bytes / _MB:.1f}",
+    )

@@ -1,0 +1,212 @@
+"""`rocelab whatif` and `rocelab longrun`: what one failure costs jobs, and what a month of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import JsonOption, LabArgument
+from rocelab.cli.joboptions import given, takes_job_options
+from rocelab.cli.simulate import (
+    EpsOption,
+    HashingOption,
+    JobFileOption,
+    SchemeOption,
+    asked_jobs,
+    asked_spec,
+)
+from rocelab.report.console import out, progress_bars, write
+
+if TYPE_CHECKING:
+    from rocelab.sim.events.spec import RatesSpec, RestartSpec, TimelineSpec
+
+_WHEN = "What fails"
+
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="In place of the timeline's or the preset's.",
+        show_default=False,
+        rich_help_panel=_WHEN,
+    ),
+]
+
+
+@takes_job_options(but=("duration", "starts", "warmup", "iterations"))
+def whatif(
+    lab: LabArgument,
+    event: Annotated[
+        str,
+        typer.Argument(
+            metavar="EVENT",
+            help="'drain ctsw7 for 2h', 'lose 2 links of rack 40', 'fail rtsw1:ctsw2 for 10s'.",
+            show_default=False,
+        ),
+    ],
+    job_file: JobFileOption = None,
+    scheme: SchemeOption = None,
+    hashing: HashingOption = None,
+    eps: EpsOption = None,
+    json: JsonOption = False,
+    **job: str | bool | None,
+) -> None:
+    """Say which jobs would pay how much for a failure or maintenance.
+
+    Routing reacts after what the lab measured for that kind of failure. docs/whatif.md says what
+    EVENT can be. Needs no root.
+
+    rocelab whatif meta-32k "drain z1-ctsw7 for 2h" --job llama3-16k
+
+    rocelab whatif zone-1-1125 "lose 2 links of rack 4" --pattern allreduce --ranks 16 --size 1GB
+    """
+    from rocelab.documents import to_json
+    from rocelab.report.simulation.whatif import print_what_if
+    from rocelab.sim.events.sentence import parse_event
+    from rocelab.sim.simulate import Options, event_cost
+
+    spec = asked_spec(lab, scheme, hashing)
+    jobs = asked_jobs(job_file, given(job), "rocelab whatif")
+    with progress_bars() as progress:
+        found = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
+    if json:
+        write([to_json(found)])
+    else:
+        print_what_if(found, out())
+
+
+@takes_job_options(but=("duration", "starts", "warmup", "iterations"))
+def longrun(
+    lab: LabArgument,
+    job_file: JobFileOption = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            "--timeline",
+            metavar="FILE",
+            help="Events as YAML, see docs/whatif.md.",
+            show_default=False,
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    rates: Annotated[
+        str | None,
+        typer.Option(
+            "--rates",
+            metavar="PRESET",
+            help="Instead: failures drawn at published rates, hpn or llama3.",
+            show_default=False,
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    repair: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="With --rates: how long one lasts.", rich_help_panel=_WHEN
+        ),
+    ] = "1h",
+    draw: Annotated[
+        int,
+        typer.Option(
+            "--draw", metavar="N", help="With --rates: the seed.", rich_help_panel=_WHEN, min=0
+        ),
+    ] = 1,
+    checkpoint_every: PolicyOption = None,
+    checkpoint_takes: PolicyOption = None,
+    restart_takes: PolicyOption = None,
+    work: Annotated[
+        str,
+        typer.Option(
+            "--work",
+            metavar="TIME",
+            help="How much each job has to do: as many iterations as take so long with no failure.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = "1d",
+    scheme: SchemeOption = None,
+    hashing: HashingOption = None,
+    eps: EpsOption = None,
+    json: JsonOption = False,
+    **job: str | bool | None,
+) -> None:
+    """Say what failures over days or months cost jobs: completion time, stalls, restarts.
+
+    By iterations: each takes what it takes in the state of the network that it is in. Needs no
+    root.
+
+    rocelab longrun zone-1-1125 --rates llama3 --work 30d --pattern allreduce --ranks 16 --size 1GB
+    """
+    from rocelab.documents import to_json
+    from rocelab.report.simulation.whatif import print_outlook
+    from rocelab.sim.simulate import Options, long_run
+
+    spec = asked_spec(lab, scheme, hashing)
+    jobs = asked_jobs(job_file, given(job), "rocelab longrun")
+    failures = _failures(timeline, rates, repair, draw)
+    policy = {
+        "checkpoint_every": checkpoint_every,
+        "checkpoint_takes": checkpoint_takes,
+        "restart_takes": restart_takes,
+    }
+    restart = _restart(failures, {key: text for key, text in policy.items() if text is not None})
+    with progress_bars() as progress:
+        found = long_run(
+            spec, jobs, failures, _span_s("--work", work), Options(eps=eps), progress, restart
+        )
+    if json:
+        write([to_json(found)])
+    else:
+        print_outlook(found, out())
+    if any(each.jct_s is None for each in found.jobs):
+        raise typer.Exit(1)
+
+
+def _failures(
+    timeline: Path | None, rates: str | None, repair: str, draw: int
+) -> TimelineSpec | RatesSpec:
+    from rocelab.errors import InputError
+    from rocelab.sim.events.rates import PRESETS
+    from rocelab.sim.events.spec import RatesSpec, TimelineSpec
+    from rocelab.spec.load import read_model
+
+    if (timeline is None) == (rates is None):
+        raise InputError(
+            "expected --timeline or --rates, one of the two",
+            hint="--rates llama3, or a file of events",
+        )
+    if timeline is not None:
+        return read_model(timeline, TimelineSpec)
+    if rates not in PRESETS:
+        raise InputError(f"there are no rates {rates}", hint=f"take {' or '.join(PRESETS)}")
+    _span_s("--repair", repair)
+    return RatesSpec.model_validate({"preset": rates, "repair": repair, "seed": draw})
+
+
+def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> RestartSpec:
+    from rocelab.sim.events.rates import PRESETS
+    from rocelab.sim.events.sentence import COMMAND_LINE
+    from rocelab.sim.events.spec import RatesSpec, RestartSpec
+    from rocelab.spec.load import validate
+    from rocelab.spec.source import Source
+
+    base = PRESETS[failures.preset] if isinstance(failures, RatesSpec) else failures
+    given = validate(Source(COMMAND_LINE, dict(policy), {}), RestartSpec)
+    return base.restart.model_copy(update={key: getattr(given, key) for key in policy})
+
+
+def _span_s(option: str, text: str) -> float:
+    """The seconds of a time as typed."""
+    from rocelab.errors import InputError
+    from rocelab.sim.events.spec import SPAN
+    from rocelab.spec.base import SECOND
+    from rocelab.wording import RefusedError
+
+    try:
+        span_ns = SPAN.parse(text)
+    except RefusedError as error:
+        raise InputError(f"{option}: {error.message}", hint=error.hint) from None
+    if span_ns <= 0:
+        raise InputError(f"{option} is {text}", hint="give a time above 0")
+    return span_ns / SECOND

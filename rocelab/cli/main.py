@@ -1,0 +1,54 @@
+"""The console script `rocelab`: the commands of `rocelab.cli`, and those that measure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rocelab.interruption import ending
+
+if TYPE_CHECKING:
+    import typer
+
+
+def build() -> typer.Typer:
+    """The whole command line."""
+    from rocelab.cli import drill, fault
+    from rocelab.cli.app import build_app
+    from rocelab.cli.compare import compare
+    from rocelab.cli.diagnose import diagnose
+    from rocelab.cli.evidence import evidence
+    from rocelab.cli.health import health
+    from rocelab.cli.longrun import longrun, whatif
+    from rocelab.cli.predict import predict
+    from rocelab.cli.simulate import simulate
+    from rocelab.cli.sweep import sweep
+    from rocelab.cli.trace import reference
+    from rocelab.cli.traffic import traffic
+
+    app = build_app()
+    app.add_typer(drill.app, name="drill", rich_help_panel="Measure")
+    app.add_typer(fault.app, name="fault", rich_help_panel="Break")
+    app.command("traffic", rich_help_panel="Measure")(traffic)
+    app.command("diagnose", rich_help_panel="Measure")(diagnose)
+    app.command("compare", rich_help_panel="Measure")(compare)
+    app.command("predict", rich_help_panel="Plan")(predict)
+    app.command("simulate", rich_help_panel="Simulate")(simulate)
+    app.command("whatif", rich_help_panel="Simulate")(whatif)
+    app.command("longrun", rich_help_panel="Simulate")(longrun)
+    app.command("sweep", rich_help_panel="Simulate")(sweep)
+    app.command("reference", rich_help_panel="Simulate")(reference)
+    app.command("health", rich_help_panel="Look in")(health)
+    app.command("evidence", rich_help_panel="Look in")(evidence)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command line, sys.argv by default. Always ends with SystemExit."""
+    # Loading the commands takes most of a second, in which a signal is one like later.
+    with ending():
+        from rocelab.cli.app import run
+        from rocelab.interpreter import leave_current_folder_out
+
+        leave_current_folder_out()
+        run(build(), arguments)

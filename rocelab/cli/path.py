@@ -1,0 +1,163 @@
+"""`rocelab path`: every hop of a flow, computed from tables and hash, and seen on the wire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import JsonOption, LabArgument, complete_server, running_or_planned
+from rocelab.kernel.rights import need_root
+from rocelab.report.console import out, say, table, write_json
+
+if TYPE_CHECKING:
+    from rocelab.forwarding.path import Path
+    from rocelab.traffic.traceroute import Nodes
+
+_ROCE_PORT = 4791
+_Server = Annotated[
+    str,
+    typer.Option(metavar="SERVER", autocompletion=complete_server, show_default=False),
+]
+_Nic = Annotated[int, typer.Option(metavar="N", min=1, help="Which NIC of the server.")]
+
+
+def path(
+    lab: LabArgument,
+    src: _Server,
+    dst: _Server,
+    sport: Annotated[
+        int,
+        typer.Option(metavar="PORT", help="UDP source port.", show_default=False, min=0, max=65535),
+    ],
+    dport: Annotated[
+        int, typer.Option(metavar="PORT", help="UDP destination port.", min=0, max=65535)
+    ] = _ROCE_PORT,
+    qp: Annotated[
+        int | None,
+        typer.Option(
+            metavar="QP",
+            help="Destination QP, which e-ecmp hashes.",
+            show_default=False,
+            min=0,
+            max=(1 << 24) - 1,
+        ),
+    ] = None,
+    src_nic: _Nic = 1,
+    dst_nic: _Nic = 1,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Also send packets, and exit 1 if they differ.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show every hop a flow takes: from the running kernels' tables, or as planned."""
+    from rocelab.errors import InputError
+    from rocelab.forwarding.fib import planned_fibs
+    from rocelab.forwarding.path import find_nic, walk
+
+    chosen, is_running = running_or_planned(lab)
+    fabric = chosen.fabric
+    source, destination = find_nic(fabric, src, src_nic), find_nic(fabric, dst, dst_nic)
+    if is_running:
+        need_root("reading the tables of a lab that is up")
+        fib_of = chosen.fib_of
+    elif probe:
+        raise InputError(
+            f"lab {fabric.name} is not up: there is nothing to probe",
+            hint=f"bring it up with `rocelab up {lab}`",
+        )
+    else:
+        fib_of = planned_fibs(fabric, fabric.prefixes_holding(destination.ip))
+    if probe and dport != _ROCE_PORT:
+        raise InputError(f"probes are RoCEv2 packets: --dport can only be {_ROCE_PORT}")
+    steering = chosen.steering.model() if is_running else None
+    computed = walk(
+        fabric, fib_of, source, destination, sport, dport, destination_qp=qp, steering=steering
+    )
+    seen: Nodes | None = None
+    if probe:
+        from rocelab.traffic.traceroute import PROBE_QP, probe_path
+
+        seen = probe_path(
+            fabric,
+            lambda name: chosen.node(name).netns,
+            source,
+            destination,
+            [sport],
+            destination_qp=PROBE_QP if qp is None else qp,
+        )[sport]
+    tables = "kernel" if is_running else "planned"
+    scheme = (steering.scheme if steering else fabric.spec.scheme).kind
+    if json:
+        write_json(_document(fabric.name, computed, qp, scheme, tables, seen))
+    else:
+        _print(fabric.name, computed, qp, scheme, tables, seen)
+    if seen is not None and seen != computed.nodes:
+        raise typer.Exit(1)
+
+
+def _document(
+    lab: str, computed: Path, qp: int | None, scheme: str, tables: str, seen: Nodes | None
+) -> dict[str, object]:
+    flow = computed.flow
+    document: dict[str, object] = {
+        "lab": lab,
+        "scheme": scheme,
+        "tables": tables,
+        "flow": {
+            "source": flow.source,
+            "destination": flow.destination,
+            "source_port": flow.source_port,
+            "destination_port": flow.destination_port,
+            "protocol": flow.protocol,
+            "destination_qp": qp,
+        },
+        "hops": list(computed.nodes),
+        "links": [hop.link for hop in computed.hops],
+        "detail": [
+            {
+                "node": hop.node,
+                "interface": hop.interface,
+                "link": hop.link,
+                "width": hop.width,
+                "index": hop.index,
+                "hash": hop.flow_hash,
+            }
+            for hop in computed.hops
+        ],
+    }
+    if seen is not None:
+        document["probe"] = {"hops": list(seen), "agrees": seen == computed.nodes}
+    return document
+
+
+def _print(
+    lab: str, computed: Path, qp: int | None, scheme: str, tables: str, seen: Nodes | None
+) -> None:
+    flow = computed.flow
+    origin = (
+        "the running kernels' tables" if tables == "kernel" else "planned tables (it is not up)"
+    )
+    to_qp = "" if qp is None else f" QP {qp}"
+    say(
+        f"lab {lab}, UDP {flow.source}:{flow.source_port} to "
+        f"{flow.destination}:{flow.destination_port}{to_qp}, scheme {scheme}, from {origin}"
+    )
+    columns = ["node", "leaves by", "choice", "hash"] + (["probe met"] if seen else [])
+    shown = table("", columns, left=2)
+    for position, hop in enumerate(computed.hops):
+        decided = hop.flow_hash is not None
+        choice = f"{hop.index + 1} of {hop.width}" if decided else ""
+        flow_hash = f"{hop.flow_hash:#010x}" if decided else ""
+        shown.add_row(hop.node, hop.interface, choice, flow_hash, *_met(seen, position))
+    shown.add_row(computed.destination, "", "", "", *_met(seen, len(computed.hops)))
+    out().print(shown)
+    if seen is not None:
+        agrees = "agrees with" if seen == computed.nodes else "DIFFERS from"
+        say(f"the probe {agrees} the computed path: {' '.join(node or '?' for node in seen)}")
+
+
+def _met(seen: Nodes | None, position: int) -> tuple[str, ...]:
+    if seen is None:
+        return ()
+    return ((seen[position] or "?") if position < len(seen) else "",)

@@ -1,0 +1,218 @@
+"""Commands that need nothing but a lab's file: plan, render, graph, schema."""
+
+from __future__ import annotations
+
+import gc
+import json as jsonlib
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import ForceOption, JsonOption, LabArgument
+from rocelab.report.console import err, out, progress_bars, say, table, write
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rocelab.plan.fabric import Fabric
+
+
+def plan(lab: LabArgument, json: JsonOption = False) -> None:
+    """Show what a lab means: nodes, links, addresses, ASNs, BGP sessions, ECMP widths."""
+    from rocelab.plan.document import plan_document
+    from rocelab.runtime.lab import Lab
+
+    # A plan is all live objects, 100,000 of them for 32,256 GPUs: looking for garbage among them
+    # would take a fifth of the time.
+    gc.disable()
+    try:
+        fabric = Lab.planned(lab).fabric
+        if json:
+            write(plan_document(fabric))
+        else:
+            _print_plan(fabric)
+    finally:
+        gc.enable()
+
+
+def _print_plan(fabric: Fabric) -> None:
+    from rocelab.plan.fabric import Role
+    from rocelab.units import format_rate
+
+    console = out()
+    addressing = "a /31 each" if fabric.numbered else "unnumbered (IPv6 link-local)"
+    say(f"lab {fabric.name}: {len(fabric.nodes):,} nodes, {len(fabric.links):,} links")
+
+    shared = any(len(each.origins) > 1 for each in fabric.prefixes)
+    columns = ("role", "nodes", "ASNs", "prefixes", *(("NICs of two ports",) if shared else ()))
+    nodes = table("Nodes", columns)
+    originated = Counter(
+        (fabric.node(each.origins[0]).role, each.per_port) for each in fabric.prefixes
+    )
+    for role in sorted(Role, key=lambda role: -role.tier):
+        members = [node for node in fabric.nodes if node.role is role]
+        if members:
+            asns = {node.asn for node in members} - {None}
+            counts = (len(members), len(asns), originated[role, False], originated[role, True])
+            nodes.add_row(role.value, *(f"{count:,}" for count in counts[: len(columns) - 1]))
+    console.print(nodes)
+
+    links = table("Links", ("between", "links", "rate", "MTU", "BGP sessions"))
+    kinds = Counter(
+        (fabric.node(link.a.node).role, fabric.node(link.b.node).role, link.rate_bps, link.mtu)
+        for link in fabric.links
+    )
+    for (lower, upper, rate_bps, mtu), count in kinds.items():
+        sessions = 0 if lower is Role.SERVER else count
+        links.add_row(
+            f"{lower} to {upper}", f"{count:,}", format_rate(rate_bps), str(mtu), f"{sessions:,}"
+        )
+    console.print(links)
+    if fabric.servers:
+        console.print(_uplink_table(fabric))
+    console.print(_ecmp_table(fabric))
+    say(f"Links between switches: {addressing}.")
+    say(_address_use(fabric))
+
+
+def _uplink_table(fabric: Fabric) -> Table:
+    from rocelab.plan.uplinks import uplinks_by_tier
+    from rocelab.units import format_rate
+
+    shown = table("Uplink ratios", ("role", "switches", "down", "up", "down:up"))
+    for tier in uplinks_by_tier(fabric):
+        rates = format_rate(tier.down_bps), format_rate(tier.up_bps)
+        shown.add_row(tier.role.value, f"{tier.switches:,}", *rates, tier.ratio)
+    return shown
+
+
+def _ecmp_table(fabric: Fabric) -> Table:
+    from rocelab.plan.document import expected_widths
+    from rocelab.plan.zones import divisions
+
+    word_of = {role: (each, each.word) for each in divisions(fabric) for role in each.roles}
+    widths: dict[tuple[str, str], set[int]] = {}
+    for origins, reached in expected_widths(fabric).items():
+        origin = origins[0].group
+        of = f"{origin.role} pair" if len(origins) > 1 else origin.role.value
+        for each in reached:
+            division, word = word_of[each.group.role]
+            other = origin.role in division.roles and each.group.zone != origin.zone
+            where = f", another {word}" if other else ""
+            widths.setdefault((of, f"{each.group.role}{where}"), set()).add(each.width)
+    shown = table("Expected ECMP width", ("prefix of", "at", "next hops"), left=2, names=2)
+    for (of, at), found in widths.items():
+        shown.add_row(of, at, ", ".join(map(str, sorted(found))))
+    return shown
+
+
+def _address_use(fabric: Fabric) -> str:
+    from ipaddress import ip_network
+
+    from rocelab.plan.addressing import SPACE_SIZE, SPACE_TEXT
+
+    originated = sum(
+        ip_network(each.prefix).num_addresses for each in fabric.prefixes if not each.per_port
+    )
+    linked = 2 * len(fabric.sessions) if fabric.numbered else 0
+    used = originated + linked
+    return (
+        f"Addresses: {used:,} of the {SPACE_SIZE:,} of {SPACE_TEXT} are in use "
+        f"({used / SPACE_SIZE:.2%})."
+    )
+
+
+class Target(StrEnum):
+    """What `render` can write for."""
+
+    FRR = "frr"
+    CONTAINERLAB = "containerlab"
+    CLABERNETES = "clabernetes"
+
+
+def render(
+    lab: LabArgument,
+    folder: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="DIR", help="Where to write.", show_default=False),
+    ],
+    target: Annotated[Target, typer.Option(help="What to write for.")] = Target.FRR,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IMAGE",
+            help="Container image of every node, with FRR; FRR's own by default.",
+            show_default=False,
+        ),
+    ] = None,
+    force: ForceOption = False,
+) -> None:
+    """Write a lab's configuration files.
+
+    For FRR, a folder per switch: DIR/SWITCH/{zebra,bgpd,bfdd}.conf. For containerlab, a folder
+    that it deploys; for clabernetes, what `kubectl apply` takes.
+    """
+    from rocelab.errors import InputError
+    from rocelab.render.files import write_clabernetes, write_containerlab, write_rendered
+    from rocelab.render.frr_image import DEFAULT_IMAGE
+    from rocelab.runtime.lab import Lab
+
+    if image is not None and target is Target.FRR:
+        raise InputError("--image is of containers", "give --target containerlab or clabernetes")
+    fabric = Lab.planned(lab).fabric
+    warnings: tuple[str, ...] = ()
+    with progress_bars() as progress:
+        if target is Target.FRR:
+            write_rendered(fabric, folder, progress, overwrite=force)
+        elif target is Target.CONTAINERLAB:
+            warnings = write_containerlab(
+                fabric, folder, image or DEFAULT_IMAGE, progress, overwrite=force
+            )
+        else:
+            warnings = write_clabernetes(fabric, folder, image or DEFAULT_IMAGE, overwrite=force)
+    for each in warnings:
+        err().print(f"warning: {each}", markup=False, soft_wrap=True)
+    say(f"configurations of {len(fabric.switches):,} switches of lab {fabric.name} are in {folder}")
+
+
+class Picture(StrEnum):
+    """What `graph` can write."""
+
+    SVG = "svg"
+    MERMAID = "mermaid"
+
+
+def graph(
+    lab: LabArgument,
+    picture: Annotated[Picture, typer.Option("--format", help="What to write.")] = Picture.SVG,
+    file: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Where to write; stdout by default."),
+    ] = None,
+    force: ForceOption = False,
+) -> None:
+    """Draw a lab's fabric, tiers in rows."""
+    from rocelab.outputs import check_new_file, create_file
+    from rocelab.render.graph import mermaid, svg
+    from rocelab.runtime.lab import Lab
+
+    if file is not None:
+        check_new_file(file, overwrite=force)
+    fabric = Lab.planned(lab).fabric
+    text = svg(fabric) if picture is Picture.SVG else mermaid(fabric)
+    if file is None:
+        write([text])
+        return
+    with create_file(file, overwrite=force) as opened:
+        opened.write(text.encode())
+    say(f"{picture.value} of lab {fabric.name} is in {file}")
+
+
+def schema() -> None:
+    """Print the JSON Schema of a lab's file, for editors that complete and check YAML."""
+    from rocelab.spec.schema import lab_schema
+
+    write([jsonlib.dumps(lab_schema(), indent=2), "\n"])

@@ -1,0 +1,140 @@
+"""`rocelab predict`: where a traffic matrix lands, link by link, without sending a packet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import JsonOption, LabArgument, running_or_planned
+from rocelab.cli.joboptions import given, takes_job_options
+from rocelab.kernel.rights import need_root
+from rocelab.report.console import err, out, progress_bars, write
+
+if TYPE_CHECKING:
+    from rocelab.plan.fabric import Fabric
+    from rocelab.predict.matrix import FlowRow
+    from rocelab.predict.predictor import Setting
+    from rocelab.runtime.lab import Lab
+
+MODELS = ("kernel", "crc16", "crc32")
+_WHAT_IF, _INPUT = "What if", "Input and output"
+
+
+def _complete_model(incomplete: str) -> list[str]:
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
+def _complete_scheme(incomplete: str) -> list[str]:
+    return [name for name in ("ecmp", "e-ecmp", "path-pinning") if name.startswith(incomplete)]
+
+
+@takes_job_options()
+def predict(
+    lab: LabArgument,
+    flows: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Flows as CSV (source,destination,sport,...) or YAML, instead of a job.",
+            show_default=False,
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    scheme: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCHEME",
+            help="As if this scheme ran: ecmp, e-ecmp, path-pinning.",
+            show_default=False,
+            rich_help_panel=_WHAT_IF,
+            autocompletion=_complete_scheme,
+        ),
+    ] = None,
+    hashing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SEED",
+            help="As if switches hashed so: per-node, per-tier, shared, or a seed.",
+            show_default=False,
+            rich_help_panel=_WHAT_IF,
+        ),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="kernel; or crc16 or crc32 with modulo, as switch ASICs choose (planned tables).",
+            rich_help_panel=_WHAT_IF,
+            autocompletion=_complete_model,
+        ),
+    ] = "kernel",
+    json: JsonOption = False,
+    **job: str | bool | None,
+) -> None:
+    """Say where the flows of a job, or of a file, land: loads of links, balance, polarization.
+
+    For a lab that is up from the running kernels' tables, else as planned. No packet is sent.
+
+    rocelab predict zone-1-1 --pattern alltoall --ranks 16 --size 16MB --qps 4
+
+    rocelab predict llama3-24k --flows flows.csv --model crc32
+    """
+    from rocelab.documents import to_json
+    from rocelab.predict.predictor import predict_document
+    from rocelab.report.prediction import print_prediction
+
+    chosen, is_running = running_or_planned(lab)
+    if is_running:
+        need_root("reading the tables of a lab that is up")
+    fabric, setting = _asked(chosen, is_running, scheme, hashing, model)
+    rows = _rows(fabric, flows, given(job))
+    with progress_bars() as progress:
+        found = predict_document(fabric, rows, setting, progress)
+    if json:
+        write([to_json(found)])
+    else:
+        print_prediction(found, out())
+    for note in found.notes:
+        err().print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _asked(
+    chosen: Lab, is_running: bool, scheme: str | None, hashing: str | None, model: str
+) -> tuple[Fabric, Setting]:
+    from rocelab.errors import InputError
+    from rocelab.predict.choice import Model
+    from rocelab.predict.predictor import Setting, asked_fabric
+    from rocelab.predict.whatif import read_asked
+
+    if model not in MODELS:
+        raise InputError(f"there is no model {model}", hint=f"take {', '.join(MODELS)}")
+    if model != "kernel" and scheme is not None:
+        raise InputError(
+            f"--model {model} with --scheme {scheme}", hint="an ASIC's model is a scheme of its own"
+        )
+    asked = read_asked(scheme, hashing)
+    if model != "kernel" or not is_running:
+        return asked_fabric(chosen.fabric, asked.scheme, asked.hashing), Setting(model=Model(model))
+    runs = chosen.steering.read_scheme()
+    fabric = asked_fabric(chosen.fabric, asked.scheme or runs, asked.hashing)
+    entries = chosen.steering.read_entries() if runs.kind == "te" else None
+    return fabric, Setting(chosen.fib_of, Model.KERNEL, entries)
+
+
+def _rows(fabric: Fabric, flows: Path | None, job: dict[str, str]) -> list[FlowRow]:
+    from rocelab.errors import InputError
+    from rocelab.jobs.jobplan import plan_jobs
+    from rocelab.jobs.options import job_from_options
+    from rocelab.predict.flowfile import read_flows
+    from rocelab.predict.matrix import rows_of_jobs
+
+    if flows is None:
+        return rows_of_jobs(plan_jobs(fabric, [job_from_options(job, "rocelab predict")]))
+    if job:
+        raise InputError(
+            f"--flows with {', '.join(f'--{name}' for name in job)}",
+            hint="give a file of flows, or describe a job",
+        )
+    return read_flows(flows, fabric)

@@ -1,0 +1,88 @@
+"""`rocelab reach`: whether every NIC of a lab that is up reaches every other, and which do not."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from rocelab.cli.arguments import JsonOption, OneRunningLab, running_lab
+from rocelab.kernel.rights import need_root
+from rocelab.report.console import out, progress_bars, say, table, write_json
+
+if TYPE_CHECKING:
+    from rocelab.traffic.reachability import Reachability
+
+MOST_ROWS = 40
+MOST_NAMES = 6
+
+
+def reach(lab: OneRunningLab = None, json: JsonOption = False) -> None:
+    """Send a packet from every NIC of a server to every other server's, and say which are lost.
+
+    All pairs in one batch: seconds where there are hundreds of servers. Exits 1 when a pair does
+    not reach.
+    """
+    from rocelab.traffic.reachability import probe_reachability
+
+    need_root("sending in a lab")
+    chosen = running_lab(lab)
+    with progress_bars() as progress:
+        found = probe_reachability(chosen.fabric, lambda name: chosen.node(name).netns, progress)
+    if json:
+        write_json({"lab": chosen.name, **asdict(found)})
+    else:
+        print_reachability(chosen.name, found)
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def print_reachability(lab: str, found: Reachability) -> None:
+    """The pairs that fail, with those of a NIC that nothing reaches in one row, and the sum."""
+    rows = list(failures(found))
+    if rows:
+        shown = table("", ("from", "does not reach"), left=2)
+        for row in rows[:MOST_ROWS]:
+            shown.add_row(*row)
+        out().print(shown)
+        if len(rows) > MOST_ROWS:
+            say(f"and {len(rows) - MOST_ROWS} more; --json has every pair")
+    reached = found.pairs - len(found.failed)
+    say(
+        f"lab {lab}: {reached:,} of {found.pairs:,} pairs of {len(found.nics):,} NICs reach "
+        f"({found.took_s:.1f} s)"
+    )
+
+
+def failures(found: Reachability) -> Iterator[tuple[str, str]]:
+    """Rows of sources and what they do not reach: `any` where it is as many as there are."""
+    by_source: dict[str, list[str]] = defaultdict(list)
+    by_destination: dict[str, list[str]] = defaultdict(list)
+    for source, destination in found.failed:
+        by_source[source].append(destination)
+        by_destination[destination].append(source)
+    own = Counter(map(server_of, found.nics))
+
+    def is_all(name: str, lost: list[str]) -> bool:
+        return len(lost) == len(found.nics) - own[server_of(name)]
+
+    silent = {name for name, lost in by_source.items() if is_all(name, lost)}
+    deaf = {name for name, lost in by_destination.items() if is_all(name, lost)}
+    for name in found.nics:
+        if name in silent:
+            yield name, "any"
+        if name in deaf:
+            yield "any", name
+    for source, lost in by_source.items():
+        rest = [each for each in lost if each not in deaf]
+        if source not in silent and rest:
+            more = f" and {len(rest) - MOST_NAMES} more" if len(rest) > MOST_NAMES else ""
+            yield source, ", ".join(rest[:MOST_NAMES]) + more
+
+
+def server_of(nic: str) -> str:
+    """The server of a NIC of that name, such as srv1-1:2."""
+    return nic.partition(":")[0]

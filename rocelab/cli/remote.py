@@ -1,0 +1,110 @@
+"""Where a command line with `--host` leaves this machine: between being read and being run.
+
+A command is read here first, so that help, usage errors and completion are this machine's; then it
+goes to `rocelab.remote`, with what its parameters were read as.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from rocelab.cli.arguments import JsonOption
+from rocelab.errors import InputError
+from rocelab.report.console import is_reader_gone
+
+HERE = frozenset({"runs", "attach"})
+"""Commands about another machine's runs, which use `--host` themselves."""
+TALKERS = frozenset({"shell", "cli"})
+
+
+Read = Any
+"""Of typer's own parser, whose classes are not the same in all its versions."""
+
+
+class CommandLine(TyperGroup):
+    """The command line, whose commands run elsewhere where `--host` says so."""
+
+    def invoke(self, ctx: Read) -> Read:
+        """Run the command. Raises BrokenPipeError without a number where who read the output has
+        gone: with one, the parser would exit with 1, which says something else."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            if is_reader_gone():
+                raise BrokenPipeError from None
+            raise
+
+    def resolve_command(self, ctx: Read, args: list[str]) -> Read:
+        name, command, rest = super().resolve_command(ctx, args)
+        host = ctx.params.get("host")
+        if host is None or name in HERE or ctx.resilient_parsing:
+            return name, command, rest
+        raise SystemExit(_run_elsewhere(ctx, host, list(args), command, rest))
+
+
+def _run_elsewhere(ctx: Read, host: str, words: list[str], command: Read, rest: list[str]) -> int:
+    name = words[0]
+    parent = ctx
+    while hasattr(command, "resolve_command"):
+        # A group has no options of its own: what follows it is its command.
+        parent = command.make_context(name, list(rest), parent=parent)
+        name, command, rest = command.resolve_command(parent, rest)
+    # Reading takes words out of the list that it is given.
+    values = dict(command.make_context(name, list(rest), parent=parent).params)
+    from rocelab.cli.remote_command import run_elsewhere
+
+    debug = ["--debug"] if ctx.params.get("debug") else []
+    return run_elsewhere(host, [*debug, *words], values, talks=_talks(name, values))
+
+
+def _talks(name: str, values: dict[str, object]) -> bool:
+    """Whether the command talks to who is at the terminal, if somebody is."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    return name in TALKERS or name == "exec" or (name == "vtysh" and not values.get("commands"))
+
+
+def runs(
+    context: typer.Context,
+    remove: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Remove a run that has ended.", show_default=False),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """List the runs on another machine that go on, or whose results are still there."""
+    host = _host_of(context)
+    from rocelab.cli.remote_command import remove_run, show_runs
+
+    if remove is not None:
+        remove_run(host, remove)
+    else:
+        show_runs(host, json=json)
+
+
+def attach(
+    context: typer.Context,
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="May be left out when there is only one."),
+    ] = None,
+) -> None:
+    """Go on with a run on another machine: all of its output, its results, its exit code."""
+    host = _host_of(context)
+    from rocelab.cli.remote_command import attach_to
+
+    raise typer.Exit(attach_to(host, run))
+
+
+def _host_of(context: typer.Context) -> str:
+    host = context.obj.host
+    if host is None:
+        raise InputError(
+            f"{context.info_name} is about another machine",
+            hint=f"rocelab --host user@vm {context.info_name}",
+        )
+    return str(host)

@@ -1,0 +1,103 @@
+"""`rocelab scheme`: how a running lab spreads flows over equal paths, shown or switched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import JsonOption, RunningLab, running_lab
+from rocelab.kernel.rights import need_root
+from rocelab.report.console import out, progress_bars, say, table, write_json
+
+if TYPE_CHECKING:
+    from rocelab.spec.schemes import SchemeSpec
+
+_SHOWN_SWITCHES = 40
+_COUNTED = ("steered", "hits", "misses", "flowlets", "changes")
+
+
+def _complete_scheme(incomplete: str) -> list[str]:
+    from typing import get_args
+
+    from rocelab.spec.schemes import SchemeSpec
+
+    members = get_args(get_args(SchemeSpec)[0])
+    kinds = [get_args(each.model_fields["kind"].annotation)[0] for each in members]
+    return [kind for kind in kinds if kind.startswith(incomplete)]
+
+
+def scheme(
+    lab: RunningLab,
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SCHEME]",
+            help="The scheme to switch to; left out, the one that runs is shown.",
+            autocompletion=_complete_scheme,
+            show_default=False,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A key of the scheme, such as gap=512us.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show how a lab spreads flows over equal paths, or switch it while traffic runs."""
+    from rocelab.errors import InputError
+
+    need_root("the scheme of a lab that is up")
+    chosen = running_lab(lab)
+    if kind is not None:
+        wanted = asked_scheme(kind, settings or [])
+        with chosen.locked(), progress_bars() as progress:
+            chosen.steering.set_scheme(wanted, progress)
+    elif settings:
+        raise InputError("--set needs a scheme to set it for")
+    runs = chosen.steering.read_scheme()
+    counters = chosen.steering.counters()
+    if json:
+        from dataclasses import asdict
+
+        write_json(
+            {
+                "lab": chosen.name,
+                "scheme": runs.model_dump(mode="json"),
+                "counters": [{"node": name} | asdict(each) for name, each in counters.items()],
+            }
+        )
+        return
+    keys = runs.model_dump(mode="json", exclude={"kind"})
+    text = "".join(f", {key} {value}" for key, value in keys.items())
+    say(f"lab {chosen.name}: {runs.kind}{text}")
+    busy = {name: each for name, each in counters.items() if each.steered or each.misses}
+    if kind is None and busy:
+        shown = table("RoCE packets", ("switch", *_COUNTED))
+        for name, each in list(busy.items())[:_SHOWN_SWITCHES]:
+            shown.add_row(name, *(f"{getattr(each, key):,}" for key in _COUNTED))
+        out().print(shown)
+        if len(busy) > _SHOWN_SWITCHES:
+            say(f"and {len(busy) - _SHOWN_SWITCHES} more switches: --json has them")
+
+
+def asked_scheme(kind: str, settings: list[str]) -> SchemeSpec:
+    """The scheme of a command line. Raises SpecError as for a file, InputError for a bare key."""
+    from rocelab.errors import InputError
+    from rocelab.runtime.steering.scheme import AskedScheme
+    from rocelab.spec.load import validate
+    from rocelab.spec.source import parse_source
+
+    lines = [f"  kind: {kind}"]
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise InputError(f"--set {setting} has no value", hint="write KEY=VALUE")
+        lines.append(f"  {key}: {value}")
+    text = "scheme:\n" + "\n".join(lines)
+    return validate(parse_source(text, "command line"), AskedScheme).scheme

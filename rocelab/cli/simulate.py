@@ -1,0 +1,256 @@
+"""`rocelab simulate`: jobs on a fabric of any size, as fluids, without a packet."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import ForceOption, JsonOption, LabArgument
+from rocelab.cli.joboptions import given, takes_job_options
+from rocelab.cli.predict import MODELS
+from rocelab.files import replace_file
+from rocelab.report.console import err, out, progress_bars, write
+
+if TYPE_CHECKING:
+    from rocelab.jobs.spec import SimulatedJob
+    from rocelab.progress import ProgressSink
+    from rocelab.results.simulation import SimulationReport
+    from rocelab.sim.simulate import Simulation
+    from rocelab.spec.model import LabSpec
+
+SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray", "resilient", "te")
+_WHAT_IF, _INPUT, _ENGINE = "What if", "Input and output", "Engine"
+
+
+def _complete_model(incomplete: str) -> list[str]:
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
+def _complete_scheme(incomplete: str) -> list[str]:
+    return [name for name in SCHEMES if name.startswith(incomplete)]
+
+
+JobFileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--job",
+        metavar="FILE",
+        help="Jobs as YAML, or one that ships: llama3-16k, gpt3-175b-hpn, ranking-128, inference.",
+        show_default=False,
+        rich_help_panel=_INPUT,
+    ),
+]
+SchemeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scheme",
+        metavar="SCHEME",
+        help=f"As if this scheme ran: {', '.join(SCHEMES)}.",
+        show_default=False,
+        rich_help_panel=_WHAT_IF,
+        autocompletion=_complete_scheme,
+    ),
+]
+HashingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--hashing",
+        metavar="SEED",
+        help="As if switches hashed so: per-node, per-tier, shared, or a seed.",
+        show_default=False,
+        rich_help_panel=_WHAT_IF,
+    ),
+]
+EpsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--eps",
+        metavar="SHARE",
+        help="Take completions within this share of the longest remaining time together; 0 is "
+        "exact. Where not said: 0 up to 50,000 transfers, 0.01 beyond.",
+        show_default=False,
+        rich_help_panel=_ENGINE,
+        min=0.0,
+        max=0.5,
+    ),
+]
+
+
+@takes_job_options(but=("duration", "starts", "warmup"))
+def simulate(
+    lab: LabArgument,
+    job_file: JobFileOption = None,
+    scheme: SchemeOption = None,
+    hashing: HashingOption = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            help="kernel; or crc16 or crc32 with modulo, as switch ASICs choose.",
+            rich_help_panel=_WHAT_IF,
+            autocompletion=_complete_model,
+        ),
+    ] = "kernel",
+    events: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--event",
+            metavar="TEXT",
+            help="What happens meanwhile: 'fail link rtsw1:ctsw2 at 5ms for 2ms', 'drain ctsw1'. "
+            "May be given several times.",
+            show_default=False,
+            rich_help_panel=_WHAT_IF,
+        ),
+    ] = None,
+    hop_latency: Annotated[
+        str,
+        typer.Option(
+            "--hop-latency",
+            metavar="TIME",
+            help="What each link and switch on the way adds to a send.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = "1us",
+    eps: EpsOption = None,
+    prove: Annotated[
+        bool,
+        typer.Option(
+            "--prove",
+            help="Prove every solve: no link above its rate, each transfer the largest on a full "
+            "link.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Where result.json and report.html go.",
+            show_default=False,
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    flows: Annotated[
+        Path | None,
+        typer.Option(
+            "--flows",
+            metavar="FILE",
+            help="Write when each queue pair's transfers began and were over: .csv or .parquet.",
+            show_default=False,
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    chakra: Annotated[
+        Path | None,
+        typer.Option(
+            "--chakra",
+            metavar="DIR",
+            help="Write what the job sends as Chakra execution traces, one for each rank.",
+            show_default=False,
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+    **job: str | bool | None,
+) -> None:
+    """Say what jobs would take on a fabric, up to a hundred thousand GPUs, in seconds.
+
+    A fluid model: rates are max-min fair, packets and queues are not simulated. Needs no root.
+
+    rocelab simulate meta-32k --pattern allreduce --ranks 32256 --size 1GB --qps 16 --scheme e-ecmp
+
+    rocelab simulate llama3-24k --job llama3-16k --out results/llama3
+    """
+    from rocelab.documents import to_json
+    from rocelab.outputs import results_folder
+    from rocelab.sim.flowtable import check_flow_file, write_flows
+    from rocelab.sim.simulate import Options, Simulation
+
+    if flows is not None:
+        check_flow_file(flows)
+    spec = asked_spec(lab, scheme, hashing)
+    jobs = asked_jobs(job_file, given(job), "rocelab simulate")
+    options = Options.read(
+        eps=eps, model=model, hop_latency=hop_latency, events=events or (), prove=prove
+    )
+    with nullcontext() if folder is None else results_folder(folder, overwrite=force):
+        with progress_bars() as progress:
+            simulation = Simulation(spec, jobs, options, progress)
+            if chakra is not None:
+                _export(simulation, chakra, progress)
+            outcome = simulation.run()
+            report = simulation.report(outcome)
+            if flows is not None:
+                write_flows(simulation, outcome, flows)
+        if folder is not None:
+            _write(report, folder)
+    if json:
+        write([to_json(report)])
+    else:
+        from rocelab.report.simulation.terminal import print_report
+
+        print_report(report, out())
+    for text in report.warnings:
+        err().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+    if any(None in each.iterations_ns for each in report.jobs):
+        raise typer.Exit(1)
+
+
+def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
+    """The spec of a lab, under another scheme or hashing where asked. Raises SpecError."""
+    from rocelab.predict.whatif import read_asked
+    from rocelab.spec.catalog import find_lab
+    from rocelab.spec.load import load_spec
+
+    asked = read_asked(scheme, hashing)
+    changed = {"scheme": asked.scheme, "hashing": asked.hashing}
+    update = {key: value for key, value in changed.items() if value is not None}
+    return load_spec(find_lab(lab)).model_copy(update=update)
+
+
+def asked_jobs(
+    job_file: str | None, options: dict[str, str], command: str
+) -> tuple[SimulatedJob, ...]:
+    """The jobs of a file, or the collective that a command's options describe. Raises SpecError."""
+    from rocelab.errors import InputError
+    from rocelab.jobs.options import job_from_options
+    from rocelab.jobs.spec import collective_job, find_jobs, load_jobs
+
+    if job_file is None:
+        spec = job_from_options(options, command)
+        # A lab repeats to measure; here an iteration is like the other unless more are asked for.
+        iterations = spec.iterations if "iterations" in options else 1
+        return (collective_job(spec).model_copy(update={"iterations": iterations}),)
+    if options:
+        raise InputError(
+            f"--job with {', '.join(f'--{name}' for name in options)}",
+            hint="write it into the file, or leave --job out",
+        )
+    return load_jobs(find_jobs(Path(job_file)))
+
+
+def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> None:
+    from rocelab.errors import InputError
+    from rocelab.sim.traces.export import write_trace
+
+    if len(simulation.jobs) > 1:
+        raise InputError(
+            f"--chakra with {len(simulation.jobs)} jobs", hint="a trace is of one: give it alone"
+        )
+    write_trace(simulation.workloads[0], folder, progress=progress)
+
+
+def _write(report: SimulationReport, folder: Path) -> None:
+    from rocelab.documents import to_json
+    from rocelab.outputs import REPORT, RESULT
+    from rocelab.report.simulation.html import write_report
+
+    replace_file(folder / RESULT, to_json(report))
+    write_report(report, folder / REPORT)
+    err().print(f"written: {folder}/result.json, report.html", markup=False, soft_wrap=True)

@@ -1,0 +1,147 @@
+"""`rocelab sweep`: one simulation for each combination of values, side by side and resumable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import JsonOption
+from rocelab.report.console import err, out, progress_bars, table, write_json
+
+if TYPE_CHECKING:
+    from rocelab.sim.sweep.run import SweepResult
+    from rocelab.sim.sweep.spec import Sweep
+    from rocelab.sim.sweep.store import Row
+
+_SHOWN_ROWS = 40
+_INTERRUPTED = 130
+
+
+def sweep(
+    sweep_file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A sweep as YAML, see docs/sweep.md.", show_default=False
+        ),
+    ],
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Where cells.jsonl, sweep.parquet and report.html go, and are gone on from.",
+            show_default="results/sweep-FILE",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=1024, metavar="N", help="Processes at a time.", show_default="CPUs"
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="HOST:PORT",
+            help="A Dask scheduler whose workers run the cells instead.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Simulate every combination of values of a lab's and a job's keys, and report side by side.
+
+    What has run is kept: after an interrupt, or kill -9, the same command goes on from there.
+
+    rocelab sweep uplinks.yaml --workers 4
+
+    Exits 1 where a cell failed.
+    """
+    from functools import partial
+
+    from rocelab.errors import InputError
+    from rocelab.sim.sweep.crew import cluster, processes
+    from rocelab.sim.sweep.run import run_sweep
+    from rocelab.sim.sweep.spec import read_sweep
+
+    if address is not None and workers is not None:
+        raise InputError(
+            "--workers with --cluster", "a cluster has the workers that were started for it"
+        )
+    asked = read_sweep(sweep_file)
+    folder = folder or Path("results") / f"sweep-{sweep_file.stem}"
+    hire = (
+        partial(processes, workers or len(os.sched_getaffinity(0)))
+        if address is None
+        else partial(cluster, address)
+    )
+    with progress_bars() as progress:
+        found = run_sweep(
+            asked,
+            folder,
+            hire,
+            progress=progress,
+            say=partial(typer.echo, err=True),
+        )
+    if json:
+        write_json(found.rows)
+    elif not found.left and len(found.failed) < len(found.rows):
+        _print_rows(asked, found)
+    _conclude(asked, found, folder)
+
+
+def _print_rows(asked: Sweep, found: SweepResult) -> None:
+    from rocelab.sim.sweep.report import NOT_DRAWN, figure_names, table_rows, title
+
+    good = [row for row in found.rows if row["error"] is None]
+    names = [name for name in figure_names(asked, good) if name not in NOT_DRAWN]
+    keys = [key for axis in asked.axes if not axis.repeats for key in axis.keys]
+    labels = [key.rpartition(".")[2] for key in keys]
+    shown = table(
+        "medians",
+        (*labels, "cells", *map(title, names), "seconds", "MB"),
+        left=len(keys),
+        names=max(1, len(keys)),
+    )
+    rows = table_rows(asked, good, names, extremes=False)
+    for row in rows[:_SHOWN_ROWS]:
+        shown.add_row(*row)
+    if len(rows) > _SHOWN_ROWS:
+        shown.caption = f"{len(rows) - _SHOWN_ROWS:,} more rows are in the report"
+    out().print(shown)
+
+
+def _conclude(asked: Sweep, found: SweepResult, folder: Path) -> None:
+    from rocelab.sim.sweep.report import settings_text
+
+    console = err()
+    for error, rows in _by_error(found).items():
+        cells = "1 cell" if len(rows) == 1 else f"{len(rows):,} cells, the first"
+        text = f"failed: {error.splitlines()[0]} ({cells} with {settings_text(asked, rows[0])})"
+        console.print(text, style="red", markup=False, soft_wrap=True)
+    if found.left:
+        console.print(
+            f"{found.left:,} cells are left; the same command goes on from here", markup=False
+        )
+        raise typer.Exit(_INTERRUPTED)
+    done = (
+        f"{found.ran:,} cells were run, {found.reused:,} were there"
+        if found.ran
+        else f"nothing to do: all {found.reused:,} cells are there"
+    )
+    console.print(
+        f"{done}: {folder}/sweep.parquet, {folder}/report.html", markup=False, soft_wrap=True
+    )
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def _by_error(found: SweepResult) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {}
+    for row in found.failed:
+        rows.setdefault(row["error"], []).append(row)
+    return rows

@@ -1,0 +1,120 @@
+"""`rocelab te`: what a lab's controller does: its last rounds, utilisation by tier, its entries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import JsonOption, OneRunningLab, running_lab
+from rocelab.kernel.rights import need_root
+from rocelab.report.console import out, say, table, write_json
+
+if TYPE_CHECKING:
+    from rocelab.runtime.controller.rounds import Round
+    from rocelab.runtime.lab import Lab
+
+_SHOWN_ENTRIES = 20
+
+
+def te(
+    lab: OneRunningLab = None,
+    last: Annotated[
+        int, typer.Option("--last", metavar="N", min=1, help="How many rounds to show.")
+    ] = 10,
+    bound: Annotated[
+        bool,
+        typer.Option("--bound", help="Also solve for the optimum that no placement can beat."),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show what the controller of a lab with scheme te or resilient does."""
+    from rocelab.runtime.controller.process import ControllerFiles, controller_pid
+    from rocelab.runtime.controller.rounds import read_rounds
+
+    need_root("reading a lab's controller")
+    chosen = running_lab(lab)
+    files = chosen.runtime.files
+    pid = controller_pid(files)
+    rounds = read_rounds(ControllerFiles(files).rounds, last)
+    optimum = _bound(chosen) if bound else None
+    scheme = chosen.steering.read_scheme()
+    entries = chosen.steering.read_entries() if scheme.kind == "te" else {}
+    if json:
+        from dataclasses import asdict
+
+        write_json(
+            {
+                "lab": chosen.name,
+                "scheme": scheme.model_dump(mode="json"),
+                "process": pid,
+                "optimum": optimum,
+                "rounds": [asdict(each) for each in rounds],
+                "entries": [
+                    {**key._asdict(), "hash": value} for key, value in sorted(entries.items())
+                ],
+            }
+        )
+        return
+    state = f"process {pid}" if pid is not None else "no process"
+    say(f"lab {chosen.name}: scheme {scheme.kind}, controller: {state}")
+    if optimum is not None:
+        say(f"optimum for the demands as they are now: {optimum:.3f} of the most used link")
+    if not rounds:
+        say("it has no controller: `rocelab scheme LAB te` starts one")
+        return
+    _print_rounds(rounds)
+    _print_tiers(rounds[-1])
+    if entries:
+        shown = table(
+            "entries", ("switch", "source", "destination", "port", "hash"), left=3, names=3
+        )
+        for key, value in sorted(entries.items())[:_SHOWN_ENTRIES]:
+            shown.add_row(
+                key.node, key.source, key.destination, str(key.source_port), f"{value:#x}"
+            )
+        out().print(shown)
+        if len(entries) > _SHOWN_ENTRIES:
+            say(f"and {len(entries) - _SHOWN_ENTRIES} more: --json has them")
+
+
+def _print_rounds(rounds: list[Round]) -> None:
+    from datetime import datetime
+
+    columns = ("at", "because of", "flows", "lost", "set", "removed", "collect ms", "engine ms")
+    shown = table("last rounds", (*columns, "program ms", "most used", "optimum"), left=2)
+    for each in rounds:
+        at = datetime.fromtimestamp(each.started_unix_s).astimezone()
+        shown.add_row(
+            f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}",
+            ", ".join(each.reasons),
+            *map(str, (each.demands, each.lost, each.changed, each.removed)),
+            *(f"{ms:.1f}" for ms in (each.collect_ms, each.engine_ms, each.program_ms)),
+            f"{each.max_utilisation:.3f}",
+            "" if each.lp_bound is None else f"{each.lp_bound:.3f}",
+        )
+    out().print(shown)
+    for problem in rounds[-1].problems:
+        say(f"problem: {problem}")
+
+
+def _print_tiers(last: Round) -> None:
+    if not last.tiers:
+        return
+    shown = table("utilisation as placed", ("links", "count", "most used", "mean"))
+    for name, use in last.tiers.items():
+        shown.add_row(name, str(use.links), f"{use.maximum:.3f}", f"{use.mean:.3f}")
+    out().print(shown)
+
+
+def _bound(lab: Lab) -> float:
+    """The least maximum utilisation for what is published now, over the tables as they are."""
+    from rocelab.forwarding.demand import read_demands
+    from rocelab.forwarding.lp import lower_bound
+    from rocelab.forwarding.network import Network
+    from rocelab.runtime.controller.process import ControllerFiles
+
+    fabric = lab.fabric
+    demands, _ = read_demands(fabric, ControllerFiles(lab.runtime.files).demands)
+    fibs = {node.name: lab.fib_of(node.name) for node in fabric.switches}
+    return lower_bound(Network(fabric, fibs), demands)
