@@ -67,7 +67,7 @@ drill: $(READY) ## run DRILL=link-flap: lab up, traffic, faults, lab down, what 
 
 .PHONY: drills
 drills: $(READY) ## run every drill that ships, one after the other; reports go to results/drills-TIME
-	@failed=; for file in scripts/catalog/*.yaml; do name=$$(basename "$$file" .yaml); \
+	@failed=; for file in scripts/*.yaml; do name=$$(basename "$$file" .yaml); \
 		$(ROCELAB) drill run "$$name" --out "results/drills-$(NOW)/$$name" \
 			--junit "results/drills-$(NOW)/$$name/junit.xml" || failed="$$failed $$name"; \
 	done; if [ -n "$$failed" ]; then echo "drills that failed:$$failed" >&2; exit 1; fi
@@ -134,5 +134,5 @@ bench-simulator: $(READY) ## the simulator's engine up to 131,072 GPUs, and besi
 .PHONY: clean
 clean: ## remove .venv and caches; labs, results and Debian packages stay
 	$(SUDO) rm -rf "$(MACHINES)"/debian-*
-	rm -rf .venv build rocelab.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

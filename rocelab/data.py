@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_PACKED = Path(__file__).parent / "_data"
+FOLDERS = ("labs", "templates", "scripts", "traffic")
+PACKED = "_data"
+"""Beside this file, in a wheel: where they are."""
 
 
 def shipped(name: str) -> Path:
-    """The folder `labs`, `templates`, `scripts` or `traffic` that ships."""
-    root = _PACKED if _PACKED.is_dir() else Path(__file__).parents[1]
-    return root / name
+    """That one of FOLDERS, as it ships."""
+    here = Path(__file__).parent
+    packed = here / PACKED
+    return (packed if packed.is_dir() else here.parent) / name

@@ -9,7 +9,7 @@ NAMES = (
     *("struct", "ctypes", "json", "socket", "typing", "os", "re", "dataclasses", "select"),
     *("subprocess", "multiprocessing", "concurrent", "pickle", "signal", "threading", "venv"),
     *("yaml", "typer", "rich", "pydantic", "numpy", "numba", "jinja2", "pyroute2", "paramiko"),
-    *("labs", "scripts", "traffic", "simulator", "report", "templates", "rocelab_pytest"),
+    *("rocelab", "labs", "scripts", "traffic", "simulator", "report", "templates"),
     *("sitecustomize", "usercustomize", "matplotlib", "click", "shellingham"),
 )
 _TRAP = "import builtins\nbuiltins.open(__file__ + '.sprung', 'w').close()\n"

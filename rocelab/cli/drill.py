@@ -34,10 +34,10 @@ app = typer.Typer(
 
 
 def _complete_drill(incomplete: str) -> list[str]:
+    from rocelab.data import shipped
     from rocelab.spec.catalog import names_in
 
-    catalog = Path(__file__).resolve().parent.parent / "catalog"
-    return [name for name in names_in(catalog) if name.startswith(incomplete)]
+    return [name for name in names_in(shipped("scripts")) if name.startswith(incomplete)]
 
 
 DrillArgument = Annotated[

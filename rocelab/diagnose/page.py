@@ -1,7 +1,7 @@
 """The picture of a diagnosis: how late every rank was in every step of every iteration.
 
-In: a `Diagnosis` and its `Case`. Out: a figure in the style of `report.plots`, written as SVG or
-PNG. Lightness carries the values, so that it reads in grey.
+In: a `Diagnosis` and its `Case`. Out: a figure in the style of `rocelab.report.plots`, written as
+SVG or PNG. Lightness carries the values, so that it reads in grey.
 """
 
 from __future__ import annotations

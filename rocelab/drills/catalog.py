@@ -12,7 +12,7 @@ from rocelab.drills.phases.spec import JobDrillSpec
 from rocelab.drills.spec import DrillSpec
 from rocelab.spec.catalog import find, find_lab, names_in
 
-CATALOG = shipped("scripts") / "catalog"
+CATALOG = shipped("scripts")
 
 
 def drill_names() -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from rocelab.spec.source import read_source
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError, listed
 
-CATALOG = shipped("simulator") / "catalog"
+CATALOG = shipped("traffic")
 KINDS = ("collective", "training", "ranking", "inference", "trace")
 IN_COLLECTIVE = ("placement", "seed", "transport")
 """Keys that a collective has itself, so that a lab's job file is one word for word."""

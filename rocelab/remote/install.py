@@ -15,18 +15,16 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
-import labs
+import rocelab
+from rocelab.data import FOLDERS, PACKED, shipped
 from rocelab.errors import InputError
 from rocelab.progress import Progress, ProgressSink
 from rocelab.remote.connection import Connection, Output
 from rocelab.remote.errors import DiskFullError, UnfitError
 from rocelab.remote.there import bootstrap
 
-PACKAGES = ("labs", "traffic", "scripts", "simulator", "report", "templates")
-MODULES = ("rocelab/testkit/plugin.py",)
 KINDS = (".py", ".yaml", ".json", ".c", ".j2")
 NO_PYTHON_EXIT = 97
 SMALLEST_ROOM_BYTES = 1 << 20
@@ -92,12 +90,13 @@ class Installed:
 
 def this_kit() -> Kit:
     """The kit as it runs here, from wherever it was installed."""
-    top = Path(str(files(labs))).parent
-    content = {name: (top / name).read_bytes() for name in MODULES}
-    for package in PACKAGES:
-        for path in sorted((top / package).rglob("*")):
+    content = {}
+    places = {"rocelab": Path(rocelab.__file__).parent}
+    places |= {f"rocelab/{PACKED}/{name}": shipped(name) for name in FOLDERS}
+    for place, folder in places.items():
+        for path in sorted(folder.rglob("*")):
             if path.suffix in KINDS and path.is_file():
-                content[path.relative_to(top).as_posix()] = path.read_bytes()
+                content[f"{place}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     distribution = metadata.distribution("rocelab")
     # What importlib.metadata asks of a distribution (packaging.python.org, core metadata).
     content[f"rocelab-{distribution.version}.dist-info/METADATA"] = (

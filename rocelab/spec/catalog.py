@@ -11,7 +11,7 @@ from rocelab.data import shipped
 from rocelab.errors import InputError
 from rocelab.wording import did_you_mean, shown
 
-CATALOG = shipped("labs") / "catalog"
+CATALOG = shipped("labs")
 
 
 def catalog_names() -> tuple[str, ...]:

@@ -143,7 +143,7 @@ def test_the_command_reads_a_result_and_writes_verdict_and_picture(
 ) -> None:
     document, picture = tmp_path / "result.json", tmp_path / "map.svg"
     document.write_text(to_json(paused.report))
-    program = "import typer; from rocelab.diagnose.command import diagnose; typer.run(diagnose)"
+    program = "import typer; from rocelab.cli.diagnose import diagnose; typer.run(diagnose)"
     done = subprocess.run(
         [sys.executable, "-c", program, str(document), "--json", "--picture", str(picture)],
         capture_output=True,

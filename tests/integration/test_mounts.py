@@ -12,7 +12,7 @@ pytestmark = pytest.mark.side_by_side
 WITHIN_A_NAMESPACE = """
 import ctypes, os, sys, threading
 from pathlib import Path
-from rocelab.runtime import mounts, namespaces
+from rocelab.kernel import mounts, namespaces
 
 libc = ctypes.CDLL(None, use_errno=True)
 cpus = os.sched_getaffinity(0)

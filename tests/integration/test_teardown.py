@@ -73,7 +73,7 @@ OTHER_NAMESPACE = """
 import os, subprocess, sys
 from pathlib import Path
 from rocelab.errors import MachineError
-from rocelab.runtime import namespaces
+from rocelab.kernel import namespaces
 from rocelab.runtime.record import LabFiles, Record, State, open_run_root, write_record
 from rocelab.runtime.teardown import take_down
 

@@ -20,20 +20,21 @@ import pytest
 from narrow import broken, too_long
 from nccl_sample import nccl_output
 
+from rocelab.cli import fault as fault_command
 from rocelab.cli import lifecycle, te
+from rocelab.cli import remote_command as remote
 from rocelab.cli.health import print_report as print_health
 from rocelab.cli.reach import print_reachability
-from rocelab.faults import command as fault_command
 from rocelab.faults.running import ListedFault
 from rocelab.measure.health.objectives import DEFINITIONS
 from rocelab.measure.run import assemble
 from rocelab.plan.fabric import Role
-from rocelab.remote import command as remote
 from rocelab.remote.runs import Listed
 from rocelab.report.console import out, seconds_table
 from rocelab.report.job_terminal import print_report as print_job
 from rocelab.report.tables import WholeTable
 from rocelab.results.health import HealthReport, SliReport
+from rocelab.runtime import doctor
 from rocelab.runtime.controller.rounds import Round, TierUse
 from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus, Presence
 from rocelab.traffic.reachability import Reachability
@@ -60,11 +61,11 @@ def called(show: Callable[[], None]) -> Callable[[Run, Path], None]:
 
 def show_doctor(rocelab: Run, folder: Path) -> None:
     """A machine on which everything is missing."""
-    missing = [replace(check, ok=False) for check in rocelab.runtime.doctor.diagnose().checks]
+    missing = [replace(check, ok=False) for check in doctor.diagnose().checks]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "rocelab.runtime.doctor.diagnose",
-            lambda: rocelab.runtime.doctor.Diagnosis(tuple(missing)),
+            lambda: doctor.Diagnosis(tuple(missing)),
         )
         assert rocelab("doctor").code == 3
 
@@ -90,8 +91,8 @@ def show_runs() -> None:
     command = "rocelab drill run link-flap --repeat 10 --out results/link-flap-10"
     run = Listed("20261122T191039Z-4194303", command, "somebody@laptop", 0.0, 137, alive=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rocelab.remote.command._machine", lambda host: nullcontext((None, None)))
-        patch.setattr("rocelab.remote.command.list_runs", lambda *there: [run])
+        patch.setattr("rocelab.cli.remote_command._machine", lambda host: nullcontext((None, None)))
+        patch.setattr("rocelab.cli.remote_command.list_runs", lambda *there: [run])
         remote.show_runs("vm", json=False)
 
 
@@ -175,13 +176,13 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
         printed_by("path", "zones-small", *FLOW, "--sport", "4791"),
         "rocelab.cli.path",
     ),
-    "runs": (called(show_runs), "rocelab.remote.command"),
+    "runs": (called(show_runs), "rocelab.cli.remote_command"),
     "te": (called(show_controller), "rocelab.cli.te"),
     "reach": (called(show_reachability), "rocelab.cli.reach"),
-    "fault list": (show_faults, "rocelab.faults.command"),
-    "health": (called(show_health), "rocelab.measure.health.command"),
-    "drill list": (printed_by("drill", "list"), "rocelab.drills.command"),
-    "predict": (printed_by("predict", "zones-small", *JOB), "rocelab.predict.terminal"),
+    "fault list": (show_faults, "rocelab.cli.fault"),
+    "health": (called(show_health), "rocelab.cli.health"),
+    "drill list": (printed_by("drill", "list"), "rocelab.cli.drill"),
+    "predict": (printed_by("predict", "zones-small", *JOB), "rocelab.report.prediction"),
     "simulate": (
         printed_by("simulate", "zones-small", *JOB, "--event", EVENT),
         "rocelab.report.simulation.terminal",
@@ -194,8 +195,8 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
         called(show_job),
         "rocelab.report.job_terminal",
     ),
-    "sweep": (show_sweep, "rocelab.sim.sweep.command"),
-    "reference": (show_reference, "rocelab.sim.traces.command"),
+    "sweep": (show_sweep, "rocelab.cli.sweep"),
+    "reference": (show_reference, "rocelab.cli.trace"),
 }
 """How a table comes to be, and the module that makes it."""
 
@@ -248,9 +249,8 @@ def test_every_module_that_makes_tables_is_held_to_it() -> None:
 
 def modules_with_tables() -> Iterator[str]:
     """Modules of commands and reports that call `rocelab.report.console.table`."""
-    for package in ("labs", "scripts", "simulator", "report"):
-        for file in sorted((ROOT / package).rglob("*.py")):
-            nodes = ast.walk(ast.parse(file.read_text()))
-            functions = [node.func for node in nodes if isinstance(node, ast.Call)]
-            if any(isinstance(each, ast.Name) and each.id == "table" for each in functions):
-                yield ".".join(file.relative_to(ROOT).with_suffix("").parts)
+    for file in sorted((ROOT / "rocelab").rglob("*.py")):
+        nodes = ast.walk(ast.parse(file.read_text()))
+        functions = [node.func for node in nodes if isinstance(node, ast.Call)]
+        if any(isinstance(each, ast.Name) and each.id == "table" for each in functions):
+            yield ".".join(file.relative_to(ROOT).with_suffix("").parts)

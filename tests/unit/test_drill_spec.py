@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-import scripts
+from rocelab.data import shipped
 from rocelab.drills.spec import DrillSpec, ExpectSpec, load_drill
 from rocelab.errors import InputError, SpecError
 from rocelab.faults.selectors import LinkSelector
@@ -25,7 +25,7 @@ from rocelab.results.expectations import (
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec, SeedPlan
 
-CATALOG = Path(scripts.__file__).parent / "catalog"
+CATALOG = shipped("scripts")
 MS = 10**6
 BASE = """name: flap
 lab: zone-small

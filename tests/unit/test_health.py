@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rocelab.agent.live import LiveCounters, LiveFile, packed, unpacked
+from rocelab.cli import health as command
 from rocelab.drills.faulted import FaultedRun, Settings
 from rocelab.errors import InputError
 from rocelab.jobs.flow import permutation
 from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
 from rocelab.measure.evidence import bundle
 from rocelab.measure.evidence.shelf import MOST_BYTES, Shelf, tail
-from rocelab.measure.health import command
 from rocelab.measure.health import monitor as monitoring
 from rocelab.measure.health.endpoints import EndpointTracker
 from rocelab.measure.health.losses import LossTracker

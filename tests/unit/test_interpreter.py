@@ -68,7 +68,8 @@ def test_workers_of_a_sweep_import_nothing_from_the_folder_it_runs_in(tmp_path: 
 def test_libraries_take_no_settings_from_the_current_folder(tmp_path: Path) -> None:
     fill_with_traps(tmp_path)
     looks = (
-        "import os; from report.plots import figure_of; from rocelab.sim.compiling import numba\n"
+        "import os; from rocelab.report.plots import figure_of\n"
+        "from rocelab.sim.compiling import numba\n"
         "figure_of(1, 1); import matplotlib; numba().core.config.reload_config()\n"
         "print(matplotlib.rcParams['text.usetex'], numba().config.CHROME_TRACE, os.getcwd())"
     )
@@ -94,8 +95,7 @@ def test_our_own_modules_are_started_in_one_way() -> None:
     }
     used = {
         str(file.relative_to(ROOT))
-        for package in ("labs", "scripts", "traffic", "simulator", "report")
-        for file in (ROOT / package).rglob("*.py")
+        for file in (ROOT / "rocelab").rglob("*.py")
         if re.search(r"\bsys\.executable\b|\bexecutable\b.*\bsys\b", file.read_text())
     }
     assert used == allowed

@@ -247,11 +247,11 @@ def test_what_runs_there_is_what_runs_here() -> None:
         names = set(packed.namelist())
     assert {
         "rocelab/remote/there/supervisor.py",
-        "labs/catalog/tiny.yaml",
+        "rocelab/_data/labs/tiny.yaml",
         "rocelab/runtime/bpf/queues.bpf.c",
-        "scripts/catalog/link-flap.yaml",
-        "templates/frr/bgpd.conf.j2",
-        "report/__init__.py",
+        "rocelab/_data/scripts/link-flap.yaml",
+        "rocelab/_data/templates/frr/bgpd.conf.j2",
+        "rocelab/_data/traffic/inference.yaml",
         "rocelab/testkit/plugin.py",
     } <= names
     assert not [name for name in names if name.startswith("tests/") or name.endswith(".pyc")]

@@ -136,7 +136,10 @@ def test_of_very_many_links_a_curve_is_drawn_and_of_very_many_flows_the_worst() 
 
 
 def test_reading_results_does_not_wait_for_matplotlib() -> None:
-    code = "import report.html, rocelab.report.terminal, sys; sys.exit('matplotlib' in sys.modules)"
+    code = (
+        "import rocelab.report.html, rocelab.report.terminal, sys\n"
+        "sys.exit('matplotlib' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

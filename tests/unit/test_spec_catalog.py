@@ -194,7 +194,7 @@ def test_a_catalog_name_is_the_catalog_s_even_beside_a_file_of_that_name(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny").write_text("name: mine\n")
 
-    assert find_lab("tiny").parent.name == "catalog"
+    assert find_lab("tiny").parent.name == "labs"
 
 
 def test_an_unknown_lab_names_the_catalog_and_the_nearest() -> None:

@@ -70,7 +70,7 @@ class Shelf:
 
 
 def tail(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """The end of a log, which daemons write. Raises as `labs.files.open_untrusted`."""
+    """The end of a log, which daemons write. Raises as `rocelab.files.open_untrusted`."""
     return read_untrusted(path, max(0, untrusted_size(path) - most_bytes), most_bytes)
 
 

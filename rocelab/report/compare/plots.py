@@ -1,7 +1,7 @@
 """The plots of a comparison: BusBW and JCT ratio by queue pairs, JFI by scheme, loads of links.
 
-In: a `Comparison`. Out: figures in the style of `report.plots`. Schemes differ in marker, line and
-hatch besides colour, and the map of loads in lightness, so that all of it reads in grey.
+In: a `Comparison`. Out: figures in the style of `rocelab.report.plots`. Schemes differ in marker,
+line and hatch besides colour, and the map of loads in lightness, so that all of it reads in grey.
 """
 
 from __future__ import annotations

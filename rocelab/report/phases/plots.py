@@ -1,7 +1,7 @@
 """The plots of a drill of jobs: rates over time, DCQCN in the lab over its model, link loads.
 
-In: a phase's report. Out: figures, in the style of `report.plots`. Times and rates are those of
-the modelled network.
+In: a phase's report. Out: figures, in the style of `rocelab.report.plots`. Times and rates are
+those of the modelled network.
 """
 
 from __future__ import annotations

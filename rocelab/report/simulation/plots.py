@@ -1,7 +1,7 @@
 """The plots of a simulation: loads of links by tier, when flows end, rates over time, jobs.
 
-In: a `SimulationReport`. Out: figures in the style of `report.plots`, each None where there is
-nothing to draw.
+In: a `SimulationReport`. Out: figures in the style of `rocelab.report.plots`, each None where there
+is nothing to draw.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""A drill's result for people: terminal tables and one self-contained HTML page."""
