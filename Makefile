@@ -97,6 +97,7 @@ validation: $(READY) ## the simulator beside what Meta, Alibaba and others publi
 test: $(READY_TO_TEST) ## lint, types, unit tests, then tests with real fabrics as root
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
+	.venv/bin/lint-imports --no-logo --no-cache
 	@tests/suite.sh $(AS_ROOT)
 
 .PHONY: soak

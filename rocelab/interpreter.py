@@ -15,7 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import rocelab
+HOME = Path(__file__).parents[1]
+"""The folder that our package is imported from."""
 
 SAFE_PATH = "PYTHONSAFEPATH"
 
@@ -29,7 +30,7 @@ def module_command(module: str, *arguments: str, site: bool = True) -> list[str]
 def module_environment() -> dict[str, str]:
     """The environment of such a process: our own, with our packages wherever they are installed
     and no other folder to import from."""
-    return {**os.environ, "PYTHONPATH": str(Path(rocelab.__path__[0]).parent)}
+    return {**os.environ, "PYTHONPATH": str(HOME)}
 
 
 def imported(name: str) -> ModuleType:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-import rocelab
 from rocelab.data import FOLDERS, PACKED, shipped
 from rocelab.errors import InputError
+from rocelab.interpreter import HOME
 from rocelab.progress import Progress, ProgressSink
 from rocelab.remote.connection import Connection, Output
 from rocelab.remote.errors import DiskFullError, UnfitError
@@ -91,7 +91,7 @@ class Installed:
 def this_kit() -> Kit:
     """The kit as it runs here, from wherever it was installed."""
     content = {}
-    places = {"rocelab": Path(rocelab.__file__).parent}
+    places = {"rocelab": HOME / "rocelab"}
     places |= {f"rocelab/{PACKED}/{name}": shipped(name) for name in FOLDERS}
     for place, folder in places.items():
         for path in sorted(folder.rglob("*")):

@@ -10,7 +10,7 @@ from pathlib import Path
 import paramiko
 import pytest
 
-import rocelab
+from rocelab import interpreter
 from rocelab.errors import InputError
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.management import (
@@ -78,7 +78,7 @@ def test_ssh_reaches_a_node_from_a_folder_whose_name_a_shell_would_read(
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$0" "$PYTHONPATH" "$@"\n')
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.setattr(rocelab, "__path__", [str(odd / "rocelab")])
+    monkeypatch.setattr(interpreter, "HOME", odd)
     file = tmp_path / "config"
     file.write_text(ssh_configuration(files, {"rtsw1": "100.64.0.9"}))
     asked = ["ssh", "-G", "-F", str(file), "rtsw1"]

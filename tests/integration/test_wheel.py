@@ -1,0 +1,84 @@
+"""The wheel in the environment of another project, whose own folders are called as ours are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("labs", "report", "scripts", "templates", "traffic")
+OWN = f"""
+import sys
+from pathlib import Path
+
+import pytest
+import rocelab
+from rocelab.testkit import Lab
+
+import {", ".join(FOLDERS)}
+
+HERE = Path(__file__).parents[1]
+
+def test_its_own_packages_are_imported():
+    for package in ({", ".join(FOLDERS)}):
+        assert Path(package.__file__).parents[1] == HERE
+
+@pytest.mark.lab("tiny")
+def test_every_process_of_the_wheels_starts(lab: Lab, traffic, measure):
+    assert Path(rocelab.__file__).is_relative_to(sys.prefix)
+    with measure(traffic(flows=4), accept_invalid=True) as run:
+        run.carry_out("delay", link="rtsw1:ctsw1", delay="1ms", lasts="300ms")
+    assert run.repeat.events[0].event.change == "begin"
+    assert run.affected_flows == 0
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.mark.side_by_side
+def test_a_wheel_has_one_package_and_what_users_read(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"rocelab"}
+    for shipped in ("labs/tiny.yaml", "scripts/link-flap.yaml", "traffic/inference.yaml"):
+        assert f"rocelab/_data/{shipped}" in names
+        assert (ROOT / shipped).exists()
+
+
+@pytest.mark.side_by_side
+def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
+    wheel: Path, tmp_path: Path
+) -> None:
+    python = environment_with(wheel, tmp_path / "venv")
+    project = tmp_path / "project"
+    for folder in (*FOLDERS, "tests"):
+        (project / folder).mkdir(parents=True)
+        (project / folder / "__init__.py").touch()
+    (project / "tests" / "test_own.py").write_text(OWN)
+    run = [python, "-m", "pytest", "-p", "no:cacheprovider", "--rocelab-require"]
+    done = subprocess.run(run, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def environment_with(wheel: Path, folder: Path) -> Path:
+    """An environment of its own that has the wheel, and its dependencies from ours."""
+    venv.create(folder)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = folder / "lib" / version / "site-packages"
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(packages)
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "python"
