@@ -4,10 +4,9 @@ It lives in the namespace of the lab's first switch, so that taking the lab down
 runs in the machine's own network namespace. All that is known of it is in files of the lab:
 
     /run/rocelab/<lab>/controller/pid      held by its process (`rocelab.kernel.pidfile`)
-    /run/rocelab/<lab>/controller/rounds   one JSON object per round
-    (`rocelab.runtime.controller.rounds`) /run/rocelab/<lab>/controller/errors   what it wrote to
-    standard error /run/rocelab/<lab>/demand/*.json       what running traffic asks for
-    (`rocelab.traffic.demand`)
+    /run/rocelab/<lab>/controller/rounds   one JSON object per round (`controller.rounds`)
+    /run/rocelab/<lab>/controller/errors   what it wrote to standard error
+    /run/rocelab/<lab>/demand/*.json       what running traffic asks for (`rocelab.traffic.demand`)
 """
 
 from __future__ import annotations
