@@ -1,0 +1,38 @@
+"""The links that a flow takes, choice by choice, and how many of a job's flows take them with it.
+
+    python scripts/find_link.py zone-small srv1-1 srv3-1 50000
+
+The tables are those that BGP will build; of a lab that is up, `rocelab path` reads the kernel's.
+"""
+
+import sys
+
+from rocelab import Lab
+from rocelab.forwarding.fib import planned_fibs
+from rocelab.forwarding.path import Path, find_nic, walk
+
+
+def paths_of(lab: Lab, source: str, destination: str, ports: range) -> list[Path]:
+    """The path of the flow of each UDP source port."""
+    fabric = lab.fabric
+    tables = planned_fibs(fabric, fabric.prefixes)
+    ends = find_nic(fabric, source), find_nic(fabric, destination)
+    return [walk(fabric, tables, *ends, port) for port in ports]
+
+
+def main(name: str, source: str, destination: str, port: str) -> None:
+    lab = Lab.planned(name)
+    (path,) = paths_of(lab, source, destination, range(int(port), int(port) + 1))
+    others = paths_of(lab, source, destination, range(49152, 49152 + 64))
+    for hop in path.hops:
+        choice = "" if hop.flow_hash is None else f", hash {hop.flow_hash}"
+        shared = sum(hop.link in (each.link for each in other.hops) for other in others)
+        print(
+            f"{hop.node:8} {hop.interface:8} {hop.link:18} {hop.index + 1} of {hop.width}{choice}, "
+            f"as {shared} of 64 other ports"
+        )
+    print(path.destination)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
