@@ -1,0 +1,40 @@
+"""The tables of the folders that users read and copy name what is there, as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("folder", ["labs", "scripts", "traffic"])
+def test_the_table_of_a_folder_names_every_file(folder: str) -> None:
+    named = re.findall(r"^\| \[.*?\]\((.*?)\)", (ROOT / folder / "README.md").read_text(), re.M)
+    files = [path.name for path in (ROOT / folder).iterdir() if path.suffix in (".yaml", ".py")]
+    assert sorted(named) == sorted(files)
+
+
+def test_the_table_of_labs_has_their_sizes(rocelab) -> None:
+    labs = json.loads(rocelab("labs", "--json").out)
+    expected = [
+        f"| [{each['name']}]({each['name']}.yaml) | {each['kind']} | {each['switches']:,} "
+        f"| {each['gpus']:,} |"
+        for each in labs
+    ]
+    text = (ROOT / "labs" / "README.md").read_text()
+    assert [row for row in expected if row not in text] == []
+
+
+def test_the_table_of_drills_has_their_labs_and_titles(rocelab) -> None:
+    drills = json.loads(rocelab("drill", "list", "--json").out)
+    expected = [
+        f"| [{each['name']}]({each['name']}.yaml) | [{each['lab']}](../labs/{each['lab']}.yaml) "
+        f"| {each['title']} |"
+        for each in drills
+    ]
+    text = (ROOT / "scripts" / "README.md").read_text()
+    assert [row for row in expected if row not in text] == []
