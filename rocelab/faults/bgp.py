@@ -146,7 +146,8 @@ class SessionReset:
         """Nothing takes time."""
 
     def intact(self, lab: Lab) -> frozenset[str]:
-        """What bgpd has counted since it started: its process is part of it."""
+        """What bgpd has counted since it started, of the sessions that there are: its process is
+        part of it."""
         pid = lab.node(self.node).daemons().get("bgpd")
         counts = policy.session_counts(lab, self.node)
         return frozenset(
@@ -156,7 +157,7 @@ class SessionReset:
             else f"bgpd of {self.node} (process {pid}) has lost its session with {peer} "
             f"{counts[peer].ended} times"
             for peer in self._peers()
-            if peer in counts
+            if peer in counts and counts[peer].established
         )
 
     def inject(self, lab: Lab) -> Bracket:

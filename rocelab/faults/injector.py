@@ -168,15 +168,29 @@ class Injector:
 
     def inject(self, held: Held) -> None:
         """Break what is prepared."""
-        if not self._intact.get(held.recorded.number, True):
+        if self._is_overlapped(held):
+            # What another fault has taken away already this one can not change, and does not show.
+            self._intact.pop(held.recorded.number, None)
+        elif not self._intact.get(held.recorded.number, True):
             # Prepared while the fault before it, as of a flapping link, still lasted.
             self._intact[held.recorded.number] = held.fault.intact(self._lab)
         done = held.fault.inject(self._lab)
         self.changes.append(Change(held.fault, True, done.before_ns, done.width_ns))
 
+    def _is_overlapped(self, held: Held) -> bool:
+        """Whether another fault on one of its nodes is under way."""
+        begun = [change.fault for change in self.happened() if change.begins]
+        others = [
+            other.fault
+            for other in self._held.values()
+            if other is not held and any(other.fault is each for each in begun)
+        ]
+        return any(set(other.nodes) & set(held.fault.nodes) for other in others)
+
     def look(self, held: Held) -> None:
         """See whether a fault that has begun took effect, as the kernel and FRR show it: the first
-        call counts, and what was not seen is added to `unseen`."""
+        call counts, and what was not seen is added to `unseen`. One that began while another on its
+        nodes was under way is not looked at."""
         intact = self._intact.pop(held.recorded.number, None)
         if intact is None or all(each.fault is not held.fault for each in self.happened()):
             return

@@ -35,10 +35,11 @@ class BgpPeer:
 @dataclass(frozen=True, slots=True)
 class SessionCounts:
     """How often a session has ended, and how often its routes were asked for again (RFC 2918),
-    since bgpd started."""
+    since bgpd started; and whether it is established now."""
 
     ended: int
     refreshes: int
+    established: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def session_counts(files: FrrFiles) -> dict[str, SessionCounts]:
             found[answer.text(name)] = SessionCounts(
                 answer.number(peer.get("connectionsDropped", 0)),
                 answer.number(messages.get("routeRefreshSent", 0)),
+                peer.get("bgpState") == "Established",
             )
     return found
 

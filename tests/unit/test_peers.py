@@ -116,12 +116,16 @@ def test_an_answer_has_one_deadline_and_a_greatest_length() -> None:
 
 def test_what_bgpd_counted_and_what_it_will_lose_are_read_by_neighbour() -> None:
     neighbours = {
-        "ctsw1": {"connectionsDropped": 2, "messageStats": {"routeRefreshSent": 1}},
+        "ctsw1": {
+            "bgpState": "Established",
+            "connectionsDropped": 2,
+            "messageStats": {"routeRefreshSent": 1},
+        },
         "ctsw2": {},
         "totalPeers": 2,
     }
     found = told(json.dumps(neighbours).encode(), "bgpd", session_counts)
-    assert found == {"ctsw1": SessionCounts(2, 1), "ctsw2": SessionCounts(0, 0)}
+    assert found == {"ctsw1": SessionCounts(2, 1, True), "ctsw2": SessionCounts(0, 0, False)}
     routes = {"198.18.0.0/28": [{"peerId": "ctsw1"}, {"valid": True}], "198.18.0.16/28": []}
     found = told(json.dumps({"routes": routes}).encode(), "bgpd", shutting_down)
     assert found == frozenset({"ctsw1"})

@@ -12,6 +12,7 @@ import pytest
 
 from rocelab.errors import MachineError
 from rocelab.faults import injector as injecting
+from rocelab.faults import timetable
 from rocelab.faults.injector import Held, Injector
 from rocelab.faults.record import RecordedFault
 from rocelab.faults.resolve import resolve
@@ -62,6 +63,14 @@ class Noted:
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         return ()
+
+
+@dataclass(eq=False)
+class DoesNothing(Noted):
+    """One that takes no effect."""
+
+    def inject(self, lab: Lab) -> Bracket:
+        return Bracket.of(self.begins)
 
 
 @dataclass
@@ -118,6 +127,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(bracket, "realtime_ns", lambda: made.now_ns)
     monkeypatch.setattr(injecting, "realtime_ns", lambda: made.now_ns)
+    monkeypatch.setattr(timetable, "realtime_ns", lambda: made.now_ns)
     monkeypatch.setattr(injecting, "clock_offset_ns", lambda: 0)
     return made
 
@@ -159,6 +169,40 @@ def test_faults_that_begin_close_to_the_first_are_prepared_with_it(clock: Clock)
         f"prepare rtsw1:ctsw{spine}" for spine in (1, 2, 3)
     ]
     assert injector.log[-2:] == ["inject rtsw1:ctsw2", "inject rtsw1:ctsw3"]
+
+
+def test_what_the_work_on_one_fault_delays_is_not_late(clock: Clock) -> None:
+    """Looking at the first, 240 ms in, takes 400 ms; the second begins when that is over."""
+
+    class SlowToLook(Noted):
+        def intact(self, lab: Lab) -> frozenset[str]:
+            if self.broken:
+                clock.advance(400)
+            return super().intact(lab)
+
+    injector = OnPaper()
+    injector.kind = SlowToLook
+    faults = [down("ctsw1", 0, 500), down("ctsw2", 250)]
+    assert carry_out(injector, faults, ZERO_NS, clock.wait) == ()
+    begun = [at_ms for _, begins, at_ms in changes(injector) if begins]
+    assert begun[1] - 250 > LATE_LIMIT_NS // MS
+
+
+def test_a_fault_that_began_while_another_on_its_nodes_lasted_is_not_looked_at(
+    clock: Clock,
+) -> None:
+    injector = OnPaper()
+    idle = OnPaper()
+    for each in (injector, idle):
+        each.kind = DoesNothing
+    carry_out(injector, [down("ctsw1", 0), down("ctsw2", 300)], ZERO_NS, clock.wait)
+    injector.restore_all()
+    assert [said.split(" was not seen")[0] for said in injector.unseen] == [
+        "not valid because carrier-down of rtsw1:ctsw1"
+    ]
+    carry_out(idle, [down("ctsw1", 0, 300), down("ctsw2", 400)], clock.now_ns, clock.wait)
+    idle.restore_all()
+    assert len(idle.unseen) == 2
 
 
 def test_a_fault_that_the_kernel_schedules_is_not_begun_again(clock: Clock) -> None:
