@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.agent.filters import NOTHING, attach_filter, roce_filter
+from rocelab.agent.headers import BTH_OFFSET, PAYLOAD_OFFSET, PSN_MASK, PSN_OFFSET, UDP_OFFSET
 from rocelab.agent.icrc import icrc_is_right
-from rocelab.agent.wire import BTH_OFFSET, PAYLOAD_OFFSET, PSN_MASK, PSN_OFFSET, UDP_OFFSET
 from rocelab.kernel import namespaces
 from rocelab.runtime.link import read_counters
 

@@ -23,9 +23,9 @@ from rocelab.progress import no_progress
 from rocelab.render import frr
 from rocelab.runtime import daemons
 from rocelab.runtime.convergence import ConvergenceWait, convergence_timeout_s
-from rocelab.runtime.housing import RuntimeKind, housing_of
 from rocelab.runtime.installation import Installation, find_installation
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.providers import RuntimeKind, provider_of
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -69,7 +69,7 @@ def spread(values: Sequence[float], form: str) -> str:
 
 def measure_rocelab(lab_name: str, kind: RuntimeKind = RuntimeKind.NETNS) -> Up:
     """Bring a catalog lab up on a runtime and take it down."""
-    lab = Lab.planned(lab_name, housing_of(kind))
+    lab = Lab.planned(lab_name, provider_of(kind))
     before = _Before.now()
     started = time.monotonic()
     stages = lab.up()

@@ -34,10 +34,10 @@ from rocelab.predict.matrix import rows_of_jobs
 from rocelab.progress import Progress
 from rocelab.results.diagnosis import Cause, Diagnosis, Verdict, Way
 from rocelab.results.job import JobReport
+from rocelab.runtime.impairments.control import Impairments
+from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
-from rocelab.runtime.wire.control import Wire
-from rocelab.runtime.wire.impairment import Impairment, Kind
 from rocelab.spec.model import LabSpec
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning")
@@ -137,12 +137,12 @@ def grey_link(lab: Lab, rng: random.Random) -> Trial:
         transport={"qps": 4, "ack_timeout": "30us"},
     )
     way = rng.choice(sorted(_between_switches(lab, job)[0]))
-    wire = Wire(lab.fabric, LabFiles(lab.name))
-    wire.impair(way.link, way.receiver, Impairment(Kind.LOSS, share=rng.uniform(*LOSS)))
+    impairments = Impairments(lab.fabric, LabFiles(lab.name))
+    impairments.impair(way.link, way.receiver, Impairment(Kind.LOSS, share=rng.uniform(*LOSS)))
     try:
         return Trial(Cause.GREY_LINK, (str(way),), run_job(lab, job))
     finally:
-        wire.clear(way.link, way.receiver, Kind.LOSS)
+        impairments.clear(way.link, way.receiver, Kind.LOSS)
 
 
 def slow_link(lab: Lab, rng: random.Random) -> Trial:

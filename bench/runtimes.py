@@ -22,7 +22,7 @@ from bench.fabrics import Up, measure_rocelab, spread
 from rocelab.errors import MachineError
 from rocelab.interruption import ending
 from rocelab.measure.environment import read_environment
-from rocelab.runtime.housing import RuntimeKind, housing_of
+from rocelab.runtime.providers import RuntimeKind, provider_of
 
 LAB = "bench-16x4"
 FOLDER = Path(__file__).parent
@@ -66,7 +66,7 @@ def _lacking() -> dict[RuntimeKind, str]:
     found = {}
     for kind in RuntimeKind:
         try:
-            housing_of(kind).check()
+            provider_of(kind).check()
         except MachineError as error:
             found[kind] = error.message
     return found

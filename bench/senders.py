@@ -19,7 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from rocelab.agent.wire import BTH_OFFSET, IP_OFFSET, ROCE_PORT, UDP_OFFSET
+from rocelab.agent.headers import BTH_OFFSET, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 from rocelab.kernel.namespaces import enter
 
 PREBUILT = 64

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from bench.arrivals import Sample, SampleCheck, check_sample, received_packets
 from bench.senders import Sender
+from rocelab.agent.headers import Opcode
 from rocelab.agent.ring import open_sink
-from rocelab.agent.wire import Opcode
 from rocelab.errors import MachineError
 from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, resolve_endpoints
 from rocelab.jobs.job import JobSpec

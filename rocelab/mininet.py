@@ -21,9 +21,9 @@ from pathlib import Path
 from rocelab.plan.fabric import Link as PlannedLink
 from rocelab.plan.fabric import Port
 from rocelab.progress import ProgressSink, no_progress
-from rocelab.runtime.housing import RuntimeKind, housing_of
-from rocelab.runtime.housing.mininet import find_mininet
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.providers import RuntimeKind, provider_of
+from rocelab.runtime.providers.mininet import find_mininet
 from rocelab.runtime.record import recorded_labs
 
 find_mininet()
@@ -153,4 +153,4 @@ def _lab_of(lab: Lab | str | Path) -> Lab:
         return lab
     if str(lab) in recorded_labs():
         return Lab.running(lab)
-    return Lab.planned(lab, housing_of(RuntimeKind.MININET))
+    return Lab.planned(lab, provider_of(RuntimeKind.MININET))

@@ -3,7 +3,7 @@
     report = measured(lambda: run_job(lab, job(pattern="allreduce", size="4MB")))
     assert report.headline("jct_ratio").modelled.median < 1.06
 
-The product judges each run: a run with `problems` is no measurement. `measured` makes such a run
+The product judges each run: a run with `problems` is invalid. `measured` makes such a run
 again, `ATTEMPTS` times in all, and returns the first that is valid: only that one is compared.
 Where none is valid the test ends as `not measured`, with the product's reasons, apart from passed,
 failed and skipped: in the summary, in the counts, and in the JUnit file (a skipped case whose

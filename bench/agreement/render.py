@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bench.agreement.document import LIMIT, SOME_LOST, Agreement, CellResult, LabResult
+from rocelab.agent.headers import EXTENSION_BYTES, Extension
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from rocelab.agent.wire import EXTENSION_BYTES, Extension
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import TransportSpec
 

@@ -30,7 +30,7 @@ from rocelab.measure.run import run_job
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.predict.matrix import matrix_of, rows_of_jobs
-from rocelab.predict.predictor import Setting, predict_landing
+from rocelab.predict.predictor import Setting, predict_loads
 from rocelab.predict.wires import Wires
 from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
@@ -153,7 +153,7 @@ def _predicted_flows(lab: Lab, cell: Cell) -> Mapping[tuple[str, str], int]:
     fabric = plan(cell.spec)
     wires = Wires(fabric)
     matrix = matrix_of(wires, rows_of_jobs(plan_jobs(fabric, [cell.job])))
-    flows = predict_landing(wires, matrix, Setting(lab.fib_of)).flows
+    flows = predict_loads(wires, matrix, Setting(lab.fib_of)).flows
     return {
         (wires.link(send).name, fabric.nodes[int(wires.sender[send])].name): count
         for send, count in enumerate(flows.tolist())

@@ -46,9 +46,9 @@ from rocelab.progress import no_progress
 from rocelab.results.convergence import Method, Window
 from rocelab.results.drill import Repeat
 from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
-from rocelab.runtime.housing import RuntimeKind, housing_of
 from rocelab.runtime.installation import find_installation
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.providers import RuntimeKind, provider_of
 
 NS_PER_S = 10**9
 MS = 10**6
@@ -95,7 +95,7 @@ def measure_cell(cell: Cell, wanted: int, done: Sink, frr: Path | None = None) -
     what was measured before it. Raises MachineError where FRR is not installed, and InputError
     where it is not in `frr`.
     """
-    lab = Lab(plan(lab_spec(cell)), housing_of(RuntimeKind.NETNS, frr=frr))
+    lab = Lab(plan(lab_spec(cell)), provider_of(RuntimeKind.NETNS, frr=frr))
     started = time.monotonic()
     result = CellResult(
         schema_version=SCHEMA_VERSION,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bench.validation.document import Values
 from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.sim.sweep.crew import processes
+from rocelab.sim.sweep.workerpool import processes
 
 Found = Mapping[str, Sequence[float]]
 
@@ -29,8 +29,8 @@ def measure(
 ) -> dict[str, Values]:
     """The values of all tasks; those of one key one after the other."""
     found: dict[str, list[float]] = {}
-    with processes(workers) as crew:
-        waiting = [crew.executor.submit(task.function, *task.arguments) for task in tasks]
+    with processes(workers) as pool:
+        waiting = [pool.executor.submit(task.function, *task.arguments) for task in tasks]
         for number, each in enumerate(waiting, 1):
             for key, values in each.result().items():
                 found.setdefault(key, []).extend(map(float, values))

@@ -15,12 +15,7 @@ from enum import IntEnum
 from struct import Struct
 from zlib import crc32
 
-from rocelab.agent.icrc import crc_before_psn, icrc_is_right
-from rocelab.agent.probe import MAGIC, PROBE_HEADER
-from rocelab.agent.rc.queue_pair import QueuePair
-from rocelab.agent.rc.responder import NO_IMM
-from rocelab.agent.ring import Ring
-from rocelab.agent.wire import (
+from rocelab.agent.headers import (
     BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,
@@ -32,6 +27,11 @@ from rocelab.agent.wire import (
     has_imm,
     is_last,
 )
+from rocelab.agent.icrc import crc_before_psn, icrc_is_right
+from rocelab.agent.probe import MAGIC, PROBE_HEADER
+from rocelab.agent.rc.queue_pair import QueuePair
+from rocelab.agent.rc.responder import NO_IMM
+from rocelab.agent.ring import Ring
 
 SECOND_NS = 10**9
 MAX_KINDS = 65536

@@ -11,8 +11,8 @@ import socket
 import struct
 from collections.abc import Iterable
 
+from rocelab.agent.headers import BTH_OFFSET, IP_OFFSET, PAYLOAD_OFFSET, ROCE_PORT, Opcode
 from rocelab.agent.probe import MAGIC
-from rocelab.agent.wire import BTH_OFFSET, IP_OFFSET, PAYLOAD_OFFSET, ROCE_PORT, Opcode
 
 _SO_ATTACH_FILTER = 26
 _ETH_P_IP = 0x0800

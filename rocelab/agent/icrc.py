@@ -10,7 +10,14 @@ from __future__ import annotations
 from struct import Struct
 from zlib import crc32
 
-from rocelab.agent.wire import BTH_BYTES, BTH_OFFSET, ICRC_BYTES, IP_OFFSET, UDP_BYTES, bth_offset
+from rocelab.agent.headers import (
+    BTH_BYTES,
+    BTH_OFFSET,
+    ICRC_BYTES,
+    IP_OFFSET,
+    UDP_BYTES,
+    bth_offset,
+)
 
 _PSN_IN_BTH = 8
 _ABSENT_LRH = b"\xff" * 8

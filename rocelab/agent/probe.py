@@ -13,8 +13,7 @@ import struct
 from typing import NamedTuple
 from zlib import crc32
 
-from rocelab.agent.icrc import crc_before_psn, icrc
-from rocelab.agent.wire import (
+from rocelab.agent.headers import (
     BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,
@@ -26,6 +25,7 @@ from rocelab.agent.wire import (
     Opcode,
     bth_offset,
 )
+from rocelab.agent.icrc import crc_before_psn, icrc
 
 MAGIC = 0x526F4345
 NO_FLOW = 2**32 - 1

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterator
 
 from rocelab.agent.filters import NOTHING, attach_filter, roce_filter
-from rocelab.agent.wire import ROCE_PORT
+from rocelab.agent.headers import ROCE_PORT
 
 RING_BYTES = 4 << 20
 """Cleared by the kernel in one go, in which nothing else runs on that CPU: 10 ms a server where

@@ -171,8 +171,8 @@ def running_or_planned(text: str, frr: Path | None = None) -> tuple[Lab, bool]:
     `frr` is the folder of another FRR than this machine's. Raises InputError, also for a lab that
     is up with an FRR other than this, and SpecError with every problem of the file.
     """
-    from rocelab.runtime.housing import RuntimeKind, housing_of
     from rocelab.runtime.lab import Lab, name_of
+    from rocelab.runtime.providers import RuntimeKind, provider_of
     from rocelab.runtime.record import State, read_record
 
     record = read_record(name_of(text))
@@ -180,7 +180,7 @@ def running_or_planned(text: str, frr: Path | None = None) -> tuple[Lab, bool]:
         lab = running_lab(text)
         lab.check_frr(frr)
         return lab, True
-    return Lab.planned(text, housing_of(RuntimeKind.NETNS, frr=frr)), False
+    return Lab.planned(text, provider_of(RuntimeKind.NETNS, frr=frr)), False
 
 
 def switch_of(lab: Lab, name: str) -> Node:

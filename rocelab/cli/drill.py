@@ -90,9 +90,7 @@ def run(
     repeat: Annotated[int, typer.Option(min=1, metavar="N", help="How many times to run it.")] = 1,
     retries: Annotated[
         int,
-        typer.Option(
-            min=0, metavar="N", help="How many runs that were no measurement to make again."
-        ),
+        typer.Option(min=0, metavar="N", help="Up to how many invalid runs to repeat."),
     ] = RETRIES,
     folder: Annotated[
         Path | None,
@@ -129,9 +127,9 @@ def run(
     from rocelab.drills.labuse import fresh, kept
     from rocelab.drills.run import run_drill
     from rocelab.outputs import shown_if_unwritten
-    from rocelab.runtime.housing import housing_of
+    from rocelab.runtime.providers import provider_of
 
-    housing = housing_of(runtime, image, frr)
+    provider = provider_of(runtime, image, frr)
 
     def note(text: str) -> None:
         err().print(f"note: {text}", markup=False, soft_wrap=True)
@@ -161,7 +159,7 @@ def run(
                     dilation=dilation,
                     progress=progress,
                     use=use,
-                    housing=housing,
+                    provider=provider,
                     on_result=found.append,
                 )
         if junit is not None:

@@ -50,12 +50,12 @@ def up(
 ) -> None:
     """Bring a lab up; ends when every switch holds every route with its full ECMP width."""
     from rocelab.errors import InputError
-    from rocelab.runtime.housing import housing_of
     from rocelab.runtime.lab import Lab
+    from rocelab.runtime.providers import provider_of
 
     if reuse and (image is not None or frr is not None):
         raise InputError("--reuse does not compare images and FRRs", "leave --image and --frr out")
-    chosen = Lab.planned(lab, housing_of(runtime, image, frr), dilation=dilation)
+    chosen = Lab.planned(lab, provider_of(runtime, image, frr), dilation=dilation)
     fabric = chosen.fabric
     seconds: Mapping[str, float] = {}
     reused = reuse and chosen.is_running
@@ -101,7 +101,7 @@ def _check_reusable(planned: Lab) -> None:
     differing = differing_keys(as_it_runs(planned.fabric.spec), running.fabric.spec)
     if "scheme" not in differing and running.steering.read_scheme() != running.fabric.spec.scheme:
         differing = (*differing, "scheme")
-    if planned.runtime.housing.kind is not running.runtime.housing.kind:
+    if planned.runtime.provider.kind is not running.runtime.provider.kind:
         differing = (*differing, "runtime")
     again = f"take it down with `rocelab down {planned.name}`, then bring it up"
     if differing:

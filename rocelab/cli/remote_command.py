@@ -21,8 +21,8 @@ from rocelab.remote import record
 from rocelab.remote.address import parse_address, read_config, resolve
 from rocelab.remote.connection import Connection, connected
 from rocelab.remote.errors import ConnectionLostError, DiskFullError
+from rocelab.remote.host.frames import Frame, Kind
 from rocelab.remote.install import Installed, ensure_installed, this_kit
-from rocelab.remote.parcel import make_parcel
 from rocelab.remote.runs import (
     Ending,
     Run,
@@ -34,7 +34,7 @@ from rocelab.remote.runs import (
     new_name,
     places_of,
 )
-from rocelab.remote.there.frames import Frame, Kind
+from rocelab.remote.upload import make_upload
 from rocelab.report.console import err, out, progress_bars, say, table, write_json
 
 MANY_FILES = 6
@@ -48,26 +48,26 @@ def run_elsewhere(
     `values` has what the parameters of the command were read as. `talks`: it wants a terminal to
     talk to. Raises as its parts do.
     """
-    parcel = make_parcel(words, values, Path.cwd())
+    upload = make_upload(words, values, Path.cwd())
     with _machine(host) as (connection, installed):
         run = Run(new_name(), connection, installed)
         terminal = Terminal.here()
         with _discarded_unless_begun(run):
             with progress_bars() as progress:
-                run.send(parcel, terminal, progress)
+                run.send(upload, terminal, progress)
             if talks:
                 run.unpack()
             else:
                 with shielded(f"run {run.name} is begun"):
-                    record.remember(record.Begun(run.name, host, parcel.outputs))
+                    record.remember(record.Begun(run.name, host, upload.outputs))
                     run.start()
         if talks:
             from rocelab.remote.terminal import talk
 
-            code = talk(run, parcel.words, parcel.folder)
+            code = talk(run, upload.words, upload.folder)
             run.remove()
             return code
-        code = _see_to_its_end(run, parcel.outputs)
+        code = _see_to_its_end(run, upload.outputs)
         if code != 0 and not installed.as_root:
             _note(
                 f"on {connection.destination} you are not root and sudo asks for a password, "

@@ -64,9 +64,9 @@ def sweep(
     from functools import partial
 
     from rocelab.errors import InputError
-    from rocelab.sim.sweep.crew import cluster, processes
     from rocelab.sim.sweep.run import run_sweep
     from rocelab.sim.sweep.spec import read_sweep
+    from rocelab.sim.sweep.workerpool import cluster, processes
 
     if address is not None and workers is not None:
         raise InputError(

@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rocelab.diagnose.critical import Link as OnPath
-from rocelab.diagnose.critical import Timing
+from rocelab.diagnose.critical import CriticalSend, Timing
 from rocelab.diagnose.paths import FlowPaths
 from rocelab.jobs.job import JobSpec
 from rocelab.plan.fabric import Fabric
@@ -94,15 +93,17 @@ class Case:
             max(0, min(end_ns, end) - max(begin_ns, begin)) for begin, end in self.spans[server]
         )
 
-    def host_part(self, link: OnPath) -> dict[str, int]:
+    def host_part(self, critical: CriticalSend) -> dict[str, int]:
         """How much of a transfer's excess the servers at its ends stood still, in ns."""
-        send = self.timing.schedule.sends[link.send]
+        send = self.timing.schedule.sends[critical.send]
         found: dict[str, int] = {}
-        left = link.excess_ns
+        left = critical.excess_ns
         for server in dict.fromkeys(
             (self.server_of[send.source], self.server_of[send.destination])
         ):
-            found[server] = min(left, self.stalled_ns(server, link.posted_ns, link.ended_ns))
+            found[server] = min(
+                left, self.stalled_ns(server, critical.posted_ns, critical.ended_ns)
+            )
             left -= found[server]
         return found
 
@@ -112,13 +113,13 @@ class Case:
         pairs = {(flow.rank, flow.peer) for flow in flows}
         total, iterations = 0, set()
         for path in self.timing.paths:
-            for link in path:
-                send = self.timing.schedule.sends[link.send]
+            for critical in path:
+                send = self.timing.schedule.sends[critical.send]
                 if (send.source, send.destination) in pairs:
-                    part = link.excess_ns - sum(self.host_part(link).values())
+                    part = critical.excess_ns - sum(self.host_part(critical).values())
                     total += part
                     if part > 0:
-                        iterations.add(link.iteration)
+                        iterations.add(critical.iteration)
         return total, tuple(sorted(iterations))
 
 

@@ -28,7 +28,7 @@ SIZE_STEP = 1.05
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class CriticalSend:
     """A send on a critical path: `ended_ns` is its arrival or, where its sender waited for that,
     its acknowledgement."""
 
@@ -52,7 +52,7 @@ class Timing:
     acked: Numbers
     excess: Numbers
     took: Numbers
-    paths: tuple[tuple[Link, ...], ...]
+    paths: tuple[tuple[CriticalSend, ...], ...]
 
     def worst(self, iterations: Collection[int] = ()) -> int:
         """The row, of some iterations or of all, whose critical path has the greatest excess."""
@@ -109,7 +109,7 @@ class _Walk:
         self._source = np.array([send.source for send in schedule.sends])
         self._destination = np.array([send.destination for send in schedule.sends])
 
-    def back_from(self, row: int, rank: int) -> tuple[Link, ...]:
+    def back_from(self, row: int, rank: int) -> tuple[CriticalSend, ...]:
         """The chain that the end of an iteration at its last rank waited for, in order of time."""
         into = np.where(self._destination == rank, self._arrived[row], -1)
         out = np.where(self._source == rank, self._acked[row], -1)
@@ -119,7 +119,7 @@ class _Walk:
         while True:
             posted, ended = int(self._posted[row, send]), int(over[send])
             excess = max(0, ended - posted - int(self._typical[send]))
-            found.append(Link(self._first + row, send, posted, ended, excess))
+            found.append(CriticalSend(self._first + row, send, posted, ended, excess))
             here, after = self._source[send], list(self._sends[send].after)
             if not after:
                 return tuple(reversed(found))

@@ -12,7 +12,7 @@ import numpy as np
 
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.congestion import full_links
-from rocelab.diagnose.critical import Link, timing
+from rocelab.diagnose.critical import CriticalSend, timing
 from rocelab.diagnose.hosts import paused_hosts
 from rocelab.diagnose.losses import lossy_links
 from rocelab.diagnose.paths import FlowPaths, predicted_paths
@@ -139,14 +139,14 @@ def _machine(case: Case) -> list[str]:
     ]
 
 
-def _stretch(case: Case, link: Link) -> Stretch:
-    send = case.timing.schedule.sends[link.send]
+def _stretch(case: Case, critical: CriticalSend) -> Stretch:
+    send = case.timing.schedule.sends[critical.send]
     return Stretch(
-        send=link.send,
+        send=critical.send,
         source=send.source,
         destination=send.destination,
-        posted=case.times(link.posted_ns),
-        took=case.times(link.ended_ns - link.posted_ns),
-        excess=case.times(link.excess_ns),
-        hosts=case.times(sum(case.host_part(link).values())),
+        posted=case.times(critical.posted_ns),
+        took=case.times(critical.ended_ns - critical.posted_ns),
+        excess=case.times(critical.excess_ns),
+        hosts=case.times(sum(case.host_part(critical).values())),
     )

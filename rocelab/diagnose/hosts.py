@@ -37,11 +37,11 @@ def _verdict(case: Case, server: str) -> Verdict:
     ranks = tuple(rank for rank, name in enumerate(case.server_of) if name == server)
     excess, iterations = 0, set()
     for path in case.timing.paths:
-        for link in path:
-            part = case.host_part(link).get(server, 0)
+        for critical in path:
+            part = case.host_part(critical).get(server, 0)
             excess += part
             if part:
-                iterations.add(link.iteration)
+                iterations.add(critical.iteration)
     who = f"{'ranks' if len(ranks) > 1 else 'rank'} {', '.join(map(str, ranks))} on {server}"
     return Verdict(
         cause=Cause.HOST_PAUSE,

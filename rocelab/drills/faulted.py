@@ -20,7 +20,7 @@ from typing import Self
 
 import numpy as np
 
-from rocelab.agent.wire import ROCE_PORT
+from rocelab.agent.headers import ROCE_PORT
 from rocelab.errors import InputError, MachineError
 from rocelab.faults.injector import Injector
 from rocelab.faults.schedule import Timed

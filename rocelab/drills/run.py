@@ -41,8 +41,8 @@ from rocelab.results import drill as results
 from rocelab.results.drill import DrillResult, HashingRun, Repeat
 from rocelab.results.phases import JobDrillResult
 from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
-from rocelab.runtime.housing import Housing
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.providers import NodeProvider
 from rocelab.spec.reference import named_by
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.taps import Taps
@@ -63,14 +63,14 @@ def run_drill(
     dilation: float | None = None,
     progress: ProgressSink = no_progress,
     use: LabUse = fresh,
-    housing: Housing | None = None,
+    provider: NodeProvider | None = None,
     on_result: Callable[[DrillResult | JobDrillResult], object] = lambda result: None,
 ) -> DrillResult | JobDrillResult:
-    """Run the drill in the file `path`, `repeats` times on one lab, and give its result. Repeats
-    that were no measurement are made again, `retries` times at most.
+    """Run the drill in the file `path`, `repeats` times on one lab, and give its result. Up to
+    `retries` invalid repeats are run again.
 
     The lab is brought up for it and down after it, also when it fails or is interrupted; with
-    `use=kept(...)` it stays up, and is used where it is up already. `housing` makes its nodes.
+    `use=kept(...)` it stays up, and is used where it is up already. `provider` makes its nodes.
     `out` is a folder, made where missing, for `result.json` and `report.html`; it has none yet, or
     `overwrite` says that they may go. `dilation` is instead of that of the drill and of its lab.
     `on_result` has the result before it is written.
@@ -87,13 +87,13 @@ def run_drill(
     concluded: DrillResult | JobDrillResult
     with nullcontext() if out is None else results_folder(out, overwrite=overwrite):
         if isinstance(drill, JobDrillSpec):
-            concluded = run_job_drill(drill, path, repeats, retries, progress, use, housing)
+            concluded = run_job_drill(drill, path, repeats, retries, progress, use, provider)
         else:
             evidence = None if out is None else out / "evidence"
             if evidence is not None and overwrite and evidence.exists():
                 shutil.rmtree(evidence)
             concluded = _run_fault_drill(
-                drill, path, repeats, retries, evidence, progress, use, housing
+                drill, path, repeats, retries, evidence, progress, use, provider
             )
         on_result(concluded)
         if out is not None:
@@ -120,11 +120,11 @@ def _run_fault_drill(
     evidence: Path | None,
     progress: ProgressSink,
     use: LabUse,
-    housing: Housing | None,
+    provider: NodeProvider | None,
 ) -> DrillResult:
     file = lab_of(drill, path)
     with named_by(path, file):
-        lab = Lab.planned(file, housing)
+        lab = Lab.planned(file, provider)
     flows = _flows(lab, drill)
     faults = planned_faults(lab.fabric, drill)
     with use(lab, progress) as lab:

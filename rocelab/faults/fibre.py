@@ -15,8 +15,8 @@ from rocelab.faults.selectors import named
 from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.runtime import wiring
+from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.wire.impairment import Impairment, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class BrokenFibre:
     def prepare(self, lab: Lab) -> None:
         """Raises MachineError where this machine can not drop packets."""
         for link, towards in self._directions():
-            lab.wire.prepare(link.name, towards, Kind.BLACKHOLE)
+            lab.impairments.prepare(link.name, towards, Kind.BLACKHOLE)
 
     def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
         return tuple((self.side, link.port(self.side).interface) for link in self.links)
@@ -53,7 +53,7 @@ class BrokenFibre:
         whole = (
             f"packets of {link.name} reach {towards}"
             for link, towards in self._directions()
-            if not lab.wire.is_impaired(link.name, towards, Kind.BLACKHOLE)
+            if not lab.impairments.is_impaired(link.name, towards, Kind.BLACKHOLE)
         )
         lit = running_ports(lab, [(self.side, link.port(self.side)) for link in self.links])
         return frozenset(whole) | lit
@@ -61,14 +61,14 @@ class BrokenFibre:
     def inject(self, lab: Lab) -> Bracket:
         # Packets first: bgpd says goodbye at once when the carrier goes.
         dark = [
-            lab.wire.impair(link.name, towards, Impairment(Kind.BLACKHOLE))
+            lab.impairments.impair(link.name, towards, Impairment(Kind.BLACKHOLE))
             for link, towards in self._directions()
         ]
         return spanning([*dark, self._set_dormant(lab, dormant=True)])
 
     def restore(self, lab: Lab) -> Bracket:
         lit = [
-            Bracket.of(partial(lab.wire.clear, link.name, towards, Kind.BLACKHOLE))
+            Bracket.of(partial(lab.impairments.clear, link.name, towards, Kind.BLACKHOLE))
             for link, towards in self._directions()
         ]
         return spanning([*lit, self._set_dormant(lab, dormant=False)])
@@ -76,7 +76,7 @@ class BrokenFibre:
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found: list[str] = []
         for link, towards in self._directions():
-            found += lab.wire.remains(link.name, towards, Kind.BLACKHOLE)
+            found += lab.impairments.remains(link.name, towards, Kind.BLACKHOLE)
         ports = read_ports(lab.node(self.side))
         names = (link.port(self.side).interface for link in self.links)
         return (

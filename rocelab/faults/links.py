@@ -1,7 +1,7 @@
 """Faults of links: no carrier, a lower rate, one end with a smaller MTU.
 
 In: planned links. Out: faults that act on the veth pairs' ends. Packets lost with the carrier up
-are `rocelab.faults.wire`'s.
+are `rocelab.faults.impairments`'s.
 """
 
 from __future__ import annotations

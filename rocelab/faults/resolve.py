@@ -12,6 +12,7 @@ from rocelab.faults.bgp import AbruptRemoval, Drain, SessionReset
 from rocelab.faults.daemons import DaemonCrash, DaemonHang, check_planned
 from rocelab.faults.fibre import BrokenFibre
 from rocelab.faults.hosts import HostPause
+from rocelab.faults.impairments import blackhole, corruption, delay, grey_loss
 from rocelab.faults.leaks import BadPrefix, RouteLeak
 from rocelab.faults.links import CarrierDown, MtuMismatch, RateDegrade
 from rocelab.faults.power import SwitchPowerLoss
@@ -47,7 +48,6 @@ from rocelab.faults.spec import (
     SlowReceiverSpec,
     SwitchFaultSpec,
 )
-from rocelab.faults.wire import blackhole, corruption, delay, grey_loss
 from rocelab.plan.fabric import Fabric, Link
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from rocelab.agent.headers import EXTENSION_BYTES, ICRC_BYTES, IP_OFFSET, PAYLOAD_OFFSET, Extension
 from rocelab.agent.lag import affinity
 from rocelab.agent.program import MAX_ID
-from rocelab.agent.wire import EXTENSION_BYTES, ICRC_BYTES, IP_OFFSET, PAYLOAD_OFFSET, Extension
 from rocelab.errors import InputError
 from rocelab.jobs.collectives import Algorithm, Schedule
 from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, SPORTS, Endpoints, resolve_endpoints

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
 
-from rocelab.agent.wire import ROCE_PORT
+from rocelab.agent.headers import ROCE_PORT
 from rocelab.errors import InputError, MachineError
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel import namespaces

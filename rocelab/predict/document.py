@@ -21,7 +21,7 @@ from rocelab.forwarding.balance import (
     tier_balances,
 )
 from rocelab.predict.choice import Model
-from rocelab.predict.loads import Landing
+from rocelab.predict.loads import LinkLoads
 from rocelab.predict.matrix import Matrix
 from rocelab.predict.wires import Ints, Wires
 
@@ -90,7 +90,7 @@ class Prediction:
 def prediction(
     wires: Wires,
     matrix: Matrix,
-    landing: Landing,
+    loads: LinkLoads,
     *,
     tables: str,
     model: Model,
@@ -98,7 +98,7 @@ def prediction(
 ) -> Prediction:
     """The document of where a matrix lands."""
     spec = wires.fabric.spec
-    links = _links(wires, landing)
+    links = _links(wires, loads)
     return Prediction(
         schema_version=SCHEMA_VERSION,
         lab=spec.name,
@@ -111,8 +111,8 @@ def prediction(
         bytes=_total(matrix.bytes),
         packets=_total(matrix.packets),
         links=links,
-        tiers=_tiers(wires, landing),
-        polarizations=tuple(polarization(pairs) for pairs in landing.choices),
+        tiers=_tiers(wires, loads),
+        polarizations=tuple(polarization(pairs) for pairs in loads.choices),
         worst=_worst(wires, links),
     )
 
@@ -137,7 +137,7 @@ def _at(values: Ints | None, send: int) -> int | None:
     return None if values is None else int(values[send])
 
 
-def _links(wires: Wires, landing: Landing) -> tuple[LinkPrediction, ...]:
+def _links(wires: Wires, loads: LinkLoads) -> tuple[LinkPrediction, ...]:
     fabric = wires.fabric
     found = []
     for send in range(wires.sends):
@@ -149,19 +149,19 @@ def _links(wires: Wires, landing: Landing) -> tuple[LinkPrediction, ...]:
                 sender=fabric.nodes[wires.sender[send]].name,
                 tier=f"{lower.role.value}-{upper.role.value}",
                 direction=wires.direction(send),
-                flows=int(landing.flows[send]),
-                bytes=_at(landing.bytes, send),
-                packets=_at(landing.packets, send),
+                flows=int(loads.flows[send]),
+                bytes=_at(loads.bytes, send),
+                packets=_at(loads.packets, send),
             )
         )
     return tuple(found)
 
 
-def _tiers(wires: Wires, landing: Landing) -> tuple[TierPrediction, ...]:
-    by_flows = tier_balances(switch_loads(wires, landing.flows), landing.crossing)
+def _tiers(wires: Wires, loads: LinkLoads) -> tuple[TierPrediction, ...]:
+    by_flows = tier_balances(switch_loads(wires, loads.flows), loads.crossing)
     size: dict[tuple[str, Direction], list[int]] = {}
-    if landing.bytes is not None:
-        for load in switch_loads(wires, landing.bytes):
+    if loads.bytes is not None:
+        for load in switch_loads(wires, loads.bytes):
             size.setdefault((load.tier, load.direction), []).append(load.packets)
     return tuple(
         TierPrediction(

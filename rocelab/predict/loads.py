@@ -1,7 +1,7 @@
 """Where a traffic matrix lands: every flow led through the fabric, all flows a hop at a time.
 
-In: a `Matrix`, the groups of switches and what they choose by. Out: a `Landing`: the load of every
-link in each direction, and the choices that flows met one after the other.
+In: a `Matrix`, the groups of switches and what they choose by. Out: a `LinkLoads`: the load of
+every link in each direction, and the choices that flows met one after the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_HOPS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Landing:
+class LinkLoads:
     """What each send carries (`Wires` numbers them): flows, payload and data packets, the last two
     None where they are not known.
 
@@ -58,7 +58,7 @@ def land(
     group_of: GroupOf,
     choose: Chooser,
     progress: ProgressSink = no_progress,
-) -> Landing:
+) -> LinkLoads:
     """Lead every flow to its NIC.
 
     Raises NoPathError where a flow does not arrive, and what `group_of` and `choose` raise.
@@ -82,7 +82,7 @@ def land(
         progress(Progress("flows", count - len(which), count))
         if not len(which):
             crossing = _crossing(wires, carried)
-            return Landing(carried, size, packets, crossing, paired.done())
+            return LinkLoads(carried, size, packets, crossing, paired.done())
         taken = walk.step(at, which)
         sends = taken.sends
         paired.add(which, at, taken)

@@ -1,6 +1,6 @@
 """Predicts where flows or jobs land on a lab: from its kernels' tables, or as planned.
 
-In: a lab, running or planned, and flows or jobs. Out: a `Landing` and its document. This is what
+In: a lab, running or planned, and flows or jobs. Out: a `LinkLoads` and its document. This is what
 `rocelab predict` and `rocelab compare` call.
 """
 
@@ -17,7 +17,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.predict.choice import Model, chooser
 from rocelab.predict.document import Prediction, prediction
 from rocelab.predict.groups import GroupOf, order_is_planned, planned_groups, read_groups
-from rocelab.predict.loads import Landing, land
+from rocelab.predict.loads import LinkLoads, land
 from rocelab.predict.matrix import FlowRow, Matrix, matrix_of
 from rocelab.predict.wires import Wires
 from rocelab.progress import ProgressSink, no_progress
@@ -47,12 +47,12 @@ def asked_fabric(
     return plan(fabric.spec.model_copy(update=update)) if update else fabric
 
 
-def predict_landing(
+def predict_loads(
     wires: Wires,
     matrix: Matrix,
     setting: Setting,
     progress: ProgressSink = no_progress,
-) -> Landing:
+) -> LinkLoads:
     """Where a matrix lands. Raises InputError where that can not be known, NoPathError where a flow
     does not arrive."""
     choose = chooser(wires, matrix, setting.model, setting.entries)
@@ -65,10 +65,10 @@ def predict_document(
     setting: Setting,
     progress: ProgressSink = no_progress,
 ) -> Prediction:
-    """The document of where flows land. Raises as `predict_landing` does."""
+    """The document of where flows land. Raises as `predict_loads` does."""
     wires = Wires(fabric)
     matrix = matrix_of(wires, rows)
-    landing = predict_landing(wires, matrix, setting, progress)
+    loads = predict_loads(wires, matrix, setting, progress)
     notes = []
     if setting.fib_of is None and not order_is_planned(fabric):
         notes.append(
@@ -76,7 +76,7 @@ def predict_document(
             "loads hold as a distribution, and which link has which does not"
         )
     tables = "planned" if setting.fib_of is None else "kernel"
-    return prediction(wires, matrix, landing, tables=tables, model=setting.model, notes=notes)
+    return prediction(wires, matrix, loads, tables=tables, model=setting.model, notes=notes)
 
 
 def _groups(wires: Wires, setting: Setting) -> GroupOf:

@@ -23,7 +23,7 @@ from rocelab.interpreter import HOME
 from rocelab.progress import Progress, ProgressSink
 from rocelab.remote.connection import Connection, Output
 from rocelab.remote.errors import DiskFullError, UnfitError
-from rocelab.remote.there import bootstrap
+from rocelab.remote.host import bootstrap
 
 KINDS = (".py", ".yaml", ".json", ".c", ".j2")
 NO_PYTHON_EXIT = 97
@@ -81,7 +81,7 @@ class Installed:
         return shlex.join([*sudo, "env", f"PYTHONPATH={self.kit}", self.python, "-P", *words])
 
     def supervisor(self, *words: str) -> str:
-        return self.command("-m", "rocelab.remote.there.supervisor", *words)
+        return self.command("-m", "rocelab.remote.host.supervisor", *words)
 
     def rocelab(self, words: Sequence[str]) -> tuple[str, ...]:
         """The arguments that are `rocelab WORDS...` where PYTHONPATH is set."""

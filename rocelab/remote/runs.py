@@ -1,7 +1,7 @@
 """Runs on another machine, seen from here: begin one, follow it, interrupt it, fetch what it wrote.
 
 In: a connection and the installed kit. A run belongs to its supervisor there
-(`rocelab.remote.there.supervisor`): losing the connection loses nothing, the log is read on from
+(`rocelab.remote.host.supervisor`): losing the connection loses nothing, the log is read on from
 where it was understood.
 """
 
@@ -29,11 +29,11 @@ from rocelab.progress import Progress, ProgressSink
 from rocelab.remote import record
 from rocelab.remote.connection import Connection
 from rocelab.remote.errors import ConnectionLostError, UnfitError
+from rocelab.remote.host.frames import Frame, FrameReader, Kind
+from rocelab.remote.host.runfolder import Request
+from rocelab.remote.host.supervisor import BUSY_EXIT, GONE_EXIT
 from rocelab.remote.install import Installed, answer_of, check, send, zipped
-from rocelab.remote.parcel import RESULTS, Parcel, is_within, mirrored
-from rocelab.remote.there.frames import Frame, FrameReader, Kind
-from rocelab.remote.there.runfolder import Request
-from rocelab.remote.there.supervisor import BUSY_EXIT, GONE_EXIT
+from rocelab.remote.upload import RESULTS, Upload, is_within, mirrored
 
 PASSED_ON = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
 _CHUNK = 1 << 16
@@ -96,13 +96,13 @@ class Run:
     def folder(self) -> str:
         return f"{self.installed.runs}/{self.name}"
 
-    def send(self, parcel: Parcel, terminal: Terminal, progress: ProgressSink) -> None:
+    def send(self, upload: Upload, terminal: Terminal, progress: ProgressSink) -> None:
         """Send what the run needs. Raises DiskFullError where there is no room for it."""
         request = Request(
-            command=self.installed.rocelab(parcel.words),
-            words=parcel.words,
-            folder=parcel.folder,
-            outputs=parcel.outputs,
+            command=self.installed.rocelab(upload.words),
+            words=upload.words,
+            folder=upload.folder,
+            outputs=upload.outputs,
             environment={name: os.environ[name] for name in PASSED_ON if name in os.environ},
             client=socket.gethostname(),
             out_is_terminal=terminal.out,
@@ -110,8 +110,8 @@ class Run:
             columns=terminal.columns,
             rows=terminal.rows,
         )
-        content = {f"files/{place}": b"" for place in parcel.present}
-        content |= {f"files/{place}": path.read_bytes() for place, path in parcel.sent.items()}
+        content = {f"files/{place}": b"" for place in upload.present}
+        content |= {f"files/{place}": path.read_bytes() for place, path in upload.sent.items()}
         packed = zipped([("request.json", request.encoded().encode()), *content.items()])
         check(self.connection, self.connection.run(shlex.join(["mkdir", self.folder])), self.folder)
         send(self.connection, packed, f"{self.folder}/request.zip", progress, "files")

@@ -2,7 +2,7 @@
 
 In: a result, or the error that there is one instead of. Out: a suite per drill, or per phase of a
 drill of jobs, with a case per repeat and per expectation. The file says that something failed
-exactly where the drill did: a repeat that was no measurement, beside others that were, is skipped.
+exactly where the drill did: an invalid run beside valid ones is skipped.
 """
 
 from __future__ import annotations

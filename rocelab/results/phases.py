@@ -39,7 +39,7 @@ class PhaseRun:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why it is no measurement, each reason once."""
+        """Why it is invalid, each reason once."""
         return tuple(dict.fromkeys(p for report in self.reports for p in report.problems))
 
     @property

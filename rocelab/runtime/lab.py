@@ -24,15 +24,15 @@ from rocelab.kernel.fib import read_fib
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
-from rocelab.runtime.housing import Housing, RuntimeKind, housing_of
+from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.installation import Installation, find_installation
 from rocelab.runtime.link import VethLink
 from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.providers import NodeProvider, RuntimeKind, provider_of
 from rocelab.runtime.record import DamagedRecordError, State, locked, read_record, recorded_labs
 from rocelab.runtime.runtime import LabRuntime
 from rocelab.runtime.steering import Steering
 from rocelab.runtime.teardown import take_down
-from rocelab.runtime.wire.control import Wire
 from rocelab.spec.base import is_name
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec, read_name
@@ -80,16 +80,20 @@ def _not_up(text: str, name: str) -> InputError:
 class Lab:
     """A fabric and the runtime that realises it."""
 
-    def __init__(self, fabric: Fabric, housing: Housing | None = None) -> None:
-        """`housing` makes its nodes (`rocelab.runtime.housing`): namespaces where nothing is
+    def __init__(self, fabric: Fabric, provider: NodeProvider | None = None) -> None:
+        """`provider` makes its nodes (`rocelab.runtime.providers`): namespaces where nothing is
         said."""
         self.fabric = fabric
-        self.runtime = LabRuntime(fabric, housing or housing_of(RuntimeKind.NETNS))
+        self.runtime = LabRuntime(fabric, provider or provider_of(RuntimeKind.NETNS))
         self.notes: tuple[str, ...] = ()
 
     @classmethod
     def planned(
-        cls, text: str | Path, housing: Housing | None = None, *, dilation: float | None = None
+        cls,
+        text: str | Path,
+        provider: NodeProvider | None = None,
+        *,
+        dilation: float | None = None,
     ) -> Lab:
         """The lab of a catalog name or a spec file, running or not; with another dilation than its
         own where one is given.
@@ -99,7 +103,7 @@ class Lab:
         spec = load_spec(find_lab(str(text)))
         if dilation is not None:
             spec = spec.model_copy(update={"dilation": dilation})
-        return cls(plan(spec), housing)
+        return cls(plan(spec), provider)
 
     @classmethod
     def running(cls, text: str | Path) -> Lab:
@@ -113,12 +117,12 @@ class Lab:
         if record is None or record.state is not State.RUNNING:
             raise _not_up(str(text), name)
         try:
-            housing = housing_of(RuntimeKind(record.runtime))
+            provider = provider_of(RuntimeKind(record.runtime))
             spec = LabSpec.model_validate(record.spec)
         except ValueError as error:
             first = str(error).splitlines()[0]
             raise DamagedRecordError(name, f"this version does not know it: {first}") from None
-        return cls(plan(spec), housing)
+        return cls(plan(spec), provider)
 
     @property
     def name(self) -> str:
@@ -172,7 +176,7 @@ class Lab:
 
     def _run_unseeded(self, spec: LabSpec) -> None:
         self.fabric = plan(spec)
-        self.runtime = LabRuntime(self.fabric, self.runtime.housing)
+        self.runtime = LabRuntime(self.fabric, self.runtime.provider)
         self.notes = (
             f"this kernel ({os.uname().release}) has no fib_multipath_hash_seed (Linux 6.11 has): "
             "all switches share one secret hash, so tiers polarize fully and paths can not be "
@@ -217,9 +221,9 @@ class Lab:
         return Steering(self.fabric, self.runtime.files)
 
     @property
-    def wire(self) -> Wire:
+    def impairments(self) -> Impairments:
         """What cables do to packets: lose them, corrupt them, delay them while the lab runs."""
-        return Wire(self.fabric, self.runtime.files)
+        return Impairments(self.fabric, self.runtime.files)
 
     @cached_property
     def fib_of(self) -> FibOf:

@@ -11,7 +11,7 @@ command leaves behind can be found from it and from nothing else:
                             .../etc/ root's: what the daemons have as /etc/frr
                             .../frr/ FRR's user's: logs, sockets, pid files: read without trust
                             .../bin/ root's: `vtysh` for the node's own daemons
-    /run/rocelab/<lab>/bpf/          pinned programs: the port queues' marker, steering/ and wire/
+    /run/rocelab/<lab>/bpf/          pinned programs: port queues' marker, steering/, impairments/
     /run/rocelab/<lab>/queues        which engine realises them
     /run/rocelab/<lab>/scheme        how flows are spread now
     /run/rocelab/<lab>/faults/       what is broken on purpose, how it is mended and who broke it

@@ -29,7 +29,6 @@ from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.render import frr
 from rocelab.runtime import daemons, wiring
 from rocelab.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
-from rocelab.runtime.housing import Housing
 from rocelab.runtime.installation import (
     Installation,
     read_installation,
@@ -38,6 +37,7 @@ from rocelab.runtime.installation import (
 )
 from rocelab.runtime.link import VethLink
 from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.providers import NodeProvider
 from rocelab.runtime.queues.engine import SwitchQueues
 from rocelab.runtime.record import LabFiles, Record, State, locked, write_record
 from rocelab.runtime.steering import Steering
@@ -48,9 +48,9 @@ from rocelab.workers import workers
 class LabRuntime:
     """Realises a fabric on this machine (`rocelab.runtime.base.Runtime`)."""
 
-    def __init__(self, fabric: Fabric, housing: Housing) -> None:
+    def __init__(self, fabric: Fabric, provider: NodeProvider) -> None:
         self.fabric = fabric
-        self.housing = housing
+        self.provider = provider
         self.files = LabFiles(fabric.name)
         self.stage_seconds: dict[str, float] = {}
         self.notes: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class LabRuntime:
 
     def node(self, name: str) -> NamespaceNode:
         """Raises KeyError when the fabric has no such node."""
-        return self.housing.node(self.files, self.fabric.node(name).name)
+        return self.provider.node(self.files, self.fabric.node(name).name)
 
     def link(self, name: str) -> VethLink:
         """Raises KeyError when the fabric has no such link."""
@@ -89,7 +89,7 @@ class LabRuntime:
         already or another command works on it.
         """
         self.notes = check_rights()
-        self.housing.check()
+        self.provider.check()
         if self.fabric.spec.management:
             # Here and not above: other labs do not wait for its libraries.
             from rocelab.runtime import management
@@ -123,7 +123,7 @@ class LabRuntime:
             self.files,
             Record(
                 lab=self.fabric.name,
-                runtime=self.housing.kind,
+                runtime=self.provider.kind,
                 state=state,
                 started_unix_s=now_s,
                 version=version("rocelab"),
@@ -184,8 +184,8 @@ class LabRuntime:
         for folder in (self.files.netns, self.files.mounts):
             make_folder(folder)
             namespaces.mount_tmpfs(folder)
-        self.housing.make_nodes(self.fabric, self.files, progress)
-        found = self.housing.installation(self.fabric, self.files)
+        self.provider.make_nodes(self.fabric, self.files, progress)
+        found = self.provider.installation(self.fabric, self.files)
         write_installation(self.files.root, found)
         untested_release = untested(found.version)
         self.notes += () if untested_release is None else (untested_release,)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from rocelab.errors import MachineError
 from rocelab.interruption import shielded, undone
-from rocelab.kernel import canary, namespaces, processes
+from rocelab.kernel import namespaces, netns_cleanup, processes
 from rocelab.kernel.rights import check_rights
 from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.runtime.housing import Housing, RuntimeKind, housing_of
+from rocelab.runtime.providers import NodeProvider, RuntimeKind, provider_of
 from rocelab.runtime.queues.engine import remove as remove_queues
 from rocelab.runtime.record import DamagedRecordError, LabFiles, locked, read_record, remove_files
 
@@ -51,18 +51,18 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
         progress(Progress("processes", killed, killed))
     left: DamagedRecordError | None = None
     try:
-        _housing(files).remove(files)
+        _provider(files).remove(files)
     except DamagedRecordError as error:
         left = error
     remove_queues(files)
     remove_files(files)
     if inodes:
         progress(Progress("interfaces", 0, 1))
-        canary.await_cleanup(CLEANUP_TIMEOUT_S)
+        netns_cleanup.await_cleanup(CLEANUP_TIMEOUT_S)
         progress(Progress("interfaces", 1, 1))
         undone(f"lab {files.lab} was taken down")
     if left is not None:
-        from rocelab.runtime.housing.containers import LABEL
+        from rocelab.runtime.providers.containers import LABEL
 
         raise MachineError(
             f"lab {files.lab} is down, but containers of it may be left: {left.message}",
@@ -70,14 +70,14 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
         )
 
 
-def _housing(files: LabFiles) -> Housing:
+def _provider(files: LabFiles) -> NodeProvider:
     """The lab's runtime; by what else is written down where its record does not say."""
     with suppress(DamagedRecordError, ValueError):
         record = read_record(files.lab)
         if record is not None:
-            return housing_of(RuntimeKind(record.runtime))
+            return provider_of(RuntimeKind(record.runtime))
     # It removes whatever containers are written down, and nothing where there are none.
-    return housing_of(RuntimeKind.CONTAINERLAB)
+    return provider_of(RuntimeKind.CONTAINERLAB)
 
 
 def _namespace_inodes(files: LabFiles) -> set[int]:

@@ -404,7 +404,7 @@ def long_run(
         name: max(1, round(work_s / seconds)) if np.isfinite(seconds) else 1
         for name, seconds in healthy.items()
     }
-    tolls = run_through(
+    histories = run_through(
         network,
         outages,
         times,
@@ -420,7 +420,7 @@ def long_run(
         drawn,
         timeline.restart,
         outages,
-        tolls,
+        histories,
         gpus,
         iterations,
         breaks_per_s,

@@ -22,8 +22,8 @@ from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.results.drill import Repeat
 from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.housing import RuntimeKind, housing_of
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.record import LabFiles, recorded_labs
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.load import load_spec
@@ -51,8 +51,8 @@ class Bench:
         and SpecError with every problem of the file."""
         spec = load_spec(file)
         name = suite_name(spec.name, recorded_labs())
-        housing = housing_of(RuntimeKind.NETNS, frr=frr)
-        self.lab = Lab(plan(spec.model_copy(update={"name": name})), housing)
+        provider = provider_of(RuntimeKind.NETNS, frr=frr)
+        self.lab = Lab(plan(spec.model_copy(update={"name": name})), provider)
         self.measuring: Measurement | None = None
         self.evidence: Path | None = None
         self._facts: Facts = {}

@@ -14,7 +14,7 @@ from functools import cached_property
 from struct import pack_into
 from typing import Any
 
-from rocelab.agent.wire import BTH_OFFSET, ICRC_BYTES, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
+from rocelab.agent.headers import BTH_OFFSET, ICRC_BYTES, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
 from rocelab.jobs.collectives import Send
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, Endpoints

@@ -17,8 +17,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from rocelab.agent.probe import MAGIC, MIN_PAYLOAD_BYTES, NO_FLOW, PROBE_HEADER
-from rocelab.agent.wire import (
+from rocelab.agent.headers import (
     CNP_PAYLOAD_BYTES,
     PSN_MASK,
     ROCE_PORT,
@@ -28,6 +27,7 @@ from rocelab.agent.wire import (
     extensions,
     has_payload,
 )
+from rocelab.agent.probe import MAGIC, MIN_PAYLOAD_BYTES, NO_FLOW, PROBE_HEADER
 from rocelab.jobs.flow import Endpoints
 from rocelab.traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
 

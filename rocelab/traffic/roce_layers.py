@@ -4,8 +4,9 @@ In: nothing; importing this binds them. Out: `RETH`, `ImmDt`, `IETH`, `AtomicETH
 found by the BTH's opcode when a frame is dissected; Scapy's own BTH (with its ICRC), AETH and
 CNPPadding are used as they are. What follows the headers, padding included, is `Raw`.
 
-`rocelab.agent.wire.extensions` says which headers an opcode has. Only dissection is bound, and only
-where Scapy leaves `Raw`: nobody's packets are built differently, and other bindings come first.
+`rocelab.agent.headers.extensions` says which headers an opcode has. Only dissection is bound, and
+only where Scapy leaves `Raw`: nobody's packets are built differently, and other bindings come
+first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from scapy.contrib.roce import AETH, BTH
 from scapy.fields import IntField, LongField, XIntField, XLongField
 from scapy.packet import Packet, bind_bottom_up
 
-from rocelab.agent.wire import Extension, Opcode, extensions
+from rocelab.agent.headers import Extension, Opcode, extensions
 
 
 def _behind(self: Packet, _payload: bytes) -> type[Packet]:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocelab.agent.headers import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 from rocelab.agent.icrc import icrc
-from rocelab.agent.wire import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 from rocelab.errors import MachineError
 from rocelab.jobs.flow import Endpoints, resolve_endpoints
 from rocelab.kernel.namespaces import inside

@@ -26,8 +26,8 @@ from rocelab.faults.schedule import Timed
 from rocelab.kernel import netlink
 from rocelab.kernel.bracket import Bracket
 from rocelab.runtime import daemons
+from rocelab.runtime.impairments.maps import ImpairmentMaps
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.wire.maps import WireMaps
 
 SECOND_NS = 10**9
 
@@ -112,7 +112,7 @@ def _helper(program: str, *arguments: str) -> Iterator[None]:
 
 _LOWEST: tuple[tuple[object, str], ...] = (
     (netlink, "send_batch"),
-    (WireMaps, "set_rule"),
+    (ImpairmentMaps, "set_rule"),
     (signal, "pidfd_send_signal"),
     (daemons, "vty_configure"),
     (daemons, "vty_command"),

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from rocelab.agent.headers import BTH_OFFSET, IP_OFFSET, PSN_OFFSET, ROCE_PORT, UDP_OFFSET, Opcode
 from rocelab.agent.rc.frames import ip_checksum
-from rocelab.agent.wire import BTH_OFFSET, IP_OFFSET, PSN_OFFSET, ROCE_PORT, UDP_OFFSET, Opcode
 from rocelab.jobs.flow import resolve_endpoints
 from rocelab.kernel import namespaces
 from rocelab.kernel.netlink import SO_RCVBUFFORCE

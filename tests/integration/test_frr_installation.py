@@ -16,9 +16,9 @@ from rocelab.faults.daemons import DaemonCrash
 from rocelab.measure.environment import read_environment
 from rocelab.plan.build import plan
 from rocelab.runtime import daemons
-from rocelab.runtime.housing import RuntimeKind, housing_of
 from rocelab.runtime.installation import find_installation
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.model import LabSpec
@@ -33,7 +33,7 @@ SPEC = LabSpec.model_validate(
 
 
 def lab_of(prefix: Path | None) -> Lab:
-    return Lab(plan(SPEC), housing_of(RuntimeKind.NETNS, None, prefix))
+    return Lab(plan(SPEC), provider_of(RuntimeKind.NETNS, None, prefix))
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_a_daemon_that_hangs_at_its_start_ends_up_in_time_and_leaves_nothing(
     hangs.chmod(0o755)
     monkeypatch.setattr(daemons, "START_TIMEOUT_S", 10.0)
     spec = SPEC.model_copy(update={"name": "it-frr-hangs"})
-    lab = Lab(plan(spec), housing_of(RuntimeKind.NETNS, None, tmp_path))
+    lab = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, tmp_path))
     with pytest.raises(MachineError, match=rf"{first} of .* did not start within 10 s") as failed:
         lab.up()
     assert "I wait for somebody" in str(failed.value)
@@ -158,7 +158,7 @@ def test_a_prefix_has_its_programs_run_with_its_libraries(tmp_path: Path) -> Non
         if Path(own.folder, name).exists():
             shutil.copy2(Path(own.folder, name), copied / name)
     spec = SPEC.model_copy(update={"name": "it-frr-prefix"})
-    lab = Lab(plan(spec), housing_of(RuntimeKind.NETNS, None, tmp_path))
+    lab = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, tmp_path))
     take_down(lab.name)
     try:
         lab.up()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rocelab.errors import MachineError
+from rocelab.runtime.impairments import lineprocess
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
-from rocelab.runtime.wire import lineprocess
 from tests.hostile import fill_with_traps, sprung
 
 pytestmark = pytest.mark.side_by_side

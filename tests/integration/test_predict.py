@@ -13,7 +13,7 @@ from rocelab.measure.run import run_jobs
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.matrix import matrix_of, rows_of_jobs
-from rocelab.predict.predictor import Setting, asked_fabric, predict_landing
+from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
 from rocelab.predict.whatif import read_asked
 from rocelab.predict.wires import Wires
 from rocelab.results.job import JobReport
@@ -62,7 +62,7 @@ def sent_again(run: tuple[tuple[JobReport, ...], LinkPackets]) -> tuple[str, ...
 def predicted(lab: Lab, fabric: Fabric, specs: Sequence[JobSpec]) -> LinkPackets:
     wires = Wires(fabric)
     matrix = matrix_of(wires, rows_of_jobs(plan_jobs(fabric, specs)))
-    return predict_landing(wires, matrix, Setting(lab.fib_of)).packets_by_link(wires)
+    return predict_loads(wires, matrix, Setting(lab.fib_of)).packets_by_link(wires)
 
 
 def assert_equal(lab: Lab, fabric: Fabric, *specs: JobSpec) -> None:

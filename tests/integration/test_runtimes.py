@@ -30,9 +30,9 @@ from rocelab.kernel.namespaces import processes_in
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.results.drill import DrillResult
 from rocelab.runtime.engine import find_engine
-from rocelab.runtime.housing import RuntimeKind, housing_of
-from rocelab.runtime.housing.containers import ContainerNode
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.providers import RuntimeKind, provider_of
+from rocelab.runtime.providers.containers import ContainerNode
 from rocelab.runtime.record import LabFiles, read_record
 from rocelab.runtime.teardown import take_down
 from rocelab.traffic.session import TrafficSession
@@ -78,7 +78,7 @@ def lab(kind: RuntimeKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     file = tmp_path_factory.mktemp(name) / "lab.yaml"
     file.write_text(SPEC.format(name=name))
     take_down(name)
-    made = Lab.planned(file, housing_of(kind))
+    made = Lab.planned(file, provider_of(kind))
     try:
         made.up()
     except MachineError as error:
@@ -100,7 +100,7 @@ def test_every_table_has_every_route_at_full_width(lab: Lab) -> None:
 def test_a_lab_is_found_again_with_its_runtime(lab: Lab, kind: RuntimeKind) -> None:
     record = read_record(lab.name)
     assert record is not None and record.runtime == kind
-    assert Lab.running(lab.name).runtime.housing.kind is kind
+    assert Lab.running(lab.name).runtime.provider.kind is kind
 
 
 def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: Lab) -> None:
@@ -187,7 +187,7 @@ def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None
     drill = tmp_path / "drill.yaml"
     drill.write_text(DRILL)
     use = kept(lambda _: None)
-    result = run_drill(drill, retries=0, out=tmp_path, housing=housing_of(kind), use=use)
+    result = run_drill(drill, retries=0, out=tmp_path, provider=provider_of(kind), use=use)
     assert isinstance(result, DrillResult)
     (repeat,) = result.repeats
     assert [record.event.change for record in repeat.events] == ["begin", "end"]
@@ -205,8 +205,8 @@ def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_pat
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC.format(name="it-run-kill"))
     program = (
-        "from rocelab.runtime.lab import Lab; from rocelab.runtime.housing import *; "
-        f"Lab.planned({str(spec)!r}, housing_of(RuntimeKind({str(kind)!r}))).up()"
+        "from rocelab.runtime.lab import Lab; from rocelab.runtime.providers import *; "
+        f"Lab.planned({str(spec)!r}, provider_of(RuntimeKind({str(kind)!r}))).up()"
     )
     files = LabFiles("it-run-kill")
     with subprocess.Popen([sys.executable, "-c", program]) as driver:

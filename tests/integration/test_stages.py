@@ -21,11 +21,11 @@ from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from rocelab.results.stages import Cause, SwitchStages
 from rocelab.runtime import daemons
+from rocelab.runtime.impairments.control import Impairments
+from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
-from rocelab.runtime.wire.control import Wire
-from rocelab.runtime.wire.impairment import Impairment, Kind
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.integration.waiting import LIMIT_S
@@ -101,7 +101,7 @@ def watched_machine(lab: Lab, problems: list[str]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class EventRun:
-    """The stages of an event, and why they are no measurement, if they are not."""
+    """The stages of an event, and why they are invalid, if they are."""
 
     stages: dict[str, SwitchStages]
     problems: tuple[str, ...]
@@ -263,10 +263,10 @@ def test_tracing_ends_also_where_what_was_recorded_fails(lab: Lab, timeline: Fib
 def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
     lab: Lab, timeline: FibTimeline
 ) -> None:
-    wire = Wire(lab.fabric, LabFiles(lab.name))
+    impairments = Impairments(lab.fabric, LabFiles(lab.name))
     ends = ("rtsw1", "ctsw2")
     for end in ends:
-        wire.prepare(LINK, end, Kind.BLACKHOLE)
+        impairments.prepare(LINK, end, Kind.BLACKHOLE)
 
     def run() -> EventRun:
         timeline.wait_until_whole(LIMIT_S)
@@ -275,12 +275,12 @@ def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
             event_ns = now_ns()
             try:
                 for end in ends:
-                    wire.impair(LINK, end, Impairment(Kind.BLACKHOLE))
+                    impairments.impair(LINK, end, Impairment(Kind.BLACKHOLE))
                 wait_for_changes(timeline, event_ns, {"rtsw1", "ctsw2", "rtsw2", "rtsw3"})
             finally:
                 end_ns = now_ns()
                 for end in ends:
-                    wire.clear(LINK, end, Kind.BLACKHOLE)
+                    impairments.clear(LINK, end, Kind.BLACKHOLE)
         return event_run(event_ns, end_ns, recorder, timeline, problems)
 
     stages = measured(run).stages

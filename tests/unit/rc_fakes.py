@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from roce_packets import ENVELOPE_4
 
+from rocelab.agent.headers import IP_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
 from rocelab.agent.nic import BATCH, Nic
 from rocelab.agent.rc.frames import ip_checksum
 from rocelab.agent.rc.queue_pair import QueuePairSettings
 from rocelab.agent.rc.requester import RequesterSettings
-from rocelab.agent.wire import IP_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
 from rocelab.jobs.flow import Endpoints
 from rocelab.traffic.roce import Envelope, roce_frame
 

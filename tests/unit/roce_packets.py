@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from rocelab.agent.wire import Extension, NakCode, Opcode, Syndrome, extensions, has_payload
+from rocelab.agent.headers import Extension, NakCode, Opcode, Syndrome, extensions, has_payload
 from rocelab.traffic.roce import (
     Acknowledgement,
     AtomicOperation,

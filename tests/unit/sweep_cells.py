@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rocelab.sim.sweep.crew import processes
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import read_sweep
+from rocelab.sim.sweep.workerpool import processes
 
 FOLDER = "ROCELAB_TEST_SWEEP"
 """The variable that names the folder with what cells did and wait for."""

@@ -17,7 +17,7 @@ from rocelab.errors import InputError
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import build_fabric
 from rocelab.predict.matrix import matrix_of, rows_of_jobs
-from rocelab.predict.predictor import Setting, predict_landing
+from rocelab.predict.predictor import Setting, predict_loads
 from rocelab.predict.wires import Wires
 from rocelab.results.drill import Environment
 from rocelab.spec.catalog import catalog_names, find_lab
@@ -80,12 +80,12 @@ def test_simulated_packets_and_flows_of_every_link_are_the_predicted_ones(
     cell = cell_of(lab, 2, ranks)
     fabric = build_fabric(cell.spec)
     wires = Wires(fabric)
-    landing = predict_landing(
+    loads = predict_loads(
         wires, matrix_of(wires, rows_of_jobs(plan_jobs(fabric, [cell.job]))), Setting()
     )
-    packets = landing.packets_by_link(wires)
+    packets = loads.packets_by_link(wires)
     assert cell.simulated.packets == packets
-    assert list(cell.simulated.flows.values()) == landing.flows.tolist()
+    assert list(cell.simulated.flows.values()) == loads.flows.tolist()
     loads = loads_of(cell, packets, cell.simulated.flows)
     assert loads.agree
     assert loads.packets == sum(packets.values()) > 0

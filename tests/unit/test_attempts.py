@@ -1,4 +1,4 @@
-"""Runs that are no measurement are made again, but not for ever."""
+"""Invalid runs are repeated, but not for ever."""
 
 from __future__ import annotations
 

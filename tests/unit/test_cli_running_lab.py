@@ -12,9 +12,9 @@ from rocelab.cli.arguments import running_lab, running_or_planned
 from rocelab.errors import InputError, SpecError
 from rocelab.plan.build import build_fabric
 from rocelab.runtime import record as records
-from rocelab.runtime.housing.netns import NetnsHousing
 from rocelab.runtime.installation import Installation, write_installation
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.providers.netns import NetnsProvider
 from rocelab.runtime.record import LabFiles, Record, State, write_record
 from rocelab.spec.load import load_spec
 from tests.unit.command_lines import Command, commands
@@ -208,4 +208,4 @@ def test_a_lab_that_is_up_with_the_frr_asked_for_is_used() -> None:
 def test_a_planned_lab_runs_the_frr_that_was_chosen(file: Path) -> None:
     lab, is_up = running_or_planned(str(file), Path("/opt/10.3"))
     assert not is_up
-    assert lab.runtime.housing == NetnsHousing(Path("/opt/10.3"))
+    assert lab.runtime.provider == NetnsProvider(Path("/opt/10.3"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.documents import to_json
-from rocelab.remote.parcel import INPUTS
+from rocelab.remote.upload import INPUTS
 from rocelab.runtime import record as records
 from rocelab.runtime.record import LabFiles, Record, State, write_record
 from rocelab.spec.catalog import find_lab

@@ -20,11 +20,7 @@ from rc_fakes import (
 )
 
 from rocelab.agent.demux import MAX_KINDS, SECOND_NS, Demux
-from rocelab.agent.icrc import icrc
-from rocelab.agent.probe import MIN_PAYLOAD_BYTES
-from rocelab.agent.rc.queue_pair import QueuePair
-from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE
-from rocelab.agent.wire import (
+from rocelab.agent.headers import (
     BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,
@@ -35,6 +31,10 @@ from rocelab.agent.wire import (
     Opcode,
     Syndrome,
 )
+from rocelab.agent.icrc import icrc
+from rocelab.agent.probe import MIN_PAYLOAD_BYTES
+from rocelab.agent.rc.queue_pair import QueuePair
+from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE
 from rocelab.traffic.roce import (
     Acknowledgement,
     Header,

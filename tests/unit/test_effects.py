@@ -10,10 +10,10 @@ import pytest
 from rocelab.faults.base import Fault
 from rocelab.faults.daemons import DaemonHang
 from rocelab.faults.fibre import BrokenFibre
+from rocelab.faults.impairments import blackhole, grey_loss
 from rocelab.faults.injector import Change
 from rocelab.faults.links import CarrierDown
 from rocelab.faults.power import SwitchPowerLoss
-from rocelab.faults.wire import blackhole, grey_loss
 from rocelab.forwarding.path import Hop, Path
 from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.measure.effects import READ_DELAY_NS, late_carriers, late_losses

@@ -10,9 +10,9 @@ from rc_fakes import MS, Copy, FakeOutlet, FakeRing, Fate, Link
 
 from rocelab.agent.demux import Demux
 from rocelab.agent.endpoint import Endpoint
+from rocelab.agent.headers import IP_OFFSET
 from rocelab.agent.nic import NEVER_NS, Outlet
 from rocelab.agent.rc.responder import NAK_SEQUENCE
-from rocelab.agent.wire import IP_OFFSET
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job, plan_jobs
 from rocelab.plan.build import build_fabric

@@ -21,7 +21,7 @@ from rocelab.files import (
     untrusted_size,
     write_file,
 )
-from rocelab.remote.there import bootstrap
+from rocelab.remote.host import bootstrap
 from rocelab.sim.compiling import cache_folder
 
 

@@ -9,8 +9,8 @@ from rc_fakes import ENDPOINTS, envelope
 from roce_packets import CAPTURES, ENVELOPE_6
 
 from rocelab.agent.filters import NOTHING, attach_filter, data_filter, probe_filter, roce_filter
+from rocelab.agent.headers import BTH_OFFSET, IP_OFFSET, UDP_OFFSET, Opcode
 from rocelab.agent.ring import slot_bytes
-from rocelab.agent.wire import BTH_OFFSET, IP_OFFSET, UDP_OFFSET, Opcode
 from rocelab.traffic.roce import probe_frame, roce_frame
 
 PROBE = probe_frame(ENDPOINTS, sport=0xC000, dest_qp=2)

@@ -40,10 +40,10 @@ from rocelab.measure.timeline import FibTimeline
 from rocelab.plan.queues import plan_queues
 from rocelab.results.convergence import Method
 from rocelab.results.health import HealthReport, Sli
+from rocelab.runtime.impairments.impairment import Direction
+from rocelab.runtime.impairments.maps import ImpairmentCounters
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
-from rocelab.runtime.wire.impairment import Direction
-from rocelab.runtime.wire.maps import WireCounters
 
 FABRIC = Lab.planned("zone-small").fabric
 PLAN = plan_queues(FABRIC)
@@ -194,7 +194,7 @@ def test_what_a_peer_does_not_take_is_lost_towards_it() -> None:
 def wire_lost(towards_server: int | None, towards_switch: int | None) -> dict[Any, Any]:
     each = {"srv1-1": towards_server, "rtsw1": towards_switch}
     return {
-        Direction(SERVER_LINK.name, node): WireCounters(0, lost, 0, 0, 0)
+        Direction(SERVER_LINK.name, node): ImpairmentCounters(0, lost, 0, 0, 0)
         for node, lost in each.items()
         if lost is not None
     }

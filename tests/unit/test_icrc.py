@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from roce_packets import CAPTURES, ENVELOPE_4, ENVELOPE_6, example_frame
 
+from rocelab.agent.headers import Opcode, bth_offset
 from rocelab.agent.icrc import crc_before_psn, icrc, icrc_is_right
-from rocelab.agent.wire import Opcode, bth_offset
 from rocelab.traffic.roce import Envelope
 
 VARIANT, INVARIANT = True, False

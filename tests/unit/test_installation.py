@@ -15,8 +15,6 @@ from rocelab.runtime import daemons, installation
 from rocelab.runtime import record as records
 from rocelab.runtime.daemons import FrrFiles, start_arguments
 from rocelab.runtime.engine import Engine
-from rocelab.runtime.housing import RuntimeKind, housing_of
-from rocelab.runtime.housing.containers import Containers, installation_in, write_containers
 from rocelab.runtime.installation import (
     TESTED_RELEASES,
     Installation,
@@ -29,6 +27,8 @@ from rocelab.runtime.installation import (
     write_installation,
 )
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.providers import RuntimeKind, provider_of
+from rocelab.runtime.providers.containers import Containers, installation_in, write_containers
 from rocelab.runtime.record import LabFiles
 
 FRR_8 = """\
@@ -125,7 +125,7 @@ def test_daemons_that_do_not_run_here_say_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [RuntimeKind.DOCKER, RuntimeKind.CONTAINERLAB])
 def test_containers_run_the_frr_of_their_image(kind: RuntimeKind, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="their image") as refused:
-        housing_of(kind, None, tmp_path)
+        provider_of(kind, None, tmp_path)
     assert "--image" in str(refused.value)
 
 
@@ -144,7 +144,7 @@ def test_a_container_starts_mgmtd_first_where_its_image_has_it(
     image: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(records, "RUN_ROOT", tmp_path)
-    lab = Lab.planned("tiny", housing_of(RuntimeKind.DOCKER, "some-image"))
+    lab = Lab.planned("tiny", provider_of(RuntimeKind.DOCKER, "some-image"))
     files = LabFiles("tiny")
     files.netns_of("rtsw1").parent.mkdir(parents=True)
     files.netns_of("rtsw1").touch()

@@ -16,15 +16,15 @@ from rocelab.interpreter import (
     module_environment,
     safe_path,
 )
-from rocelab.sim.sweep.crew import processes
+from rocelab.sim.sweep.workerpool import processes
 from tests.hostile import fill_with_traps, sprung
 
 ROOT = Path(__file__).parents[2]
 MODULES = (
     ("rocelab.runtime.controller", True),
-    ("rocelab.remote.there.supervisor", True),
+    ("rocelab.remote.host.supervisor", True),
     ("rocelab.runtime.management", True),
-    ("rocelab.runtime.wire.delayline", True),
+    ("rocelab.runtime.impairments.delayline", True),
     ("rocelab.faults.guardian", True),
     ("rocelab.agent.agent", False),
 )
@@ -57,8 +57,8 @@ def test_workers_of_a_sweep_import_nothing_from_the_folder_it_runs_in(tmp_path: 
     here = Path.cwd()
     os.chdir(tmp_path)
     try:
-        with processes(1) as crew:
-            assert crew.executor.submit(os.getpid).result() != os.getpid()
+        with processes(1) as pool:
+            assert pool.executor.submit(os.getpid).result() != os.getpid()
     finally:
         os.chdir(here)
     assert sprung(tmp_path) == []
@@ -90,7 +90,7 @@ def test_our_own_modules_are_started_in_one_way() -> None:
     # The last one only says what a user may type.
     allowed = {
         "rocelab/interpreter.py",
-        "rocelab/remote/there/bootstrap.py",
+        "rocelab/remote/host/bootstrap.py",
         "rocelab/kernel/rights.py",
     }
     used = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.agent.wire import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
+from rocelab.agent.headers import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
 from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job, plan_jobs

@@ -27,7 +27,7 @@ from rocelab.predict.document import Prediction
 from rocelab.predict.flowfile import read_flows
 from rocelab.predict.groups import planned_groups, read_groups
 from rocelab.predict.matrix import FlowRow, matrix_of, rows_of_jobs
-from rocelab.predict.predictor import Setting, asked_fabric, predict_document, predict_landing
+from rocelab.predict.predictor import Setting, asked_fabric, predict_document, predict_loads
 from rocelab.predict.whatif import read_asked
 from rocelab.predict.wires import Wires
 from rocelab.report.prediction import print_prediction
@@ -76,7 +76,7 @@ def test_all_flows_at_once_land_where_each_alone_does(
     name, rows = drawn
     fabric = asked_fabric(FABRICS[name], read_asked(kind).scheme)
     wires = Wires(fabric)
-    landing = predict_landing(wires, matrix_of(wires, rows), Setting())
+    loads = predict_loads(wires, matrix_of(wires, rows), Setting())
     fib_of = planned_fibs(fabric, fabric.prefixes)
     flows, size = np.zeros(wires.sends, np.int64), np.zeros(wires.sends, np.int64)
     for row in rows:
@@ -93,9 +93,9 @@ def test_all_flows_at_once_land_where_each_alone_does(
             send = wires.send(fabric.link_by_name[hop.link], hop.node)
             flows[send] += 1
             size[send] += row.bytes or 0
-    assert landing.flows.tolist() == flows.tolist()
-    assert landing.bytes is not None
-    assert landing.bytes.tolist() == size.tolist()
+    assert loads.flows.tolist() == flows.tolist()
+    assert loads.bytes is not None
+    assert loads.bytes.tolist() == size.tolist()
 
 
 @pytest.mark.parametrize("name", KINDS)

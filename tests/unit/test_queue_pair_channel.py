@@ -16,12 +16,12 @@ from rc_fakes import MS, Copy, FakeOutlet, FakeRing, Fate, Link, header, nic, pa
 
 from rocelab.agent.dcqcn import DcqcnParameters
 from rocelab.agent.demux import Demux
+from rocelab.agent.headers import PSN_MASK
 from rocelab.agent.nic import NEVER_NS
 from rocelab.agent.rc.queue_pair import QueuePair
 from rocelab.agent.rc.reordering import ReorderingResponder
 from rocelab.agent.rc.requester import Requester
 from rocelab.agent.rc.responder import Responder
-from rocelab.agent.wire import PSN_MASK
 from rocelab.jobs.dcqcn_profiles import parameters
 
 STEP_LIMIT = 100_000

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from rc_fakes import ACK_TOS, CNP_TOS, DATA_TOS, envelope, header
 from roce_packets import ENVELOPE_6
 
+from rocelab.agent.headers import CNP_PAYLOAD_BYTES, PSN_MASK, NakCode, Opcode, Syndrome
 from rocelab.agent.icrc import icrc_is_right
 from rocelab.agent.rc.frames import ACK_REQUEST, Template, unwrapped
 from rocelab.agent.rc.requester import REMOTE_KEY
-from rocelab.agent.wire import CNP_PAYLOAD_BYTES, PSN_MASK, NakCode, Opcode, Syndrome
 from rocelab.traffic.roce import (
     Acknowledgement,
     Header,

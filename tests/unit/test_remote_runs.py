@@ -22,15 +22,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.remote.host import bootstrap
+from rocelab.remote.host.frames import Frame, FrameReader, Kind
+from rocelab.remote.host.runfolder import Request, RunFolder
+from rocelab.remote.host.supervisor import BUSY_EXIT, GONE_EXIT, Log
 from rocelab.remote.install import Kit, zipped
 from rocelab.remote.record import Begun, forget, remember, remembered
-from rocelab.remote.there import bootstrap
-from rocelab.remote.there.frames import Frame, FrameReader, Kind
-from rocelab.remote.there.runfolder import Request, RunFolder
-from rocelab.remote.there.supervisor import BUSY_EXIT, GONE_EXIT, Log
 from tests.unit.limits import LIMIT_S
 
-SUPERVISOR = (sys.executable, "-m", "rocelab.remote.there.supervisor")
+SUPERVISOR = (sys.executable, "-m", "rocelab.remote.host.supervisor")
 FRAMES = st.lists(st.builds(Frame, st.sampled_from(Kind), st.binary(max_size=40)), max_size=8)
 
 
@@ -75,7 +75,7 @@ def test_a_full_disk_leaves_whole_frames_and_the_number_of_bytes_lost(
         path = Path(folder, "log")
         log = Log(path)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("rocelab.remote.there.supervisor.os.write", disk)
+            patch.setattr("rocelab.remote.host.supervisor.os.write", disk)
             for payload in payloads:
                 log.write(Kind.OUT, payload)
         seen = path.read_bytes()
@@ -246,7 +246,7 @@ def test_what_runs_there_is_what_runs_here() -> None:
     with zipfile.ZipFile(io.BytesIO(kit.packed())) as packed:
         names = set(packed.namelist())
     assert {
-        "rocelab/remote/there/supervisor.py",
+        "rocelab/remote/host/supervisor.py",
         "rocelab/_data/labs/tiny.yaml",
         "rocelab/runtime/bpf/queues.bpf.c",
         "rocelab/_data/scripts/link-flap.yaml",

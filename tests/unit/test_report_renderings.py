@@ -166,7 +166,7 @@ def test_the_terminal_names_what_made_a_repeat_invalid() -> None:
 
 def three() -> DrillResult:
     """Of three repeats one meets what is expected: the second loses too many packets, the third is
-    no measurement."""
+    invalid."""
     fewer = drill().model_copy(
         update={"expect": ExpectSpec.model_validate({"lost_packets": "<= 60", "restored": True})}
     )

@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rc_fakes import MS, envelope, header, requester_settings
 
-from rocelab.agent.rc.requester import NEVER_NS, REMOTE_KEY, Requester
-from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE
-from rocelab.agent.wire import (
+from rocelab.agent.headers import (
     BTH_OFFSET,
     PAYLOAD_OFFSET,
     PSN_MASK,
@@ -19,6 +17,8 @@ from rocelab.agent.wire import (
     Syndrome,
     extension_bytes,
 )
+from rocelab.agent.rc.requester import NEVER_NS, REMOTE_KEY, Requester
+from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE
 from rocelab.traffic.roce import Immediate, RemoteMemory, roce_frame
 
 FIRST, MIDDLE, LAST, ONLY = (

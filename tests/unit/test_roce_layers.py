@@ -27,7 +27,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import NoPayload, Packet, Raw
 
-from rocelab.agent.wire import (
+from rocelab.agent.headers import (
     ICRC_BYTES,
     NakCode,
     Opcode,

@@ -17,7 +17,7 @@ from roce_packets import (
 )
 from scapy.utils import wrpcap
 
-from rocelab.agent.wire import Opcode, has_payload
+from rocelab.agent.headers import Opcode, has_payload
 from rocelab.traffic.roce import (
     Acknowledgement,
     AtomicOperation,

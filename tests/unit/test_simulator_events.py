@@ -693,7 +693,7 @@ def through(
     network: Network, lines: list[str], iterations: int, restart: RestartSpec | None = None
 ) -> tuple[float, float, float, int, float]:
     outages = [outage_of(network, parse_event(line)) for line in lines]
-    (toll,) = run_through(
+    (history,) = run_through(
         network,
         outages,
         host_bound(network),
@@ -701,7 +701,13 @@ def through(
         {"llama-7b": PATIENT},
         restart or RestartSpec(checkpoint_takes="0s"),
     )
-    return toll.jct_s, toll.healthy_s, toll.stalled_s, toll.restarts, toll.lost_work_s
+    return (
+        history.jct_s,
+        history.healthy_s,
+        history.stalled_s,
+        history.restarts,
+        history.lost_work_s,
+    )
 
 
 def test_a_job_through_a_timeline_stalls_slows_and_restarts(
@@ -854,7 +860,7 @@ def test_llama3s_54_days_break_about_419_times_and_get_on_for_over_nine_tenths()
     spec = RatesSpec.model_validate({"preset": "llama3"})
     timeline = timeline_of(network, spec, work_s)
     outages = resolve(network, timeline)
-    (toll,) = run_through(
+    (history,) = run_through(
         network,
         outages,
         times,
@@ -863,19 +869,19 @@ def test_llama3s_54_days_break_about_419_times_and_get_on_for_over_nine_tenths()
         timeline.restart,
         {"llama-3": draw_breaks(LLAMA3, gpus, spec.seed)},
     )
-    assert toll.jct_s == pytest.approx(work_s, rel=0.03)
-    assert toll.restarts == pytest.approx(419, abs=4 * math.sqrt(419))
-    assert toll.work_s / toll.jct_s > 0.9
+    assert history.jct_s == pytest.approx(work_s, rel=0.03)
+    assert history.restarts == pytest.approx(419, abs=4 * math.sqrt(419))
+    assert history.work_s / history.jct_s > 0.9
     expected = expected_cost(LLAMA3.own_breaks_per_s(gpus), timeline.restart).effective
-    assert toll.work_s / toll.jct_s == pytest.approx(expected, abs=0.02)
-    assert toll.breaks["GPU"] > toll.breaks["software"] > toll.breaks["host"] > 0
+    assert history.work_s / history.jct_s == pytest.approx(expected, abs=0.02)
+    assert history.breaks["GPU"] > history.breaks["software"] > history.breaks["host"] > 0
 
 
 def test_a_job_that_breaks_at_random_gets_on_as_the_closed_form_says(clos: Network) -> None:
     restart = RestartSpec.model_validate(
         {"checkpoint_every": "3h", "checkpoint_takes": "100s", "restart_takes": "10m"}
     )
-    (toll,) = run_through(
+    (history,) = run_through(
         clos,
         (),
         lambda up, capacity_bps: {"a": 10.0},
@@ -886,4 +892,4 @@ def test_a_job_that_breaks_at_random_gets_on_as_the_closed_form_says(clos: Netwo
     )
     expected = expected_cost(LLAMA3.own_breaks_per_s(16_384), restart).effective
     assert expected < 0.65
-    assert toll.work_s / toll.jct_s == pytest.approx(expected, rel=0.03)
+    assert history.work_s / history.jct_s == pytest.approx(expected, rel=0.03)

@@ -19,7 +19,7 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import plan
 from rocelab.predict.choice import Model
 from rocelab.predict.matrix import FlowRow, Matrix, matrix_of, rows_of_jobs
-from rocelab.predict.predictor import Setting, asked_fabric, predict_landing
+from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
 from rocelab.predict.wires import Wires
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.fabric.flows import Flows, Paths
@@ -91,8 +91,8 @@ def case(name: str) -> tuple[Network, Routes, Flows]:
 
 def predicted(name: str, scheme: str, model: Model) -> list[int]:
     wires = Wires(asked_fabric(plan(spec_of(name)), scheme_of(scheme)))
-    landing = predict_landing(wires, matrix_of(wires, rows_of(name)), Setting(model=model))
-    flows: list[int] = landing.flows.tolist()
+    loads = predict_loads(wires, matrix_of(wires, rows_of(name)), Setting(model=model))
+    flows: list[int] = loads.flows.tolist()
     return flows
 
 
@@ -131,8 +131,8 @@ def test_a_switch_hashes_what_the_spec_says(hashing: dict[str, object]) -> None:
     network = network_of(asked)
     paths = paths_of(network, Routes(network), flows_of(matrix, rows_of("fat-tree-4")))
 
-    landing = predict_landing(wires, matrix, Setting())
-    assert flows_per_send(network, paths).tolist() == landing.flows.tolist()
+    loads = predict_loads(wires, matrix, Setting())
+    assert flows_per_send(network, paths).tolist() == loads.flows.tolist()
 
 
 def sends_of(paths: Paths, flow: int) -> list[int]:

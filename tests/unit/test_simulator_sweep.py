@@ -27,11 +27,11 @@ from rocelab.errors import InputError, MachineError, SpecError
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
 from rocelab.sim.sweep.cells import cells_of, run_cell, tool_version
-from rocelab.sim.sweep.crew import Crew, check_workers, cluster, processes
 from rocelab.sim.sweep.report import layout_of, numbers, render_html
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
 from rocelab.sim.sweep.store import Record, open_journal
+from rocelab.sim.sweep.workerpool import WorkerPool, check_workers, cluster, processes
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.unit.limits import LIMIT_S
@@ -60,9 +60,9 @@ def swept(folder: Path, over: str, **other: str) -> Sweep:
 
 
 @contextmanager
-def one_thread() -> Iterator[Crew]:
+def one_thread() -> Iterator[WorkerPool]:
     with ThreadPoolExecutor(1) as executor:
-        yield Crew(executor, lambda: 1)
+        yield WorkerPool(executor, lambda: 1)
 
 
 GRID = "  lab.fabric.spines: [2, 4]\n  job.transport.qps: [1, 2, 4]\n"

@@ -121,7 +121,7 @@ def test_the_frr_of_the_command_line_is_that_of_the_labs(
     pytester.makepyfile(
         "import pytest\nfrom pathlib import Path\n"
         "@pytest.mark.lab('tiny')\ndef test_it(lab):\n"
-        f"    assert str(lab.runtime.housing.frr) == {str(wanted)!r}\n"
+        f"    assert str(lab.runtime.provider.frr) == {str(wanted)!r}\n"
     )
     given = [word for option in options for word in ("--rocelab-frr", option)]
     pytester.runpytest_inprocess(*given).assert_outcomes(passed=1)

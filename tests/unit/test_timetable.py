@@ -425,7 +425,7 @@ def test_faults_that_had_not_begun_when_the_caller_ended_are_a_problem(clock: Cl
 def test_a_fault_that_the_kernel_had_yet_to_begin_when_the_caller_ended_is_a_problem(
     clock: Clock,
 ) -> None:
-    """A job that ends before its blackhole begins is no measurement of a blackhole."""
+    """A job that ends before its blackhole begins does not measure a blackhole."""
     told = threading.Event()
     injector = OnPaper(ctsw1=told.set)
     injector.kind = Scheduled

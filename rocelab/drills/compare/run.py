@@ -27,9 +27,9 @@ from rocelab.measure.timeline import opened_namespaces
 from rocelab.outputs import REPORT, RESULT
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.predict.loads import Landing
+from rocelab.predict.loads import LinkLoads
 from rocelab.predict.matrix import FlowRow, matrix_of, rows_of_jobs
-from rocelab.predict.predictor import Setting, asked_fabric, predict_landing
+from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
 from rocelab.predict.wires import Wires
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
@@ -184,17 +184,17 @@ def _run(lab: Lab, cell: Cell) -> Run:
     fib_of = cache(lambda node: read_fib(lab.node(node).netns))
     expected = None
     if cell.scheme.kind in PREDICTED and all(node.hash_seed for node in fabric.switches):
-        wires, landing = _landing(asked_fabric(fabric, cell.scheme), rows, fib_of)
-        if landing.packets is not None:
-            polarized = tuple(polarization(pair) for pair in landing.choices)
-            expected = Expected(landing.packets_by_link(wires), polarized)
-    crossing = _landing(_plainly_hashed(fabric), rows, fib_of)[1].crossing
+        wires, loads = _loads(asked_fabric(fabric, cell.scheme), rows, fib_of)
+        if loads.packets is not None:
+            polarized = tuple(polarization(pair) for pair in loads.choices)
+            expected = Expected(loads.packets_by_link(wires), polarized)
+    crossing = _loads(_plainly_hashed(fabric), rows, fib_of)[1].crossing
     return run_of(fabric, report, packets, crossing, expected)
 
 
-def _landing(fabric: Fabric, rows: Sequence[FlowRow], fib_of: FibOf) -> tuple[Wires, Landing]:
+def _loads(fabric: Fabric, rows: Sequence[FlowRow], fib_of: FibOf) -> tuple[Wires, LinkLoads]:
     wires = Wires(fabric)
-    return wires, predict_landing(wires, matrix_of(wires, rows), Setting(fib_of))
+    return wires, predict_loads(wires, matrix_of(wires, rows), Setting(fib_of))
 
 
 def _plainly_hashed(fabric: Fabric) -> Fabric:

@@ -28,8 +28,8 @@ from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results.kpis import data_class
 from rocelab.results.phases import JobDrillResult, PhaseRun, conclude
 from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.housing import Housing
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.providers import NodeProvider
 from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.queues.reading import QueueSampler
 from rocelab.runtime.record import LabFiles
@@ -47,17 +47,17 @@ def run_job_drill(
     retries: int,
     progress: ProgressSink = no_progress,
     use: LabUse = fresh,
-    housing: Housing | None = None,
+    provider: NodeProvider | None = None,
 ) -> JobDrillResult:
-    """Run the drill read from `path`, `repeats` times on one lab, and give its result. Repeats that
-    were no measurement are made again, `retries` times at most.
+    """Run the drill read from `path`, `repeats` times on one lab, and give its result. Up to
+    `retries` invalid repeats are run again.
 
     The lab is up for it as `use` has it, and down after it unless that says otherwise. Raises
     InputError where its lab can not be used, a job does not fit it, or a lab of that name is up;
     MachineError where this machine can not run it; ExpectationError where the lab does not come up
     whole.
     """
-    lab = planned_lab(drill, path, housing)
+    lab = planned_lab(drill, path, provider)
     plans = {phase.name: _planned(lab, phase) for phase in drill.phases}
     with use(lab, progress) as lab:
         environment = read_environment(lab.installation)
@@ -78,7 +78,7 @@ def run_job_drill(
     )
 
 
-def planned_lab(drill: JobDrillSpec, path: Path, housing: Housing | None = None) -> Lab:
+def planned_lab(drill: JobDrillSpec, path: Path, provider: NodeProvider | None = None) -> Lab:
     """The drill's lab, with the drill's dilation where it gives one.
 
     Raises InputError, and SpecError with every problem of the lab's file.
@@ -88,7 +88,7 @@ def planned_lab(drill: JobDrillSpec, path: Path, housing: Housing | None = None)
         spec = load_spec(file)
     if drill.dilation is not None:
         spec = spec.model_copy(update={"dilation": drill.dilation})
-    return Lab(plan(spec), housing)
+    return Lab(plan(spec), provider)
 
 
 def _planned(lab: Lab, phase: PhaseSpec) -> tuple[JobPlan, ...]:

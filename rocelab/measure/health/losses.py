@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from rocelab.kernel.counters import Place, PortCounters
 from rocelab.measure.health.ports import PortReading
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.wire.impairment import Direction
-from rocelab.runtime.wire.maps import WireCounters
+from rocelab.runtime.impairments.impairment import Direction
+from rocelab.runtime.impairments.maps import ImpairmentCounters
 
 
 @dataclass(slots=True)
@@ -40,21 +40,21 @@ class LossTracker:
         self._known: dict[Place, _Known] = {}
         self._by_programs: dict[Direction, int] = {}
         self._not_taken: dict[Direction, int] = {}
-        self._wire_lost: dict[Direction, int] = {}
+        self._impaired_lost: dict[Direction, int] = {}
 
     def look(
         self,
         ports: Mapping[Place, PortReading],
         queues: PortCounters,
-        wire: Mapping[Direction, WireCounters],
+        impairments: Mapping[Direction, ImpairmentCounters],
     ) -> dict[Direction, int]:
         """Packets lost so far, by direction. `queues` were read after `ports`: what was dropped in
         between is taken off twice and not never, so no loss is seen where there is none."""
         on_wire = {
-            direction: max(0, counted.lost - self._wire_lost.get(direction, 0))
-            for direction, counted in wire.items()
+            direction: max(0, counted.lost - self._impaired_lost.get(direction, 0))
+            for direction, counted in impairments.items()
         }
-        impaired = wire.keys() | self._wire_lost.keys()
+        impaired = impairments.keys() | self._impaired_lost.keys()
         for link in self._fabric.links:
             for port, far in ((link.a, link.b), (link.b, link.a)):
                 place = port.node, port.interface
@@ -70,7 +70,9 @@ class LossTracker:
                     out = min(gained, on_wire.get(outwards, 0)) if both else gained
                 self._add(outwards, out)
                 self._add(inwards, gained - out)
-        self._wire_lost = {direction: counted.lost for direction, counted in wire.items()}
+        self._impaired_lost = {
+            direction: counted.lost for direction, counted in impairments.items()
+        }
         return {
             direction: lost + self._by_programs.get(direction, 0)
             for direction, lost in self._not_taken.items()

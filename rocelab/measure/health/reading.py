@@ -26,13 +26,13 @@ from rocelab.measure.health.sessions import SessionReader
 from rocelab.plan.queues import plan_queues
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.runtime import wiring
+from rocelab.runtime.impairments.control import Impairments
+from rocelab.runtime.impairments.impairment import Direction
+from rocelab.runtime.impairments.maps import ImpairmentCounters
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.queues.reading import QueueReader
 from rocelab.runtime.record import LabFiles
-from rocelab.runtime.wire.control import Wire
-from rocelab.runtime.wire.impairment import Direction
-from rocelab.runtime.wire.maps import WireCounters
 from rocelab.spec.queues import QueueEngine
 
 
@@ -97,7 +97,7 @@ class HealthReader:
             if read_engine(self._files) is not QueueEngine.OFF:
                 self._queues = keep.enter_context(QueueReader(self._fabric))
             self.plan = plan_queues(self._fabric)
-            self._wire = Wire(self._fabric, self._files)
+            self._impairments = Impairments(self._fabric, self._files)
             self._losses = LossTracker(
                 self._fabric, queues_in_clsact=read_engine(self._files) is QueueEngine.BPF
             )
@@ -171,9 +171,9 @@ class HealthReader:
         if not there:
             raise ExpectationError(f"lab {self._lab.name} went down while it was watched")
 
-    def _on_wire(self) -> Mapping[Direction, WireCounters]:
+    def _on_wire(self) -> Mapping[Direction, ImpairmentCounters]:
         """What impaired cables have counted; nothing while a fault is just being set or cleared."""
         try:
-            return self._wire.counters()
+            return self._impairments.counters()
         except OSError:
             return {}

@@ -16,7 +16,7 @@ from rocelab.measure.health.reading import Reading
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.plan.queues import QueuePlan
 from rocelab.results.health import Sli
-from rocelab.runtime.wire.impairment import Direction
+from rocelab.runtime.impairments.impairment import Direction
 
 _EMPTY = QueueCounters(0, 0, 0, 0, 0, None, None, None)
 _SILENT = LiveCounters()

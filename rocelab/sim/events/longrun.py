@@ -71,7 +71,7 @@ _NEVER = Break(math.inf, "")
 
 
 @dataclass(frozen=True, slots=True)
-class JobToll:
+class JobHistory:
     """What happened to a job, in seconds. jct_s: inf where it never gets on again; healthy_s: its
     JCT, checkpoints included, with no outage; work_s: without them. stalled_s: it waited.
     restarting_s: it was started again. lost_work_s: done in vain, since the last checkpoint.
@@ -97,7 +97,7 @@ def run_through(
     retransmissions: Mapping[str, Retransmission],
     restart: RestartSpec,
     breaks: Mapping[str, Iterator[Break]] | None = None,
-) -> tuple[JobToll, ...]:
+) -> tuple[JobHistory, ...]:
     """Each job from time 0 to the end of its iterations.
 
     A job that does not get on stalls until the next retry of its queue pairs on a whole way. Once
@@ -126,7 +126,7 @@ def run_through(
             retransmissions[job],
             restart,
             (breaks or {}).get(job, iter(())),
-        ).toll()
+        ).history()
         for job, count in iterations.items()
     )
 
@@ -166,7 +166,7 @@ class _Run:
         self._work_s = iterations * conditions.times(frozenset())[job]
         self._healthy_s = self._undisturbed(self._work_s)
 
-    def toll(self) -> JobToll:
+    def history(self) -> JobHistory:
         """Run to the end."""
         while self._left > 0 and math.isfinite(self._now):
             pace_s = self._pace_s()
@@ -177,7 +177,7 @@ class _Run:
             if self._left and self._next_break.at_s <= self._now < math.inf:
                 self._take_break()
                 self._restart(self._now)
-        return JobToll(
+        return JobHistory(
             job=self._job,
             jct_s=self._now,
             healthy_s=self._healthy_s,

@@ -1,6 +1,6 @@
 """What failures over days or months cost jobs, as a document.
 
-In: tolls of jobs that ran through a timeline. Out: a frozen `Outlook`, as JSON by
+In: histories of jobs that ran through a timeline. Out: a frozen `Outlook`, as JSON by
 `rocelab.documents.to_json`.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from rocelab.results.whatif import JobOutlook, Outlook
 from rocelab.sim.events.expectation import expected_cost
-from rocelab.sim.events.longrun import JobToll
+from rocelab.sim.events.longrun import JobHistory
 from rocelab.sim.events.spec import RestartSpec
 from rocelab.sim.events.timeline import Outage
 from rocelab.spec.base import SECOND
@@ -25,12 +25,12 @@ def outlook(
     drawn: str,
     restart: RestartSpec,
     outages: Sequence[Outage],
-    tolls: Sequence[JobToll],
+    histories: Sequence[JobHistory],
     gpus: Mapping[str, int],
     iterations: Mapping[str, int],
     breaks_per_s: Mapping[str, float],
 ) -> Outlook:
-    """The document of tolls."""
+    """The document of histories."""
     return Outlook(
         SCHEMA_VERSION,
         lab,
@@ -40,31 +40,31 @@ def outlook(
         tuple(outage.what for outage in outages),
         tuple(
             _job(
-                toll,
-                gpus[toll.job],
-                iterations[toll.job],
-                expected_cost(breaks_per_s[toll.job], restart).effective,
+                history,
+                gpus[history.job],
+                iterations[history.job],
+                expected_cost(breaks_per_s[history.job], restart).effective,
             )
-            for toll in tolls
+            for history in histories
         ),
     )
 
 
-def _job(toll: JobToll, gpus: int, iterations: int, expected: float) -> JobOutlook:
-    ends = math.isfinite(toll.jct_s)
-    named_s = toll.stalled_s + toll.restarting_s + toll.lost_work_s
+def _job(history: JobHistory, gpus: int, iterations: int, expected: float) -> JobOutlook:
+    ends = math.isfinite(history.jct_s)
+    named_s = history.stalled_s + history.restarting_s + history.lost_work_s
     return JobOutlook(
-        job=toll.job,
+        job=history.job,
         gpus=gpus,
         iterations=iterations,
-        jct_s=toll.jct_s if ends else None,
-        healthy_s=toll.healthy_s,
-        stalled_s=toll.stalled_s,
-        slowed_s=toll.jct_s - toll.healthy_s - named_s if ends else 0.0,
-        restarts=toll.restarts,
-        restarting_s=toll.restarting_s,
-        lost_work_s=toll.lost_work_s,
-        effective=toll.work_s / toll.jct_s if ends and toll.jct_s else 0.0,
-        breaks=dict(toll.breaks),
+        jct_s=history.jct_s if ends else None,
+        healthy_s=history.healthy_s,
+        stalled_s=history.stalled_s,
+        slowed_s=history.jct_s - history.healthy_s - named_s if ends else 0.0,
+        restarts=history.restarts,
+        restarting_s=history.restarting_s,
+        lost_work_s=history.lost_work_s,
+        effective=history.work_s / history.jct_s if ends and history.jct_s else 0.0,
+        breaks=dict(history.breaks),
         expected=expected,
     )

@@ -1,7 +1,7 @@
 """Running the cells of a sweep: side by side, resumable, through `concurrent.futures`.
 
-In: cells, what runs one, and whom to hire for it (`rocelab.sim.sweep.crew`). Out: a row for each
-cell. Every cell that ends is in the journal before another is handed out, so a sweep that was
+In: cells, what runs one, and whom to hire for it (`rocelab.sim.sweep.workerpool`). Out: a row for
+each cell. Every cell that ends is in the journal before another is handed out, so a sweep that was
 killed goes on where it was.
 """
 
@@ -27,7 +27,6 @@ from rocelab.errors import RocelabError
 from rocelab.interruption import undone
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.sweep.cells import Cell, Figures, Inputs, cells_of, run_cell
-from rocelab.sim.sweep.crew import Crew, Hire, cluster_lost
 from rocelab.sim.sweep.spec import Sweep
 from rocelab.sim.sweep.store import (
     REPORT,
@@ -39,6 +38,7 @@ from rocelab.sim.sweep.store import (
     table_metadata,
     write_table,
 )
+from rocelab.sim.sweep.workerpool import Hire, WorkerPool, cluster_lost
 
 CellFunction = Callable[[Inputs], Figures]
 """Simulates a cell. Whoever is hired must be able to unpickle it: a function of a module."""
@@ -236,13 +236,13 @@ def _run_cells(
     runner = _Runner(function, journal, progress, len(cells), _Interrupts(say))
     with runner.interrupts.noted():
         while queue and not runner.interrupts.asked:
-            with hire() as crew:
-                suspects += runner.run(crew, queue, crew.slots)
+            with hire() as pool:
+                suspects += runner.run(pool, queue, pool.slots)
         for suspect in suspects:
             if runner.interrupts.asked:
                 break
-            with hire() as crew:
-                if runner.run(crew, deque([suspect]), lambda: 1):
+            with hire() as pool:
+                if runner.run(pool, deque([suspect]), lambda: 1):
                     runner.note(suspect, _DIED)
     return runner.done
 
@@ -259,7 +259,7 @@ class _Runner:
     interrupts: _Interrupts
     done: int = 0
 
-    def run(self, crew: Crew, queue: deque[Cell], slots: Callable[[], int]) -> list[Cell]:
+    def run(self, pool: WorkerPool, queue: deque[Cell], slots: Callable[[], int]) -> list[Cell]:
         """Run cells until none is left, one wishes to stop or a process dies; those that were under
         way when it did."""
         self.progress(Progress("cells", self.done, self.total))
@@ -268,7 +268,7 @@ class _Runner:
         while True:
             while queue and not lost and not self.interrupts.asked and len(under_way) < slots():
                 try:
-                    future = crew.executor.submit(attempt, self.function, queue[0].inputs)
+                    future = pool.executor.submit(attempt, self.function, queue[0].inputs)
                 except BrokenExecutor:
                     break
                 under_way[future] = queue.popleft()

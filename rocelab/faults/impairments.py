@@ -1,8 +1,8 @@
 """Faults of cables whose carrier stays up: packets vanish, arrive corrupted, or late.
 
-In: planned links, a direction or both, and what is wrong (`rocelab.runtime.wire`). Out: faults that
-the kernel begins and ends at exact instants. Nobody is told: only BFD, a hold timer, or a counter
-at the far end shows them.
+In: planned links, a direction or both, and what is wrong (`rocelab.runtime.impairments`). Out:
+faults that the kernel begins and ends at exact instants. Nobody is told: only BFD, a hold timer, or
+a counter at the far end shows them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from rocelab.faults.links import ALL_PPM, ends_of
 from rocelab.faults.selectors import named
 from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Link
+from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.wire.impairment import Impairment, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class CableFault:
     """One impairment on some links at once, towards one node or in both directions.
 
     Everything that crosses is hit, BGP's and BFD's packets too; of corruption see
-    rocelab/runtime/bpf/wire.bpf.c. Two of one kind on one direction at a time are one: the later
-    counts, and the first to be restored ends both.
+    rocelab/runtime/bpf/impairments.bpf.c. Two of one kind on one direction at a time are one: the
+    later counts, and the first to be restored ends both.
     """
 
     kind: str
@@ -42,19 +42,19 @@ class CableFault:
         return ends_of(self.links)
 
     def prepare(self, lab: Lab) -> None:
-        wire = lab.wire
+        impairments = lab.impairments
         for link, towards in self._directions():
-            wire.prepare(link, towards, self.impairment.kind)
+            impairments.prepare(link, towards, self.impairment.kind)
 
     def severed(self) -> tuple[tuple[str, str], ...]:
         return tuple(self._directions()) if self.impairment.kind is Kind.BLACKHOLE else ()
 
     def intact(self, lab: Lab) -> frozenset[str]:
-        wire = lab.wire
+        impairments = lab.impairments
         return frozenset(
             f"packets of {link} towards {towards} pass as always"
             for link, towards in self._directions()
-            if not wire.is_impaired(link, towards, self.impairment.kind)
+            if not impairments.is_impaired(link, towards, self.impairment.kind)
         )
 
     def inject(self, lab: Lab) -> Bracket:
@@ -65,27 +65,27 @@ class CableFault:
         return self._impair(lab, replace(self.impairment, start_ns=start_ns, end_ns=end_ns))
 
     def restore(self, lab: Lab) -> Bracket:
-        wire, kind = lab.wire, self.impairment.kind
+        impairments, kind = lab.impairments, self.impairment.kind
         return spanning(
             [
-                Bracket.of(partial(wire.clear, link, towards, kind))
+                Bracket.of(partial(impairments.clear, link, towards, kind))
                 for link, towards in self._directions()
             ]
         )
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
-        wire = lab.wire
+        impairments = lab.impairments
         found = (
             part
             for link, towards in self._directions()
-            for part in wire.remains(link, towards, self.impairment.kind)
+            for part in impairments.remains(link, towards, self.impairment.kind)
         )
         return tuple(dict.fromkeys(found))
 
     def _impair(self, lab: Lab, impairment: Impairment) -> Bracket:
-        wire = lab.wire
+        impairments = lab.impairments
         return spanning(
-            [wire.impair(link, towards, impairment) for link, towards in self._directions()]
+            [impairments.impair(link, towards, impairment) for link, towards in self._directions()]
         )
 
     def _directions(self) -> Iterator[tuple[str, str]]:

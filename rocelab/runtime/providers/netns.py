@@ -19,7 +19,7 @@ from rocelab.runtime.record import LabFiles
 
 
 @dataclass(frozen=True, slots=True)
-class NetnsHousing:
+class NetnsProvider:
     """Bare namespaces of this machine. `frr`: the folder of another FRR than this machine's."""
 
     frr: Path | None

@@ -1,8 +1,8 @@
 """The maps of the wire program as Python values: what is wrong on which cable, and counters.
 
 In: the folder where the program and its maps are pinned. Out: what the program does from its next
-packet on, or has counted. The layouts are those of rocelab/runtime/bpf/wire.bpf.c. Needs nothing
-but the standard library: the delay line reads rules too.
+packet on, or has counted. The layouts are those of rocelab/runtime/bpf/impairments.bpf.c. Needs
+nothing but the standard library: the delay line reads rules too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class WireCounters:
+class ImpairmentCounters:
     """Packets of a direction since its port was prepared.
 
     seen       that reached the hook
@@ -96,9 +96,9 @@ def unpack_rule(data: bytes) -> Rule:
     return Rule(interface, bool(at_egress), held, delay_ns, parts)
 
 
-def sum_counters(data: bytes) -> WireCounters:
+def sum_counters(data: bytes) -> ImpairmentCounters:
     """What all CPUs have counted, from a value of the per-CPU map."""
-    return WireCounters(*map(sum, zip(*_COUNTERS.iter_unpack(data), strict=True)))
+    return ImpairmentCounters(*map(sum, zip(*_COUNTERS.iter_unpack(data), strict=True)))
 
 
 def possible_cpus() -> int:
@@ -107,7 +107,7 @@ def possible_cpus() -> int:
     return int(last.split("-")[-1]) + 1
 
 
-class WireMaps(bpf.Pinned):
+class ImpairmentMaps(bpf.Pinned):
     """The pinned program and maps of a lab; a context manager that lets go of them."""
 
     def __init__(self, folder: Path) -> None:
@@ -141,7 +141,7 @@ class WireMaps(bpf.Pinned):
         """Forget a slot."""
         bpf.remove_element(self._pinned["rules"], _SLOT.pack(slot))
 
-    def counters(self, slot: int) -> WireCounters:
+    def counters(self, slot: int) -> ImpairmentCounters:
         """What the program has counted at a hook."""
         size = _COUNTERS.size * possible_cpus()
         data = bpf.element(self._pinned["counters"], _SLOT.pack(slot), size)

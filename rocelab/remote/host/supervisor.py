@@ -1,6 +1,6 @@
 """The other machine's side of a run: starts a command, outlives the connection, keeps its log.
 
-`python -m rocelab.remote.there.supervisor VERB ...` with the kit on the path. `start` returns when
+`python -m rocelab.remote.host.supervisor VERB ...` with the kit on the path. `start` returns when
 the command runs; from then on the supervisor alone holds it, and whoever asks can follow the log,
 now or later. Standard library only.
 """
@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from rocelab.kernel.growth import watch_growth
-from rocelab.remote.there.bootstrap import MARK, NO_SPACE_EXIT
-from rocelab.remote.there.frames import MAX_PAYLOAD, Frame, FrameReader, Kind
-from rocelab.remote.there.runfolder import INTERRUPT, Request, RunFolder, State
+from rocelab.remote.host.bootstrap import MARK, NO_SPACE_EXIT
+from rocelab.remote.host.frames import MAX_PAYLOAD, Frame, FrameReader, Kind
+from rocelab.remote.host.runfolder import INTERRUPT, Request, RunFolder, State
 
 GONE_EXIT = 4
 """The run has no supervisor and its log no end: it was killed, or the machine went down."""

@@ -14,7 +14,10 @@ from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime import daemons
 from rocelab.runtime.engine import find_engine
-from rocelab.runtime.housing.containers import (
+from rocelab.runtime.installation import Installation
+from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.providers.containers import (
     CAPABILITIES,
     IMAGE_RUN_FOLDER,
     LABEL,
@@ -26,9 +29,6 @@ from rocelab.runtime.housing.containers import (
     keep_namespace,
     remove_containers,
 )
-from rocelab.runtime.installation import Installation
-from rocelab.runtime.kind import RuntimeKind
-from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import LabFiles
 
 _PODMAN_LIMITS = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
@@ -36,7 +36,7 @@ _PODMAN_LIMITS = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
 
 
 @dataclass(frozen=True, slots=True)
-class DockerHousing:
+class DockerProvider:
     """Containers of this machine's engine. `image`: one that has FRR, ours where it is None."""
 
     image: str | None

@@ -6,7 +6,7 @@ where `up` made none, pins, processes. Whoever changes it holds the lab's lock o
 set is found in the kernel, so any process can clear what another has left.
 
 Loss, blackhole and corruption are the kernel's and begin and end with the packet. Delays are a
-process's, and as exact as `rocelab.runtime.wire.delayline` says.
+process's, and as exact as `rocelab.runtime.impairments.delayline` says.
 Towards a server the hook is before the port's queue: what is lost there was never queued.
 """
 
@@ -23,16 +23,24 @@ from rocelab.errors import InputError, MachineError
 from rocelab.kernel import namespaces, probes
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
+from rocelab.runtime.impairments import lineprocess, program
+from rocelab.runtime.impairments.impairment import Direction, Hook, Hooks, Impairment, Kind
+from rocelab.runtime.impairments.maps import (
+    ALL,
+    IDLE,
+    NEVER_ENDS,
+    ImpairmentCounters,
+    ImpairmentMaps,
+    Rule,
+    RulePart,
+)
 from rocelab.runtime.record import LabFiles
-from rocelab.runtime.wire import lineprocess, program
-from rocelab.runtime.wire.impairment import Direction, Hook, Hooks, Impairment, Kind
-from rocelab.runtime.wire.maps import ALL, IDLE, NEVER_ENDS, Rule, RulePart, WireCounters, WireMaps
 
 HELD_TIMEOUT_S = 0.5
 """How long to wait for what a delay line holds; some may have been lost for want of room."""
 
 
-class Wire:
+class Impairments:
     """The cables of a lab that is up."""
 
     def __init__(self, fabric: Fabric, files: LabFiles) -> None:
@@ -69,7 +77,7 @@ class Wire:
                 impaired = rule.with_part(kind, _part(impairment), delay_ns=delay_ns)
                 return Bracket.of(lambda: maps.set_rule(hook.slot, impaired))
 
-    def clear(self, link: str, towards: str, kind: Kind) -> WireCounters | None:
+    def clear(self, link: str, towards: str, kind: Kind) -> ImpairmentCounters | None:
         """End an impairment and let go of what it alone needed; what its port has counted.
 
         Packets that a delay line holds leave at once, in order. Idempotent and from any state;
@@ -93,7 +101,7 @@ class Wire:
             if not self._rules():
                 program.remove_pins(self._files)
 
-    def impairments(self) -> dict[Direction, tuple[Impairment, ...]]:
+    def active(self) -> dict[Direction, tuple[Impairment, ...]]:
         """What is set, by direction; none where a direction is prepared only."""
         return {
             self._hooks.at(slot).direction: tuple(
@@ -110,7 +118,7 @@ class Wire:
         rule = self._rule(self._hooks.find(Direction(link, towards)))
         return rule is not None and bool(rule.parts[kind].share)
 
-    def counters(self) -> dict[Direction, WireCounters]:
+    def counters(self) -> dict[Direction, ImpairmentCounters]:
         """What has been counted since each direction was prepared."""
         found = {}
         for slot in sorted(self._rules()):
@@ -180,7 +188,7 @@ class Wire:
         with self._maps() as maps:
             lineprocess.start(self._files, hook.node, place, maps, mtu)
 
-    def _clear(self, hook: Hook, kind: Kind) -> WireCounters | None:
+    def _clear(self, hook: Hook, kind: Kind) -> ImpairmentCounters | None:
         rules = dict(self._rules())
         rule = rules.pop(hook.slot, None)
         counted = None
@@ -231,8 +239,8 @@ class Wire:
         with self._maps() as maps:
             return maps.rule(hook.slot)
 
-    def _maps(self) -> WireMaps:
-        return WireMaps(program.pins_folder(self._files))
+    def _maps(self) -> ImpairmentMaps:
+        return ImpairmentMaps(program.pins_folder(self._files))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -252,7 +260,7 @@ class Wire:
             os.close(folder)
 
 
-def _wait_until_out(maps: WireMaps, hook: Hook) -> None:
+def _wait_until_out(maps: ImpairmentMaps, hook: Hook) -> None:
     """Wait until a delay line has sent what a port gave it: packets that then pass beside the line
     overtake none."""
     deadline_s = time.monotonic() + HELD_TIMEOUT_S

@@ -26,7 +26,10 @@ from rocelab.progress import Progress, ProgressSink
 from rocelab.render.containerlab import topology_file
 from rocelab.runtime.daemons import ETC_FOLDER, FrrFiles
 from rocelab.runtime.engine import find_engine, last_line
-from rocelab.runtime.housing.containers import (
+from rocelab.runtime.installation import Installation
+from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.providers.containers import (
     CAPABILITIES,
     IMAGE_RUN_FOLDER,
     LABEL,
@@ -38,9 +41,6 @@ from rocelab.runtime.housing.containers import (
     keep_namespace,
     remove_containers,
 )
-from rocelab.runtime.installation import Installation
-from rocelab.runtime.kind import RuntimeKind
-from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import LabFiles
 
 PROGRAM = "containerlab"
@@ -48,8 +48,8 @@ TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerlabHousing:
-    """Containers that containerlab makes, by Docker. `image` as in `DockerHousing`."""
+class ContainerlabProvider:
+    """Containers that containerlab makes, by Docker. `image` as in `DockerProvider`."""
 
     image: str | None
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocelab.errors import InputError
-from rocelab.runtime.housing.base import Housing
-from rocelab.runtime.housing.netns import NetnsHousing
 from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.providers.base import NodeProvider
+from rocelab.runtime.providers.netns import NetnsProvider
 
-__all__ = ["Housing", "RuntimeKind", "housing_of"]
+__all__ = ["NodeProvider", "RuntimeKind", "provider_of"]
 
 
-def housing_of(kind: RuntimeKind, image: str | None = None, frr: Path | None = None) -> Housing:
+def provider_of(
+    kind: RuntimeKind, image: str | None = None, frr: Path | None = None
+) -> NodeProvider:
     """The runtime of that name. `image` is that of containers, ours where none is named; `frr` a
     folder with the FRR that other nodes run (`rocelab.runtime.installation`), the machine's where
     none is named.
@@ -26,20 +28,20 @@ def housing_of(kind: RuntimeKind, image: str | None = None, frr: Path | None = N
         )
     # Here and not above: `netns` does not wait for the libraries of others.
     if kind is RuntimeKind.DOCKER:
-        from rocelab.runtime.housing.docker import DockerHousing
+        from rocelab.runtime.providers.docker import DockerProvider
 
-        return DockerHousing(image)
+        return DockerProvider(image)
     if kind is RuntimeKind.CONTAINERLAB:
-        from rocelab.runtime.housing.containerlab import ContainerlabHousing
+        from rocelab.runtime.providers.containerlab import ContainerlabProvider
 
-        return ContainerlabHousing(image)
+        return ContainerlabProvider(image)
     if image is not None:
         raise InputError(
             f"nodes of the runtime {kind} have no image",
             hint="use it with --runtime docker or containerlab",
         )
     if kind is RuntimeKind.MININET:
-        from rocelab.runtime.housing.mininet import MininetHousing
+        from rocelab.runtime.providers.mininet import MininetProvider
 
-        return MininetHousing(frr)
-    return NetnsHousing(frr)
+        return MininetProvider(frr)
+    return NetnsProvider(frr)

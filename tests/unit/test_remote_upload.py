@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rocelab.cli import remote as hook
 from rocelab.cli.main import build, main
 from rocelab.errors import InputError
-from rocelab.remote.parcel import INPUTS, OUTPUTS, THERE, is_within, make_parcel, mirrored
+from rocelab.remote.upload import INPUTS, OUTPUTS, THERE, is_within, make_upload, mirrored
 
 
 @pytest.fixture
@@ -27,10 +27,10 @@ def here(tmp_path: Path) -> Path:
 
 def test_a_relative_path_means_the_same_there(here: Path) -> None:
     (here / "lab.yaml").write_text("name: x\n")
-    parcel = make_parcel(["up", "./lab.yaml"], {"lab": "./lab.yaml"}, here)
-    assert parcel.words == ("up", "./lab.yaml")
-    assert parcel.folder == str(here).lstrip("/")
-    assert parcel.sent == {f"{parcel.folder}/lab.yaml": here / "./lab.yaml"}
+    upload = make_upload(["up", "./lab.yaml"], {"lab": "./lab.yaml"}, here)
+    assert upload.words == ("up", "./lab.yaml")
+    assert upload.folder == str(here).lstrip("/")
+    assert upload.sent == {f"{upload.folder}/lab.yaml": here / "./lab.yaml"}
 
 
 @pytest.mark.parametrize("form", ["--out {}", "--out={}", "-o {}", "-o{}", "--out={}/"])
@@ -39,26 +39,26 @@ def test_an_absolute_path_is_made_relative_in_every_way_it_can_be_written(
 ) -> None:
     target = here.parent / "captures/x.pcapng"
     words = ["capture", "lab", "rtsw1", "ctsw1", *form.format(target).split()]
-    parcel = make_parcel(words, {"lab": "lab", "file": target}, here)
-    assert str(target) not in " ".join(parcel.words)
-    written = next(word for word in parcel.words if "x.pcapng" in word)
+    upload = make_upload(words, {"lab": "lab", "file": target}, here)
+    assert str(target) not in " ".join(upload.words)
+    written = next(word for word in upload.words if "x.pcapng" in word)
     relative = written.removeprefix("--out=").removeprefix("-o")
     assert os.path.normpath(here / relative) == str(target)
-    assert mirrored(target) in parcel.outputs
+    assert mirrored(target) in upload.outputs
 
 
 def test_a_name_of_the_catalog_sends_nothing(here: Path) -> None:
-    parcel = make_parcel(["up", "tiny"], {"lab": "tiny"}, here)
-    assert parcel.sent == {}
-    assert parcel.words == ("up", "tiny")
+    upload = make_upload(["up", "tiny"], {"lab": "tiny"}, here)
+    assert upload.sent == {}
+    assert upload.words == ("up", "tiny")
 
 
 def test_of_a_folder_of_results_the_result_goes_along(here: Path) -> None:
     (here / "old").mkdir()
     for name in ("result.json", "report.html"):
         (here / "old" / name).write_text("{}")
-    parcel = make_parcel(["drill", "diff", "old", "old"], {"old": "old", "new": "old"}, here)
-    assert parcel.sent == {f"{parcel.folder}/old/result.json": here / "old/result.json"}
+    upload = make_upload(["drill", "diff", "old", "old"], {"old": "old", "new": "old"}, here)
+    assert upload.sent == {f"{upload.folder}/old/result.json": here / "old/result.json"}
 
 
 def test_a_drill_takes_the_lab_that_it_names_along(here: Path) -> None:
@@ -68,9 +68,9 @@ def test_a_drill_takes_the_lab_that_it_names_along(here: Path) -> None:
     drill = here / "drills/flap.yaml"
     drill.write_text("lab: ../labs/mine.yaml\njobs: [{file: job.yaml}, {file: none.yaml}]\n")
     (here / "drills/job.yaml").write_text("again: flap.yaml\n")
-    parcel = make_parcel(["drill", "run", "drills/flap.yaml"], {"drill": "drills/flap.yaml"}, here)
-    assert {path.name for path in parcel.sent.values()} == {"flap.yaml", "mine.yaml", "job.yaml"}
-    assert mirrored(here / "labs/mine.yaml") in parcel.sent
+    upload = make_upload(["drill", "run", "drills/flap.yaml"], {"drill": "drills/flap.yaml"}, here)
+    assert {path.name for path in upload.sent.values()} == {"flap.yaml", "mine.yaml", "job.yaml"}
+    assert mirrored(here / "labs/mine.yaml") in upload.sent
 
 
 def test_a_file_that_names_another_absolutely_is_refused(here: Path) -> None:
@@ -79,13 +79,13 @@ def test_a_file_that_names_another_absolutely_is_refused(here: Path) -> None:
     drill = here / "flap.yaml"
     drill.write_text(f"lab: {lab}\n")
     with pytest.raises(InputError, match=r"another place") as refused:
-        make_parcel(["drill", "run", "flap.yaml"], {"drill": "flap.yaml"}, here)
+        make_upload(["drill", "run", "flap.yaml"], {"drill": "flap.yaml"}, here)
     assert refused.value.hint == "write mine.yaml"
 
 
 def test_a_file_that_is_not_here_is_not_looked_for_there(here: Path) -> None:
     with pytest.raises(InputError, match=r"no file .*none\.yaml"):
-        make_parcel(["up", "none.yaml"], {"lab": "none.yaml"}, here)
+        make_upload(["up", "none.yaml"], {"lab": "none.yaml"}, here)
 
 
 def test_what_stands_at_an_outputs_place_is_made_known_there_without_its_content(
@@ -94,10 +94,10 @@ def test_what_stands_at_an_outputs_place_is_made_known_there_without_its_content
     (here / "out").mkdir()
     (here / "out/result.json").write_text("{}")
     (here / "out/plots").mkdir()
-    parcel = make_parcel(["x", "--out", "out"], {"folder": Path("out")}, here)
+    upload = make_upload(["x", "--out", "out"], {"folder": Path("out")}, here)
     place = mirrored(here / "out")
-    assert {f"{place}/", f"{place}/result.json", f"{place}/plots/"} <= set(parcel.present)
-    assert parcel.sent == {}
+    assert {f"{place}/", f"{place}/result.json", f"{place}/plots/"} <= set(upload.present)
+    assert upload.sent == {}
 
 
 def test_results_come_back_from_where_they_were_asked_for_and_from_nowhere_else() -> None:

@@ -16,17 +16,17 @@ import pytest
 
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.errors import InputError
-from rocelab.faults import wire as faults
+from rocelab.faults import impairments as faults
 from rocelab.jobs.flow import Flow
 from rocelab.kernel import namespaces, pidfile
 from rocelab.runtime import daemons
+from rocelab.runtime.impairments import lineprocess
+from rocelab.runtime.impairments.impairment import Direction, Impairment, Kind
+from rocelab.runtime.impairments.maps import ImpairmentCounters
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.engine import bpf_folder
 from rocelab.runtime.queues.reading import read_queue_counters
 from rocelab.runtime.teardown import take_down
-from rocelab.runtime.wire import lineprocess
-from rocelab.runtime.wire.impairment import Direction, Impairment, Kind
-from rocelab.runtime.wire.maps import WireCounters
 from rocelab.traffic.result import FlowRecord, TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.integration.waiting import wait_until
@@ -56,13 +56,13 @@ def made(folder: Path, name: str, body: str) -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def steered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Port queues at egress, steering at ingress."""
-    yield from made(tmp_path_factory.mktemp("lab"), "t-wire", f"{FABRIC}\nscheme: e-ecmp")
+    yield from made(tmp_path_factory.mktemp("lab"), "t-impaired", f"{FABRIC}\nscheme: e-ecmp")
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Nothing on any port, and BFD."""
-    yield from made(tmp_path_factory.mktemp("lab"), "t-wire-plain", PLAIN)
+    yield from made(tmp_path_factory.mktemp("lab"), "t-impaired-plain", PLAIN)
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def unchanged(request: pytest.FixtureRequest) -> Iterator[None]:
     before = state_of(lab)
     yield
     assert state_of(lab) == before
-    assert lab.wire.impairments() == {}
+    assert lab.impairments.active() == {}
 
 
 def state_of(lab: Lab) -> State:
@@ -133,11 +133,11 @@ def carrier(lab: Lab, link: str) -> list[str]:
 
 @pytest.mark.side_by_side
 def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: Lab) -> None:
-    wire = steered.wire
-    wire.impair(CABLE, "rtsw1", Impairment(Kind.BLACKHOLE))
+    impairments = steered.impairments
+    impairments.impair(CABLE, "rtsw1", Impairment(Kind.BLACKHOLE))
     there, back = run(steered, 0.3).flows
     assert carrier(steered, CABLE) == ["UP", "UP"]
-    counted = wire.clear(CABLE, "rtsw1", Kind.BLACKHOLE)
+    counted = impairments.clear(CABLE, "rtsw1", Kind.BLACKHOLE)
     assert len(there.sent_seq) > 100 and len(there.received_seq) == 0
     assert len(back.sent_seq) > 100 and lost(back) == []
     assert counted is not None
@@ -146,10 +146,10 @@ def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: La
 
 @pytest.mark.side_by_side
 def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: Lab) -> None:
-    wire, share = steered.wire, 0.1
-    wire.impair(CABLE, "srv1-1", Impairment(Kind.LOSS, share))
+    impairments, share = steered.impairments, 0.1
+    impairments.impair(CABLE, "srv1-1", Impairment(Kind.LOSS, share))
     there, back = run(steered, 1, rate_pps=3000).flows
-    counted = wire.clear(CABLE, "srv1-1", Kind.LOSS)
+    counted = impairments.clear(CABLE, "srv1-1", Kind.LOSS)
     assert lost(there) == []
     assert counted is not None
     assert (counted.seen, counted.lost) == (len(back.sent_seq), len(lost(back)))
@@ -159,20 +159,20 @@ def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: 
 
 @pytest.mark.side_by_side
 def test_every_corrupted_packet_fails_the_receivers_icrc(steered: Lab) -> None:
-    wire = steered.wire
-    wire.impair(CABLE, "rtsw1", Impairment(Kind.CORRUPTION, 0.2))
-    wire.impair(CABLE, "srv1-1", Impairment(Kind.CORRUPTION, 0.3))
+    impairments = steered.impairments
+    impairments.impair(CABLE, "rtsw1", Impairment(Kind.CORRUPTION, 0.2))
+    impairments.impair(CABLE, "srv1-1", Impairment(Kind.CORRUPTION, 0.3))
     result = run(steered, 0.5)
     there, back = result.flows
-    counted = wire.counters()
-    wire.clear_all()
+    counted = impairments.counters()
+    impairments.clear_all()
     errors = {agent.server: agent.icrc_errors for agent in result.agents}
     assert errors["srv2-1"] == counted[Direction(CABLE, "rtsw1")].corrupted == len(lost(there)) > 0
     assert errors["srv1-1"] == counted[Direction(CABLE, "srv1-1")].corrupted == len(lost(back)) > 0
 
 
 def test_a_window_of_t_ms_loses_what_was_sent_in_t_ms(steered: Lab) -> None:
-    wire, rate_pps = steered.wire, 2000
+    impairments, rate_pps = steered.impairments, 2000
     windows: list[tuple[int, int]] = []
     late: list[str] = []
 
@@ -183,17 +183,17 @@ def test_a_window_of_t_ms_loses_what_was_sent_in_t_ms(steered: Lab) -> None:
             start_ns = time.monotonic_ns() + 100 * MS
             end_ns = start_ns + length_ms * MS
             windows.append((start_ns, end_ns))
-            wire.impair(
+            impairments.impair(
                 CABLE, "rtsw1", Impairment(Kind.BLACKHOLE, start_ns=start_ns, end_ns=end_ns)
             )
             if time.monotonic_ns() > start_ns:
                 late.append("not valid because a blackhole was set after it should have begun")
             time.sleep(max(0.0, (end_ns - time.monotonic_ns()) / 1e9) + 0.01)
 
-    def impaired() -> tuple[TrafficResult, WireCounters | None]:
-        wire.prepare(CABLE, "rtsw1", Kind.BLACKHOLE)
+    def impaired() -> tuple[TrafficResult, ImpairmentCounters | None]:
+        impairments.prepare(CABLE, "rtsw1", Kind.BLACKHOLE)
         result = run(steered, 1, rate_pps, three_windows)
-        return result, wire.clear(CABLE, "rtsw1", Kind.BLACKHOLE)
+        return result, impairments.clear(CABLE, "rtsw1", Kind.BLACKHOLE)
 
     result, counted = measured(impaired, lambda made: (*made[0].problems, *late))
     there = result.flows[0]
@@ -214,18 +214,18 @@ def test_a_window_of_t_ms_loses_what_was_sent_in_t_ms(steered: Lab) -> None:
 
 
 def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(steered: Lab) -> None:
-    wire = steered.wire
+    impairments = steered.impairments
     plain = measured(lambda: run(steered, 0.3))
     before = [np.median(flow.receive_ns - flow.send_ns) for flow in plain.flows]
     delays_ns = (20 * MS, 35 * MS)
     for towards, delay_ns in zip(("rtsw1", "srv1-1"), delays_ns, strict=True):
-        wire.impair(CABLE, towards, Impairment(Kind.DELAY, delay_ns=delay_ns))
+        impairments.impair(CABLE, towards, Impairment(Kind.DELAY, delay_ns=delay_ns))
     # Another kind comes and goes on the same port.
-    wire.impair(CABLE, "rtsw1", Impairment(Kind.LOSS, 0.5, start_ns=2**62))
-    wire.clear(CABLE, "rtsw1", Kind.LOSS)
+    impairments.impair(CABLE, "rtsw1", Impairment(Kind.LOSS, 0.5, start_ns=2**62))
+    impairments.clear(CABLE, "rtsw1", Kind.LOSS)
     result = measured(lambda: run(steered, 0.7, rate_pps=2000))
-    counted = wire.counters()
-    wire.clear_all()
+    counted = impairments.counters()
+    impairments.clear_all()
     for flow, base_ns, delay_ns in zip(result.flows, before, delays_ns, strict=True):
         assert lost(flow) == []
         assert (np.diff(flow.received_seq) > 0).all()
@@ -235,16 +235,16 @@ def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(steer
 
 
 def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: Lab) -> None:
-    wire = steered.wire
-    wire.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=300 * MS))
-    wire.impair(SESSION, "rtsw1", Impairment(Kind.DELAY, delay_ns=1 * MS))
+    impairments = steered.impairments
+    impairments.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=300 * MS))
+    impairments.impair(SESSION, "rtsw1", Impairment(Kind.DELAY, delay_ns=1 * MS))
 
     def clear_one_then_the_other() -> None:
         time.sleep(0.15)
-        counted = wire.clear(CABLE, "rtsw1", Kind.DELAY)
+        counted = impairments.clear(CABLE, "rtsw1", Kind.DELAY)
         assert counted is not None and counted.delayed == counted.resumed > 50
         time.sleep(0.1)
-        wire.clear(SESSION, "rtsw1", Kind.DELAY)
+        impairments.clear(SESSION, "rtsw1", Kind.DELAY)
 
     there, back = run(steered, 0.5, during=clear_one_then_the_other).flows
     assert lost(there) == lost(back) == []
@@ -253,9 +253,9 @@ def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: L
 
 @pytest.mark.side_by_side
 def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
-    wire = steered.wire
+    impairments = steered.impairments
     for link, towards in ((CABLE, "rtsw1"), (CABLE, "srv1-1"), (SESSION, "rtsw1")):
-        wire.prepare(link, towards, Kind.LOSS)
+        impairments.prepare(link, towards, Kind.LOSS)
     place = ("rtsw1", "srv1-1")
     for side in ("ingress", "egress"):
         found = state_of(steered)[f"rtsw1:srv1-1 {side}"]
@@ -272,7 +272,7 @@ def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
         there.sent_seq
     ) + len(back.sent_seq)
     assert lost(there) == lost(back) == []
-    wire.clear_all()
+    impairments.clear_all()
 
 
 def bfd_states(lab: Lab) -> list[str]:
@@ -317,39 +317,41 @@ def test_bgp_goes_on_over_a_delay_where_the_kernel_left_checksums_to_the_port(pl
 
 @pytest.mark.side_by_side
 def test_whatever_a_killed_process_left_is_cleared_by_another(steered: Lab) -> None:
-    wire, before, chance = steered.wire, state_of(steered), random.Random(5)
+    impairments, before, chance = steered.impairments, state_of(steered), random.Random(5)
     for _ in range(7):
         child = os.fork()
         if not child:
             try:
                 while True:
-                    wire.impair(CABLE, "srv1-1", Impairment(Kind.LOSS, 0.5))
-                    wire.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=MS))
-                    wire.clear_all()
+                    impairments.impair(CABLE, "srv1-1", Impairment(Kind.LOSS, 0.5))
+                    impairments.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=MS))
+                    impairments.clear_all()
             finally:
                 os._exit(1)
         time.sleep(chance.uniform(0, 0.3))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        wire.clear(CABLE, "srv1-1", Kind.LOSS)
-        wire.clear(CABLE, "rtsw1", Kind.DELAY)
-        assert wire.remains(CABLE, "srv1-1", Kind.LOSS) == ()
+        impairments.clear(CABLE, "srv1-1", Kind.LOSS)
+        impairments.clear(CABLE, "rtsw1", Kind.DELAY)
+        assert impairments.remains(CABLE, "srv1-1", Kind.LOSS) == ()
         # A delay line that was starting ends by itself.
-        wait_until(lambda: wire.remains(CABLE, "rtsw1", Kind.DELAY) == (), "the line is gone")
+        wait_until(
+            lambda: impairments.remains(CABLE, "rtsw1", Kind.DELAY) == (), "the line is gone"
+        )
         wait_until(lambda: state_of(steered) == before, "the lab is as before")
 
 
 @pytest.mark.side_by_side
 def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
-    wire, files = steered.wire, steered.runtime.files
-    wire.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=MS))
+    impairments, files = steered.impairments, steered.runtime.files
+    impairments.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=MS))
     pid = pidfile.holder(lineprocess.pid_file(files, "rtsw1"))
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not lineprocess.is_alive(files, "rtsw1"), "the process ended")
-    wire.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=2 * MS))
+    impairments.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=2 * MS))
     there, _ = run(steered, 0.2).flows
-    wire.clear_all()
+    impairments.clear_all()
     assert lost(there) == []
 
 
@@ -357,6 +359,6 @@ def test_a_lab_that_is_down_has_no_cables(steered: Lab) -> None:
     other = Lab.planned("tiny")
     link = other.fabric.sessions[0]
     with pytest.raises(InputError, match="lab tiny is not up"):
-        other.wire.impair(link.name, link.a.node, Impairment(Kind.BLACKHOLE))
-    assert other.wire.clear(link.name, link.a.node, Kind.BLACKHOLE) is None
-    assert other.wire.remains(link.name, link.a.node, Kind.BLACKHOLE) == ()
+        other.impairments.impair(link.name, link.a.node, Impairment(Kind.BLACKHOLE))
+    assert other.impairments.clear(link.name, link.a.node, Kind.BLACKHOLE) is None
+    assert other.impairments.remains(link.name, link.a.node, Kind.BLACKHOLE) == ()

@@ -11,10 +11,10 @@ import yaml
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from rocelab.errors import MachineError
-from rocelab.runtime.housing import RuntimeKind, housing_of
-from rocelab.runtime.housing.containerlab import topology_of
-from rocelab.runtime.housing.containers import LABEL, Containers
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.providers import RuntimeKind, provider_of
+from rocelab.runtime.providers.containerlab import topology_of
+from rocelab.runtime.providers.containers import LABEL, Containers
 from rocelab.runtime.record import LabFiles
 from tests.unit.target_schemas import clab_schema
 
@@ -60,5 +60,5 @@ def test_a_machine_without_containerlab_is_told_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match="containerlab is not installed") as refused:
-        housing_of(RuntimeKind.CONTAINERLAB).check()
+        provider_of(RuntimeKind.CONTAINERLAB).check()
     assert "--runtime docker" in str(refused.value)

@@ -17,21 +17,21 @@ from rocelab.errors import InputError
 from rocelab.kernel import pidfile
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.steering import program as steering
-from rocelab.runtime.wire import program as wire
-from rocelab.runtime.wire.control import _impairment, _part
-from rocelab.runtime.wire.delayline import PACKET_COST_BYTES, DelayQueues
-from rocelab.runtime.wire.impairment import MAX_DELAY_NS, Direction, Hooks, Impairment, Kind
-from rocelab.runtime.wire.maps import (
+from rocelab.runtime.impairments import program
+from rocelab.runtime.impairments.control import _impairment, _part
+from rocelab.runtime.impairments.delayline import PACKET_COST_BYTES, DelayQueues
+from rocelab.runtime.impairments.impairment import MAX_DELAY_NS, Direction, Hooks, Impairment, Kind
+from rocelab.runtime.impairments.maps import (
     IDLE,
     KINDS,
+    ImpairmentCounters,
     Rule,
     RulePart,
-    WireCounters,
     pack_rule,
     sum_counters,
     unpack_rule,
 )
+from rocelab.runtime.steering import program as steering
 from rocelab.spec.model import LabSpec
 
 U64 = st.integers(0, 2**64 - 1)
@@ -142,7 +142,7 @@ def test_a_share_too_small_for_the_program_is_the_smallest_it_has() -> None:
 def test_counters_are_the_sum_over_cpus() -> None:
     first, second = (1, 2, 3, 4, 5), (10, 20, 30, 40, 50)
     data = b"".join(number.to_bytes(8, sys.byteorder) for number in (*first, *second))
-    assert sum_counters(data) == WireCounters(11, 22, 33, 44, 55)
+    assert sum_counters(data) == ImpairmentCounters(11, 22, 33, 44, 55)
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 1000)), max_size=60), st.data())
@@ -195,7 +195,7 @@ def test_the_wire_is_asked_before_steering() -> None:
         return int(message["info"] >> 16)
 
     (attached,) = (each for each in steering._attached(3, 1) if priority(each))
-    assert 0 < wire.PRIORITY < priority(attached)
+    assert 0 < program.PRIORITY < priority(attached)
 
 
 HOLD = """

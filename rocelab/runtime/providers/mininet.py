@@ -42,7 +42,7 @@ def find_mininet() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class MininetHousing:
+class MininetProvider:
     """Namespaces that Mininet makes. `frr`: the folder of another FRR than this machine's."""
 
     frr: Path | None

@@ -17,7 +17,7 @@ from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import LabFiles
 
 
-class Housing(Protocol):
+class NodeProvider(Protocol):
     """A way to make nodes."""
 
     @property

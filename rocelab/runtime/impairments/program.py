@@ -17,15 +17,15 @@ from pathlib import Path
 
 from rocelab.files import make_folder
 from rocelab.kernel import bpf, namespaces, netlink, tc
+from rocelab.runtime.impairments.maps import PINS
 from rocelab.runtime.queues.engine import bpf_folder
 from rocelab.runtime.record import LabFiles
-from rocelab.runtime.wire.maps import PINS
 
-SOURCE = Path(__file__).parents[1] / "bpf" / "wire.bpf.c"
+SOURCE = Path(__file__).parents[1] / "bpf" / "impairments.bpf.c"
 NEEDS = ("clsact", "cls_bpf")
 """What impairing needs of `rocelab.kernel.probes`."""
 
-NAME = "rocelab-wire"
+NAME = "rocelab-impairments"
 PRIORITY = 1
 """Asked before the filters of queues and steering, which have priority 10."""
 
@@ -40,7 +40,7 @@ _RTM_DELQDISC, _RTM_GETTFILTER = 37, 46
 
 def pins_folder(files: LabFiles) -> Path:
     """Where the program and its maps are pinned while any port is impaired."""
-    return bpf_folder(files) / "wire"
+    return bpf_folder(files) / "impairments"
 
 
 def make_pins(files: LabFiles, slots: int) -> None:
@@ -55,7 +55,7 @@ def make_pins(files: LabFiles, slots: int) -> None:
     try:
         bpf.mount(bpf_folder(files))
         # A folder with the right name is whole.
-        fresh = folder.with_name("wire-new")
+        fresh = folder.with_name("impairments-new")
         shutil.rmtree(fresh, ignore_errors=True)
         make_folder(fresh, 0o700)
         for name in PINS:
@@ -69,7 +69,7 @@ def make_pins(files: LabFiles, slots: int) -> None:
 def remove_pins(files: LabFiles) -> None:
     """Let program and maps go, and the bpffs if nothing else is on it. Idempotent."""
     base = bpf_folder(files)
-    for folder in (pins_folder(files), base / "wire-new"):
+    for folder in (pins_folder(files), base / "impairments-new"):
         shutil.rmtree(folder, ignore_errors=True)
     # Names with a dot are the kernel's own (kernel/bpf/inode.c): it puts two on every bpffs.
     if os.path.ismount(base) and all("." in each.name for each in base.iterdir()):

@@ -1,9 +1,9 @@
 """The delay line of a switch, started and ended: a veth pair and a process in its namespace.
 
-In: a switch of a lab whose wire program is pinned. Out: `delay-in`, where the program redirects
-packets that are to come later and gets them back, `delay-out`, and the process that holds what is
-between. Both are made anew unless the process lives, so whatever a killed command left is no
-matter. Taking the lab down ends all of it.
+In: a switch of a lab whose impairments program is pinned. Out: `delay-in`, where the program
+redirects packets that are to come later and gets them back, `delay-out`, and the process that holds
+what is between. Both are made anew unless the process lives, so whatever a killed command left is
+no matter. Taking the lab down ends all of it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 from rocelab.errors import MachineError
 from rocelab.interpreter import module_command, module_environment
 from rocelab.kernel import namespaces, netlink, offloads, pidfile, tc
+from rocelab.runtime.impairments import program
+from rocelab.runtime.impairments.delayline import RECEIVES
+from rocelab.runtime.impairments.maps import ImpairmentMaps
 from rocelab.runtime.record import LabFiles
-from rocelab.runtime.wire import program
-from rocelab.runtime.wire.delayline import RECEIVES
-from rocelab.runtime.wire.maps import WireMaps
 
 REDIRECTS = "delay-in"
 FIRST_INDEX = 60001
-"""DELAY_LINE of rocelab/runtime/bpf/wire.bpf.c; the other end has the next."""
+"""DELAY_LINE of rocelab/runtime/bpf/impairments.bpf.c; the other end has the next."""
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 5.0
@@ -51,7 +51,7 @@ def is_alive(files: LabFiles, node: str) -> bool:
     return pidfile.holder(pid_file(files, node)) is not None
 
 
-def start(files: LabFiles, node: str, place: int, maps: WireMaps, mtu: int) -> None:
+def start(files: LabFiles, node: str, place: int, maps: ImpairmentMaps, mtu: int) -> None:
     """Have the switch, the `place`-th of its fabric, delay packets of up to `mtu` bytes.
 
     Nothing happens where its delay line lives. Raises MachineError where it does not start.
@@ -65,7 +65,7 @@ def start(files: LabFiles, node: str, place: int, maps: WireMaps, mtu: int) -> N
     told, tells = os.pipe()
     pins = str(program.pins_folder(files))
     pid = str(pid_file(files, node))
-    command = module_command("rocelab.runtime.wire.delayline", pins, pid, str(mtu))
+    command = module_command("rocelab.runtime.impairments.delayline", pins, pid, str(mtu))
 
     def launch() -> subprocess.Popen[bytes]:
         return subprocess.Popen(

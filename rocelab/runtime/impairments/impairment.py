@@ -17,7 +17,7 @@ from rocelab.wording import name_hint
 SECOND_NS = 10**9
 MAX_DELAY_NS = 10 * SECOND_NS
 MAX_SLOT = 0xFFFF
-"""A slot is a VLAN tag on its way to the delay line (rocelab/runtime/bpf/wire.bpf.c)."""
+"""A slot is a VLAN tag on its way to the delay line (rocelab/runtime/bpf/impairments.bpf.c)."""
 
 
 class Kind(IntEnum):

@@ -23,18 +23,18 @@ CONNECT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class WorkerPool:
     """Who runs cells, and how many at a time; a cluster's workers may come and go."""
 
     executor: Executor
     slots: Callable[[], int]
 
 
-Hire = Callable[[], AbstractContextManager[Crew]]
+Hire = Callable[[], AbstractContextManager[WorkerPool]]
 
 
 @contextmanager
-def processes(workers: int) -> Iterator[Crew]:
+def processes(workers: int) -> Iterator[WorkerPool]:
     """So many processes of this machine, each with one numba thread.
 
     They are spawned, not forked: a fork copies the locks that other threads hold (progress bars,
@@ -48,7 +48,7 @@ def processes(workers: int) -> Iterator[Crew]:
             workers, multiprocessing.get_context("spawn"), initializer=_prepare_worker
         )
         try:
-            yield Crew(executor, lambda: workers)
+            yield WorkerPool(executor, lambda: workers)
         except BaseException:
             for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
@@ -58,7 +58,7 @@ def processes(workers: int) -> Iterator[Crew]:
 
 
 @contextmanager
-def cluster(address: str, connect_s: float = CONNECT_S) -> Iterator[Crew]:
+def cluster(address: str, connect_s: float = CONNECT_S) -> Iterator[WorkerPool]:
     """The workers of the Dask scheduler at `address`, such as scheduler:8786.
 
     Raises MachineError where there is no scheduler, no worker, or one with another version of this
@@ -88,7 +88,7 @@ def cluster(address: str, connect_s: float = CONNECT_S) -> Iterator[Crew]:
             except OSError:
                 raise cluster_lost() from None
 
-        yield Crew(executor, slots)
+        yield WorkerPool(executor, slots)
 
 
 def cluster_lost() -> MachineError:

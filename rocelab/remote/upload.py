@@ -1,6 +1,6 @@
 """What a command line needs of this machine's files, and what it will write.
 
-In: the words of a command and what its parameters were read as. Out: a `Parcel` for the other
+In: the words of a command and what its parameters were read as. Out: an `Upload` for the other
 machine, where the files stand in a mirror of this machine's file system. Paths that are relative
 mean the same there; those that are absolute are made relative.
 """
@@ -50,7 +50,7 @@ REFERENCES = (*YAML, ".csv", ".json", ".et")
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class Upload:
     """What goes to the other machine with a command."""
 
     words: tuple[str, ...]
@@ -64,8 +64,8 @@ class Parcel:
     """Places in the mirror that are brought back with all that is in them."""
 
 
-def make_parcel(words: Sequence[str], values: Mapping[str, object], here: Path) -> Parcel:
-    """The parcel of a command line that is run from the folder `here`.
+def make_upload(words: Sequence[str], values: Mapping[str, object], here: Path) -> Upload:
+    """The upload of a command line that is run from the folder `here`.
 
     `values` has what the command's parameters were read as, by their names. Raises InputError for
     a file that is not there, and for a YAML file that names another one absolutely.
@@ -86,7 +86,7 @@ def make_parcel(words: Sequence[str], values: Mapping[str, object], here: Path) 
         else:
             sent |= {mirrored(each): each for each in _with_references(path)}
     present += _present(here / RESULTS)
-    return Parcel(
+    return Upload(
         words=tuple(_rewritten(word, moved) for word in words),
         folder=mirrored(here),
         sent=sent,

@@ -4,10 +4,10 @@
 //
 // One program and one set of maps serve all ports of a lab. A port and its direction are told by
 // the filter's classid, which cls_bpf hands over in direct-action mode (net/sched/cls_bpf.c
-// cls_bpf_classify): its slot, from 1 (rocelab/runtime/wire/impairment.py).
+// cls_bpf_classify): its slot, from 1 (rocelab/runtime/impairments/impairment.py).
 //
 // No program can hold a packet, so one that is to come later goes, with its slot for a VLAN id,
-// through a veth pair to a process in the same namespace (rocelab/runtime/wire/delayline.py). What
+// through a veth pair to a process in the same namespace (rocelab/runtime/impairments/delayline.py). What
 // that sends comes out of the pair with its slot for a mark; `resume` hands it to the port.
 
 #include <linux/bpf.h>
@@ -26,7 +26,7 @@
 #define BTH_BYTES 12
 #define ICRC_BYTES 4
 
-// As in rocelab/runtime/wire/maps.py.
+// As in rocelab/runtime/impairments/maps.py.
 #define DELAY_LINE 60001
 #define PASSED 0x77697265
 

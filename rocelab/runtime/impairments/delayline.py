@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocelab.kernel.pidfile import claim
-from rocelab.runtime.wire.maps import WireMaps
+from rocelab.runtime.impairments.maps import ImpairmentMaps
 
 RECEIVES = "delay-out"
 """The end of the pair that this process has; the other, `delay-in`, is the program's."""
@@ -257,7 +257,7 @@ class DelayLine:
 
 
 def main() -> None:
-    """`python -m rocelab.runtime.wire.delayline PINS PID_FILE MTU CPU READY_FD`."""
+    """`python -m rocelab.runtime.impairments.delayline PINS PID_FILE MTU CPU READY_FD`."""
     pins, pid_file, mtu, cpu, ready_fd = sys.argv[1:]
     if os.fork():
         os._exit(0)
@@ -267,7 +267,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     _be_on_time(int(cpu))
-    with claim(Path(pid_file)), WireMaps(Path(pins)) as maps:
+    with claim(Path(pid_file)), ImpairmentMaps(Path(pins)) as maps:
 
         def delay_of(slot: int) -> int:
             rule = maps.rule(slot)
