@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.pacing import Pacing
 from bench.throughput import IN_FLIGHT, MEASURED_S, PAYLOAD_BYTES, Throughput
-from rocelab.results.drill import Environment
+from rocelab.results.environment import Environment
 
 FOLDER = Path(__file__).parent
 TARGET_PER_S = 100_000

@@ -176,7 +176,7 @@ def congested_link(lab: Lab, rng: random.Random) -> Trial:
         )
         mine, others = _between_switches(lab, job, other)
         if mine & others:
-            report, _ = run_jobs(lab, [job, other])
+            report, _ = run_jobs(lab, [job, other]).reports
             return Trial(Cause.CONGESTED_LINK, tuple(map(str, sorted(mine & others))), report)
     raise ValueError(f"no two jobs of {DRAWS} share a link")
 

@@ -33,7 +33,7 @@ import pytest
 from rocelab.errors import MachineError
 from rocelab.measure.attempts import RETRIES, measure_valid
 from rocelab.results.drill import DrillResult
-from rocelab.results.phases import JobDrillResult
+from rocelab.results.probes import ProbeRun
 
 ATTEMPTS = 1 + RETRIES
 MOST_NOT_MEASURED = 5
@@ -95,14 +95,18 @@ def _judged(
     return run, problems
 
 
-def problems_of_drill(result: DrillResult | JobDrillResult) -> tuple[str, ...]:
+def probe_runs(result: DrillResult) -> list[ProbeRun]:
+    """The run of each repeat of a drill that is a phase of probes."""
+    found = [run.probes for (run,) in result.repeats]
+    return [run for run in found if run is not None]
+
+
+def problems_of_drill(result: DrillResult) -> tuple[str, ...]:
     """Why a drill has no valid repeat; none where it has one."""
-    if isinstance(result, JobDrillResult):
-        if all(phase.valid_runs for phase in result.phases):
-            return ()
-        runs = (run for phase in result.phases for run in result.runs_of(phase.name))
-        return tuple(dict.fromkeys(problem for run in runs for problem in run.problems))
-    return () if result.valid_repeats else result.repeats[-1].problems
+    if all(phase.valid_runs for phase in result.phases):
+        return ()
+    runs = (run for phase in result.phases for run in result.runs_of(phase.name))
+    return tuple(dict.fromkeys(problem for run in runs for problem in run.problems))
 
 
 def problems_of_command(outcome: CompletedProcess[str]) -> tuple[str, ...]:

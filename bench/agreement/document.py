@@ -12,7 +12,7 @@ from typing import Any
 from rocelab.documents import Format
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row
-from rocelab.results.drill import Environment
+from rocelab.results.environment import Environment
 from rocelab.units import parse_size_bytes
 
 SCHEMA_VERSION = 1

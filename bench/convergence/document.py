@@ -13,8 +13,9 @@ from typing import Any
 
 from rocelab.documents import Format
 from rocelab.results.convergence import Method
-from rocelab.results.drill import Environment, Repeat
+from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
+from rocelab.results.probes import ProbeRun
 from rocelab.results.stages import SwitchStages
 
 SCHEMA_VERSION = 1
@@ -178,7 +179,7 @@ def summarise(figures: Sequence[Figures]) -> Summary:
     )
 
 
-def figures_of(repeat: Repeat, index: int) -> Figures:
+def figures_of(repeat: ProbeRun, index: int) -> Figures:
     """Of the event at `index` of a measured run."""
     whole = repeat.events[index].convergence
     touched = [

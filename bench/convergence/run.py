@@ -34,7 +34,7 @@ from bench.convergence.plan import (
 from bench.convergence.traffic import RATE_PPS, Probes, choose_probes, names_of
 from bench.convergence.validity import unsound
 from rocelab.drills.faulted import FaultedRun, Settings
-from rocelab.drills.run import wait_until
+from rocelab.drills.probes import wait_until
 from rocelab.errors import ExpectationError, RocelabError
 from rocelab.faults.spec import SingleFaultSpec
 from rocelab.measure.environment import read_environment
@@ -44,7 +44,7 @@ from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.progress import no_progress
 from rocelab.results.convergence import Method, Window
-from rocelab.results.drill import Repeat
+from rocelab.results.probes import ProbeRun
 from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from rocelab.runtime.installation import find_installation
 from rocelab.runtime.lab import Lab
@@ -189,7 +189,7 @@ class _Measuring:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    repeat: Repeat
+    repeat: ProbeRun
     failures: tuple[Failure, ...]
     subject: str
 
@@ -219,7 +219,7 @@ def _run(scene: _Scene, failures: int, draw: random.Random, *, traced: bool) -> 
     return _Run(repeat, found, subject)
 
 
-def _unsound(scene: _Scene, repeat: Repeat) -> tuple[str, ...]:
+def _unsound(scene: _Scene, repeat: ProbeRun) -> tuple[str, ...]:
     crossing = names_of(scene.probes.flows[: scene.probes.crossing])
     silent = scene.cell.fault.breakage is Breakage.SILENT
     return unsound(repeat, crossing, silent=silent)
@@ -275,7 +275,7 @@ def _wait_for_bfd(lab: Lab) -> None:
     wait_for_bfd(lab.fabric, lab.node, convergence_timeout_s(lab.fabric), no_progress)
 
 
-def _failures(scene: _Scene, repeat: Repeat, waited: Sequence[int]) -> tuple[Failure, ...]:
+def _failures(scene: _Scene, repeat: ProbeRun, waited: Sequence[int]) -> tuple[Failure, ...]:
     """The failures of a run, each with its repair. Raises ExpectationError where the changes are
     not what was done: too close to each other, or to the one before."""
     repairs = scene.cell.fault.breakage is not Breakage.FLAP
@@ -295,7 +295,7 @@ def _failures(scene: _Scene, repeat: Repeat, waited: Sequence[int]) -> tuple[Fai
 
 def _with_stages(
     scene: _Scene,
-    repeat: Repeat,
+    repeat: ProbeRun,
     failures: Sequence[Failure],
     recorder: StageRecorder,
     first_ns: int,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocelab.results.drill import Repeat
+from rocelab.results.probes import ProbeRun
 
 QUIET_NS = 400_000_000
 
 
-def unsound(repeat: Repeat, crossing: Sequence[str], *, silent: bool) -> tuple[str, ...]:
+def unsound(repeat: ProbeRun, crossing: Sequence[str], *, silent: bool) -> tuple[str, ...]:
     """Reasons not to count any failure of `repeat`.
 
     A table that changed within 400 ms before a failure was not whole because of it: a BFD session

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rocelab.documents import Format
-from rocelab.results.drill import Environment
+from rocelab.results.environment import Environment
 from rocelab.statistics import Spread, spread
 
 SCHEMA_VERSION = 1

@@ -26,7 +26,6 @@ from rocelab.runtime.kind import RuntimeKind
 
 if TYPE_CHECKING:
     from rocelab.results.drill import DrillResult
-    from rocelab.results.phases import JobDrillResult
 
 app = typer.Typer(
     no_args_is_help=True, help="Rehearse failures and jobs: list, explain, run and compare drills."
@@ -127,6 +126,7 @@ def run(
     from rocelab.drills.labuse import fresh, kept
     from rocelab.drills.run import run_drill
     from rocelab.outputs import shown_if_unwritten
+    from rocelab.report.terminal import print_result
     from rocelab.runtime.providers import provider_of
 
     provider = provider_of(runtime, image, frr)
@@ -134,11 +134,11 @@ def run(
     def note(text: str) -> None:
         err().print(f"note: {text}", markup=False, soft_wrap=True)
 
-    def show(result: DrillResult | JobDrillResult) -> None:
+    def show(result: DrillResult) -> None:
         if json:
             write([to_json(result), "\n"])
         else:
-            _print(result)
+            print_result(result, out())
 
     started = time.monotonic()
     with handed_over(junit):
@@ -146,7 +146,7 @@ def run(
             path = find_drill(drill)
             if folder is None:
                 folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-            found: list[DrillResult | JobDrillResult] = []
+            found: list[DrillResult] = []
             shown = shown_if_unwritten(found, show)
             with handed_over(folder), shown, progress_bars() as progress:
                 use = kept(note, frr) if keep else fresh
@@ -218,14 +218,3 @@ def _junit_of_errors(drill: str, junit: Path | None) -> Iterator[None]:
         if junit is not None:
             write_junit(junit_of_error(Path(drill).stem, error, time.monotonic() - started), junit)
         raise
-
-
-def _print(result: DrillResult | JobDrillResult) -> None:
-    from rocelab.report.phases.terminal import print_job_result
-    from rocelab.report.terminal import print_result
-    from rocelab.results.phases import JobDrillResult
-
-    if isinstance(result, JobDrillResult):
-        print_job_result(result, out())
-    else:
-        print_result(result, out())

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocelab.data import shipped
-from rocelab.drills.phases.spec import JobDrillSpec
 from rocelab.drills.spec import DrillSpec
 from rocelab.spec.catalog import find, find_lab, names_in
 
@@ -25,7 +24,7 @@ def find_drill(text: str) -> Path:
     return find(text, CATALOG, "drill")
 
 
-def lab_of(drill: DrillSpec | JobDrillSpec, path: Path) -> Path:
+def lab_of(drill: DrillSpec, path: Path) -> Path:
     """The lab file of the drill read from `path`; a relative path starts at the drill's folder.
 
     Raises InputError when there is no such lab in the catalog.

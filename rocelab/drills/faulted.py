@@ -33,13 +33,13 @@ from rocelab.measure.effects import late_carriers, late_losses, link_events
 from rocelab.measure.fidelity import judged, stolen_cpu_s
 from rocelab.measure.health.monitor import HealthMonitor
 from rocelab.measure.health.objectives import HealthSpec
-from rocelab.measure.stages.measure import FlowRecovery, stages_of
+from rocelab.measure.stages.event import Felt, stages_of_events
+from rocelab.measure.stages.measure import FlowRecovery
 from rocelab.measure.stages.recorder import StageRecorder
 from rocelab.measure.timeline import FibTimeline
-from rocelab.results import drill as results
-from rocelab.results.convergence import FlowConvergence, FlowSamples, Method, Window
-from rocelab.results.drill import Event, FibChange, HashingRun, Repeat, Timeline, measure_repeat
-from rocelab.results.stages import SCHEMA_VERSION as STAGES_VERSION
+from rocelab.results import probes as results
+from rocelab.results.convergence import FlowConvergence, FlowSamples, Method
+from rocelab.results.probes import Event, FibChange, HashingRun, ProbeRun, Timeline, probe_run
 from rocelab.results.stages import Stages
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
@@ -131,7 +131,7 @@ class FaultedRun:
         """Begin and end every fault at its time after time 0; `wait` returns at an instant."""
         self._problems += carry_out(self.injector, self._faults, self.zero_ns, wait, self._prepared)
 
-    def finish(self, hashing: Sequence[HashingRun] = (), problems: Sequence[str] = ()) -> Repeat:
+    def finish(self, hashing: Sequence[HashingRun] = (), problems: Sequence[str] = ()) -> ProbeRun:
         """End the traffic, mend what is still broken, and measure.
 
         `hashing` and `problems` are of the same repeat and go into it. Raises ValueError where
@@ -157,7 +157,7 @@ class FaultedRun:
         gaps = (f"not valid because FIB events of {', '.join(lost)} were lost",) if lost else ()
         changes = self._fib.changes(self.start_ns, fib_end_ns)
         untraced = () if self._recorder is None else self._recorder.problems()
-        repeat = measure_repeat(
+        repeat = probe_run(
             samples,
             timeline,
             self._settings.method,
@@ -180,7 +180,7 @@ class FaultedRun:
         )
         return judged(repeat, samples, timeline, traffic, stolen_s)
 
-    def _late_effects(self, repeat: Repeat, timeline: Timeline) -> tuple[str, ...]:
+    def _late_effects(self, repeat: ProbeRun, timeline: Timeline) -> tuple[str, ...]:
         """Faults whose first effect does not fit their stamp."""
         changes, zero_ns = self.injector.changes, timeline.events[0].t_ns
         resolution_ns = repeat.overall.resolution_ns
@@ -198,39 +198,25 @@ class FaultedRun:
         )
 
     def _stages(
-        self, repeat: Repeat, timeline: Timeline, changes: Sequence[FibChange]
+        self, repeat: ProbeRun, timeline: Timeline, changes: Sequence[FibChange]
     ) -> tuple[Stages, ...]:
         """Where the time of each event went; none where nothing was traced."""
         if self._recorder is None:
             return ()
-        ends_ns = [event.t_ns for event in timeline.events[1:]] + [timeline.end_ns]
-        found = []
-        for number, (event, end_ns) in enumerate(zip(timeline.events, ends_ns, strict=True)):
-            felt = [
-                (flow.id, record.measurement)
+
+        def felt(number: int) -> Felt:
+            event = timeline.events[number]
+            by_flow = [
+                (self._paths[flow.id].nodes, record.measurement.events[number])
                 for flow, record in zip(self._flows, repeat.flows, strict=True)
                 if record.measurement.events[number].affected and flow.id in self._paths
             ]
-            recoveries = [
-                FlowRecovery(self._paths[flow].nodes, _after(event, measured.events[number]))
-                for flow, measured in felt
-            ]
-            interval_ns = max((round(measured.resolution_ns) for _, measured in felt), default=None)
-            found.append(
-                Stages(
-                    STAGES_VERSION,
-                    event.title,
-                    self._recorder.resolution(interval_ns),
-                    stages_of(
-                        event.t_ns,
-                        Window(event.t_ns, end_ns),
-                        self._recorder.records,
-                        changes,
-                        recoveries,
-                    ),
-                )
+            return Felt(
+                tuple(FlowRecovery(nodes, _after(event, measured)) for nodes, measured in by_flow),
+                max((round(measured.resolution_ns) for _, measured in by_flow), default=None),
             )
-        return tuple(found)
+
+        return stages_of_events(timeline.events, timeline.end_ns, self._recorder, changes, felt)
 
     def _named(self, flow: Flow) -> results.Flow:
         ends = resolve_flow(self._lab.fabric, flow)

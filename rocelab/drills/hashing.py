@@ -22,7 +22,7 @@ from rocelab.kernel.settings import write_settings
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import SEED
-from rocelab.results.drill import HashingRun
+from rocelab.results.probes import HashingRun
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import SeedPlan
 from rocelab.traffic.result import TrafficResult

@@ -8,16 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocelab.drills.catalog import CATALOG, drill_names
-from rocelab.drills.phases.spec import JobDrillSpec
-from rocelab.drills.spec import HASHING_NS, DrillSpec, load_drill
+from rocelab.drills.spec import HASHING_NS, DrillSpec, PhaseSpec, load_drill
 
 _NS_PER_S = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class DrillRow:
-    """A drill in a list. kind: `faults` or `jobs`. seconds: how long the traffic of one run lasts,
-    lab up and down apart; None for jobs, which end when they are done."""
+    """A drill in a list. kind: `probes`, `jobs`, or `probes and jobs`. seconds: how long the
+    traffic of one run lasts, lab up and down apart; None with jobs, which end by themselves."""
 
     name: str
     lab: str
@@ -31,12 +30,19 @@ def listed_drills() -> tuple[DrillRow, ...]:
     return tuple(row_of(load_drill(CATALOG / f"{name}.yaml")) for name in drill_names())
 
 
-def row_of(drill: DrillSpec | JobDrillSpec) -> DrillRow:
+def row_of(drill: DrillSpec) -> DrillRow:
     """The drill in a list."""
+    kinds = dict.fromkeys("probes" if phase.probes else "jobs" for phase in drill.phases)
+    times_ns = [_lasts_ns(phase) for phase in drill.phases]
+    known = [each for each in times_ns if each is not None]
+    seconds = sum(known) / _NS_PER_S if len(known) == len(times_ns) else None
     title = drill.title or drill.name
-    if isinstance(drill, JobDrillSpec):
-        return DrillRow(drill.name, drill.lab, "jobs", title, None)
-    traffic = drill.traffic
-    undisturbed_ns = max(1, len(drill.compare_hashing)) * HASHING_NS
-    seconds = (undisturbed_ns + traffic.warmup + traffic.duration) / _NS_PER_S
-    return DrillRow(drill.name, drill.lab, "faults", title, seconds)
+    return DrillRow(drill.name, drill.lab, " and ".join(kinds), title, seconds)
+
+
+def _lasts_ns(phase: PhaseSpec) -> int | None:
+    """How long the traffic of a phase lasts; None of jobs."""
+    probes = phase.probes
+    if probes is None:
+        return None
+    return max(1, len(phase.compare_hashing)) * HASHING_NS + probes.warmup + probes.duration

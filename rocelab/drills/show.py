@@ -11,19 +11,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rocelab.drills.catalog import lab_of
 from rocelab.drills.listing import DrillRow, row_of
-from rocelab.drills.phases.run import planned_lab
-from rocelab.drills.phases.spec import JobDrillSpec, PhaseSpec
-from rocelab.drills.run import planned_faults
-from rocelab.drills.spec import load_drill
+from rocelab.drills.run import planned_faults, planned_lab
+from rocelab.drills.spec import MeasureSpec, PhaseSpec, TrafficSpec, load_drill
 from rocelab.faults.resolve import resolve
-from rocelab.faults.schedule import Timed, expand
+from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SessionResetSpec
 from rocelab.plan.fabric import Fabric
-from rocelab.results.expectations import Expectation, kpi_named
-from rocelab.runtime.lab import Lab
-from rocelab.spec.reference import named_by
+from rocelab.results.expectations import Expectation
+from rocelab.results.kpis import KPIS
 
 _NS_PER_S = 10**9
 
@@ -74,14 +70,29 @@ class ExpectationRow:
 
 @dataclass(frozen=True, slots=True)
 class PhaseView:
-    """A phase of a drill of jobs. jobs: the specs, as JSON values; conditions: in words, what is
-    not as in the lab's file. Times of `faults` are from the jobs' start."""
+    """A phase of a drill. conditions: in words, what is not as in the lab's file. probes: the spec
+    of its traffic, span_ns: how long that is counted; jobs: the specs of its jobs, as JSON values.
+    Times of `faults` are from the start of the counted traffic, or of the jobs."""
 
     name: str
     conditions: tuple[str, ...]
+    probes: TrafficSpec | None
     jobs: tuple[dict[str, Any], ...]
+    compare_hashing: tuple[str, ...]
+    measure: MeasureSpec
     faults: tuple[FaultRow, ...]
     expectations: tuple[ExpectationRow, ...]
+
+    def document(self) -> dict[str, object]:
+        """As JSON values."""
+        return {
+            "name": self.name,
+            "conditions": self.conditions,
+            "traffic": None if self.probes is None else self.probes.model_dump(mode="json"),
+            "jobs": self.jobs,
+            "faults": [fault.document() for fault in self.faults],
+            "expectations": [asdict(each) for each in self.expectations],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +107,11 @@ class LabSize:
 
 @dataclass(frozen=True, slots=True)
 class DrillView:
-    """A drill, ready to be read. Of a drill of jobs `phases` holds all that happens; of one of
-    faults the others do. span_ns: the counted traffic, from time 0; spec: the file, defaults
-    written out."""
+    """A drill, ready to be read. spec: the file, defaults written out."""
 
     row: DrillRow
     description: str
     size: LabSize
-    span_ns: int
-    faults: tuple[FaultRow, ...]
-    expectations: tuple[ExpectationRow, ...]
     phases: tuple[PhaseView, ...]
     spec: dict[str, Any]
 
@@ -115,18 +121,7 @@ class DrillView:
             **asdict(self.row),
             "description": self.description,
             "size": asdict(self.size),
-            "faults": [fault.document() for fault in self.faults],
-            "expectations": [asdict(each) for each in self.expectations],
-            "phases": [
-                {
-                    "name": phase.name,
-                    "conditions": phase.conditions,
-                    "jobs": phase.jobs,
-                    "faults": [fault.document() for fault in phase.faults],
-                    "expectations": [asdict(each) for each in phase.expectations],
-                }
-                for phase in self.phases
-            ],
+            "phases": [phase.document() for phase in self.phases],
             "drill": self.spec,
         }
 
@@ -135,28 +130,12 @@ def view_of(path: Path) -> DrillView:
     """The drill in the file `path`. Raises as reading and planning it does: SpecError, and
     InputError where a fault does not fit its lab."""
     drill = load_drill(path)
-    span_ns = 0
-    faults: tuple[FaultRow, ...] = ()
-    expectations: tuple[Expectation, ...] = ()
-    phases: tuple[PhaseView, ...] = ()
-    if isinstance(drill, JobDrillSpec):
-        fabric = planned_lab(drill, path).fabric
-        phases = tuple(_phase(fabric, phase) for phase in drill.phases)
-    else:
-        file = lab_of(drill, path)
-        with named_by(path, file):
-            fabric = Lab.planned(file).fabric
-        span_ns = drill.traffic.duration
-        faults = fault_rows(fabric, planned_faults(fabric, drill))
-        expectations = drill.expect.expectations()
+    fabric = planned_lab(drill, path).fabric
     return DrillView(
         row=row_of(drill),
         description=drill.description.strip(),
         size=LabSize(fabric.name, len(fabric.switches), len(fabric.links), len(fabric.servers)),
-        span_ns=span_ns,
-        faults=faults,
-        expectations=_in_words(expectations),
-        phases=phases,
+        phases=tuple(_phase(fabric, phase) for phase in drill.phases),
         spec=drill.model_dump(mode="json", exclude_none=True),
     )
 
@@ -184,18 +163,19 @@ def _phase(fabric: Fabric, phase: PhaseSpec) -> PhaseView:
     if phase.links_down:
         conditions.append(f"without {', '.join(phase.links_down)}")
     return PhaseView(
-        phase.name,
-        tuple(conditions),
-        tuple(job.model_dump(mode="json", exclude_none=True) for job in phase.jobs),
-        fault_rows(fabric, expand(fabric, phase.faults)),
-        _in_words(phase.expect.expectations()),
+        name=phase.name,
+        conditions=tuple(conditions),
+        probes=phase.probes,
+        jobs=tuple(job.model_dump(mode="json", exclude_none=True) for job in phase.jobs),
+        compare_hashing=tuple(phase.compare_hashing),
+        measure=phase.measure,
+        faults=fault_rows(fabric, planned_faults(fabric, phase)),
+        expectations=_in_words(phase.expect.expectations()),
     )
 
 
 def _in_words(expectations: Sequence[Expectation]) -> tuple[ExpectationRow, ...]:
     return tuple(
-        ExpectationRow(
-            each.kpi, kpi_named(each.kpi).title, each.written, kpi_named(each.kpi).meaning
-        )
+        ExpectationRow(each.kpi, KPIS[each.kpi].title, each.written, KPIS[each.kpi].meaning)
         for each in expectations
     )

@@ -1,7 +1,12 @@
-"""What a person writes to describe a drill: lab, traffic, faults, measurement, expectations.
+"""What a person writes to describe a drill: a lab, and phases that run on it one after the other,
+each with its traffic, what breaks meanwhile, and what is expected.
 
-In: a YAML file. Out: a validated `DrillSpec`, or a `JobDrillSpec` where the file has phases; times
-in ns and sizes in bytes. Nothing is derived here that needs the lab.
+In: a YAML file. Out: a validated `DrillSpec`; times in ns and sizes in bytes. Nothing is derived
+here that needs the lab.
+
+A phase sends probes (`traffic`) or runs jobs (`jobs`). Of probes every time is in the lab's clock;
+of jobs times are those of the modelled network, but for `faults`, which are in the lab's clock
+everywhere.
 """
 
 from __future__ import annotations
@@ -11,24 +16,29 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from rocelab.drills.phases.spec import JobDrillSpec
 from rocelab.faults.spec import MAX_DURATION, FaultSpec, FlappingSpec
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.transport import DCQCN_OFF
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.results.convergence import Method
 from rocelab.results.expectspec import ExpectSpec
+from rocelab.results.kpis import KPIS
+from rocelab.results.shares import WINDOW_NS
 from rocelab.spec.base import MS, SECOND, Name, SpecModel
 from rocelab.spec.load import validate
-from rocelab.spec.model import SeedPlan
+from rocelab.spec.model import MAX_SEED, SeedPlan
+from rocelab.spec.schemes import SchemeSpec
 from rocelab.spec.source import read_source
-from rocelab.units import DurationNs, SizeBytes, format_duration
-from rocelab.wording import RefusedError
+from rocelab.units import DURATION, DurationNs, SizeBytes, format_duration
+from rocelab.wording import RefusedError, listed
 
 HASHING_NS = SECOND
 """How long undisturbed traffic runs under each seed plan: flows hash alike from the start."""
 
 
 class TrafficSpec(SpecModel):
-    """RoCEv2 flows at a constant rate, from and to servers of the lab."""
+    """Probes: RoCEv2 flows at a constant rate, from and to servers of the lab."""
 
     pattern: Annotated[
         Literal["permutation"],
@@ -92,21 +102,79 @@ class MeasureSpec(SpecModel):
         return Method(self.sampling_interval, self.sustained)
 
 
-class DrillSpec(SpecModel):
-    """A drill of faults: what runs where, what breaks when, what is measured and expected."""
+class ModelSpec(SpecModel):
+    """Lay the numerical model of DCQCN beside what the lab measured."""
 
-    name: Name
-    title: Annotated[str, Field(max_length=120)] = ""
-    description: Annotated[str, Field(max_length=4000)] = ""
-    lab: Annotated[str, Field(min_length=1, description="a lab of the catalog, or a file's path")]
-    traffic: TrafficSpec = TrafficSpec()
-    faults: Annotated[tuple[FaultSpec, ...], Field(strict=False, max_length=64)]
+    round_trip: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=64,
+            description="an earlier phase, without congestion: its median round trip is how late "
+            "the model's senders hear of a mark",
+        ),
+    ]
+    seeds: Annotated[
+        tuple[Annotated[int, Field(ge=0, le=MAX_SEED)], ...],
+        Field(strict=False, min_length=1, max_length=20, description="a run of the model for each"),
+    ] = (1, 2, 3, 4, 5)
+
+
+OF_PROBES = ("traffic", "compare_hashing")
+OF_JOBS = ("links_down", "model")
+"""Keys of a phase that go with one kind of traffic."""
+
+
+def _kpis(*, jobs: bool) -> list[str]:
+    return [kpi.name for kpi in KPIS.values() if (kpi.of_job if jobs else kpi.of_probes)]
+
+
+class PhaseBody(SpecModel):
+    """Traffic, what breaks under it, and what its figures must come to."""
+
+    scheme: Annotated[
+        SchemeSpec | None, Field(description="instead of the lab's own, for this phase")
+    ] = None
+    seed: Annotated[
+        Annotated[SeedPlan, Field(strict=False)] | Annotated[int, Field(ge=0, le=MAX_SEED)] | None,
+        Field(description="a plan of hash seeds instead of the lab's own, for this phase"),
+    ] = None
+    links_down: Annotated[
+        tuple[str, ...],
+        Field(
+            strict=False,
+            max_length=64,
+            description="links without carrier throughout a phase of jobs, such as rtsw1:ctsw2",
+        ),
+    ] = ()
+    traffic: Annotated[
+        TrafficSpec | None,
+        Field(description="probes, in the lab's clock; what a phase sends that lists no jobs"),
+    ] = None
+    jobs: Annotated[
+        tuple[JobSpec, ...],
+        Field(
+            strict=False,
+            max_length=16,
+            description="each what `rocelab traffic` runs, key by key, in the modelled network's "
+            "clock; all begin together",
+        ),
+    ] = ()
+    faults: Annotated[
+        tuple[FaultSpec, ...],
+        Field(
+            strict=False,
+            max_length=64,
+            description="what breaks meanwhile: `at` and `lasts` are in the lab's clock, from the "
+            "start of the counted probes, or of the jobs",
+        ),
+    ] = ()
     compare_hashing: Annotated[
         tuple[Annotated[SeedPlan, Field(strict=False)], ...],
         Field(
             strict=False,
-            description="seed plans under which the traffic also runs, undisturbed; faults run "
-            "under the lab's own",
+            description="seed plans under which the probes also run, undisturbed; faults run "
+            "under the phase's own",
         ),
     ] = ()
     measure: MeasureSpec = MeasureSpec()
@@ -114,14 +182,15 @@ class DrillSpec(SpecModel):
         HealthSpec | None,
         Field(description="watch the lab's SLIs meanwhile, against these objectives"),
     ] = None
+    model: Annotated[
+        ModelSpec | None, Field(description="for one incast with a duration and DCQCN")
+    ] = None
     expect: ExpectSpec = ExpectSpec()
 
-    @field_validator("faults")
-    @classmethod
-    def _something_breaks(cls, faults: tuple[FaultSpec, ...]) -> tuple[FaultSpec, ...]:
-        if not faults:
-            raise RefusedError("a drill needs a fault", "the result's time starts at the first one")
-        return faults
+    @property
+    def probes(self) -> TrafficSpec | None:
+        """The probes of the phase; None where it runs jobs."""
+        return None if self.jobs else self.traffic or TrafficSpec()
 
     @field_validator("compare_hashing")
     @classmethod
@@ -131,16 +200,51 @@ class DrillSpec(SpecModel):
         return plans
 
     @model_validator(mode="after")
+    def _one_kind_of_traffic(self) -> Self:
+        of_probes = [key for key in OF_PROBES if getattr(self, key)]
+        of_jobs = [key for key in OF_JOBS if getattr(self, key)]
+        if self.jobs and of_probes:
+            raise RefusedError(
+                f"{of_probes[0]} is of probes, and the phase runs jobs",
+                "give probes a phase of their own",
+                keys=of_probes[:1],
+            )
+        if not self.jobs and of_jobs:
+            raise RefusedError(
+                f"{of_jobs[0]} is of jobs, and the phase lists none",
+                "list a job: a pattern, ranks and a size",
+                keys=of_jobs[:1],
+            )
+        for expectation in self.expect.expectations():
+            kpi = KPIS[expectation.kpi]
+            if (kpi.of_job if self.jobs else kpi.of_probes) is None:
+                kind, others = ("probes", "jobs") if self.jobs else ("jobs", "probes")
+                raise RefusedError(
+                    f"{kpi.name} is a figure of {kind}, and the phase sends {others}",
+                    f"figures of {others}: {listed(_kpis(jobs=bool(self.jobs)))}",
+                    keys=("expect",),
+                )
+        return self
+
+    @model_validator(mode="after")
     def _faults_fit_the_traffic(self) -> Self:
-        sustained = self.measure.sustained
+        probes, sustained = self.probes, self.measure.sustained
+        if probes is None:
+            return self
+        if not self.faults:
+            raise RefusedError(
+                "a phase of probes needs a fault",
+                "the result's time starts at the first one; a phase of jobs lists its jobs",
+                keys=("faults",),
+            )
         for fault in self.faults:
             if fault.at == 0:
                 raise RefusedError(
                     "a fault of a drill needs a time",
-                    "give it `at`, after time 0: the traffic must be whole before it",
+                    "give it `at`, after time 0: the probes must be whole before it",
                     keys=("faults",),
                 )
-            if self.traffic.duration - _last_change(fault) < sustained:
+            if probes.duration - _last_change(fault) < sustained:
                 raise RefusedError(
                     f"the fault at {format_duration(fault.at)} leaves less than measure.sustained "
                     f"({format_duration(sustained)}) between its last change and the end of the "
@@ -152,23 +256,121 @@ class DrillSpec(SpecModel):
 
     @model_validator(mode="after")
     def _a_sample_holds_packets(self) -> Self:
-        interval = self.measure.sampling_interval
-        if interval * self.traffic.rate_pps < 5 * SECOND:
+        probes, interval = self.probes, self.measure.sampling_interval
+        if probes is None:
+            return self
+        if interval * probes.rate_pps < 5 * SECOND:
             raise RefusedError(
                 f"a sampling interval of {format_duration(interval)} holds fewer than 5 packets of "
-                f"a flow at {self.traffic.rate_pps} packets/s",
+                f"a flow at {probes.rate_pps} packets/s",
                 f"make measure.sampling_interval at least "
-                f"{format_duration(5 * SECOND / self.traffic.rate_pps)}",
+                f"{format_duration(5 * SECOND / probes.rate_pps)}",
                 keys=["measure", "traffic"],
             )
-        if interval > self.traffic.duration:
+        if interval > probes.duration:
             raise RefusedError(
                 f"a sampling interval of {format_duration(interval)} is longer than the counted "
-                f"traffic, {format_duration(self.traffic.duration)}",
+                f"traffic, {format_duration(probes.duration)}",
                 "shorten measure.sampling_interval or lengthen traffic.duration",
                 keys=["measure", "traffic"],
             )
         return self
+
+    @model_validator(mode="after")
+    def _something_to_model(self) -> Self:
+        if self.model is None:
+            return self
+        job, *others = self.jobs
+        if (
+            others
+            or job.pattern is not Pattern.INCAST
+            or job.duration is None
+            or job.transport.dcqcn == DCQCN_OFF
+            or job.transport.qps != 1
+        ):
+            raise RefusedError(
+                "the model is of single queue pairs with DCQCN that meet in one port",
+                "it needs one job, with pattern: incast, a duration, one queue pair per connection "
+                "and a set of DCQCN parameters; remove model otherwise",
+                keys=("model",),
+            )
+        least = 3 * WINDOW_NS // 2
+        if job.duration - job.starts[-1] < least:
+            raise RefusedError(
+                f"the model needs {DURATION.written(least)} after the last start: shares are fair "
+                f"once they have been for {DURATION.written(WINDOW_NS)}",
+                "lengthen the job's duration, or remove model",
+                keys=("model",),
+            )
+        return self
+
+
+class PhaseSpec(PhaseBody):
+    """A part of a drill, by its name."""
+
+    name: Name
+
+
+class DrillHead(SpecModel):
+    """What a drill is called, and where it runs."""
+
+    name: Name
+    title: Annotated[str, Field(max_length=120)] = ""
+    description: Annotated[str, Field(max_length=4000)] = ""
+    lab: Annotated[str, Field(min_length=1, description="a lab of the catalog, or a file's path")]
+    dilation: Annotated[
+        float | None,
+        Field(
+            ge=1,
+            le=10**9,
+            description="instead of the lab's own: jobs on many NICs at once need a slower clock",
+        ),
+    ] = None
+
+
+class DrillSpec(DrillHead):
+    """A drill: phases that run one after the other on one lab."""
+
+    phases: Annotated[tuple[PhaseSpec, ...], Field(strict=False, max_length=32)]
+
+    @field_validator("phases")
+    @classmethod
+    def _told_apart(cls, phases: tuple[PhaseSpec, ...]) -> tuple[PhaseSpec, ...]:
+        if not phases:
+            raise RefusedError(
+                "a drill needs a phase", "list one: a name, and its jobs or its faults"
+            )
+        names = [phase.name for phase in phases]
+        for place, phase in enumerate(phases):
+            if phase.name in names[:place]:
+                raise RefusedError(f"two phases are called {phase.name}", "name them apart")
+            alone = [before.name for before in phases[:place] if len(before.jobs) == 1]
+            if phase.model is not None and phase.model.round_trip not in alone:
+                raise RefusedError(
+                    f"the model of phase {phase.name} takes its round trip from "
+                    f"{phase.model.round_trip}, which is no earlier phase of one job",
+                    f"earlier phases of one job: {listed(alone) if alone else 'there is none'}",
+                )
+            for expectation in phase.expect.expectations():
+                other = expectation.of_phase
+                if other is not None and other not in (set(names) - {phase.name}):
+                    raise RefusedError(
+                        f"phase {phase.name} expects {expectation.kpi} {expectation.written}, and "
+                        f"there is no other phase {other}",
+                        f"phases: {listed(names)}",
+                    )
+        return phases
+
+
+class PhaseDrillSpec(PhaseBody, DrillHead):
+    """A drill of one phase, whose keys stand beside the drill's own."""
+
+    def with_phases(self) -> DrillSpec:
+        """The same drill; its phase has its name."""
+        head = {key: getattr(self, key) for key in DrillHead.model_fields}
+        keys = {key: getattr(self, key) for key in PhaseBody.model_fields}
+        phase = PhaseSpec.model_construct(name=self.name, **{**keys, "traffic": self.probes})
+        return DrillSpec.model_construct(**head, phases=(phase,))
 
 
 def _last_change(fault: FaultSpec) -> int:
@@ -179,10 +381,10 @@ def _last_change(fault: FaultSpec) -> int:
     return fault.at + (fault.lasts or 0)
 
 
-def load_drill(path: Path) -> DrillSpec | JobDrillSpec:
-    """The drill that the file describes: one of jobs where it has the key `phases`, else one of
-    faults. Raises SpecError with everything wrong in it."""
+def load_drill(path: Path) -> DrillSpec:
+    """The drill that the file describes. Without the key `phases` it is a phase by itself. Raises
+    SpecError with everything wrong in it."""
     source = read_source(path)
-    if isinstance(source.data, dict) and "phases" in source.data:
-        return validate(source, JobDrillSpec)
+    if isinstance(source.data, dict) and "phases" not in source.data:
+        return validate(source, PhaseDrillSpec).with_phases()
     return validate(source, DrillSpec)

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rocelab.drills.show import DrillView, ExpectationRow, FaultRow, Span
+from rocelab.drills.show import DrillView, ExpectationRow, FaultRow, PhaseView, Span
+from rocelab.drills.spec import TrafficSpec
 from rocelab.report.console import table
-from rocelab.report.phases.view import job_text
+from rocelab.report.jobs.view import job_text
 from rocelab.units import format_duration
 
 MAX_PICTURE = 64
@@ -36,45 +37,41 @@ def print_view(view: DrillView, console: Console) -> None:
         )
     )
     if row.seconds is not None:
-        _print_faults(view, console)
+        about = f"time      about {row.seconds:.0f} s a repeat, and the lab up and down"
+        console.print(Text(about))
     for number, phase in enumerate(view.phases, 1):
-        conditions = f" ({'; '.join(phase.conditions)})" if phase.conditions else ""
         console.print()
-        console.print(Text(f"phase {number}, {phase.name}{conditions}", style="bold"))
+        if len(view.phases) > 1 or phase.conditions:
+            conditions = f" ({'; '.join(phase.conditions)})" if phase.conditions else ""
+            console.print(Text(f"phase {number}, {phase.name}{conditions}", style="bold"))
+        if phase.probes is not None:
+            _print_probes(phase, phase.probes, console)
         for job in phase.jobs:
             console.print(Text(f"  {job_text(job)}"))
         if phase.faults:
-            span_ns = _span_ns(phase.faults)
-            console.print(
-                picture(phase.faults, span_ns, _ascii(console), _width(phase.faults, console))
-            )
+            span_ns = _span_ns(phase.faults) if phase.probes is None else phase.probes.duration
+            width = _width(phase.faults, console)
+            console.print(picture(phase.faults, span_ns, _ascii(console), width))
         if phase.expectations:
             console.print(_expectation_table(phase.expectations))
 
 
-def _print_faults(view: DrillView, console: Console) -> None:
-    traffic, measure = view.spec["traffic"], view.spec["measure"]
+def _print_probes(phase: PhaseView, traffic: TrafficSpec, console: Console) -> None:
+    measure = phase.measure
     console.print(
         Text(
-            f"traffic   {traffic['pattern']} of {traffic['flows']} flows, each "
-            f"{traffic['rate_pps']:,} packets/s with {traffic['payload']} of RoCE payload, "
-            f"{traffic['duration']} after {traffic['warmup']} of warm-up\n"
-            f"measured  throughput every {measure['sampling_interval']}; recovered is what stays "
-            f"so for {measure['sustained']}; losses count for {measure['event_window']} after an "
-            "event"
+            f"traffic   {traffic.pattern} of {traffic.flows} flows, each "
+            f"{traffic.rate_pps:,} packets/s with {traffic.payload}B of RoCE payload, "
+            f"{format_duration(traffic.duration)} after {format_duration(traffic.warmup)} of "
+            "warm-up\n"
+            f"measured  throughput every {format_duration(measure.sampling_interval)}; recovered "
+            f"is what stays so for {format_duration(measure.sustained)}; losses count for "
+            f"{format_duration(measure.event_window)} after an event"
         )
     )
-    plans = view.spec["compare_hashing"]
-    if plans:
-        console.print(Text(f"before    the same flows undisturbed, with seeds {', '.join(plans)}"))
-    console.print(
-        Text(f"time      about {view.row.seconds:.0f} s a repeat, and the lab up and down")
-    )
-    console.print()
-    width = _width(view.faults, console)
-    console.print(picture(view.faults, view.span_ns, _ascii(console), width))
-    if view.expectations:
-        console.print(_expectation_table(view.expectations))
+    if phase.compare_hashing:
+        plans = ", ".join(phase.compare_hashing)
+        console.print(Text(f"before    the same flows undisturbed, with seeds {plans}"))
 
 
 def _span_ns(rows: Sequence[FaultRow]) -> int:

@@ -17,7 +17,7 @@ from rocelab.faults.injector import Change, Held, Injector
 from rocelab.faults.schedule import Timed
 from rocelab.interruption import shielded
 from rocelab.kernel.bracket import realtime_ns
-from rocelab.results.drill import Event
+from rocelab.results.probes import Event
 from rocelab.units import format_duration
 
 NS_PER_S = 10**9

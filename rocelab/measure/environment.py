@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rocelab.results.drill import Environment
-from rocelab.results.environment import environment_with
+from rocelab.results.environment import Environment, environment_with
 from rocelab.runtime.installation import Installation, find_installation
 
 

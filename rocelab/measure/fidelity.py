@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from rocelab.results.convergence import FlowSamples
-from rocelab.results.drill import Fidelity, Flow, Repeat, Timeline
+from rocelab.results.probes import Fidelity, Flow, ProbeRun, Timeline
 from rocelab.traffic.result import TrafficResult
 from rocelab.units import format_duration
 
@@ -25,12 +25,12 @@ STALL_LIMIT_NS = 20_000_000
 
 
 def judged(
-    repeat: Repeat,
+    repeat: ProbeRun,
     samples: Mapping[Flow, FlowSamples],
     timeline: Timeline,
     traffic: TrafficResult,
     stolen_s: float,
-) -> Repeat:
+) -> ProbeRun:
     """`repeat` with its fidelity; `samples` are on the clock of `timeline`."""
     stall_ns = longest_stall_ns(repeat, samples, timeline.events[0].t_ns)
     fidelity = Fidelity(
@@ -50,7 +50,7 @@ def judged(
 
 
 def longest_stall_ns(
-    repeat: Repeat, samples: Mapping[Flow, FlowSamples], zero_ns: int
+    repeat: ProbeRun, samples: Mapping[Flow, FlowSamples], zero_ns: int
 ) -> int | None:
     """The longest time between two packets of a flow that an event's outage began or ended in, or
     that the event itself came in: a short outage may hide in it. None where no flow sent before and

@@ -18,7 +18,6 @@ from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, Row, jct_ratio, roofline_ns
 from rocelab.measure.devices import DeviceCounts
 from rocelab.plan.fabric import Fabric
-from rocelab.results.drill import Event
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
 from rocelab.results.job import (
     Fairness,
@@ -34,6 +33,7 @@ from rocelab.results.job import (
     Times,
     Transport,
 )
+from rocelab.results.probes import Event
 from rocelab.statistics import spread
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import AgentRecord

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocelab.documents import to_json
@@ -35,14 +35,23 @@ from rocelab.measure.fidelity import stolen_cpu_s
 from rocelab.measure.job import impact_of
 from rocelab.outputs import RESULT, check_new_file, results_folder
 from rocelab.progress import ProgressSink, no_progress
-from rocelab.results.drill import Environment, Event
+from rocelab.results.environment import Environment
 from rocelab.results.job import SCHEMA_VERSION, Clock, Fidelity, JobReport
+from rocelab.results.probes import Event, rebased
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredJobs:
+    """The report of each job of a run, and when they began, CLOCK_REALTIME."""
+
+    reports: tuple[JobReport, ...]
+    started_ns: int
 
 
 def run_job(
@@ -74,7 +83,7 @@ def run_job(
         in_use(LabFiles(lab.name), f"a job ({job.pattern})"),
     ):
         capture = None if pcap is None else NicCapture(lab, plans[0], pcap)
-        (report,) = _measured(lab, plans, capture or nullcontext(), progress)
+        (report,) = _measured(lab, plans, capture or nullcontext(), progress).reports
         if capture is not None and capture.lost:
             lacks = f"the capture lacks {capture.lost:,} packets tcpdump had no room or time for"
             report = replace(report, warnings=(*report.warnings, lacks))
@@ -89,7 +98,7 @@ def run_jobs(
     jobs: Sequence[JobSpec],
     progress: ProgressSink = no_progress,
     faults: Sequence[Timed] = (),
-) -> tuple[JobReport, ...]:
+) -> MeasuredJobs:
     """Run `jobs` at the same time on a lab that is up; the report of each, in their order.
 
     All begin together, and the run is over when the last is. `faults` are carried out meanwhile,
@@ -115,7 +124,7 @@ def _measured(
     capture: AbstractContextManager[object],
     progress: ProgressSink,
     faults: Sequence[Timed] = (),
-) -> tuple[JobReport, ...]:
+) -> MeasuredJobs:
     environment = read_environment(lab.installation)
     with (
         lab.locked(),
@@ -126,12 +135,13 @@ def _measured(
         traffic, elapsed_s, stolen_s, late = _send(lab, plans, injector, faults, progress)
         counts = devices.read()
         events = tuple(
-            replace(event, t_ns=event.t_ns - traffic.started_ns)
+            rebased(event, traffic.started_ns)
             for event in events_of(injector.happened(), apart_ns=1)
         )
         injector.restore_all()
         late += tuple(injector.unseen)
-    return assemble(environment, traffic, counts, elapsed_s, stolen_s, events, late)
+    reports = assemble(environment, traffic, counts, elapsed_s, stolen_s, events, late)
+    return MeasuredJobs(reports, traffic.started_ns)
 
 
 def planned_warning(lab: Lab, job: JobSpec) -> str | None:

@@ -26,7 +26,7 @@ from rocelab.kernel.fibwatch import FibAction, FibEvent, FibWatch
 from rocelab.measure.stages.delay import SWITCH_INTERVAL_S
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.routes import expected_routes, expected_width
-from rocelab.results.drill import FibChange
+from rocelab.results.probes import FibChange
 from rocelab.runtime.lab import Lab
 
 POLL_S = 0.25

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from rocelab.report.console import table
 from rocelab.results.difference import Change, DrillDiff, FigureDiff, Finding, Side
-from rocelab.results.expectations import Quantity, Verdict, format_kpi, kpi_named
+from rocelab.results.expectations import Verdict
+from rocelab.results.kpis import KPIS, Quantity, format_kpi
 from rocelab.statistics import Spread, least_rank_sum_p
 
 ENVIRONMENT = {
@@ -79,7 +80,7 @@ def _figures(found: DrillDiff) -> Table:
         style = styles.get(each.finding, "none")
         shown.add_row(
             *((f"{each.phase}{job}",) if of_jobs else ()),
-            kpi_named(each.kpi).title,
+            KPIS[each.kpi].title,
             Text(finding, style),
             _difference(each),
             "" if each.p_value is None else f"{each.p_value:.3f}",
@@ -94,7 +95,7 @@ def _figures(found: DrillDiff) -> Table:
 def _spread(kpi: str, of_side: Spread | None, values: Sequence[float]) -> str:
     if of_side is None:
         return "not measured"
-    if kpi_named(kpi).quantity is Quantity.TRUTH:
+    if KPIS[kpi].quantity is Quantity.TRUTH:
         return f"yes in {sum(values):.0f} of {of_side.n}"
     if of_side.minimum == of_side.maximum:
         return f"{format_kpi(kpi, of_side.median)} (n {of_side.n})"
@@ -105,7 +106,7 @@ def _spread(kpi: str, of_side: Spread | None, values: Sequence[float]) -> str:
 def _difference(each: FigureDiff) -> str:
     if each.old is None or each.new is None or each.difference is None:
         return ""
-    if kpi_named(each.kpi).quantity is Quantity.TRUTH:
+    if KPIS[each.kpi].quantity is Quantity.TRUTH:
         return ""
     sign = "-" if each.difference < 0 else "+" if each.difference else ""
     text = sign + format_kpi(each.kpi, abs(each.difference))
@@ -127,7 +128,7 @@ def _verdicts(found: DrillDiff) -> Table:
         if each.changed:
             shown.add_row(
                 *((each.phase or "",) if of_jobs else ()),
-                kpi_named(each.kpi).title,
+                KPIS[each.kpi].title,
                 _verdict(each.old),
                 _verdict(each.new),
             )

@@ -1,37 +1,29 @@
 """A drill's result as one HTML page that stands alone: no scripts, fonts, styles or images from
 anywhere else.
 
-In: a `DrillResult`. Out: HTML text, the same bytes for the same result.
+In: a `DrillResult`. Out: HTML text, the same bytes for the same result; and the plots that lay
+DCQCN over its model as SVG files.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from rocelab.data import shipped
 from rocelab.files import replace_file
-from rocelab.report.repeats import repeat_table
-from rocelab.report.view import (
-    LIMITS,
-    event_title,
-    fib_rows,
-    flow_rows,
-    health_rows,
-    kpi_rows,
-    plan_title,
-    polarization_rows,
-    representative,
-    tier_rows,
-    untouched,
-)
-from rocelab.report.view import by_plan as plans
-from rocelab.results.drill import DrillResult, Repeat
-from rocelab.results.expectations import KPIS
+from rocelab.outputs import REPORT
+from rocelab.report.jobs import view as of_jobs
+from rocelab.report.probes import view as of_probes
+from rocelab.report.repeats import RepeatTable, repeat_tables
+from rocelab.report.view import VerdictRow, figure_rows, health_rows, representative, verdict_rows
+from rocelab.results import job
+from rocelab.results.drill import UNSCALED, DrillResult, JobsRun, PhaseSummary
+from rocelab.results.probes import ProbeRun
 from rocelab.units import format_duration
 
 if TYPE_CHECKING:
@@ -48,8 +40,8 @@ CARDS = (
 
 
 def render_html(result: DrillResult) -> str:
-    """The page. Plots and per-flow tables are of the repeat nearest the median of full
-    convergence; without a valid repeat the page says why and shows no figures."""
+    """The page. Plots and tables of a phase are of the run that `representative` names; a phase
+    without a valid run says why and shows no figures."""
     environment = Environment(
         loader=FileSystemLoader(shipped("templates") / "report"),
         autoescape=True,
@@ -57,28 +49,26 @@ def render_html(result: DrillResult) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    rows = kpi_rows(result)
-    chosen = representative(result)
-    repeats = repeat_table(result)
+    repeats = repeat_tables(result)
+    verdicts = verdict_rows(result, repeats)
+    probes = [phase.probes for phase in result.phases if phase.probes is not None]
+    with_jobs = len(probes) < len(result.phases)
+    limits = (of_probes.LIMITS if probes else ()) + (of_jobs.LIMITS if with_jobs else ())
+    unscaled = (UNSCALED if probes else ()) + (job.UNSCALED if with_jobs else ())
     return environment.get_template("report.html.j2").render(
         result=result,
-        kpis=rows,
-        cards=[row for name in CARDS for row in rows if row.name == name],
-        verdicts=[
-            (
-                KPIS[one.kpi].title,
-                one.expectation,
-                one.shown(),
-                one.passed,
-                repeats.verdict(one),
-            )
-            for one in result.verdicts
+        summary=_summary(result, repeats),
+        lines=[line for of_phase in repeats for line in of_phase.lines],
+        verdicts=verdicts,
+        several=any(row.phase for row in verdicts),
+        phases=[
+            _phase(result, phase, of_phase, verdicts)
+            for phase, of_phase in zip(result.phases, repeats, strict=True)
         ],
-        missed={one.kpi: repeats.verdict(one) for one in result.verdicts if not one.passed},
-        repeats=repeats,
-        number=chosen[0] if chosen else None,
-        detail=_detail(chosen[1]) if chosen else None,
-        limits=LIMITS,
+        jobs=with_jobs,
+        limits=limits,
+        scaled=[each for of_phase in probes for each in of_phase.clocks.scaled],
+        unscaled=tuple(dict.fromkeys(unscaled)),
         duration=format_duration,
         quantity=_quantity,
         drill_json=json.dumps(result.drill, indent=1),
@@ -86,48 +76,147 @@ def render_html(result: DrillResult) -> str:
     )
 
 
-def write_report(result: DrillResult, path: Path) -> None:
-    """Write the page to `path`. Raises OSError where that is not possible."""
-    replace_file(path, render_html(result))
+def write_report(result: DrillResult, folder: Path) -> None:
+    """Write report.html and, of each phase that was modelled, PHASE.svg into `folder`.
+
+    Raises OSError where that is not possible.
+    """
+    replace_file(folder / REPORT, render_html(result))
+    for phase in result.phases:
+        chosen = representative(result, phase.name)
+        if chosen is None or chosen[1].jobs is None or chosen[1].jobs.fair_shares is None:
+            continue
+        # Here and not above: a program that only reads results does not wait for matplotlib.
+        from rocelab.report.jobs import plots
+        from rocelab.report.plots import svg
+
+        drawing = svg(plots.fair_shares_plot(chosen[1].jobs.fair_shares), phase.name)
+        replace_file(folder / f"{phase.name}.svg", drawing)
 
 
-def _detail(repeat: Repeat) -> dict[str, object]:
-    """What the template shows of one repeat."""
-    # Here and not above: a program that only reads results does not wait for matplotlib.
-    from rocelab.report import plots
+def _summary(result: DrillResult, repeats: list[RepeatTable]) -> str:
+    """`3 valid repeats`, and of several phases how many there are."""
+    if len(repeats) == 1:
+        return repeats[0].summary
+    many = len(result.repeats)
+    return f"{many} repeat{'s' * (many != 1)} of {len(repeats)} phases"
+
+
+def _phase(
+    result: DrillResult,
+    phase: PhaseSummary,
+    repeats: RepeatTable,
+    verdicts: list[VerdictRow],
+) -> dict[str, Any]:
+    """What the template shows of one phase."""
+    shown: dict[str, Any] = {
+        "where": result.where(phase.name),
+        "valid": phase.valid_runs,
+        "repeats": repeats,
+        "number": None,
+        "method": None if phase.probes is None else phase.probes.method,
+    }
+    chosen = representative(result, phase.name)
+    if chosen is None:
+        return shown
+    number, run = chosen
+    shown["number"] = number
+    if run.probes is not None:
+        resolutions = [each.resolution_ns for each in result.runs_of(phase.name) if each.valid]
+        rows = figure_rows(phase.figures[0], phase.valid_runs, max(resolutions))
+        missed = {
+            row.kpi: row.said for row in verdicts if row.phase == shown["where"] and not row.passed
+        }
+        return {
+            **shown,
+            "figures": rows,
+            "cards": [row for name in CARDS for row in rows if row.name == name],
+            "missed": missed,
+            **_watched(run.probes, phase.name),
+            **_of_probes(run.probes, phase.name),
+        }
+    assert run.jobs is not None
+    return {
+        **shown,
+        "errors": run.errors,
+        **_watched(run.jobs, phase.name),
+        **_of_jobs(phase, run.jobs),
+    }
+
+
+def _watched(run: ProbeRun | JobsRun, name: str) -> dict[str, Any]:
+    """What was traced and watched in the switches meanwhile."""
     from rocelab.report.stages import COLUMNS, resolution_text, stage_rows, waterfall
 
     return {
-        "events": [
-            (event_title(record.event), record.event.t_ns, record.convergence)
-            for record in repeat.events
-        ],
-        "flows": flow_rows(repeat),
-        "untouched": len(untouched(repeat)),
-        "flow_count": len(repeat.flows),
-        "overall": repeat.overall,
         "stages": [
             (
                 one.event,
                 stage_rows(one),
                 resolution_text(one.resolution),
-                inline(waterfall(one), f"stages{number}"),
+                inline(waterfall(one), f"{name}-stages{number}"),
             )
-            for number, one in enumerate(repeat.stages)
+            for number, one in enumerate(run.stages)
             if one.switches
         ],
         "stage_columns": COLUMNS,
-        "health": None if repeat.health is None else health_rows(repeat.health),
-        "samples": 0 if repeat.health is None else repeat.health.samples,
-        "evidence": () if repeat.health is None else repeat.health.evidence,
-        "fib": fib_rows(repeat),
-        "plans": [plan_title(run) for run in plans(repeat.hashing)],
-        "tiers": tier_rows(repeat.hashing),
-        "polarizations": polarization_rows(repeat.hashing),
-        "loss_plot": inline(plots.loss_timeline(repeat), "loss"),
-        "throughput_plot": inline(plots.throughput(repeat), "throughput"),
-        "fib_plot": inline(plots.fib_timeline(repeat), "fib"),
-        "loads_plot": inline(plots.link_loads(repeat.hashing), "loads"),
+        "health": None if run.health is None else health_rows(run.health),
+        "samples": 0 if run.health is None else run.health.samples,
+        "evidence": () if run.health is None else run.health.evidence,
+    }
+
+
+def _of_probes(run: ProbeRun, name: str) -> dict[str, Any]:
+    # Here and not above: a program that only reads results does not wait for matplotlib.
+    from rocelab.report import plots
+
+    return {
+        "events": [
+            (record.event.title, record.event.t_ns, record.convergence) for record in run.events
+        ],
+        "flows": of_probes.flow_rows(run),
+        "untouched": len(of_probes.untouched(run)),
+        "flow_count": len(run.flows),
+        "overall": run.overall,
+        "fib": of_probes.fib_rows(run),
+        "plans": [of_probes.plan_title(each) for each in of_probes.by_plan(run.hashing)],
+        "tiers": of_probes.tier_rows(run.hashing),
+        "polarizations": of_probes.polarization_rows(run.hashing),
+        "loss_plot": inline(plots.loss_timeline(run), f"{name}-loss"),
+        "throughput_plot": inline(plots.throughput(run), f"{name}-throughput"),
+        "fib_plot": inline(plots.fib_timeline(run), f"{name}-fib"),
+        "loads_plot": inline(plots.link_loads(run.hashing), f"{name}-loads"),
+    }
+
+
+def _of_jobs(phase: PhaseSummary, run: JobsRun) -> dict[str, Any]:
+    from rocelab.report.jobs import plots
+
+    fair, devices, many = run.fair_shares, run.reports[0], len(run.reports)
+    return {
+        "jobs": [
+            {
+                "name": of_jobs.job_name(phase.name, place, many),
+                "text": of_jobs.job_text(report.job),
+                "figures": figure_rows(figures, phase.valid_runs),
+                "rates_plot": inline(
+                    plots.rates_plot(report) if fair is None else None,
+                    f"{phase.name}-{place}-rates",
+                ),
+            }
+            for place, (figures, report) in enumerate(
+                zip(phase.figures, run.reports, strict=True), 1
+            )
+        ],
+        "checks": of_jobs.check_rows(devices),
+        "links": of_jobs.link_rows(devices),
+        "queues": of_jobs.queue_rows(devices),
+        "fair": fair,
+        "shares": [] if fair is None else of_jobs.share_rows(fair),
+        "fair_plot": inline(
+            None if fair is None else plots.fair_shares_plot(fair), f"{phase.name}-fair"
+        ),
+        "loads_plot": inline(plots.link_loads_plot(devices), f"{phase.name}-loads"),
     }
 
 

@@ -1,8 +1,8 @@
 """A drill's outcome as JUnit XML, which CI servers show as tests.
 
-In: a result, or the error that there is one instead of. Out: a suite per drill, or per phase of a
-drill of jobs, with a case per repeat and per expectation. The file says that something failed
-exactly where the drill did: an invalid run beside valid ones is skipped.
+In: a result, or the error that there is one instead of. Out: a suite per phase, with a case per
+repeat and per expectation. The file says that something failed exactly where the drill did: an
+invalid run beside valid ones is skipped.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from xml.etree import ElementTree as Xml
 
 from rocelab.errors import InputError, RocelabError
 from rocelab.files import replace_file
-from rocelab.results.drill import DrillResult, Environment, kpis
-from rocelab.results.expectations import UNITS, KpiValue, Verdict, kpi_named
-from rocelab.results.phases import JobDrillResult, PhaseRun
+from rocelab.results.drill import DrillResult, PhaseRun
+from rocelab.results.environment import Environment
+from rocelab.results.expectations import Verdict
+from rocelab.results.kpis import KPIS, UNITS, KpiValue
 from rocelab.statistics import Spread
 from rocelab.wording import listed
 
@@ -38,33 +39,26 @@ class _Run:
     unmet: tuple[Verdict, ...]
 
 
-def junit_of(result: DrillResult | JobDrillResult, seconds: float) -> Xml.Element:
+def junit_of(result: DrillResult, seconds: float) -> Xml.Element:
     """The document of a drill that ran; `seconds` is the time it took, lab included."""
-    if isinstance(result, JobDrillResult):
-        suites = [
-            _suite(
-                f"{result.name}.{phase.name}",
-                result.environment,
-                [
-                    _phase_run(run, result.unmet_by(repeat, phase.name))
-                    for run, repeat in zip(result.runs_of(phase.name), result.repeats, strict=True)
-                ],
-                phase.verdicts,
-                [
-                    each
-                    for number, job in enumerate(phase.jobs, 1)
-                    for each in _spread_of(job.spread, f"job{number}." * (len(phase.jobs) > 1))
-                ],
-            )
-            for phase in result.phases
-        ]
-    else:
-        runs = [
-            _Run(each.problems, tuple(kpis(each).items()), result.unmet_by(each))
-            for each in result.repeats
-        ]
-        properties = _spread_of(result.spread)
-        suites = [_suite(result.name, result.environment, runs, result.verdicts, properties)]
+    suites = [
+        _suite(
+            ".".join(filter(None, (result.name, result.where(phase.name)))),
+            result.environment,
+            [
+                _run(run, result.unmet_by(repeat, phase.name))
+                for run, repeat in zip(result.runs_of(phase.name), result.repeats, strict=True)
+            ],
+            phase.verdicts,
+            [
+                each
+                for number, summary in enumerate(phase.figures, 1)
+                for each in _spread_of(summary.spread, f"job{number}." * (len(phase.figures) > 1))
+            ],
+        )
+        for phase in result.phases
+    ]
+    if len(suites) == 1:
         suites[0].set("time", f"{seconds:.3f}")
     return _document(suites, seconds)
 
@@ -107,8 +101,8 @@ def _unwritable(path: Path, why: str) -> InputError:
     return InputError(f"{path} can not be written: {why}", hint="name another file")
 
 
-def _phase_run(run: PhaseRun, unmet: tuple[Verdict, ...]) -> _Run:
-    figures = run.kpis() if run.valid else ()
+def _run(run: PhaseRun, unmet: tuple[Verdict, ...]) -> _Run:
+    figures = run.figures()
     many = len(figures) > 1
     return _Run(
         run.problems,
@@ -149,7 +143,7 @@ def _suite(
         case = _case(suite, name, f"{verdict.kpi} {verdict.expectation}")
         if verdict.passed:
             continue
-        title = kpi_named(verdict.kpi).title
+        title = KPIS[verdict.kpi].title
         where, of_repeats = _where_unmet(verdict, runs)
         if verdict.observed is None:
             why = verdict.shown() if measured else "no repeat was a measurement"
@@ -158,7 +152,7 @@ def _suite(
         else:
             observed = verdict.shown()
             message = f"{title}: expected {verdict.expectation}, observed {observed}{where}"
-            text = "\n".join((message, *of_repeats, kpi_named(verdict.kpi).meaning))
+            text = "\n".join((message, *of_repeats, KPIS[verdict.kpi].meaning))
             _outcome(case, "failure", "expectation", message, text)
     _count(suite)
     return suite
@@ -184,7 +178,7 @@ def _spread_of(spreads: Mapping[str, Spread], prefix: str = "") -> list[tuple[st
     """The spread of each KPI over valid repeats, in the KPI's unit."""
     found = []
     for kpi, spread in spreads.items():
-        unit = UNITS[kpi_named(kpi).quantity]
+        unit = UNITS[KPIS[kpi].quantity]
         found += [
             (f"{prefix}{kpi}.unit", unit),
             (f"{prefix}{kpi}.n", str(spread.n)),

@@ -17,8 +17,8 @@ import numpy as np
 
 from rocelab.forwarding.balance import LinkLoad, TierBalance
 from rocelab.interpreter import imported
-from rocelab.report.view import by_plan, changes_after, event_title, plan_title
-from rocelab.results.drill import Event, FlowRecord, HashingRun, Repeat
+from rocelab.report.probes.view import by_plan, changes_after, plan_title
+from rocelab.results.probes import Event, FlowRecord, HashingRun, ProbeRun
 from rocelab.units import format_duration
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def styled(draw: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 @styled
-def loss_timeline(repeat: Repeat) -> Figure:
+def loss_timeline(repeat: ProbeRun) -> Figure:
     """A strip per flow, sent packets light and lost ones dark, over the whole run and around each
     event that lost packets."""
     flows = _shown(repeat.flows)
@@ -112,7 +112,7 @@ def loss_timeline(repeat: Repeat) -> Figure:
 
 
 @styled
-def throughput(repeat: Repeat) -> Figure:
+def throughput(repeat: ProbeRun) -> Figure:
     """All flows together: packets sent and received per second, over the run and close up."""
     rates = [record.rate for record in repeat.flows]
     interval = rates[0].interval_ns
@@ -152,7 +152,7 @@ def throughput(repeat: Repeat) -> Figure:
 
 
 @styled
-def fib_timeline(repeat: Repeat) -> Figure | None:
+def fib_timeline(repeat: ProbeRun) -> Figure | None:
     """Every change of every switch's FIB after each event."""
     groups = [(event, changes) for event, changes in changes_after(repeat) if changes]
     if not groups:
@@ -187,7 +187,7 @@ def fib_timeline(repeat: Repeat) -> Figure | None:
         axis.set_yticks(range(len(nodes)), [""] * len(nodes))
         axis.tick_params(axis="y", length=0)
         axis.set_xlabel("after the event")
-        axis.set_title(f"after {event_title(event)}")
+        axis.set_title(f"after {event.title}")
         axis.grid(color=GRID, linewidth=0.6)
         axis.legend(
             frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(0, -0.3), ncols=3
@@ -287,12 +287,12 @@ def _label(record: FlowRecord) -> str:
     return f"{record.flow.name}  {record.flow.source} → {record.flow.destination}"
 
 
-def _extent(repeat: Repeat) -> tuple[int, int]:
+def _extent(repeat: ProbeRun) -> tuple[int, int]:
     rate = repeat.flows[0].rate
     return rate.start_ns, rate.start_ns + rate.interval_ns * len(rate.sent)
 
 
-def _close_ups(repeat: Repeat, least: int = 0) -> list[tuple[int, int]]:
+def _close_ups(repeat: ProbeRun, least: int = 0) -> list[tuple[int, int]]:
     """A window around each of the first two events that lost packets, wide enough to see it."""
     end = _extent(repeat)[1]
     windows = []
@@ -312,7 +312,7 @@ def _close_ups(repeat: Repeat, least: int = 0) -> list[tuple[int, int]]:
     return windows[:2]
 
 
-def _mark_events(axis: Axes, repeat: Repeat) -> None:
+def _mark_events(axis: Axes, repeat: ProbeRun) -> None:
     low, high = axis.get_xlim()
     for record in repeat.events:
         at = record.event.t_ns / MS

@@ -1,6 +1,6 @@
 """How each repeat of a drill went: valid or not, what it did not meet, and its figures.
 
-In: the result of a drill of either kind. Out: rows of text that the terminal and the page lay out,
+In: the result of a drill. Out: rows of text that the terminal and the page lay out,
 so that no median hides a repeat that failed. Nothing is measured here.
 """
 
@@ -14,12 +14,19 @@ from rich.table import Table
 from rich.text import Text
 
 from rocelab.report.console import table
-from rocelab.results.drill import DrillResult, kpis
-from rocelab.results.expectations import Figures, Kpi, Verdict, format_kpi, kpi_named
-from rocelab.results.phases import JobDrillResult, figures_held
+from rocelab.results.drill import DrillResult, figures_held
+from rocelab.results.expectations import Verdict
+from rocelab.results.kpis import KPIS, Figures, Kpi, format_kpi
 
-HEADLINES = ("full_convergence", "loss_of_connectivity", "affected_flows", "lost_packets")
-JOB_HEADLINES = ("busbw", "goodput", "jct_ratio")
+HEADLINES = (
+    "full_convergence",
+    "loss_of_connectivity",
+    "affected_flows",
+    "lost_packets",
+    "busbw",
+    "goodput",
+    "jct_ratio",
+)
 """What the table shows of every repeat that measured it, beside what the drill expects."""
 
 
@@ -45,7 +52,7 @@ class RepeatRow:
 
 @dataclass(frozen=True, slots=True)
 class RepeatTable:
-    """All repeats of a drill with faults, or of one phase of a drill of jobs."""
+    """All repeats of a phase; `phase` is empty where the drill is one."""
 
     phase: str
     columns: tuple[str, ...]
@@ -89,44 +96,25 @@ class RepeatTable:
         ]
 
 
-def repeat_table(result: DrillResult) -> RepeatTable:
-    """The repeats of a drill with faults."""
-    figures = [kpis(repeat) if repeat.valid else {} for repeat in result.repeats]
-    shown = _shown(result.verdicts, HEADLINES, figures)
-    rows = [
-        _row(
-            number,
-            repeat.problems,
-            result.unmet_by(repeat),
-            [of_repeat],
-            shown,
-            repeat.overall.resolution_ns,
-        )
-        for number, (repeat, of_repeat) in enumerate(zip(result.repeats, figures, strict=True), 1)
-    ]
-    return RepeatTable("", tuple(kpi.title for kpi in shown), tuple(rows))
-
-
-def phase_tables(result: JobDrillResult) -> list[RepeatTable]:
-    """The repeats of each phase of a drill of jobs."""
+def repeat_tables(result: DrillResult) -> list[RepeatTable]:
+    """The repeats of each phase."""
     return [_phase_table(result, phase.name, phase.verdicts) for phase in result.phases]
 
 
-def _phase_table(result: JobDrillResult, phase: str, verdicts: Sequence[Verdict]) -> RepeatTable:
+def _phase_table(result: DrillResult, phase: str, verdicts: Sequence[Verdict]) -> RepeatTable:
     held = [figures_held(repeat, phase).figures for repeat in result.repeats]
-    shown = _shown(verdicts, JOB_HEADLINES, [each for figures in held for each in figures])
+    shown = _shown(verdicts, [each for figures in held for each in figures])
     rows = []
     for number, (repeat, figures) in enumerate(zip(result.repeats, held, strict=True), 1):
-        problems = next(run.problems for run in repeat if run.phase == phase)
-        rows.append(_row(number, problems, result.unmet_by(repeat, phase), figures, shown))
-    return RepeatTable(phase, tuple(kpi.title for kpi in shown), tuple(rows))
+        run = next(run for run in repeat if run.phase == phase)
+        misses = result.unmet_by(repeat, phase)
+        rows.append(_row(number, run.problems, misses, figures, shown, run.resolution_ns))
+    return RepeatTable(result.where(phase), tuple(kpi.title for kpi in shown), tuple(rows))
 
 
-def _shown(
-    verdicts: Iterable[Verdict], headlines: Iterable[str], figures: Sequence[Figures]
-) -> list[Kpi]:
-    measured = [kpi for kpi in headlines if any(each.get(kpi) is not None for each in figures)]
-    return [kpi_named(kpi) for kpi in dict.fromkeys((*measured, *(v.kpi for v in verdicts)))]
+def _shown(verdicts: Iterable[Verdict], figures: Sequence[Figures]) -> list[Kpi]:
+    measured = [kpi for kpi in HEADLINES if any(each.get(kpi) is not None for each in figures)]
+    return [KPIS[kpi] for kpi in dict.fromkeys((*measured, *(v.kpi for v in verdicts)))]
 
 
 def _row(
@@ -135,7 +123,7 @@ def _row(
     misses: Sequence[Verdict],
     figures: Sequence[Figures],
     shown: Iterable[Kpi],
-    resolution_ns: float = 0.0,
+    resolution_ns: float,
 ) -> RepeatRow:
     outcome = Outcome.INVALID if problems else Outcome.FAILED if misses else Outcome.PASSED
     cells = tuple("-" if problems else _cell(kpi, figures, resolution_ns) for kpi in shown)
@@ -151,7 +139,7 @@ def _cell(kpi: Kpi, figures: Sequence[Figures], resolution_ns: float) -> str:
 
 def _missed(verdict: Verdict) -> str:
     observed = verdict.shown()
-    return f"{kpi_named(verdict.kpi).title} {observed}, expected {verdict.expectation}"
+    return f"{KPIS[verdict.kpi].title} {observed}, expected {verdict.expectation}"
 
 
 def printed(repeats: RepeatTable) -> Table:

@@ -6,60 +6,91 @@ supported, and the text alone says everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from rocelab.report.console import table
-from rocelab.report.repeats import RepeatTable, printed, repeat_table
-from rocelab.report.stages import stages_table
-from rocelab.report.view import (
-    KpiRow,
-    fib_rows,
-    flow_rows,
-    health_rows,
-    kpi_rows,
-    polarization_rows,
-    representative,
-    tier_rows,
-    untouched,
+from rocelab.report.jobs.terminal import figure_table, share_table
+from rocelab.report.probes.terminal import (
+    balance_tables,
+    fib_table,
+    flow_table,
+    polarization_table,
 )
-from rocelab.results.drill import DrillResult, Repeat
-from rocelab.results.expectations import KPIS
+from rocelab.report.repeats import RepeatTable, printed, repeat_tables
+from rocelab.report.stages import stages_table
+from rocelab.report.view import FigureRow, figure_rows, health_rows, representative, verdict_rows
+from rocelab.results.drill import DrillResult, PhaseRun, PhaseSummary
+from rocelab.results.health import HealthReport
 
 
 def print_result(result: DrillResult, console: Console) -> None:
-    """Everything a person wants at a glance; the figures of one repeat where a table needs one."""
-    repeats = repeat_table(result)
+    """Everything a person wants at a glance: the figures of each phase, of one repeat where a table
+    needs one, and the verdicts."""
+    repeats = repeat_tables(result)
     console.print(f"{result.title}  lab {result.lab['name']}", style="bold", highlight=False)
-    for line in repeats.lines:
-        console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
-    chosen = representative(result)
-    if chosen is None:
-        console.print("no valid repeat: nothing was measured", style="red", highlight=False)
-    else:
-        number, repeat = chosen
-        _print(console, _kpi_table(kpi_rows(result), repeats))
-        if len(result.repeats) > 1:
-            _print(console, printed(repeats))
-            console.print(
-                f"\nBelow: repeat {number}, nearest the median of full convergence.",
-                highlight=False,
-            )
-        for shown in (
-            _flow_table(repeat),
-            *(stages_table(stages) for stages in repeat.stages if stages.switches),
-            _fib_table(repeat),
-            _health_table(repeat),
-            *_balance_tables(repeat),
-            _polarization_table(repeat),
-        ):
-            _print(console, shown)
+    for note in result.notes:
+        console.print(note, highlight=False)
+    for of_phase in repeats:
+        for line in of_phase.lines:
+            console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+    for number, repeat in enumerate(result.repeats, 1):
+        for run in repeat:
+            for error in run.errors:
+                where = f", phase {result.where(run.phase)}" if result.where(run.phase) else ""
+                line = f"repeat {number}{where}: {error}"
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if any(phase.probes is None for phase in result.phases):
+        _print(console, figure_table(result, repeats))
+    for phase, of_phase in zip(result.phases, repeats, strict=True):
+        _print_phase(result, phase, of_phase, console)
     _print(console, _verdict_table(result, repeats))
     verdict = "passed" if result.passed else "failed"
     console.print(f"{result.name}: {verdict}", style="bold green" if result.passed else "bold red")
+
+
+def _print_phase(
+    result: DrillResult, phase: PhaseSummary, repeats: RepeatTable, console: Console
+) -> None:
+    chosen = representative(result, phase.name)
+    if chosen is None and phase.probes is not None:
+        console.print("no valid repeat: nothing was measured", style="red", highlight=False)
+        return
+    if chosen is not None and phase.probes is not None:
+        resolution_ns = max(run.resolution_ns for run in result.runs_of(phase.name) if run.valid)
+        rows = figure_rows(phase.figures[0], phase.valid_runs, resolution_ns)
+        _print(console, _kpi_table(rows, repeats))
+    if len(result.repeats) > 1:
+        _print(console, printed(repeats))
+        if chosen is not None and phase.probes is not None:
+            nearest = f"Below: repeat {chosen[0]}, nearest the median of full convergence."
+            console.print(f"\n{nearest}", highlight=False)
+    if chosen is not None:
+        for shown in _tables(chosen[1], chosen[0] if len(result.repeats) > 1 else None):
+            _print(console, shown)
+
+
+def _tables(run: PhaseRun, number: int | None) -> list[Table | None]:
+    """Of one run: `number` is its repeat's where there are several."""
+    measured = run.probes or run.jobs
+    assert measured is not None
+    stages = [stages_table(each) for each in measured.stages if each.switches]
+    health = _health_table(measured.health)
+    if run.probes is not None:
+        return [
+            flow_table(run.probes),
+            *stages,
+            fib_table(run.probes),
+            health,
+            *balance_tables(run.probes),
+            polarization_table(run.probes),
+        ]
+    assert run.jobs is not None
+    fair = run.jobs.fair_shares
+    return [None if fair is None else share_table(fair, run.phase, number), *stages, health]
 
 
 def _print(console: Console, shown: Table | None) -> None:
@@ -68,112 +99,34 @@ def _print(console: Console, shown: Table | None) -> None:
         console.print(shown)
 
 
-def _kpi_table(rows: Iterable[KpiRow], repeats: RepeatTable) -> Table:
+def _kpi_table(rows: Iterable[FigureRow], repeats: RepeatTable) -> Table:
     many = repeats.valid > 1
     columns = ["", "median", "min to max", "CoV", "n"] if many else ["", "value"]
-    shown = table(f"Overall, {repeats.summary}", columns)
+    what = f"Phase {repeats.phase}" if repeats.phase else "Overall"
+    shown = table(f"{what}, {repeats.summary}", columns)
     for row in rows:
         cells = [row.title, row.value]
         shown.add_row(*cells, row.range, row.cov, row.counted) if many else shown.add_row(*cells)
     return shown
 
 
-def _flow_table(repeat: Repeat) -> Table:
-    columns = [
-        "flow",
-        "path",
-        "event",
-        "lost",
-        "convergence",
-        "loss-derived",
-        "no connectivity",
-        "rate-derived",
-    ]
-    shown = table("Flows that lost packets to an event", columns, left=3)
-    for row in flow_rows(repeat):
-        shown.add_row(
-            row.flow,
-            row.path,
-            row.event,
-            row.lost,
-            row.convergence,
-            row.loss_derived,
-            row.connectivity,
-            row.rate_derived,
-        )
-    shown.caption = f"{len(untouched(repeat))} of {len(repeat.flows)} flows were not affected"
-    return shown
-
-
-def _fib_table(repeat: Repeat) -> Table:
-    shown = table(
-        "FIB changes by switch, time after the event",
-        ["event", "switch", "next hops", "changes", "first", "last"],
-        left=3,
-        names=2,
-    )
-    for row in fib_rows(repeat):
-        shown.add_row(row.event, row.node, row.widths, str(row.changes), row.first, row.last)
-    return shown
-
-
-def _health_table(repeat: Repeat) -> Table | None:
-    if repeat.health is None:
+def _health_table(health: HealthReport | None) -> Table | None:
+    if health is None:
         return None
-    shown = table(
-        f"SLIs in {repeat.health.samples} samples", ["", "objective", "worst", "where", "breaches"]
-    )
-    for row in health_rows(repeat.health):
+    columns = ["", "objective", "worst", "where", "breaches"]
+    shown = table(f"SLIs in {health.samples} samples", columns)
+    for row in health_rows(health):
         shown.add_row(row.title, row.objective, row.worst, row.where, row.breaches)
     return shown
 
 
-def _balance_tables(repeat: Repeat) -> list[Table]:
-    rows = tier_rows(repeat.hashing)
-    if not rows:
-        return []
-    shown = table(
-        "Load of links by tier, undisturbed traffic under each seed plan",
-        ["tier", "seeds", "worst group (MMR)", "MMR", "JFI", "CoV", "unused", "random MMR"],
-        left=3,
-        names=2,
-    )
+def _verdict_table(result: DrillResult, repeats: Sequence[RepeatTable]) -> Table:
+    rows = verdict_rows(result, repeats)
+    several = any(row.phase for row in rows)
+    columns = ["phase"] * several + ["", "expected", "worst", ""]
+    names = 1 + several
+    shown = table("Expectations, every valid repeat", columns, left=1 + names, names=names)
     for row in rows:
-        for cell in row.cells:
-            shown.add_row(
-                f"{row.tier} {row.direction}",
-                cell.hashing,
-                cell.worst,
-                cell.mmr,
-                cell.jfi,
-                cell.cov,
-                cell.unused,
-                row.expected,
-            )
-    return [shown]
-
-
-def _polarization_table(repeat: Repeat) -> Table | None:
-    if not repeat.hashing:
-        return None
-    columns = ["choices", "seeds", "flows", "links used", "information", "by chance"]
-    shown = table("Polarization: does a choice repeat the one before it?", columns, left=2, names=2)
-    for row in polarization_rows(repeat.hashing):
-        shown.add_row(
-            row.stages, row.hashing, str(row.flows), row.used, row.information, row.by_chance
-        )
-    if not shown.row_count:
-        shown.add_row("not applicable: no flow has two choices in a row here", "", "", "", "", "")
-    return shown
-
-
-def _verdict_table(result: DrillResult, repeats: RepeatTable) -> Table:
-    shown = table("Expectations, every valid repeat", ["", "expected", "worst", ""], left=2)
-    for verdict in result.verdicts:
-        shown.add_row(
-            KPIS[verdict.kpi].title,
-            verdict.expectation,
-            verdict.shown(),
-            Text(repeats.verdict(verdict), "green" if verdict.passed else "bold red"),
-        )
+        met = Text(row.said, "green" if row.passed else "bold red")
+        shown.add_row(*[row.phase] * several, row.title, row.expected, row.observed, met)
     return shown

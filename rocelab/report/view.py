@@ -1,4 +1,4 @@
-"""What every rendering of a result shows, as rows of text.
+"""What every rendering of a result shows of each phase, as rows of text.
 
 In: a `DrillResult`. Out: rows that the terminal and the page lay out in their own ways, so that
 both say the same in the same words. Nothing is measured here.
@@ -7,42 +7,19 @@ both say the same in the same words. Nothing is measured here.
 from __future__ import annotations
 
 import statistics
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.forwarding.balance import Balance, Direction
-from rocelab.results.drill import (
-    DrillResult,
-    Event,
-    FibChange,
-    FlowRecord,
-    HashingRun,
-    Repeat,
-    kpis,
-)
-from rocelab.results.expectations import KPIS, Quantity, format_kpi
+from rocelab.report.repeats import RepeatTable
+from rocelab.results.drill import DrillResult, FigureSummary, PhaseRun
 from rocelab.results.health import HealthReport
-from rocelab.units import format_duration
-
-LIMITS = (
-    "It tells how FRR and the Linux kernel react: in which order, and after how long, zebra and "
-    "bgpd take a next hop out of every switch's FIB, and which flows lose packets meanwhile.",
-    "It tells where flows land under Linux's own ECMP hash (hash-threshold over the 5-tuple), and "
-    "what equal seeds do to it. Switch ASICs hash with other functions.",
-    "It does not tell how long an ASIC takes to program its FIB, nor what optics, carrier-delay "
-    "timers or hardware fast reroute add or save.",
-    "It does not tell about line-rate queues, PFC, or a NIC's retransmissions: the flows here are "
-    "constant-rate packets that nobody acknowledges.",
-    "All switches share this machine's CPUs, so with many switches a convergence time includes "
-    "waiting for a CPU that real switches do not share.",
-)
+from rocelab.results.kpis import KPIS, Quantity, format_kpi
 
 
 @dataclass(frozen=True, slots=True)
-class KpiRow:
-    """A KPI over the valid repeats: median and, from two repeats on, its spread. `n` of them, of
-    which there are `valid`, measured it."""
+class FigureRow:
+    """A KPI over the valid runs: median and, from two runs on, its spread. `n` of them, of which
+    there are `valid`, measured it."""
 
     name: str
     title: str
@@ -55,262 +32,89 @@ class KpiRow:
 
     @property
     def counted(self) -> str:
-        """`3`, and `2 of 3` where a valid repeat did not measure it."""
+        """`3`, and `2 of 3` where a valid run did not measure it."""
         return str(self.n) if self.n == self.valid else f"{self.n} of {self.valid}"
 
 
 @dataclass(frozen=True, slots=True)
-class FlowRow:
-    """A flow that an event affected."""
+class VerdictRow:
+    """An expectation and what came of it; `phase` is empty where the drill is one."""
 
-    flow: str
-    path: str
-    event: str
-    lost: str
-    convergence: str
-    loss_derived: str
-    connectivity: str
-    rate_derived: str
-    reordered: str
-
-
-@dataclass(frozen=True, slots=True)
-class BalanceCell:
-    """A tier and direction under one seed plan."""
-
-    hashing: str
-    mmr: str
-    jfi: str
-    cov: str
-    unused: str
-    worst: str
-
-
-@dataclass(frozen=True, slots=True)
-class TierRow:
-    """A tier and direction under each seed plan, side by side."""
-
-    tier: str
-    direction: str
-    links: int
+    phase: str
+    kpi: str
+    title: str
     expected: str
-    cells: tuple[BalanceCell, ...]
+    observed: str
+    passed: bool
+    said: str
 
 
-@dataclass(frozen=True, slots=True)
-class PolarizationRow:
-    """One pair of consecutive choices under one seed plan."""
-
-    hashing: str
-    stages: str
-    flows: int
-    used: str
-    information: str
-    by_chance: str
-
-
-@dataclass(frozen=True, slots=True)
-class FibRow:
-    """What one switch did to its FIB after one event."""
-
-    event: str
-    node: str
-    changes: int
-    first: str
-    last: str
-    widths: str
-
-
-def representative(result: DrillResult) -> tuple[int, Repeat] | None:
-    """The valid repeat nearest the median of full convergence, and its number from 1."""
-    numbered = [(n, repeat) for n, repeat in enumerate(result.repeats, 1) if repeat.valid]
-    times = [(n, repeat, repeat.overall.full_convergence_ns) for n, repeat in numbered]
-    known = [(n, repeat, time) for n, repeat, time in times if time is not None]
-    if not known:
-        return numbered[0] if numbered else None
-    middle = statistics.median(time for _, _, time in known)
-    n, repeat, _ = min(known, key=lambda each: abs(each[2] - middle))
-    return n, repeat
-
-
-def kpi_rows(result: DrillResult) -> list[KpiRow]:
-    """Every KPI, in the order in which they are defined."""
-    figures = [kpis(repeat) for repeat in result.valid_repeats]
-    resolution_ns = max((each.overall.resolution_ns for each in result.valid_repeats), default=0)
+def figure_rows(
+    summary: FigureSummary, valid_runs: int, resolution_ns: float = 0.0
+) -> list[FigureRow]:
+    """The KPIs that apply, measured or not, in the order in which they are defined. A time that is
+    not above `resolution_ns` is said to be below it."""
     rows = []
     for kpi in KPIS.values():
-        spread = result.spread.get(kpi.name)
-        values = [figure[kpi.name] for figure in figures]
-        value, extremes, cov, n = "not measured", "", "", 0
-        if kpi.quantity is Quantity.TRUTH and values:
-            true = sum(bool(value) for value in values)
-            n = len(values)
+        value, extremes, cov, n = "", "", "", valid_runs
+        spread = summary.spread.get(kpi.name)
+        if kpi.quantity is Quantity.TRUTH and kpi.name in summary.truths:
+            true = summary.truths[kpi.name]
             value = "yes" if true == n else f"in {true} of {n}"
         elif spread is not None:
             n = spread.n
             value = format_kpi(kpi.name, spread.median, resolution_ns)
             if n > 1:
-                low, high = (
-                    format_kpi(kpi.name, x, resolution_ns) for x in (spread.minimum, spread.maximum)
-                )
-                extremes = f"{low} to {high}"
+                ends = (spread.minimum, spread.maximum)
+                low, high = (format_kpi(kpi.name, x, resolution_ns) for x in ends)
+                extremes = low if low == high else f"{low} to {high}"
                 cov = "" if spread.cov is None else f"{spread.cov:.0%}"
-        rows.append(KpiRow(kpi.name, kpi.title, kpi.meaning, value, extremes, cov, n, len(figures)))
+        elif kpi.name in summary.unmeasured:
+            value, n = format_kpi(kpi.name, None), 0
+        if value:
+            row = FigureRow(kpi.name, kpi.title, kpi.meaning, value, extremes, cov, n, valid_runs)
+            rows.append(row)
     return rows
 
 
-def event_title(event: Event) -> str:
-    """`rtsw1:ctsw2 carrier down`."""
-    return event.title
-
-
-def flow_rows(repeat: Repeat) -> list[FlowRow]:
-    """The flows that lost packets, one row per event that affected them, worst first."""
-    rows: list[tuple[int, FlowRow]] = []
-    for record in repeat.flows:
-        for event, convergence in zip(repeat.events, record.measurement.events, strict=True):
-            if convergence.affected:
-                known_ns = convergence.resolution_ns + event.event.took_ns
-                rows.append(
-                    (
-                        convergence.lost,
-                        FlowRow(
-                            flow=record.flow.name,
-                            path=f"{record.flow.source} → {record.flow.destination}",
-                            event=event_title(event.event),
-                            lost=f"{convergence.lost + convergence.lost_after_recovery:,}",
-                            convergence=_time(convergence.convergence_ns, known_ns),
-                            loss_derived=_time(convergence.loss_derived_ns, known_ns),
-                            connectivity=_time(convergence.loss_of_connectivity_ns, known_ns),
-                            rate_derived=_time(convergence.rate_derived_ns or None),
-                            reordered=f"{record.measurement.reordered:,}",
-                        ),
-                    )
-                )
-    return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
-
-
-def untouched(repeat: Repeat) -> list[FlowRecord]:
-    """The flows that no event affected."""
+def verdict_rows(result: DrillResult, repeats: Sequence[RepeatTable]) -> list[VerdictRow]:
+    """Every expectation of every phase; `repeats` are those of each phase."""
     return [
-        record
-        for record in repeat.flows
-        if not any(event.affected for event in record.measurement.events)
-    ]
-
-
-def tier_rows(runs: Iterable[HashingRun]) -> list[TierRow]:
-    """Balance per tier and direction, the seed plans side by side, the lab's own first."""
-    ordered = by_plan(runs)
-    rows: dict[tuple[str, Direction], TierRow] = {}
-    for run in ordered:
-        for tier in run.tiers:
-            worst = ""
-            if tier.worst_group is not None:
-                group = next(g.balance for g in tier.groups if g.node == tier.worst_group)
-                worst = f"{tier.worst_group} {_ratio(group.mmr)}"
-            key = tier.tier, tier.direction
-            old = rows.get(key)
-            random = tier.random
-            rows[key] = TierRow(
-                tier=tier.tier,
-                direction=tier.direction.value,
-                links=tier.all_links.links,
-                expected="" if random is None else f"{random.mmr:.2f} (p99 {random.mmr_p99:.2f})",
-                cells=(*(old.cells if old else ()), _cell(run, tier.all_links, worst)),
-            )
-    return list(rows.values())
-
-
-def by_plan(runs: Iterable[HashingRun]) -> list[HashingRun]:
-    """Seed plans with the lab's own first."""
-    return sorted(runs, key=lambda run: not run.own)
-
-
-def plan_title(run: HashingRun) -> str:
-    """The seed plan's name, marked where it is the lab's own."""
-    return f"{run.hashing} (the lab's own)" if run.own else run.hashing
-
-
-def polarization_rows(runs: Iterable[HashingRun]) -> list[PolarizationRow]:
-    """Every pair of consecutive choices under every seed plan."""
-    return [
-        PolarizationRow(
-            hashing=run.hashing,
-            stages=f"{one.first} → {one.second}",
-            flows=one.flows,
-            used=f"{one.used_links} of {one.offered_links} ({one.used_fraction:.0%})",
-            information=_ratio(one.information),
-            by_chance=_ratio(one.information_if_independent),
+        VerdictRow(
+            of_phase.phase,
+            verdict.kpi,
+            KPIS[verdict.kpi].title,
+            verdict.expectation,
+            verdict.shown(),
+            verdict.passed,
+            of_phase.verdict(verdict),
         )
-        for run in by_plan(runs)
-        for one in run.polarizations
+        for phase, of_phase in zip(result.phases, repeats, strict=True)
+        for verdict in phase.verdicts
     ]
 
 
-def changes_after(repeat: Repeat) -> list[tuple[Event, list[FibChange]]]:
-    """FIB changes by the event that they follow; those before the first are left out."""
-    events = [record.event for record in repeat.events]
-    ends = [event.t_ns for event in events[1:]]
-    return [
-        (
-            event,
-            [
-                change
-                for change in repeat.fib
-                if event.t_ns <= change.t_ns and (end is None or change.t_ns < end)
-            ],
-        )
-        for event, end in zip(events, [*ends, None], strict=True)
-    ]
+def representative(result: DrillResult, phase: str) -> tuple[int, PhaseRun] | None:
+    """The run of a phase that its plots show, and its repeat's number from 1: the valid one nearest
+    the median of full convergence, of the time to fair shares, or of the iterations; else the
+    first."""
+    valid = [(n, run) for n, run in enumerate(result.runs_of(phase), 1) if run.valid]
+    timed = [(n, run, _time_of(run)) for n, run in valid]
+    known = [(n, run, time) for n, run, time in timed if time is not None]
+    if not known:
+        return valid[0] if valid else None
+    middle = statistics.median(time for _, _, time in known)
+    n, run, _ = min(known, key=lambda each: abs(each[2] - middle))
+    return n, run
 
 
-def fib_rows(repeat: Repeat) -> list[FibRow]:
-    """Per event and switch: how many changes, first and last, and the commonest widths."""
-    rows = []
-    for event, changes in changes_after(repeat):
-        nodes = dict.fromkeys(change.node for change in changes)
-        for node in nodes:
-            ours = [change for change in changes if change.node == node]
-            widths = Counter((c.width_before, c.width_after) for c in ours).most_common(3)
-            rows.append(
-                FibRow(
-                    event=event_title(event),
-                    node=node,
-                    changes=len(ours),
-                    first=format_duration(ours[0].t_ns - event.t_ns),
-                    last=format_duration(ours[-1].t_ns - event.t_ns),
-                    widths=", ".join(
-                        f"{n} x {_width(before)}→{_width(after)}" for (before, after), n in widths
-                    ),
-                )
-            )
-    return rows
-
-
-def _width(width: int | None) -> str:
-    return "none" if width is None else str(width)
-
-
-def _time(ns: float | None, resolution_ns: int = 0) -> str:
-    if ns is None:
-        return "not measured"
-    return format_duration(ns) if ns > resolution_ns else f"< {format_duration(resolution_ns)}"
-
-
-def _ratio(value: float | None) -> str:
-    return "none" if value is None else f"{value:.2f}"
-
-
-def _cell(run: HashingRun, balance: Balance, worst: str) -> BalanceCell:
-    return BalanceCell(
-        hashing=run.hashing,
-        mmr=_ratio(balance.mmr),
-        jfi=_ratio(balance.jfi),
-        cov=_ratio(balance.cov),
-        unused=f"{balance.unused} of {balance.links}",
-        worst=worst,
-    )
+def _time_of(run: PhaseRun) -> float | None:
+    if run.probes is not None:
+        return run.probes.overall.full_convergence_ns
+    if run.jobs is not None and run.jobs.fair_shares is not None:
+        return run.jobs.fair_shares.lab_ns
+    iterations = [each.modelled_ns for report in run.reports for each in report.iterations]
+    return statistics.median(iterations) if iterations else None
 
 
 @dataclass(frozen=True, slots=True)

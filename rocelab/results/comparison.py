@@ -14,7 +14,7 @@ from typing import Any
 
 from rocelab.documents import Format
 from rocelab.forwarding.balance import Direction, Polarization, TierBalance
-from rocelab.results.drill import Environment
+from rocelab.results.environment import Environment
 from rocelab.results.job import Fidelity, Times, Transport
 from rocelab.statistics import Spread
 

@@ -1,12 +1,11 @@
 """What changed between two results of the same drill: figures, verdicts, machine, drill and lab.
 
-In: two results of one drill, of either kind. Out: a frozen `DrillDiff`, as JSON that
+In: two results of one drill. Out: a frozen `DrillDiff`, as JSON that
 docs/drills.md describes. Nothing is measured here.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -15,20 +14,14 @@ from typing import Any
 
 from rocelab.documents import read_text
 from rocelab.errors import InputError
-from rocelab.results import drill as faults
-from rocelab.results import phases as jobs
-from rocelab.results.drill import DrillResult, kpis
-from rocelab.results.expectations import JOB_KPIS, KPIS, UNITS, KpiValue, Verdict
-from rocelab.results.phases import JobDrillResult
+from rocelab.results.drill import DrillResult, from_json
+from rocelab.results.expectations import Verdict
+from rocelab.results.kpis import KPIS, UNITS, Figures
 from rocelab.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
 
 SCHEMA_VERSION = 1
 ALPHA = 0.05
 """A difference that chance alone makes in fewer than one of twenty comparisons is told apart."""
-
-Result = DrillResult | JobDrillResult
-# Only a drill of jobs has it, and no document is read twice to know.
-_OF_JOBS = re.compile(rf'"kind":\s*"{jobs.KIND}"')
 
 
 class Finding(StrEnum):
@@ -58,7 +51,7 @@ class Side:
 class FigureDiff:
     """A KPI in both results, over the valid repeats that measured it, in `unit`.
 
-    phase, job: of a drill of jobs, and the job's number where it has several. old_values,
+    phase: None where the drill is one; job: its number where the phase has several. old_values,
     new_values: repeat by repeat, truths as 0 and 1; their spread is None where there are none.
     difference: new median less old. p_value: by `rocelab.statistics.rank_sum_p`. apart: no value
     of one lies within the other's extremes.
@@ -121,7 +114,7 @@ class DrillDiff:
     lab: tuple[Change, ...]
 
 
-def read_result(path: Path) -> Result:
+def read_result(path: Path) -> DrillResult:
     """The result of a drill in a file, or in the result.json of a folder. Raises InputError where
     there is none, naming the file."""
     file = path / "result.json" if _is_folder(path) else path
@@ -129,9 +122,7 @@ def read_result(path: Path) -> Result:
         file, hint="give a folder that `rocelab drill run --out` wrote, or its result.json"
     )
     try:
-        if _OF_JOBS.search(text):
-            return jobs.from_json(text)
-        return faults.from_json(text)
+        return from_json(text)
     except InputError as error:
         raise InputError(f"{file}: {error.message}", hint=error.hint) from None
 
@@ -147,10 +138,9 @@ def difference(old_path: Path, new_path: Path) -> DrillDiff:
     """What changed from one result to the other. Raises InputError where one can not be read and
     where they are of different drills."""
     old, new = read_result(old_path), read_result(new_path)
-    if old.name != new.name or type(old) is not type(new):
+    if old.name != new.name:
         raise InputError(
-            f"results of different drills: {old_path} is of {_drill(old)}, {new_path} of "
-            f"{_drill(new)}",
+            f"results of different drills: {old_path} is of {old.name}, {new_path} of {new.name}",
             hint="give two results of one drill",
         )
     return DrillDiff(
@@ -206,52 +196,41 @@ def changes(old: object, new: object, key: str = "") -> Iterator[Change]:
         yield Change(key, old, new)
 
 
-def _drill(result: Result) -> str:
-    kind = "jobs" if isinstance(result, JobDrillResult) else "faults"
-    return f"{result.name} (a drill of {kind})"
+def _side(result: DrillResult, path: Path) -> Side:
+    repeats, valid = len(result.repeats), len(result.valid_repeats)
+    return Side(str(path), result.environment.started, repeats, valid, result.passed)
 
 
-def _side(result: Result, path: Path) -> Side:
-    if isinstance(result, JobDrillResult):
-        valid = sum(all(run.valid for run in repeat) for repeat in result.repeats)
-    else:
-        valid = len(result.valid_repeats)
-    return Side(str(path), result.environment.started, len(result.repeats), valid, result.passed)
-
-
-def _environment(result: Result) -> dict[str, object]:
+def _environment(result: DrillResult) -> dict[str, object]:
     """The machine, memory in whole GiB: what a kernel keeps for itself differs by a little."""
     values: dict[str, object] = asdict(result.environment)
     values["memory_gib"] = round(result.environment.memory_bytes / 2**30)
     for name in ("memory_bytes", "command"):
         del values[name]
-    if isinstance(result, JobDrillResult):
-        values["notes"] = list(result.notes)
+    values["notes"] = list(result.notes)
     return values
 
 
 _Place = tuple[str | None, int | None]
 
 
-def _values(result: Result) -> dict[_Place, list[Mapping[str, KpiValue]]]:
-    """The figures of each valid repeat: of the drill, or by phase and job."""
-    if isinstance(result, DrillResult):
-        return {(None, None): [kpis(repeat) for repeat in result.valid_repeats]}
-    found: dict[_Place, list[Mapping[str, KpiValue]]] = {}
+def _values(result: DrillResult) -> dict[_Place, list[Figures]]:
+    """The figures of each valid run, by phase and job."""
+    found: dict[_Place, list[Figures]] = {}
     for phase in result.phases:
         for run in result.runs_of(phase.name):
-            figures = run.kpis() if run.valid else ()
+            figures = run.figures() if run.valid else ()
             for number, of_job in enumerate(figures, 1):
                 job = number if len(figures) > 1 else None
-                found.setdefault((phase.name, job), []).append(of_job)
+                found.setdefault((result.where(phase.name) or None, job), []).append(of_job)
     return found
 
 
-def _figures(old: Result, new: Result) -> Iterator[FigureDiff]:
+def _figures(old: DrillResult, new: DrillResult) -> Iterator[FigureDiff]:
     """Every figure that one side measured."""
     before, after = _values(old), _values(new)
     for place in dict.fromkeys((*before, *after)):
-        for kpi in (KPIS if isinstance(new, DrillResult) else JOB_KPIS).values():
+        for kpi in KPIS.values():
             old_values, new_values = (
                 _measured(side.get(place, ()), kpi.name) for side in (before, after)
             )
@@ -273,20 +252,20 @@ def _figures(old: Result, new: Result) -> Iterator[FigureDiff]:
                 )
 
 
-def _measured(repeats: Iterable[Mapping[str, KpiValue]], kpi: str) -> tuple[float, ...]:
+def _measured(repeats: Iterable[Figures], kpi: str) -> tuple[float, ...]:
     values = (each.get(kpi) for each in repeats)
     return tuple(float(value) for value in values if value is not None)
 
 
-def _verdicts(old: Result, new: Result) -> Iterator[VerdictDiff]:
+def _verdicts(old: DrillResult, new: DrillResult) -> Iterator[VerdictDiff]:
     before, after = _stated(old), _stated(new)
     for phase, kpi in dict.fromkeys((*before, *after)):
         yield VerdictDiff(phase, kpi, before.get((phase, kpi)), after.get((phase, kpi)))
 
 
-def _stated(result: Result) -> dict[tuple[str | None, str], Verdict]:
-    if isinstance(result, DrillResult):
-        return {(None, verdict.kpi): verdict for verdict in result.verdicts}
+def _stated(result: DrillResult) -> dict[tuple[str | None, str], Verdict]:
     return {
-        (phase.name, verdict.kpi): verdict for phase in result.phases for verdict in phase.verdicts
+        (result.where(phase.name) or None, verdict.kpi): verdict
+        for phase in result.phases
+        for verdict in phase.verdicts
     }

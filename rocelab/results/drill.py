@@ -1,41 +1,29 @@
 """The result document of a drill: data first, from which every table, plot and page is made.
 
-In: the measurements of each repeat. Out: a frozen `DrillResult` with its spread over repeats and
-its verdicts, as JSON that reads back into the same object. docs/results.md describes every field.
-
-Instants of a repeat (`t_ns`, `start_ns`, ...) are nanoseconds of the lab's clock relative to the
-repeat's first event, so negative before it.
+In: what each phase measured in each repeat. Out: a frozen `DrillResult` with each phase's spread
+over repeats and its verdicts, as JSON that reads back into the same object. docs/results.md
+describes every field.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rocelab.documents import Format
-from rocelab.errors import InputError
-from rocelab.forwarding.balance import LinkLoad, Polarization, TierBalance, leaf_uplinks
-from rocelab.results.convergence import (
-    EventConvergence,
-    FlowMeasurement,
-    FlowSamples,
-    Method,
-    Overall,
-    aggregate,
-    aggregate_event,
-    binned,
-    event_windows,
-    first_arrivals,
-    measure_flow,
-    offered_rate_pps,
-)
-from rocelab.results.expectations import Expectation, KpiValue, Verdict, judge, unmet
+from rocelab.results.convergence import Method
+from rocelab.results.environment import Environment
+from rocelab.results.expectations import Expectation, Verdict, judge, unmet
 from rocelab.results.health import HealthReport
+from rocelab.results.job import JobReport
+from rocelab.results.kpis import Figures, job_figures, phase_figures, probe_figures
+from rocelab.results.probes import ProbeRun
+from rocelab.results.shares import FairShares
 from rocelab.results.stages import Stages
 from rocelab.statistics import Spread, spread
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 UNSCALED = (
     "the CPU time that zebra, bgpd and the kernel need to notice, decide and install routes",
@@ -43,22 +31,6 @@ UNSCALED = (
     "packet sizes, queue depths and ECN thresholds, which are bytes and not time",
     "so convergence times are given in the lab's clock only: they are not divided by the dilation",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """The machine and the software that gave the result, and the command line, None where Python
-    called the library."""
-
-    tool_version: str
-    kernel: str
-    frr_version: str
-    python: str
-    cpu_model: str
-    cpu_count: int
-    memory_bytes: int
-    started: str
-    command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,152 +54,100 @@ class Clocks:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """Something the drill did to the lab: a Convergence Event (RFC 6412 section 3.7.1).
+class ProbePlan:
+    """How probes are measured, and what their phase sets, in both clocks."""
 
-    kind: that of the fault, `several faults` where it is of more than one; `change` says whether it
-    began or ended. changes: how many changes of the lab it stands for: those that follow each other
-    too closely to tell their recoveries apart are one event, from the first of them. took_ns: how
-    uncertain the instant is: the kernel, or the daemon that was asked, did it between `t_ns` and so
-    much later.
-    """
-
-    t_ns: int
-    kind: str
-    change: Literal["begin", "end"]
-    subject: str
-    changes: int = 1
-    took_ns: int = 0
-
-    @property
-    def title(self) -> str:
-        """As people read it."""
-        text = f"{self.kind} of {self.subject}"
-        if self.changes > 1:
-            text += f" ({self.changes} changes)"
-        return f"{text} ends" if self.change == "end" else text
+    method: Method
+    clocks: Clocks
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
-    """A flow's name and 5-tuple; the protocol is UDP."""
-
-    name: str
-    source: str
-    destination: str
-    source_ip: str
-    destination_ip: str
-    source_port: int
-    destination_port: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Packets sent and received per interval; interval i starts at start_ns + i x interval_ns.
-
-    Sent packets are binned by send time, received ones (first copies) by receive time.
-    """
-
-    start_ns: int
-    interval_ns: int
-    sent: tuple[int, ...]
-    received: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FlowRecord:
-    """One flow: who, what was measured, and its throughput over time."""
-
-    flow: Flow
-    measurement: FlowMeasurement
-    rate: Rate
-
-
-@dataclass(frozen=True, slots=True)
-class EventRecord:
-    """One event and what it did to all flows together."""
-
-    event: Event
-    convergence: EventConvergence
-
-
-@dataclass(frozen=True, slots=True)
-class FibChange:
-    """A change of a switch's kernel FIB as netlink told it. Widths count next hops; None where
-    there was no route, or where it is not known."""
-
-    t_ns: int
-    node: str
-    prefix: str
-    action: Literal["new", "replace", "delete"]
-    width_before: int | None
-    width_after: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class HashingRun:
-    """Where undisturbed traffic landed under one seed plan.
-
-    `own` marks the lab's own plan, under which the faults ran. `polarizations` is empty where no
-    flow has two choices in a row, as in two tiers joined by single links. `misplaced_packets` took
-    another link than the prediction from FIBs and seeds: 0 says that model and kernel agree, None
-    that the seeds do not allow one.
-    """
-
-    hashing: str
-    own: bool
-    loads: tuple[LinkLoad, ...]
-    tiers: tuple[TierBalance, ...]
-    polarizations: tuple[Polarization, ...]
-    misplaced_packets: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fidelity:
-    """How well the machine carried a faulted run.
-
-    lag_p99_ns, lag_max_ns: how late packets left against their deadlines, of the worst flow.
-    stall_ns: the longest a flow was not sending just as an event cut it off or as it came back, and
-        any flow as an event came; None where no flow sent before and after one. No convergence time
-        of this repeat is known better than that.
-    agents_cpu_s: CPU time of the senders, forwarding included.
-    stolen_s: CPU time that the hypervisor kept from this machine ("steal" of /proc/stat).
-    """
-
-    lag_p99_ns: int
-    lag_max_ns: int
-    stall_ns: int | None
-    agents_cpu_s: float
-    stolen_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """One run of the drill. It is valid when `problems` is empty: otherwise the machine or the lab
-    did not carry it, `problems` says why, and its figures enter no headline. `stages`, of each
-    event, and `health` are there where the drill asks for them."""
+class JobsRun:
+    """Jobs that ran at the same time: the report of each, in order, and, where they were modelled,
+    `fair_shares`. What devices counted is of all jobs, and the same in each report. `stages`, of
+    each event, and `health` are there where they were asked for."""
 
     problems: tuple[str, ...]
-    overall: Overall
-    events: tuple[EventRecord, ...]
-    flows: tuple[FlowRecord, ...]
-    fib: tuple[FibChange, ...]
-    hashing: tuple[HashingRun, ...]
-    fidelity: Fidelity | None = None
+    reports: tuple[JobReport, ...]
+    fair_shares: FairShares | None = None
     stages: tuple[Stages, ...] = ()
     health: HealthReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRun:
+    """One phase of one repeat: of probes or of jobs. It is valid when `problems` is empty:
+    otherwise the machine or the lab did not carry it, and its figures enter no headline."""
+
+    phase: str
+    probes: ProbeRun | None = None
+    jobs: JobsRun | None = None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why it is invalid, each reason once."""
+        measured = self.probes or self.jobs
+        return () if measured is None else tuple(dict.fromkeys(measured.problems))
 
     @property
     def valid(self) -> bool:
         return not self.problems
+
+    @property
+    def reports(self) -> tuple[JobReport, ...]:
+        """Of each job; none of probes."""
+        return () if self.jobs is None else self.jobs.reports
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Queue pairs that failed, of any job."""
+        return () if self.jobs is None else self.jobs.reports[0].errors
+
+    @property
+    def resolution_ns(self) -> float:
+        """No convergence time is known better than that."""
+        return 0.0 if self.probes is None else self.probes.overall.resolution_ns
+
+    def figures(self) -> tuple[Figures, ...]:
+        """The KPIs that apply, valid or not: of each job, or of the probes."""
+        if self.probes is not None:
+            return (probe_figures(self.probes),)
+        return () if self.jobs is None else job_figures(self.jobs.reports, self.jobs.fair_shares)
+
+
+@dataclass(frozen=True, slots=True)
+class FigureSummary:
+    """The KPIs of the probes, or of a job, over the valid runs. truths: in how many of them a KPI
+    was true; `spread` covers those that measured the KPI (its `n`); unmeasured: in how many a KPI
+    that applies was not. A KPI that is in none of them does not apply."""
+
+    truths: dict[str, int]
+    spread: dict[str, Spread]
+    unmeasured: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSummary:
+    """A phase over its valid runs; `figures` of the probes, or of each job in order, none where no
+    run was valid. `probes` is None of jobs."""
+
+    name: str
+    valid_runs: int
+    figures: tuple[FigureSummary, ...]
+    verdicts: tuple[Verdict, ...]
+    probes: ProbePlan | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.valid_runs > 0 and all(verdict.passed for verdict in self.verdicts)
 
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
     """Everything a drill found out. `drill` and `lab` are the specs in full, as JSON values.
 
-    `spread` covers valid repeats that measured the KPI (its `n`). `passed` needs a valid repeat and
-    every verdict.
+    `repeats` holds a run per phase, in order. `passed` needs of every phase a valid run and every
+    verdict. notes: what the lab had to do without on this machine.
     """
 
     schema_version: int
@@ -237,121 +157,31 @@ class DrillResult:
     drill: dict[str, Any]
     lab: dict[str, Any]
     environment: Environment
-    clocks: Clocks
-    method: Method
-    repeats: tuple[Repeat, ...]
-    spread: dict[str, Spread]
-    verdicts: tuple[Verdict, ...]
+    dilation: float
+    notes: tuple[str, ...]
+    repeats: tuple[tuple[PhaseRun, ...], ...]
+    phases: tuple[PhaseSummary, ...]
     passed: bool
 
     @property
-    def valid_repeats(self) -> tuple[Repeat, ...]:
-        return tuple(repeat for repeat in self.repeats if repeat.valid)
+    def valid_repeats(self) -> tuple[tuple[PhaseRun, ...], ...]:
+        """Those of which every phase is valid."""
+        return tuple(repeat for repeat in self.repeats if all(run.valid for run in repeat))
 
-    def unmet_by(self, repeat: Repeat) -> tuple[Verdict, ...]:
-        """The expectations that one repeat by itself does not meet, with what it measured; none of
-        an invalid one, which is not judged."""
-        if not repeat.valid:
-            return ()
-        return unmet(self.verdicts, [kpis(repeat)])
+    def runs_of(self, phase: str) -> tuple[PhaseRun, ...]:
+        """The runs of a phase, one per repeat."""
+        return tuple(run for repeat in self.repeats for run in repeat if run.phase == phase)
 
+    def where(self, phase: str) -> str:
+        """The phase's name, empty where a drill is a phase by itself."""
+        return "" if phase == self.name and len(self.phases) == 1 else phase
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """One clock for a repeat, in its raw nanoseconds: the events in order and when the counted
-    traffic ended. `event_window_ns` bounds how long after an event losses are held against it."""
-
-    events: tuple[Event, ...]
-    start_ns: int
-    end_ns: int
-    event_window_ns: int
-
-
-def measure_repeat(
-    samples: Mapping[Flow, FlowSamples],
-    timeline: Timeline,
-    method: Method,
-    fib: Sequence[FibChange] = (),
-    hashing: Sequence[HashingRun] = (),
-    problems: Sequence[str] = (),
-) -> Repeat:
-    """A repeat from what its agents noted, all in one raw clock; the result is relative to the
-    first event. Raises ValueError without flows or events, and where events are not in order."""
-    zero = timeline.events[0].t_ns if timeline.events else None
-    if zero is None:
-        raise ValueError("a repeat needs an event: it is where its time starts")
-    events = tuple(replace(event, t_ns=event.t_ns - zero) for event in timeline.events)
-    end_ns = timeline.end_ns - zero
-    spans = event_windows([e.t_ns for e in events], timeline.event_window_ns, end_ns)
-    windows = [
-        replace(span, uncertain_ns=event.took_ns) for span, event in zip(spans, events, strict=True)
-    ]
-    records = []
-    for flow, raw in samples.items():
-        shifted = replace(raw, sent_ns=raw.sent_ns - zero, receive_ns=raw.receive_ns - zero)
-        measurement = measure_flow(shifted, windows, offered_rate_pps(raw.sent_ns), method)
-        rate = _rate(shifted, timeline.start_ns - zero, end_ns, method.sampling_interval_ns)
-        records.append(FlowRecord(flow, measurement, rate))
-    measurements = [record.measurement for record in records]
-    convergences = [
-        aggregate_event(measurements, index, event.took_ns) for index, event in enumerate(events)
-    ]
-    return Repeat(
-        problems=tuple(problems),
-        overall=aggregate(measurements, convergences),
-        events=tuple(EventRecord(*pair) for pair in zip(events, convergences, strict=True)),
-        flows=tuple(records),
-        fib=tuple(
-            FibChange(c.t_ns - zero, c.node, c.prefix, c.action, c.width_before, c.width_after)
-            for c in sorted(fib, key=lambda change: change.t_ns)
-        ),
-        hashing=tuple(hashing),
-    )
-
-
-def _rate(samples: FlowSamples, start_ns: int, end_ns: int, interval_ns: int) -> Rate:
-    """Binned with an interval's border at 0, the first event, so that it never shares a bin."""
-    aligned = start_ns // interval_ns * interval_ns
-    bins = max(0, -(-(end_ns - aligned) // interval_ns))
-    arrived = samples.receive_ns[first_arrivals(samples)]
-    return Rate(
-        start_ns=aligned,
-        interval_ns=interval_ns,
-        sent=tuple(binned(samples.sent_ns, aligned, interval_ns, bins).tolist()),
-        received=tuple(binned(arrived, aligned, interval_ns, bins).tolist()),
-    )
-
-
-def kpis(repeat: Repeat) -> dict[str, KpiValue]:
-    """The KPIs of a repeat by name (`rocelab.results.expectations.KPIS`), None where not
-    measured."""
-    overall = repeat.overall
-    uplinks = leaf_uplinks(tier for run in repeat.hashing if run.own for tier in run.tiers)
-    return {
-        "restored": overall.restored,
-        "full_convergence": overall.full_convergence_ns,
-        "first_route_convergence": overall.first_route_convergence_ns,
-        "loss_derived_convergence": overall.loss_derived_ns,
-        "rate_derived_convergence": overall.rate_derived_ns,
-        "loss_of_connectivity": overall.loss_of_connectivity_ns,
-        "affected_flows": overall.affected_flows,
-        "lost_packets": overall.lost,
-        "lost_outside_events": overall.lost_outside_events,
-        "reordered_packets": overall.reordered,
-        "duplicated_packets": overall.duplicated,
-        "uplink_mmr": uplinks.mmr if uplinks else None,
-        "uplink_jfi": uplinks.jfi if uplinks else None,
-    }
-
-
-def spread_of(repeats: Sequence[Mapping[str, KpiValue]]) -> dict[str, Spread]:
-    """The spread of each KPI over the repeats that measured it; truths are not spread."""
-    measured: dict[str, list[float]] = {}
-    for repeat in repeats:
-        for name, value in repeat.items():
-            if value is not None and not isinstance(value, bool):
-                measured.setdefault(name, []).append(float(value))
-    return {name: spread(values) for name, values in measured.items()}
+    def unmet_by(self, repeat: Sequence[PhaseRun], phase: str) -> tuple[Verdict, ...]:
+        """The expectations of a phase that one repeat by itself does not meet, with what it
+        measured; none where the phase is not valid in it."""
+        verdicts = next(each.verdicts for each in self.phases if each.name == phase)
+        held = figures_held(repeat, phase)
+        return unmet(verdicts, held.figures, held.others) if held.figures else ()
 
 
 def conclude(
@@ -359,18 +189,20 @@ def conclude(
     drill: Mapping[str, Any],
     lab: Mapping[str, Any],
     environment: Environment,
-    clocks: Clocks,
-    method: Method,
-    repeats: Sequence[Repeat],
-    expectations: Sequence[Expectation],
+    dilation: float,
+    notes: Sequence[str],
+    repeats: Sequence[Sequence[PhaseRun]],
+    expectations: Mapping[str, Sequence[Expectation]],
+    probes: Mapping[str, ProbePlan],
 ) -> DrillResult:
     """The result of a drill from its repeats.
 
     `drill` and `lab` are the specs as JSON values, `model_dump(mode="json", exclude_none=True)`;
-    name, title and description come from `drill`.
+    `expectations` are by phase, in order, and `probes` of the phases that send them.
     """
-    figures = [kpis(repeat) for repeat in repeats if repeat.valid]
-    verdicts = judge(expectations, figures)
+    phases = tuple(
+        summarise(name, repeats, wanted, probes.get(name)) for name, wanted in expectations.items()
+    )
     return DrillResult(
         schema_version=SCHEMA_VERSION,
         name=drill["name"],
@@ -379,19 +211,74 @@ def conclude(
         drill=dict(drill),
         lab=dict(lab),
         environment=environment,
-        clocks=clocks,
-        method=method,
-        repeats=tuple(repeats),
-        spread=spread_of(figures),
-        verdicts=verdicts,
-        passed=bool(figures) and all(verdict.passed for verdict in verdicts),
+        dilation=dilation,
+        notes=tuple(notes),
+        repeats=tuple(tuple(repeat) for repeat in repeats),
+        phases=phases,
+        passed=all(phase.passed for phase in phases),
     )
+
+
+def summarise(
+    name: str,
+    repeats: Sequence[Sequence[PhaseRun]],
+    expectations: Sequence[Expectation],
+    probes: ProbePlan | None = None,
+) -> PhaseSummary:
+    """A phase over its runs; those that are not valid enter nothing.
+
+    Where a figure is held against another phase's, that is of its first job in the same repeat.
+    """
+    runs = [run for repeat in repeats for run in repeat if run.phase == name and run.valid]
+    valid = [run.figures() for run in runs]
+    held = [figures_held(repeat, name) for repeat in repeats]
+    figures = [each for of_repeat in held for each in of_repeat.figures]
+    others = [each for of_repeat in held for each in of_repeat.others]
+    summaries = tuple(map(_summarised, zip(*valid, strict=True)))
+    verdicts = judge(expectations, figures, others)
+    return PhaseSummary(name, len(valid), summaries, verdicts, probes)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a phase's expectations are held against in one repeat: figures of each of its jobs, and
+    for each those of the other phases."""
+
+    figures: tuple[Figures, ...]
+    others: tuple[Mapping[str, Figures], ...]
+
+
+def figures_held(repeat: Sequence[PhaseRun], phase: str) -> Held:
+    """The figures of a phase in one repeat, none where it is not valid; another phase's, where that
+    is valid, are those of its first job."""
+    figures = {run.phase: phase_figures(run.figures()) for run in repeat if run.valid}
+    if phase not in figures:
+        return Held((), ())
+    firsts = {name: of_phase[0] for name, of_phase in figures.items()}
+    return Held(figures[phase], (firsts,) * len(figures[phase]))
+
+
+def _summarised(figures: Sequence[Figures]) -> FigureSummary:
+    """From the figures of each valid run."""
+    truths: dict[str, int] = {}
+    unmeasured: dict[str, int] = {}
+    measured: dict[str, list[float]] = {}
+    for of_run in figures:
+        for kpi, value in of_run.items():
+            if isinstance(value, bool):
+                truths[kpi] = truths.get(kpi, 0) + value
+            elif value is None:
+                unmeasured[kpi] = unmeasured.get(kpi, 0) + 1
+            else:
+                measured.setdefault(kpi, []).append(float(value))
+    spreads = {kpi: spread(values) for kpi, values in measured.items()}
+    return FigureSummary(truths, spreads, unmeasured)
 
 
 def in_both_clocks(
     dilation: float, times_ns: Mapping[str, int], rates_pps: Mapping[str, float]
 ) -> Clocks:
-    """What the drill sets, in the lab's clock and the modelled network's."""
+    """What a phase sets, in the lab's clock and the modelled network's."""
     times = [Quantity(name, "ns", float(lab), lab / dilation) for name, lab in times_ns.items()]
     rates = [
         Quantity(name, "packets/s", float(lab), lab * dilation) for name, lab in rates_pps.items()
@@ -403,16 +290,11 @@ _FORMAT = Format(
     DrillResult,
     SCHEMA_VERSION,
     "a result document",
-    "give the result.json that `rocelab drill run` wrote",
+    "give the result.json that `rocelab drill run` wrote; one of an older version is read by the "
+    "rocelab that wrote it",
 )
 
 
 def from_json(text: str) -> DrillResult:
     """The result that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
-    document = _FORMAT.parsed(text)
-    if "kind" in document:
-        raise InputError(
-            f"the result document of a drill of {document['kind']}, not of faults",
-            hint=_FORMAT.hint,
-        )
-    return _FORMAT.validated(document)
+    return _FORMAT.read(text)

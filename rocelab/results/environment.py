@@ -9,11 +9,26 @@ import os
 import platform
 import shlex
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from rocelab.results.drill import Environment
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The machine and the software that gave the result, and the command line, None where Python
+    called the library."""
+
+    tool_version: str
+    kernel: str
+    frr_version: str
+    python: str
+    cpu_model: str
+    cpu_count: int
+    memory_bytes: int
+    started: str
+    command: str | None = None
 
 
 def environment_with(frr_version: str) -> Environment:

@@ -14,8 +14,9 @@ from typing import Any
 
 from rocelab.documents import Format
 from rocelab.forwarding.balance import Direction, TierBalance
-from rocelab.results.drill import Environment, Event
+from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
+from rocelab.results.probes import Event
 from rocelab.statistics import Spread
 
 SCHEMA_VERSION = 2

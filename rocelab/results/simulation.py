@@ -13,7 +13,7 @@ from typing import Any
 
 from rocelab.documents import Format
 from rocelab.forwarding.balance import Balance, Direction, TierBalance
-from rocelab.results.drill import Environment
+from rocelab.results.environment import Environment
 from rocelab.results.job import Headline
 
 SCHEMA_VERSION = 1

@@ -18,8 +18,7 @@ from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.jobs.steps import roofline_s
 from rocelab.plan.fabric import Role
 from rocelab.predict.choice import Model
-from rocelab.results.drill import Environment
-from rocelab.results.environment import environment_with
+from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
 from rocelab.results.simulation import (
     SCHEMA_VERSION,

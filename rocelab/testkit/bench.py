@@ -20,7 +20,7 @@ from rocelab.faults.record import read_faults
 from rocelab.measure.evidence.bundle import collect_evidence
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.build import plan
-from rocelab.results.drill import Repeat
+from rocelab.results.probes import ProbeRun
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.providers import RuntimeKind, provider_of
@@ -59,7 +59,7 @@ class Bench:
         self._unclean = False
         self._folder = Path()
         self._broken: list[Fault] = []
-        self._repeats: list[Repeat] = []
+        self._repeats: list[ProbeRun] = []
 
     def up(self) -> None:
         """Bring the lab up and note what it is like. Raises as `Lab.up` does."""
@@ -91,7 +91,7 @@ class Bench:
         """The test breaks something: evidence is looked for there."""
         self._broken.append(fault)
 
-    def note_repeat(self, repeat: Repeat) -> None:
+    def note_repeat(self, repeat: ProbeRun) -> None:
         """The test has measured something."""
         self._repeats.append(repeat)
 

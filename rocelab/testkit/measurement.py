@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from rocelab.drills.faulted import FaultedRun, Settings
-from rocelab.drills.run import wait_until
+from rocelab.drills.probes import wait_until
 from rocelab.drills.spec import MeasureSpec
 from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.injector import Injector
@@ -29,7 +29,7 @@ from rocelab.faults.timetable import carry_out
 from rocelab.jobs.flow import Flow
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Overall
-from rocelab.results.drill import Repeat
+from rocelab.results.probes import ProbeRun
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.spec.base import SECOND
 from rocelab.testkit.bench import Bench
@@ -77,7 +77,7 @@ class Measurement:
         self._run: FaultedRun | None = None
         self._fib: FibTimeline | None = None
         self._problems: tuple[str, ...] = ()
-        self._repeat: Repeat | None = None
+        self._repeat: ProbeRun | None = None
         self.open_faults = 0
 
     def __enter__(self) -> Self:
@@ -188,7 +188,7 @@ class Measurement:
         wait_until(time.clock_gettime_ns(time.CLOCK_REALTIME) + round(duration_ns))
 
     @property
-    def repeat(self) -> Repeat:
+    def repeat(self) -> ProbeRun:
         """Everything that was measured: flows, events, the FIB of every switch over time. Raises
         InputError before the block has ended."""
         if self._repeat is None:

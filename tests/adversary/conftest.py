@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from rocelab.drills.catalog import drill_names, find_drill
-from rocelab.drills.phases.spec import JobDrillSpec
 from rocelab.drills.spec import load_drill
 from tests.adversary.disturbances import ASKED_FOR, DISTURBANCES, OF_FAULTS
 from tests.adversary.run import Outcome
@@ -36,8 +35,7 @@ def pairs(drills: str, against: str) -> list[Pair]:
 
 def _breaks_something(drill: str) -> bool:
     spec = load_drill(find_drill(drill))
-    parts = spec.phases if isinstance(spec, JobDrillSpec) else (spec,)
-    return any(part.faults for part in parts)
+    return any(phase.faults for phase in spec.phases)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -12,22 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from rocelab.drills import faulted
+from rocelab.drills import faulted, jobs
 from rocelab.drills.catalog import find_drill
 from rocelab.drills.labuse import fresh
-from rocelab.drills.phases import run as phases_run
-from rocelab.drills.phases.spec import JobDrillSpec
 from rocelab.drills.run import run_drill
-from rocelab.drills.spec import HASHING_NS, DrillSpec, load_drill
+from rocelab.drills.spec import HASHING_NS, DrillSpec, PhaseSpec, load_drill
 from rocelab.errors import RocelabError
 from rocelab.faults.schedule import Timed, expand
 from rocelab.jobs.flow import permutation
 from rocelab.measure.attempts import RETRIES
-from rocelab.measure.run import run_jobs
+from rocelab.measure.run import MeasuredJobs, run_jobs
 from rocelab.progress import ProgressSink
-from rocelab.results.drill import DrillResult, Repeat, Timeline, measure_repeat
+from rocelab.results.drill import DrillResult
 from rocelab.results.job import JobReport
-from rocelab.results.phases import JobDrillResult
+from rocelab.results.probes import ProbeRun, Timeline, probe_run
 from rocelab.runtime.lab import Lab
 from tests.adversary.disturbances import DISTURBANCES, Scene
 from tests.adversary.jobs import compare_report
@@ -99,23 +97,25 @@ def run_against(drill: str, disturbance: str, seed: int) -> Outcome:
     except RocelabError as error:
         return Outcome(1, 0, (), refused=error.message)
     steps = scenes[0].steps
-    if isinstance(result, JobDrillResult):
-        return _of_jobs(result, phases)
-    return _of_probes(result, seen, ports_on_one_clock(ports, steps), steps)
+    return _compared(result, seen, phases, ports_on_one_clock(ports, steps), steps)
 
 
-def faults_of(lab: Lab, spec: DrillSpec | JobDrillSpec) -> tuple[Timed, ...]:
-    """Every single fault of a drill, of all its phases where it has some."""
-    parts = spec.phases if isinstance(spec, JobDrillSpec) else (spec,)
-    return tuple(fault for part in parts for fault in expand(lab.fabric, part.faults))
+def faults_of(lab: Lab, spec: DrillSpec) -> tuple[Timed, ...]:
+    """Every single fault of a drill, of all its phases."""
+    return tuple(fault for phase in spec.phases for fault in expand(lab.fabric, phase.faults))
 
 
-def _slots(lab: Lab, spec: DrillSpec | JobDrillSpec) -> Mapping[str, int]:
+def _slots(lab: Lab, spec: DrillSpec) -> Mapping[str, int]:
     servers = [node.name for node in lab.fabric.servers]
-    if isinstance(spec, JobDrillSpec):
+    of_phases = [_slots_of(lab, phase, servers) for phase in spec.phases]
+    return {server: max(slots[server] for slots in of_phases) for server in servers}
+
+
+def _slots_of(lab: Lab, phase: PhaseSpec, servers: Sequence[str]) -> Mapping[str, int]:
+    traffic = phase.probes
+    if traffic is None:
         return dict.fromkeys(servers, JOB_SLOTS)
-    traffic = spec.traffic
-    hashing_ns = HASHING_NS * (1 + len(spec.compare_hashing))
+    hashing_ns = HASHING_NS * (1 + len(phase.compare_hashing))
     seconds = (traffic.warmup + traffic.duration + hashing_ns) / NS_PER_S + SPARE_S
     flows = permutation(lab.fabric, traffic.flows, traffic.rate_pps, traffic.payload, traffic.seed)
     return {
@@ -132,61 +132,50 @@ def _noting(observer: Observer, seen: list[_Seen], phases: list[_SeenPhase]) -> 
     relative to the first event alone. The packets are those until then: the traffic is over. Of
     jobs, those of each phase."""
 
-    def noted(samples: Any, timeline: Timeline, *rest: Any, **named: Any) -> Repeat:
+    def noted(samples: Any, timeline: Timeline, *rest: Any, **named: Any) -> ProbeRun:
         seen.append(_Seen(timeline, observer.take()))
-        return measure_repeat(samples, timeline, *rest, **named)
+        return probe_run(samples, timeline, *rest, **named)
 
-    def phase(*arguments: Any, **named: Any) -> tuple[JobReport, ...]:
+    def phase(*arguments: Any, **named: Any) -> MeasuredJobs:
         observer.take()
-        reports = run_jobs(*arguments, **named)
-        phases.append(_SeenPhase(reports, observer.take()))
-        return reports
+        measured = run_jobs(*arguments, **named)
+        phases.append(_SeenPhase(measured.reports, observer.take()))
+        return measured
 
     with (
-        patch.object(faulted, "measure_repeat", noted),
-        patch.object(phases_run, "run_jobs", phase),
+        patch.object(faulted, "probe_run", noted),
+        patch.object(jobs, "run_jobs", phase),
     ):
         yield
 
 
-def _of_probes(
+def _compared(
     result: DrillResult,
     seen: Sequence[_Seen],
+    phases: Sequence[_SeenPhase],
     ports: Sequence[PortChange],
     steps: Sequence[tuple[int, int, int]],
 ) -> Outcome:
-    comparisons: list[Comparison] = []
-    unseen = 0
-    for repeat, one in zip(result.repeats, seen, strict=True):
-        if not repeat.valid:
-            continue
-        if one.taken.lost:
-            unseen += 1
-            continue
-        packets = on_one_clock(one.taken.packets, steps)
-        comparisons += compare_repeat(repeat, one.timeline, result.method, packets, ports)
-    return Outcome(
-        len(result.repeats),
-        len(result.valid_repeats),
-        tuple(comparisons),
-        tuple(problem for repeat in result.repeats for problem in repeat.problems),
-        unseen,
-    )
-
-
-def _of_jobs(result: JobDrillResult, seen: Sequence[_SeenPhase]) -> Outcome:
     """A run of a phase counts as a repeat: each is valid or not by itself."""
     runs = [run for repeat in result.repeats for run in repeat]
+    methods = {phase.name: phase.probes.method for phase in result.phases if phase.probes}
+    of_probes, of_jobs = iter(seen), iter(phases)
     comparisons: list[Comparison] = []
     unseen = 0
-    for run, one in zip(runs, seen, strict=True):
-        if not run.valid:
-            continue
-        if one.taken.lost:
-            unseen += 1
-            continue
-        for report in one.reports:
-            comparisons += compare_report(report, one.taken.packets)
+    for run in runs:
+        if run.probes is not None:
+            one = next(of_probes)
+            if run.valid and not one.taken.lost:
+                packets = on_one_clock(one.taken.packets, steps)
+                comparisons += compare_repeat(
+                    run.probes, one.timeline, methods[run.phase], packets, ports
+                )
+            unseen += run.valid and one.taken.lost > 0
+        else:
+            other = next(of_jobs)
+            for report in other.reports if run.valid and not other.taken.lost else ():
+                comparisons += compare_report(report, other.taken.packets)
+            unseen += run.valid and other.taken.lost > 0
     return Outcome(
         len(runs),
         sum(run.valid for run in runs),

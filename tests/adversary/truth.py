@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.results.convergence import FlowConvergence, Method
-from rocelab.results.drill import FlowRecord, Repeat, Timeline
+from rocelab.results.probes import FlowRecord, ProbeRun, Timeline
 from tests.adversary.observer import Packets, PortChange
 
 Ints = npt.NDArray[np.int64]
@@ -151,7 +151,7 @@ def _outages(
 
 
 def compare_repeat(
-    repeat: Repeat,
+    repeat: ProbeRun,
     timeline: Timeline,
     method: Method,
     packets: Packets,
@@ -262,7 +262,7 @@ def _recovery(
 
 
 def _compare_event(
-    repeat: Repeat, index: int, event_ns: int, recoveries: Sequence[_Recovery]
+    repeat: ProbeRun, index: int, event_ns: int, recoveries: Sequence[_Recovery]
 ) -> Iterator[Comparison]:
     said = repeat.events[index].convergence
     took_ns = repeat.events[index].event.took_ns
@@ -300,7 +300,7 @@ def _compare_event(
         )
 
 
-def _compare_overall(repeat: Repeat, truths: Mapping[str, FlowTruth]) -> Iterator[Comparison]:
+def _compare_overall(repeat: ProbeRun, truths: Mapping[str, FlowTruth]) -> Iterator[Comparison]:
     lost = sum(outage.lost for truth in truths.values() for outage in truth.outages)
     yield Comparison("packets lost", repeat.overall.lost, lost)
     touched = sum(bool(truth.outages) for truth in truths.values())
@@ -309,7 +309,7 @@ def _compare_overall(repeat: Repeat, truths: Mapping[str, FlowTruth]) -> Iterato
 
 
 def _spanned(
-    repeat: Repeat, truths: Mapping[str, FlowTruth], events_ns: Sequence[int]
+    repeat: ProbeRun, truths: Mapping[str, FlowTruth], events_ns: Sequence[int]
 ) -> Comparison:
     """Outages that are held against no event although one came in the middle of them: either it
     was stamped too late or they should be its."""
@@ -328,7 +328,7 @@ def _spanned(
 
 
 def compare_instants(
-    repeat: Repeat,
+    repeat: ProbeRun,
     timeline: Timeline,
     truths: Mapping[str, FlowTruth],
     ports: Sequence[PortChange],

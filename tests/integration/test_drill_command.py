@@ -19,6 +19,7 @@ from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
 from tests.integration.command import PROGRAM, read, rocelab
 from tests.integration.waiting import wait_until
+from tests.measured import probe_runs
 
 pytestmark = pytest.mark.side_by_side
 
@@ -145,7 +146,7 @@ def test_two_drills_at_once_break_each_its_own_lab(tmp_path: Path) -> None:
             _, errors = process.communicate(timeout=300)
         assert (tmp_path / name / "result.json").exists(), errors
         result = from_json((tmp_path / name / "result.json").read_text())
-        for repeat in result.repeats:
+        for repeat in probe_runs(result):
             changed = {change.node for change in repeat.fib}
             assert changed & set(spines.values()) == {spines[name]}
             subjects = [record.event.subject for record in repeat.events]

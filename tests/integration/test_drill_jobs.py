@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.results.phases import JobDrillResult, from_json
+from rocelab.results.drill import DrillResult, from_json
 from tests.integration.command import Outcome, rocelab
 from tests.integration.test_ownership import belongings
 from tests.measured import measured, problems_of_drill
@@ -63,10 +63,10 @@ def run(folder: Path, dropped: str, drill: str = IDLE_PHASE_ALONE) -> Outcome:
 
 def measured_run(
     folder: Path, dropped: str, drill: str = IDLE_PHASE_ALONE
-) -> tuple[Outcome, JobDrillResult]:
+) -> tuple[Outcome, DrillResult]:
     """A drill of which every phase was carried, and its result."""
 
-    def once() -> tuple[Outcome, JobDrillResult]:
+    def once() -> tuple[Outcome, DrillResult]:
         shutil.rmtree(folder / "out", ignore_errors=True)
         outcome = run(folder, dropped, drill)
         return outcome, from_json((folder / "out" / "result.json").read_text())
@@ -75,7 +75,7 @@ def measured_run(
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, JobDrillResult]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DrillResult]:
     """A drill that passes: its folder of results, and the result in it."""
     folder = tmp_path_factory.mktemp("jobs")
     outcome, result = measured_run(folder, "<= 0", DRILL)
@@ -84,31 +84,31 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, JobDrillResult]
     return folder / "out", result
 
 
-def test_the_results_are_a_document_a_page_and_a_plot(ran: tuple[Path, JobDrillResult]) -> None:
+def test_the_results_are_a_document_a_page_and_a_plot(ran: tuple[Path, DrillResult]) -> None:
     names = {path.name for path in ran[0].iterdir()}
     assert names == {"result.json", "report.html", "shared.svg"}
     assert "DCQCN in the lab and by its equations" in (ran[0] / "report.html").read_text()
 
 
 def test_the_switch_marked_the_receiver_notified_and_the_senders_slowed_down(
-    ran: tuple[Path, JobDrillResult],
+    ran: tuple[Path, DrillResult],
 ) -> None:
-    figures = ran[1].repeats[0][1].kpis()[0]
+    figures = ran[1].repeats[0][1].figures()[0]
     assert figures["switch_marks"] == figures["ce_packets"] == figures["cnps"]
     assert figures["class_5_packets"] == figures["cnps"]
     assert figures["dropped_packets"] == 0
 
 
 def test_the_queue_that_was_sampled_is_the_one_that_the_senders_filled(
-    ran: tuple[Path, JobDrillResult],
+    ran: tuple[Path, DrillResult],
 ) -> None:
-    fair = ran[1].repeats[0][1].fair_shares
+    fair = ran[1].repeats[0][1].jobs.fair_shares
     assert fair is not None
     assert max(fair.lab.queue_bytes) > 100_000
     assert fair.lab_settled.use == pytest.approx(fair.model_settled.use, abs=0.15)
 
 
-def test_the_lab_is_gone_after_the_drill(ran: tuple[Path, JobDrillResult]) -> None:
+def test_the_lab_is_gone_after_the_drill(ran: tuple[Path, DrillResult]) -> None:
     assert belongings("it-jobs") == []
 
 

@@ -11,7 +11,7 @@ from rocelab.errors import InputError
 from rocelab.results.drill import DrillResult, from_json
 from tests.integration.conftest import MakeLab
 from tests.integration.test_ownership import belongings
-from tests.measured import measured, problems_of_drill
+from tests.measured import measured, probe_runs, problems_of_drill
 
 LAB = """name: {name}
 fabric: {{kind: clos, racks: 3, spines: 2, links_per_pair: 2, servers_per_rack: 2}}
@@ -45,22 +45,20 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[DrillResult, Path]:
     drill = write_drill(folder, "it-drill", "<= 5000")
     result = measured(lambda: fault_drill(drill, out=out), problems_of_drill)
     # What is valid also meets what is expected.
-    assert result.passed, result.verdicts
+    assert result.passed, result.phases[0].verdicts
     return result, out
 
 
 def fault_drill(drill: Path, out: Path | None = None) -> DrillResult:
     """One repeat, made once."""
-    result = run_drill(drill, retries=0, out=out, overwrite=True)
-    assert isinstance(result, DrillResult)
-    return result
+    return run_drill(drill, retries=0, out=out, overwrite=True)
 
 
 @pytest.mark.few_at_once
 def test_only_flows_that_crossed_the_dead_links_lost_packets(
     ran: tuple[DrillResult, Path],
 ) -> None:
-    repeat = ran[0].repeats[0]
+    repeat = probe_runs(ran[0])[0]
     lost = {record.flow.name: record.measurement.lost for record in repeat.flows}
     assert sum(lost.values()) > 0
     assert 0 in lost.values()
@@ -77,7 +75,7 @@ def rack_of(server: str) -> str:
 def test_the_fib_timeline_has_both_ends_of_the_link_and_the_racks_told_by_bgp(
     ran: tuple[DrillResult, Path],
 ) -> None:
-    changed = {change.node for change in ran[0].repeats[0].fib}
+    changed = {change.node for change in probe_runs(ran[0])[0].fib}
     assert {"rtsw1", "ctsw1", "rtsw2", "rtsw3"} <= changed
 
 
@@ -85,11 +83,11 @@ def test_the_fib_timeline_has_both_ends_of_the_link_and_the_racks_told_by_bgp(
 def test_shared_seeds_leave_half_of_the_parallel_links_unused(
     ran: tuple[DrillResult, Path],
 ) -> None:
-    runs = {run.hashing: run.polarizations[0] for run in ran[0].repeats[0].hashing}
+    runs = {run.hashing: run.polarizations[0] for run in probe_runs(ran[0])[0].hashing}
     assert runs["shared"].used_fraction <= 0.5
     assert runs["shared"].information == pytest.approx(1.0)
     assert runs["per-node"].used_links > runs["shared"].used_links
-    assert [run.misplaced_packets for run in ran[0].repeats[0].hashing] == [0, 0]
+    assert [run.misplaced_packets for run in probe_runs(ran[0])[0].hashing] == [0, 0]
 
 
 @pytest.mark.few_at_once
@@ -105,7 +103,9 @@ def test_an_expectation_too_tight_fails_the_drill(tmp_path: Path) -> None:
     drill = write_drill(tmp_path, "it-tight", "<= 0", hashing="")
     result = measured(lambda: fault_drill(drill), problems_of_drill)
     assert not result.passed
-    assert [verdict.kpi for verdict in result.verdicts if not verdict.passed] == ["lost_packets"]
+    assert [verdict.kpi for verdict in result.phases[0].verdicts if not verdict.passed] == [
+        "lost_packets"
+    ]
 
 
 @pytest.mark.side_by_side
@@ -124,6 +124,6 @@ def test_a_drill_runs_where_the_kernel_takes_no_hash_seed(
     monkeypatch.setattr("rocelab.kernel.settings.seeds_supported", lambda: False)
     drill = write_drill(tmp_path, "it-noseed", "<= 5000")
     result = measured(lambda: fault_drill(drill), problems_of_drill)
-    assert result.passed, result.verdicts
-    repeat = result.repeats[0]
+    assert result.passed, result.phases[0].verdicts
+    repeat = probe_runs(result)[0]
     assert [(run.hashing, run.misplaced_packets) for run in repeat.hashing] == [("seed 0", None)]

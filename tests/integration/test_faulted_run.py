@@ -10,14 +10,14 @@ from contextlib import contextmanager
 import pytest
 
 from rocelab.drills.faulted import FaultedRun, Settings
-from rocelab.drills.run import wait_until
+from rocelab.drills.probes import wait_until
 from rocelab.faults.record import read_faults
 from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.jobs.flow import permutation
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Method
-from rocelab.results.drill import Repeat
+from rocelab.results.probes import ProbeRun
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
@@ -72,7 +72,7 @@ def assert_mended(lab: Lab) -> None:
     assert read_faults(LabFiles(NAME)) == ()
 
 
-def counted(repeat: Repeat) -> int:
+def counted(repeat: ProbeRun) -> int:
     return sum(record.measurement.sent for record in repeat.flows)
 
 

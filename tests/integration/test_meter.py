@@ -13,7 +13,7 @@ import pytest
 
 from rocelab.drills.run import run_drill
 from rocelab.results.drill import DrillResult
-from tests.measured import measured, problems_of_drill
+from tests.measured import measured, probe_runs, problems_of_drill
 
 RATE_PPS = 2000
 INTERVAL_NS = 10**9 // RATE_PPS
@@ -60,9 +60,7 @@ def drilled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     )
 
     def run() -> DrillResult:
-        result = run_drill(file, retries=0)
-        assert isinstance(result, DrillResult)
-        return result
+        return run_drill(file, retries=0)
 
     def problems(drill: DrillResult) -> tuple[str, ...]:
         late_ns = late_ns_of(drill)
@@ -74,13 +72,13 @@ def drilled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def late_ns_of(drill: DrillResult) -> int:
     """The most that a packet of any flow left late."""
-    fidelity = drill.repeats[0].fidelity
+    fidelity = probe_runs(drill)[0].fidelity
     assert fidelity is not None
     return fidelity.lag_max_ns
 
 
 def test_a_blackhole_is_reported_as_long_as_it_was(drilled: Drilled) -> None:
-    (repeat,) = drilled.result.repeats
+    (repeat,) = probe_runs(drilled.result)
     (hit,) = [record for record in repeat.flows if record.flow.source == "srv1-1"]
     outages = [outage for outage in hit.measurement.outages if outage.event is not None]
     assert len(outages) == len(drilled.lengths_ms)
@@ -95,7 +93,7 @@ def test_the_methods_of_rfc_6412_agree_within_what_each_resolves(drilled: Drille
     """The rate-derived one looks at arrivals, so that a receiver that had to wait for a CPU
     lengthens it: never shorter than the fault, and right where nothing was late."""
     begun = [
-        record for record in drilled.result.repeats[0].events if record.event.change == "begin"
+        record for record in probe_runs(drilled.result)[0].events if record.event.change == "begin"
     ]
     assert len(begun) == len(drilled.lengths_ms)
     error_ns = 1.5 * INTERVAL_NS + late_ns_of(drilled.result)
@@ -114,5 +112,5 @@ def test_the_methods_of_rfc_6412_agree_within_what_each_resolves(drilled: Drille
 
 
 def test_the_other_direction_loses_nothing(drilled: Drilled) -> None:
-    (back,) = [r for r in drilled.result.repeats[0].flows if r.flow.source == "srv2-1"]
+    (back,) = [r for r in probe_runs(drilled.result)[0].flows if r.flow.source == "srv2-1"]
     assert back.measurement.lost == 0

@@ -48,7 +48,7 @@ def counted(lab: Lab, specs: Sequence[JobSpec]) -> tuple[tuple[JobReport, ...], 
         opened_namespaces(lab, lab.fabric.nodes) as netns_of,
         Taps(lab.fabric, netns_of, lab.fabric.links, data_filter()) as taps,
     ):
-        reports = run_jobs(lab, specs)
+        reports = run_jobs(lab, specs).reports
         return reports, taps.read()
 
 

@@ -28,7 +28,6 @@ from rocelab.jobs.flow import permutation
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.namespaces import processes_in
 from rocelab.plan.routes import expected_routes, expected_width
-from rocelab.results.drill import DrillResult
 from rocelab.runtime.engine import find_engine
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.providers import RuntimeKind, provider_of
@@ -39,6 +38,7 @@ from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.traceroute import probe_path
 from tests.integration.engine import docker_engine
 from tests.integration.waiting import wait_until, wait_until_whole
+from tests.measured import probe_runs
 
 pytestmark = pytest.mark.side_by_side
 
@@ -188,8 +188,7 @@ def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None
     drill.write_text(DRILL)
     use = kept(lambda _: None)
     result = run_drill(drill, retries=0, out=tmp_path, provider=provider_of(kind), use=use)
-    assert isinstance(result, DrillResult)
-    (repeat,) = result.repeats
+    (repeat,) = probe_runs(result)
     assert [record.event.change for record in repeat.events] == ["begin", "end"]
     assert repeat.overall.restored
     affected = [each for each in repeat.flows if each.measurement.lost]

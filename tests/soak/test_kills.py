@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from rocelab.drills.run import run_drill
-from rocelab.results.drill import DrillResult
 from rocelab.runtime.teardown import take_down
 from tests.integration.test_ownership import belongings
+from tests.measured import probe_runs
 
 KILLS = 100
 LONGEST_S = 9.0
@@ -76,7 +76,6 @@ def test_a_killed_drill_leaves_nothing_after_down(drill: Path, moment: int) -> N
 
 def test_the_next_drill_is_fine(drill: Path) -> None:
     result = run_drill(drill)
-    assert isinstance(result, DrillResult)
-    assert result.repeats[0].overall.sent > 0
-    assert result.repeats[0].overall.restored
+    assert probe_runs(result)[0].overall.sent > 0
+    assert probe_runs(result)[0].overall.restored
     assert belongings("soak-kill") == []

@@ -14,7 +14,7 @@ from rocelab.measure.devices import DeviceCounts
 from rocelab.measure.queues import traffic_class
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
-from rocelab.results.drill import Environment
+from rocelab.results.environment import Environment
 from rocelab.results.job import QueueFigures
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec

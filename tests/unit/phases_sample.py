@@ -6,11 +6,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from rocelab.drills.phases.spec import JobDrillSpec
+from rocelab.drills.spec import DrillSpec
 from rocelab.measure.fairness import fair_shares
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.results.drill import Environment
+from rocelab.results.drill import DrillResult, JobsRun, PhaseRun, conclude
+from rocelab.results.environment import Environment
 from rocelab.results.job import (
     Check,
     Clock,
@@ -25,7 +26,6 @@ from rocelab.results.job import (
     Times,
     Transport,
 )
-from rocelab.results.phases import JobDrillResult, PhaseRun, conclude
 from rocelab.results.shares import FairShares
 from rocelab.spec.model import LabSpec
 from rocelab.statistics import spread
@@ -88,8 +88,8 @@ def fabric() -> Fabric:
 
 
 @lru_cache
-def drill() -> JobDrillSpec:
-    return JobDrillSpec.model_validate(DRILL)
+def drill() -> DrillSpec:
+    return DrillSpec.model_validate(DRILL)
 
 
 def queue(traffic_class: int, packets: int, marked: int, depth: int) -> QueueFigures:
@@ -194,16 +194,21 @@ def shares(fair_after_ns: int = 4 * MS) -> FairShares:
     return fair_shares(fabric(), shared(fair_after_ns), 40 * US, depths, (1, 2))
 
 
+def of_jobs(phase: str, *reports: JobReport, fair: FairShares | None = None) -> PhaseRun:
+    problems = tuple(problem for report in reports for problem in report.problems)
+    return PhaseRun(phase, jobs=JobsRun(problems, reports, fair))
+
+
 def repeat(
     fair_after_ns: int = 4 * MS, problems: tuple[str, ...] = ()
 ) -> tuple[PhaseRun, PhaseRun]:
     return (
-        PhaseRun("idle", (idle(problems=problems),), None),
-        PhaseRun("shared", (shared(fair_after_ns),), shares(fair_after_ns)),
+        of_jobs("idle", idle(problems=problems)),
+        of_jobs("shared", shared(fair_after_ns), fair=shares(fair_after_ns)),
     )
 
 
-def result(*repeats: tuple[PhaseRun, ...]) -> JobDrillResult:
+def result(*repeats: tuple[PhaseRun, ...]) -> DrillResult:
     return conclude(
         drill=drill().model_dump(mode="json", exclude_none=True),
         lab=fabric().spec.model_dump(mode="json", exclude_none=True),
@@ -212,4 +217,5 @@ def result(*repeats: tuple[PhaseRun, ...]) -> JobDrillResult:
         notes=(),
         repeats=repeats or (repeat(),),
         expectations={phase.name: phase.expect.expectations() for phase in drill().phases},
+        probes={},
     )

@@ -7,24 +7,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from rocelab.drills.spec import DrillSpec
+from rocelab.drills.spec import DrillSpec, PhaseDrillSpec, PhaseSpec
 from rocelab.forwarding.balance import Choice, Direction, link_loads, polarizations, tier_balances
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.results.convergence import FlowSamples
-from rocelab.results.drill import (
-    DrillResult,
-    Environment,
-    Event,
-    FibChange,
-    Flow,
-    HashingRun,
-    Repeat,
-    Timeline,
-    conclude,
-    in_both_clocks,
-    measure_repeat,
-)
+from rocelab.results.drill import DrillResult, PhaseRun, ProbePlan, conclude, in_both_clocks
+from rocelab.results.environment import Environment
+from rocelab.results.probes import Event, FibChange, Flow, HashingRun, ProbeRun, Timeline, probe_run
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 
@@ -133,7 +123,7 @@ def fib(fabric: Fabric, jitter: random.Random) -> list[FibChange]:
 
 
 @lru_cache
-def repeat(seed: int, problems: tuple[str, ...] = ()) -> Repeat:
+def repeat(seed: int, problems: tuple[str, ...] = ()) -> ProbeRun:
     fabric = build_fabric(lab())
     jitter = random.Random(seed)
     outage_ms = {0: 5 + seed, 3: 24 + seed, 9: 27 + seed}
@@ -141,8 +131,8 @@ def repeat(seed: int, problems: tuple[str, ...] = ()) -> Repeat:
         Event(START + 2000 * MS, "carrier-down", "begin", "rtsw1:ctsw2"),
         Event(START + 4000 * MS, "carrier-down", "end", "rtsw1:ctsw2"),
     )
-    spec = drill()
-    return measure_repeat(
+    spec = phase()
+    return probe_run(
         {flow: samples(outage_ms, i) for i, flow in enumerate(flows(fabric))},
         Timeline(events, START, START + 6000 * MS, spec.measure.event_window),
         spec.measure.method,
@@ -153,12 +143,27 @@ def repeat(seed: int, problems: tuple[str, ...] = ()) -> Repeat:
 
 
 def drill() -> DrillSpec:
-    return DrillSpec.model_validate(DRILL)
+    return PhaseDrillSpec.model_validate(DRILL).with_phases()
 
 
-def result(*repeats: Repeat, spec: DrillSpec | None = None) -> DrillResult:
+def expecting(expect: dict[str, object]) -> DrillSpec:
+    """The drill with other expectations."""
+    return PhaseDrillSpec.model_validate({**DRILL, "expect": expect}).with_phases()
+
+
+def phase() -> PhaseSpec:
+    return drill().phases[0]
+
+
+def result(*repeats: ProbeRun, spec: DrillSpec | None = None) -> DrillResult:
     spec = spec or drill()
-    fault = spec.faults[0]
+    (of_phase,) = spec.phases
+    fault = of_phase.faults[0]
+    clocks = in_both_clocks(
+        1000.0,
+        {"fault at": fault.at, "carrier down for": fault.lasts, "packet interval": MS},
+        {"rate of a flow": 1000},
+    )
     return conclude(
         drill=spec.model_dump(mode="json", exclude_none=True),
         lab=lab().model_dump(mode="json"),
@@ -172,12 +177,12 @@ def result(*repeats: Repeat, spec: DrillSpec | None = None) -> DrillResult:
             memory_bytes=24 * 2**30,
             started="2025-01-01T00:00:00Z",
         ),
-        clocks=in_both_clocks(
-            1000.0,
-            {"fault at": fault.at, "carrier down for": fault.lasts, "packet interval": MS},
-            {"rate of a flow": 1000},
-        ),
-        method=spec.measure.method,
-        repeats=repeats or (repeat(1), repeat(2), repeat(4)),
-        expectations=spec.expect.expectations(),
+        dilation=1000.0,
+        notes=(),
+        repeats=[
+            [PhaseRun(spec.name, probes=each)]
+            for each in repeats or (repeat(1), repeat(2), repeat(4))
+        ],
+        expectations={spec.name: of_phase.expect.expectations()},
+        probes={spec.name: ProbePlan(of_phase.measure.method, clocks)},
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rocelab.results.convergence import FlowSamples, Method
-from rocelab.results.drill import Event, Flow, Repeat, Timeline, measure_repeat
+from rocelab.results.probes import Event, Flow, ProbeRun, Timeline, probe_run
 from tests.adversary import portwatch
 from tests.adversary.conftest import pairs, table
 from tests.adversary.jobs import compare_report
@@ -59,13 +59,13 @@ def captured(held_up_ns: dict[int, int] | None = None, unsent: range = range(0))
     return np.array(rows, PACKET)
 
 
-def measured(event_ns: int = EVENT_NS, kind: str = "carrier-down") -> tuple[Repeat, Timeline]:
+def measured(event_ns: int = EVENT_NS, kind: str = "carrier-down") -> tuple[ProbeRun, Timeline]:
     numbers = np.arange(COUNT, dtype=np.int64)
     got = np.delete(numbers, LOST)
     samples = FlowSamples(numbers, START + numbers * MS, got, START + got * MS + 110_000)
     event = Event(event_ns, kind, "begin", "rtsw1:ctsw1", took_ns=TOOK_NS)
     timeline = Timeline((event,), START, START + COUNT * MS, 900 * MS)
-    return measure_repeat({TO: samples}, timeline, METHOD), timeline
+    return probe_run({TO: samples}, timeline, METHOD), timeline
 
 
 def dark(time_ns: int) -> PortChange:

@@ -19,7 +19,7 @@ from rocelab.plan.build import build_fabric
 from rocelab.predict.matrix import matrix_of, rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_loads
 from rocelab.predict.wires import Wires
-from rocelab.results.drill import Environment
+from rocelab.results.environment import Environment
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec

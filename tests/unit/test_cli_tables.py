@@ -205,9 +205,10 @@ ELSEWHERE = {
     "rocelab.report.compare.terminal": "test_compare.py",
     "rocelab.report.difference": "test_drill_diff.py",
     "rocelab.drills.view": "test_tables.py",
-    "rocelab.report.phases.terminal": "test_tables.py",
+    "rocelab.report.jobs.terminal": "test_tables.py",
     "rocelab.report.repeats": "test_tables.py",
     "rocelab.report.stages": "test_tables.py",
+    "rocelab.report.probes.terminal": "test_tables.py",
     "rocelab.report.terminal": "test_tables.py",
     "rocelab.diagnose.terminal": "test_forensics.py",
 }

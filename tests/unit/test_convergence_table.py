@@ -58,17 +58,9 @@ from rocelab.results.convergence import (
     Method,
     aggregate,
 )
-from rocelab.results.drill import (
-    Environment,
-    Event,
-    EventRecord,
-    FibChange,
-    Flow,
-    FlowRecord,
-    Rate,
-    Repeat,
-)
+from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
+from rocelab.results.probes import Event, EventRecord, FibChange, Flow, FlowRecord, ProbeRun, Rate
 from rocelab.results.stages import Cause, SwitchStages
 from rocelab.runtime.installation import Installation
 
@@ -537,7 +529,7 @@ def event(change: str, t_ms: int) -> EventRecord:
     return EventRecord(Event(t_ms * MS, "blackhole", change, "rtsw1:ctsw1"), none)
 
 
-def run_of(touched: set[str], fib: tuple[FibChange, ...] = ()) -> Repeat:
+def run_of(touched: set[str], fib: tuple[FibChange, ...] = ()) -> ProbeRun:
     """A failure at 0 and its repair at 2 s, under flows f1 and f2."""
     idle = FlowConvergence(False, True, 0, 0, None, None, None, None)
     hit = FlowConvergence(True, True, 9, 0, 9 * MS, 9e6, 9 * MS, 10 * MS)
@@ -548,7 +540,7 @@ def run_of(touched: set[str], fib: tuple[FibChange, ...] = ()) -> Repeat:
         flow = Flow(name, "srv1-1", "srv2-1", "198.18.0.1", "198.18.0.9", 50000, 4791)
         records.append(FlowRecord(flow, measurement, Rate(0, MS, (), ())))
     whole = aggregate([record.measurement for record in records], [])
-    return Repeat((), whole, (event("begin", 0), event("end", 2000)), tuple(records), fib, ())
+    return ProbeRun((), whole, (event("begin", 0), event("end", 2000)), tuple(records), fib, ())
 
 
 def test_a_run_whose_routes_changed_just_before_a_failure_does_not_count() -> None:

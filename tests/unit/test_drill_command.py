@@ -73,7 +73,7 @@ def test_every_shipped_drill_is_listed_without_planning_a_lab(
     assert code == 0
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert set(drill_names()) <= set(rows)
-    assert rows["link-flap"].split()[1:3] == ["zone-small", "faults"]
+    assert rows["link-flap"].split()[1:3] == ["zone-small", "probes"]
     assert rows["allreduce"].split()[2] == "jobs"
 
 
@@ -88,11 +88,12 @@ def test_every_shipped_drill_can_be_shown() -> None:
     for row in listed_drills():
         view = view_of(find_drill(row.name))
         assert view.row == row
-        assert (view.faults != ()) is (row.kind == "faults")
+        kinds = dict.fromkeys("probes" if phase.probes else "jobs" for phase in view.phases)
+        assert " and ".join(kinds) == row.kind
         console = Console(file=io.StringIO(), width=120)
         print_view(view, console)
         page = console.file.getvalue()  # type: ignore[attr-defined]
-        shown = [*view.faults, *(fault for phase in view.phases for fault in phase.faults)]
+        shown = [fault for phase in view.phases for fault in phase.faults]
         assert all(fault.kind in page for fault in shown)
 
 
@@ -116,12 +117,13 @@ def test_a_drill_shown_to_programs_has_every_time_that_a_fault_is_there(
     rocelab, mine: Path
 ) -> None:
     document = json.loads(rocelab("drill", "show", mine, "--json")[1])
-    spans = {fault["kind"]: fault["spans"] for fault in document["faults"]}
+    (phase,) = document["phases"]
+    spans = {fault["kind"]: fault["spans"] for fault in phase["faults"]}
     assert spans["carrier-down"][2] == {"begins_s": 3.0, "ends_s": 3.5}
     assert spans["session-reset"] == [{"begins_s": 5.0, "ends_s": 5.0}]
     assert spans["power-loss"] == [{"begins_s": 6.0, "ends_s": None}]
     assert document["size"]["name"] == "tiny"
-    assert document["drill"]["faults"][0]["period"] == "1s"
+    assert document["drill"]["phases"][0]["faults"][0]["period"] == "1s"
 
 
 def test_the_phases_of_a_drill_of_jobs_are_shown_with_what_is_unlike_the_lab(rocelab) -> None:

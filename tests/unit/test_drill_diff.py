@@ -20,14 +20,12 @@ from rocelab.documents import to_json
 from rocelab.report.difference import print_difference
 from rocelab.results.difference import Change, DrillDiff, Finding, changes, compared, difference
 from rocelab.results.drill import DrillResult
-from rocelab.results.expectspec import ExpectSpec
-from rocelab.results.phases import JobDrillResult
 from rocelab.statistics import least_rank_sum_p, rank_sum_p
 
 MS = 10**6
 
 
-def saved(folder: Path, result: DrillResult | JobDrillResult) -> Path:
+def saved(folder: Path, result: DrillResult) -> Path:
     folder.mkdir()
     (folder / "result.json").write_text(to_json(result))
     return folder
@@ -42,10 +40,8 @@ def drill(*seeds: int) -> DrillResult:
 def told(tmp_path: Path) -> DrillDiff:
     """Five repeats on another FRR, kernel and lab, each slower than any of the five before."""
     new = drill(*range(30, 35))
-    spec = report_sample.drill().model_copy(
-        update={"expect": ExpectSpec.model_validate({"lost_packets": "<= 500", "restored": True})}
-    )
-    new = report_sample.result(*new.repeats, spec=spec)
+    spec = report_sample.expecting({"lost_packets": "<= 500", "restored": True})
+    new = report_sample.result(*(run.probes for (run,) in new.repeats), spec=spec)
     new = replace(
         new,
         lab=new.lab | {"dilation": 2000.0},
@@ -117,7 +113,7 @@ def test_figures_verdicts_machine_drill_and_lab_are_compared(told: DrillDiff) ->
     assert changed == {"affected_flows", "full_convergence", "lost_outside_events", "lost_packets"}
     assert told.environment == (Change("frr_version", "8.4.4", "10.3"),)
     assert told.lab == (Change("dilation", 5000.0, 2000.0),)
-    assert Change("expect.lost_packets", "<= 50", "<= 500") in told.drill
+    assert Change("phases[0].expect.lost_packets", "<= 50", "<= 500") in told.drill
 
 
 def test_the_terminal_has_both_sides_and_says_what_the_test_can_not(told: DrillDiff) -> None:
@@ -214,7 +210,7 @@ def test_what_can_not_be_compared_is_input_that_is_wrong(
     (tmp_path / "empty").mkdir()
     for new, said in (
         (jobs, "results of different drills"),
-        (renamed, "drain (a drill of faults)"),
+        (renamed, f"{tmp_path / 'b'} of drain"),
         (tmp_path / "first.json", "first.json: a result document of schema version 1"),
         (tmp_path / "empty", "can not be read: No such file or directory"),
         (tmp_path / "none.json", "none.json can not be read"),
@@ -226,9 +222,9 @@ def test_what_can_not_be_compared_is_input_that_is_wrong(
 @pytest.mark.parametrize(
     ("place", "junk"),
     [
-        (("verdicts", 0, "kpi"), "\x1b[31mnone"),
-        (("verdicts", 0, "observed"), "\x1b[31mnone"),
-        (("verdicts", 0, "expectation"), "\x1b[31m[/none]"),
+        (("phases", 0, "verdicts", 0, "kpi"), "\x1b[31mnone"),
+        (("phases", 0, "verdicts", 0, "observed"), "\x1b[31mnone"),
+        (("phases", 0, "verdicts", 0, "expectation"), "\x1b[31m[/none]"),
         (("environment", "cpu_model"), "\x1b]52;c;UFdO\x07[/none]"),
         (("environment", "memory_bytes"), 10**400),
         (("drill", "title"), "\x1b[31m[/none]"),

@@ -10,7 +10,7 @@ from rocelab.errors import MachineError
 from rocelab.jobs.flow import Flow
 from rocelab.plan.build import build_fabric
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
-from rocelab.results.drill import Timeline
+from rocelab.results.probes import Timeline
 from rocelab.traffic.result import Arrivals, flow_record
 from tests.unit.report_sample import flows, lab
 

@@ -7,25 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from phases_sample import DRILL, MS, US, idle, repeat, result, shared, shares
-from report_sample import result as fault_result
+from phases_sample import DRILL, MS, US, idle, of_jobs, repeat, result, shared, shares
+from report_sample import result as probe_result
 
 from rocelab.documents import to_json
-from rocelab.drills.catalog import CATALOG, drill_names, lab_of
-from rocelab.drills.phases.run import planned_lab, run_job_drill
-from rocelab.drills.phases.spec import JobDrillSpec
-from rocelab.drills.run import planned_faults
+from rocelab.drills.catalog import CATALOG, drill_names
+from rocelab.drills.run import planned_faults, planned_lab, run_drill
 from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.report.phases.view import figure_rows
-from rocelab.results import drill as faults
-from rocelab.results.expectations import JOB_KPIS, KPIS, format_kpi, parse_expectation
-from rocelab.results.expectspec import JobExpectSpec
+from rocelab.report.view import figure_rows
+from rocelab.results.drill import PhaseRun, from_json, summarise
+from rocelab.results.expectations import parse_expectation
 from rocelab.results.job import Check, JobReport
-from rocelab.results.kpis import data_class, job_kpis
-from rocelab.results.phases import PhaseRun, from_json, summarise
-from rocelab.runtime.lab import Lab
+from rocelab.results.kpis import KPIS, data_class, format_kpi, job_figures
 
 BASE = """name: both
 lab: four-ports
@@ -64,14 +59,14 @@ def test_every_drill_that_ships_is_valid_and_fits_its_lab(name: str) -> None:
     spec = load_drill(path)
     assert spec.name == name
     assert spec.description
-    if isinstance(spec, JobDrillSpec):
-        lab = planned_lab(spec, path)
-        for phase in spec.phases:
-            assert tuple(plan.job for plan in plan_jobs(lab.fabric, phase.jobs)) == phase.jobs
+    fabric = planned_lab(spec, path).fabric
+    for phase in spec.phases:
+        faults = planned_faults(fabric, phase)
+        if phase.probes is None:
+            assert tuple(plan.job for plan in plan_jobs(fabric, phase.jobs)) == phase.jobs
             assert phase.expect.expectations()
-    else:
-        lab = Lab.planned(lab_of(spec, path))
-        assert planned_faults(lab.fabric, spec)
+        else:
+            assert faults
 
 
 def test_the_switch_teams_cases_ship_and_say_what_is_not_as_on_hardware() -> None:
@@ -81,15 +76,15 @@ def test_the_switch_teams_cases_ship_and_say_what_is_not_as_on_hardware() -> Non
         assert "PFC" in load_drill(CATALOG / f"{name}.yaml").description
 
 
-def test_a_file_is_a_drill_of_jobs_where_it_has_phases(tmp_path: Path) -> None:
+def test_a_file_lists_its_phases_or_is_one(tmp_path: Path) -> None:
     path = tmp_path / "drill.yaml"
     path.write_text(BASE + MODELLED)
     spec = load_drill(path)
-    assert isinstance(spec, JobDrillSpec)
     assert [phase.name for phase in spec.phases] == ["one", "two"]
     assert spec.phases[1].model is not None
     assert spec.phases[1].model.seeds == (1, 2, 3, 4, 5)
-    assert isinstance(load_drill(CATALOG / "link-flap.yaml"), DrillSpec)
+    (phase,) = load_drill(CATALOG / "link-flap.yaml").phases
+    assert phase.name == "link-flap"
 
 
 @pytest.mark.parametrize(
@@ -109,8 +104,8 @@ def test_a_file_is_a_drill_of_jobs_where_it_has_phases(tmp_path: Path) -> None:
         (BASE + MODELLED.replace("p: one", "p: two"), "3: phases", "no earlier phase"),
         (BASE.replace("}]", "}, *j]").replace("[{", "[&j {") + MODELLED, "3: phases", "of one job"),
         (BASE + TWO_AT_ONCE, "10: phases[1].model", "single queue pairs"),
-        (BASE.replace("jobs:", "job:"), "4: phases[0].jobs", "missing"),
-        (BASE.partition("    jobs")[0] + "    jobs: []\n", "5: phases[0].jobs", "needs a job"),
+        (BASE.replace("jobs:", "job:"), "5: phases[0].job", "unknown key"),
+        (BASE.partition("    jobs")[0] + "    jobs: []\n", "4: phases[0]", "probes needs a fault"),
         ("name: both\nlab: l\nphases: []\n", "3: phases", "needs a phase"),
     ],
 )
@@ -126,24 +121,16 @@ def test_a_drill_can_run_its_lab_on_a_slower_clock(tmp_path: Path) -> None:
     path = tmp_path / "drill.yaml"
     path.write_text(BASE + "dilation: 9000\n")
     spec = load_drill(path)
-    assert isinstance(spec, JobDrillSpec)
     assert planned_lab(spec, path).fabric.spec.dilation == 9000
     (problem,) = refused(tmp_path, BASE + "dilation: 0.5\n")
     assert problem.startswith("6: dilation")
 
 
-def test_every_kpi_of_jobs_can_be_expected_and_nothing_else() -> None:
-    assert list(JobExpectSpec.model_fields) == list(JOB_KPIS)
-    shared_names = set(KPIS) & set(JOB_KPIS)
-    assert all(KPIS[name] is JOB_KPIS[name] for name in shared_names)
-
-
-def test_a_dumped_drill_of_jobs_reads_back() -> None:
+def test_a_dumped_drill_reads_back() -> None:
     for name in drill_names():
         spec = load_drill(CATALOG / f"{name}.yaml")
-        if isinstance(spec, JobDrillSpec):
-            dumped = spec.model_dump(mode="json", exclude_none=True)
-            assert JobDrillSpec.model_validate(dumped) == spec
+        dumped = spec.model_dump(mode="json", exclude_none=True)
+        assert DrillSpec.model_validate(dumped) == spec
 
 
 def test_sizes_and_bandwidths_are_compared_in_bytes_and_gigabytes_per_second() -> None:
@@ -155,7 +142,7 @@ def test_sizes_and_bandwidths_are_compared_in_bytes_and_gigabytes_per_second() -
 
 
 def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
-    (figures,) = job_kpis([shared()], shares())
+    (figures,) = job_figures([shared()], shares())
     assert figures["goodput"] == pytest.approx(95 / 8)
     assert figures["cnps"] == figures["class_5_packets"] == figures["switch_marks"] == 90
     assert figures["marks_outside_data"] == 0
@@ -168,7 +155,7 @@ def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
     of_faults = {"jct_overhead", "zero_impact"}
     of_links = {"uplink_mmr", "uplink_jfi", "unused_links"}  # the sample has none
     inapplicable = of_iterations | of_faults | of_links | {"nic_port_share"}
-    assert set(JOB_KPIS) - set(figures) == inapplicable
+    assert {name for name, kpi in KPIS.items() if kpi.of_job} - set(figures) == inapplicable
 
 
 def pair_beside(**counts: int) -> JobReport:
@@ -179,7 +166,7 @@ def pair_beside(**counts: int) -> JobReport:
 
 
 def test_each_of_several_jobs_has_figures_of_its_own_and_devices_those_of_all() -> None:
-    incast, pair = job_kpis([shared(), pair_beside(retransmitted=3)])
+    incast, pair = job_figures([shared(), pair_beside(retransmitted=3)], None)
     assert (incast["retransmitted_packets"], pair["retransmitted_packets"]) == (0, 3)
     assert (incast["cnps"], pair["cnps"]) == (90, 0)
     assert "busbw" not in incast
@@ -190,10 +177,7 @@ def test_each_of_several_jobs_has_figures_of_its_own_and_devices_those_of_all() 
 
 
 def test_a_phase_is_judged_by_the_counts_of_all_jobs_and_by_the_figures_of_each() -> None:
-    runs = [
-        [PhaseRun("both", (shared(), pair_beside(timeouts=n, retransmitted=3)), None)]
-        for n in (1, 2)
-    ]
+    runs = [[of_jobs("both", shared(), pair_beside(timeouts=n, retransmitted=3))] for n in (1, 2)]
     expected = {
         "timeouts": 2,
         "retransmitted_packets": "<= 2",
@@ -206,25 +190,25 @@ def test_a_phase_is_judged_by_the_counts_of_all_jobs_and_by_the_figures_of_each(
     assert verdicts["retransmitted_packets"] == (3, False)
     assert verdicts["busbw"] == (11.0, True)
     assert verdicts["rtt_p99"] == (50 * US, False)
-    assert [job.spread["timeouts"].median for job in phase.jobs] == [0, 1.5]
-    assert "busbw" not in {**phase.jobs[0].spread, **phase.jobs[0].unmeasured}
+    assert [job.spread["timeouts"].median for job in phase.figures] == [0, 1.5]
+    assert "busbw" not in {**phase.figures[0].spread, **phase.figures[0].unmeasured}
 
 
 def test_what_one_job_of_two_did_not_measure_is_not_met_by_the_other() -> None:
-    runs = [[PhaseRun("both", (pair_beside(), replace(pair_beside(), headlines=())), None)]]
+    runs = [[of_jobs("both", pair_beside(), replace(pair_beside(), headlines=()))]]
     expected = [parse_expectation("busbw", ">= 1"), parse_expectation("goodput", ">= 1")]
     phase = summarise("both", runs, expected)
     of_busbw, of_goodput = phase.verdicts
     assert (of_busbw.passed, of_busbw.shown()) == (False, "not measured")
     assert (of_goodput.passed, of_goodput.shown()) == (False, "not applicable")
-    assert phase.jobs[1].unmeasured["busbw"] == 1
-    shown = {row.name: row.value for row in figure_rows(phase.jobs[1], phase.valid_runs)}
+    assert phase.figures[1].unmeasured["busbw"] == 1
+    shown = {row.name: row.value for row in figure_rows(phase.figures[1], phase.valid_runs)}
     assert shown["busbw"] == "not measured"
     assert "goodput" not in shown
 
 
 def busbw(gbps: float, name: str) -> PhaseRun:
-    return PhaseRun(name, (idle(busbw=gbps),), None)
+    return of_jobs(name, idle(busbw=gbps))
 
 
 @pytest.mark.parametrize(
@@ -249,14 +233,14 @@ def test_a_figure_may_be_held_against_another_phase_of_the_same_repeat(
 
 
 def test_without_the_other_phase_nothing_is_held_against_it() -> None:
-    invalid = PhaseRun("slow", (idle(problems=("late",)),), None)
+    invalid = of_jobs("slow", idle(problems=("late",)))
     repeats = [[invalid, busbw(20.0, "fast")]]
     (verdict,) = summarise("fast", repeats, [parse_expectation("busbw", ">= 1 x slow")]).verdicts
     assert (verdict.passed, verdict.observed) == (False, None)
 
 
 def test_what_queues_count_does_not_apply_to_a_lab_without() -> None:
-    (figures,) = job_kpis([replace(idle(), queue_engine="off", queues=())])
+    (figures,) = job_figures([replace(idle(), queue_engine="off", queues=())], None)
     assert "dropped_packets" not in figures
     assert "class_6_packets" not in figures
     assert figures["retransmitted_packets"] == 0
@@ -266,14 +250,14 @@ def test_marks_outside_the_datas_class_are_told_apart() -> None:
     dscp_0 = replace(shared(), job={**shared().job, "transport": {"dscp": 0}})
     assert data_class(shared()) == 3
     assert data_class(dscp_0) == 0
-    assert job_kpis([dscp_0])[0]["marks_outside_data"] == 90
+    assert job_figures([dscp_0], None)[0]["marks_outside_data"] == 90
 
 
 def test_bytes_that_were_not_delivered_or_counters_that_differ_show() -> None:
     short = replace(idle(), transport=replace(idle().transport, delivered_bytes=1))
-    assert job_kpis([short])[0]["completed"] is False
+    assert job_figures([short], None)[0]["completed"] is False
     check = Check("CNPs", "sent", 1, "counted", 0, 1, ("rank 0",))
-    assert job_kpis([replace(idle(), accounting=(check,))])[0]["accounted"] is False
+    assert job_figures([replace(idle(), accounting=(check,))], None)[0]["accounted"] is False
 
 
 def test_the_time_to_fair_shares_is_counted_from_the_last_start_in_lab_and_model() -> None:
@@ -315,14 +299,14 @@ def test_a_drill_passes_when_every_valid_run_of_every_phase_meets_its_expectatio
     assert [phase.valid_runs for phase in three.phases] == [2, 3]
     assert three.passed
     assert three.repeats[2][0].problems == ("the clock jumped",)
-    assert three.phases[1].jobs[0].spread["time_to_fairness"].n == 3
+    assert three.phases[1].figures[0].spread["time_to_fairness"].n == 3
 
 
 def test_a_phase_without_a_valid_run_does_not_pass() -> None:
     nothing = result(repeat(problems=("the clock jumped",)))
     assert not nothing.passed
     assert nothing.phases[0].valid_runs == 0
-    assert nothing.phases[0].jobs == ()
+    assert nothing.phases[0].figures == ()
 
 
 def test_the_document_reads_back_into_the_same_object_and_the_same_bytes() -> None:
@@ -330,25 +314,25 @@ def test_the_document_reads_back_into_the_same_object_and_the_same_bytes() -> No
     assert from_json(text) == result()
     assert to_json(from_json(text)) == text
     document = json.loads(text)
-    assert (document["kind"], document["schema_version"]) == ("jobs", 2)
+    assert document["schema_version"] == 3
     assert document["drill"]["phases"][1]["name"] == DRILL["phases"][1]["name"]
 
 
-def test_a_document_of_the_other_kind_of_drill_or_of_another_version_is_refused() -> None:
-    with pytest.raises(InputError, match="not the result document of a drill of jobs"):
-        from_json(to_json(fault_result()))
-    with pytest.raises(InputError, match="a drill of jobs, not of faults"):
-        faults.from_json(to_json(result()))
-    with pytest.raises(InputError, match="schema version 9"):
-        from_json(json.dumps({"kind": "jobs", "schema_version": 9}))
-    with pytest.raises(InputError, match="not a result document"):
-        from_json("no")
-    with pytest.raises(InputError, match="not a result document"):
-        from_json(json.dumps({"kind": "jobs", "schema_version": 2}))
+def test_a_document_of_an_older_version_is_refused_with_what_to_do() -> None:
+    for older in ({"kind": "jobs", "schema_version": 2}, {"schema_version": 2}):
+        with pytest.raises(InputError, match="schema version 2; this tool reads 3") as caught:
+            from_json(json.dumps(older))
+        assert "older version" in (caught.value.hint or "")
+    assert from_json(to_json(probe_result())) == probe_result()
 
 
-def test_a_drill_of_jobs_names_the_phase_that_does_not_fit_its_lab() -> None:
-    too_many = {"name": "x", "jobs": [{"pattern": "incast", "ranks": 9, "size": "1MB"}]}
-    spec = JobDrillSpec.model_validate({**DRILL, "lab": "tiny", "phases": [too_many]})
-    with pytest.raises(InputError, match="phase x: "):
-        run_job_drill(spec, CATALOG / "x.yaml", repeats=1, retries=0)
+def test_a_drill_names_the_phase_that_does_not_fit_its_lab(tmp_path: Path) -> None:
+    many = [{"name": "x", "jobs": [{"pattern": "incast", "ranks": 9, "size": "1MB"}]}]
+    file = tmp_path / "drill.yaml"
+    first = {"name": "fits", "jobs": [{"pattern": "incast", "ranks": 2, "size": "1MB"}]}
+    file.write_text(json.dumps({**DRILL, "lab": "tiny", "phases": [first, *many]}))
+    with pytest.raises(InputError, match=r"^phase x: "):
+        run_drill(file)
+    file.write_text(json.dumps({**DRILL, "lab": "tiny", "phases": many}))
+    with pytest.raises(InputError, match=r"^(?!phase)"):
+        run_drill(file)

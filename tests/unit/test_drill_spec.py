@@ -14,14 +14,8 @@ from rocelab.drills.spec import DrillSpec, ExpectSpec, load_drill
 from rocelab.errors import InputError, SpecError
 from rocelab.faults.selectors import LinkSelector
 from rocelab.plan.build import build_fabric
-from rocelab.results.expectations import (
-    KPIS,
-    KpiValue,
-    Quantity,
-    format_kpi,
-    judge,
-    parse_expectation,
-)
+from rocelab.results.expectations import judge, parse_expectation
+from rocelab.results.kpis import KPIS, KpiValue, Quantity, format_kpi
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec, SeedPlan
 
@@ -46,14 +40,17 @@ def refused(tmp_path: Path, text: str) -> list[str]:
 def test_the_link_flap_that_ships_loads_and_expects_what_a_carrier_flap_should_meet() -> None:
     drill = load_drill(CATALOG / "link-flap.yaml")
     assert drill.name == "link-flap"
-    assert drill.traffic.flows >= 20
-    assert drill.traffic.rate_pps == 1000
-    assert drill.compare_hashing == (SeedPlan.PER_NODE, SeedPlan.SHARED)
-    assert [(fault.at, fault.lasts) for fault in drill.faults] == [
+    (phase,) = drill.phases
+    assert phase.name == "link-flap"
+    assert phase.probes is not None
+    assert phase.probes.flows >= 20
+    assert phase.probes.rate_pps == 1000
+    assert phase.compare_hashing == (SeedPlan.PER_NODE, SeedPlan.SHARED)
+    assert [(fault.at, fault.lasts) for fault in phase.faults] == [
         (1_000 * MS, 1_000 * MS),
         (3_500 * MS, 2_000 * MS),
     ]
-    stated = {expectation.kpi: expectation for expectation in drill.expect.expectations()}
+    stated = {expectation.kpi: expectation for expectation in phase.expect.expectations()}
     assert stated["full_convergence"].limit == 1_000 * MS
     assert stated["restored"].met_by(True)
     assert "reordered_packets" not in stated
@@ -62,16 +59,17 @@ def test_the_link_flap_that_ships_loads_and_expects_what_a_carrier_flap_should_m
 def test_three_keys_are_a_whole_drill(tmp_path: Path) -> None:
     path = tmp_path / "drill.yaml"
     path.write_text(BASE)
-    drill = load_drill(path)
-    assert drill.traffic.flows == 20
-    assert drill.measure.method.sampling_interval_ns == 10 * MS
-    assert drill.expect.expectations() == ()
+    (phase,) = load_drill(path).phases
+    assert phase.probes is not None
+    assert phase.probes.flows == 20
+    assert phase.measure.method.sampling_interval_ns == 10 * MS
+    assert phase.expect.expectations() == ()
 
 
 def test_a_dumped_drill_reads_back_its_expectations() -> None:
-    drill = load_drill(CATALOG / "link-flap.yaml")
-    again = ExpectSpec.model_validate(drill.model_dump(mode="json", exclude_none=True)["expect"])
-    assert again == drill.expect
+    (phase,) = load_drill(CATALOG / "link-flap.yaml").phases
+    again = ExpectSpec.model_validate(phase.model_dump(mode="json", exclude_none=True)["expect"])
+    assert again == phase.expect
 
 
 def test_every_kpi_can_be_expected_and_nothing_else() -> None:
@@ -127,10 +125,53 @@ def test_a_wrong_fault_is_an_error_with_its_place(
 
 
 def test_a_drill_without_a_fault_or_with_a_seed_plan_twice_is_refused(tmp_path: Path) -> None:
-    text = "name: flap\nlab: l\nfaults: []\ncompare_hashing: [shared, shared]\n"
-    problems = refused(tmp_path, text)
-    assert problems[0].startswith("3: faults: a drill needs a fault")
-    assert problems[1].startswith("4: compare_hashing: a seed plan stands here twice")
+    (problem,) = refused(tmp_path, "name: flap\nlab: l\nfaults: []\n")
+    assert problem.startswith("3: faults: a phase of probes needs a fault")
+    (problem,) = refused(tmp_path, BASE + "compare_hashing: [shared, shared]\n")
+    assert problem.startswith("5: compare_hashing: a seed plan stands here twice")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("expect: {busbw: '>= 1'}", "5: expect: busbw is a figure of jobs, and the phase sends"),
+        ("links_down: [a]", "5: links_down: links_down is of jobs, and the phase lists none"),
+    ],
+)
+def test_what_is_of_jobs_does_not_go_with_probes(tmp_path: Path, line: str, problem: str) -> None:
+    (found,) = refused(tmp_path, f"{BASE}{line}\n")
+    assert found.startswith(problem)
+
+
+def test_a_phase_sends_probes_or_runs_jobs(tmp_path: Path) -> None:
+    job = "jobs: [{pattern: incast, ranks: 4, size: 1MB}]\n"
+    (found,) = refused(tmp_path, BASE + job + "traffic: {flows: 4}\n")
+    assert found.startswith("6: traffic: traffic is of probes, and the phase runs jobs")
+    (found,) = refused(tmp_path, BASE + job + "expect: {lost_packets: 0}\n")
+    assert found.startswith("6: expect: lost_packets is a figure of probes")
+    path = tmp_path / "drill.yaml"
+    path.write_text(BASE + job + "measure: {stages: true}\nhealth: {}\nscheme: {kind: e-ecmp}\n")
+    (phase,) = load_drill(path).phases
+    assert phase.probes is None
+    assert phase.measure.stages
+    assert phase.health is not None
+    assert phase.faults
+
+
+def test_a_drill_is_phases_of_either_kind(tmp_path: Path) -> None:
+    """A phase by itself, or listed with others: the same phase."""
+    path = tmp_path / "drill.yaml"
+    path.write_text(BASE + "scheme: {kind: e-ecmp}\nseed: shared\n")
+    (alone,) = load_drill(path).phases
+    keys = BASE.partition("lab: zone-small\n")[2].replace("\n", "\n    ")
+    path.write_text(
+        "name: flap\nlab: zone-small\nphases:\n  - name: flap\n    scheme: {kind: e-ecmp}\n"
+        f"    seed: shared\n    {keys.rstrip()}\n"
+        "  - name: jobs\n    jobs: [{pattern: incast, ranks: 4, size: 1MB}]\n"
+    )
+    listed, jobs = load_drill(path).phases
+    assert listed.model_copy(update={"traffic": listed.probes}) == alone
+    assert jobs.probes is None
 
 
 def test_a_sampling_interval_that_holds_too_few_packets_is_refused(tmp_path: Path) -> None:
@@ -188,6 +229,8 @@ def test_a_figure_that_was_not_measured_meets_nothing(kpi: str) -> None:
         Quantity.DURATION: ">= 0s",
         Quantity.COUNT: ">= 0",
         Quantity.RATIO: ">= 0",
+        Quantity.SIZE: ">= 0B",
+        Quantity.BANDWIDTH: ">= 0",
     }
     expectation = parse_expectation(kpi, written[KPIS[kpi].quantity])
     missing: list[list[dict[str, KpiValue]]] = [[{kpi: None}], [{}], [], [{kpi: 0}, {kpi: None}]]

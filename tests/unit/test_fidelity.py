@@ -10,7 +10,7 @@ import pytest
 from rocelab.jobs.flow import Flow as TrafficFlow
 from rocelab.measure.fidelity import STALL_LIMIT_NS, judged, longest_stall_ns
 from rocelab.results.convergence import FlowSamples, Method
-from rocelab.results.drill import Event, Flow, Repeat, Timeline, measure_repeat
+from rocelab.results.probes import Event, Flow, ProbeRun, Timeline, probe_run
 from rocelab.traffic.result import AgentRecord, FlowRecord, TrafficResult
 
 MS = 10**6
@@ -41,8 +41,8 @@ def timeline(event_ns: int = EVENT_NS, window_ms: int = 5000) -> Timeline:
     return Timeline((event,), ZERO_NS, ZERO_NS + 3 * SENT * MS, window_ms * MS)
 
 
-def repeat(flows: dict[Flow, FlowSamples], line: Timeline, *problems: str) -> Repeat:
-    return measure_repeat(flows, line, Method(10 * MS, 100 * MS), problems=problems)
+def repeat(flows: dict[Flow, FlowSamples], line: Timeline, *problems: str) -> ProbeRun:
+    return probe_run(flows, line, Method(10 * MS, 100 * MS), problems=problems)
 
 
 def stall_ms(flows: dict[Flow, FlowSamples], line: Timeline | None = None) -> float | None:
@@ -184,7 +184,7 @@ def traffic(*lags_ns: tuple[int, int], cpu_s: tuple[float, ...] = ()) -> Traffic
     return TrafficResult(tuple(records), tuple(agents), 0, 0, 0, 0, ())
 
 
-def judgement(stalled_ms: int, *problems: str) -> Repeat:
+def judgement(stalled_ms: int, *problems: str) -> ProbeRun:
     flows = {flow("f1"): samples(CUT_OFF, FIRST_BACK, stalled_ms - 1)}
     line = timeline()
     carried = traffic((3 * MS, 4 * MS), (2 * MS, 9 * MS), cpu_s=(0.5, 0.25))

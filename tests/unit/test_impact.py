@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rocelab.measure.job import impact_of
-from rocelab.results.drill import Event
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, overhead_bounds
+from rocelab.results.probes import Event
 from rocelab.traffic.jobresult import JobResult
 from tests.unit.job_sample import MS, allreduce
 from tests.unit.job_sample import result as job_result

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from rocelab.errors import InputError, MachineError
 from rocelab.report.junit import junit_of, junit_of_error, make_place, write_junit
 from rocelab.results.drill import DrillResult
-from rocelab.results.expectations import parse_expectation
-from rocelab.results.phases import JobDrillResult
 from tests.unit import phases_sample, report_sample
 
 ALLOWED = {
@@ -42,7 +40,7 @@ REQUIRED = {
 
 
 _IDLE, _SHARED = phases_sample.repeat()
-SLOW = (replace(_IDLE, reports=(phases_sample.idle(busbw=0.5),)), _SHARED)
+SLOW = (phases_sample.of_jobs("idle", phases_sample.idle(busbw=0.5)), _SHARED)
 """A repeat whose first phase has too little busbw."""
 
 
@@ -89,10 +87,12 @@ def properties(suite: Xml.Element) -> dict[str, str]:
 
 def expecting(result: DrillResult, **observed: bool) -> DrillResult:
     """The result with verdicts of these KPIs passed or not, and the others left."""
+    (phase,) = result.phases
     verdicts = [
-        replace(each, passed=observed.get(each.kpi, each.passed)) for each in result.verdicts
+        replace(each, passed=observed.get(each.kpi, each.passed)) for each in phase.verdicts
     ]
-    return replace(result, verdicts=tuple(verdicts), passed=all(v.passed for v in verdicts))
+    judged = replace(phase, verdicts=tuple(verdicts))
+    return replace(result, phases=(judged,), passed=judged.passed)
 
 
 def test_a_drill_is_a_suite_with_a_case_per_repeat_and_per_expectation(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_failed_expectation_says_what_was_expected_and_observed(tmp_path: Path
     root = written(junit_of(report_sample.result(), 1), tmp_path)
     failure = root.find(".//testcase[@name='lost_packets <= 50']/failure")
     assert failure is not None
-    losses = [repeat.overall.lost for repeat in report_sample.result().repeats]
+    losses = [run.probes.overall.lost for (run,) in report_sample.result().repeats]
     assert [lost > 50 for lost in losses] == [True] * 3
     assert failure.get("message") == (
         f"Packets lost: expected <= 50, observed {max(losses)}; not met in repeats 1, 2 and 3 of 3"
@@ -125,13 +125,9 @@ def test_a_failed_expectation_names_the_repeats_that_missed_it_and_what_each_saw
     repeats = [report_sample.repeat(seed) for seed in (1, 2)]
     fewest, most = (repeat.overall.lost for repeat in repeats)
     assert fewest < most
-    spec = report_sample.drill()
-    limit = parse_expectation("lost_packets", f"<= {fewest}")
-    between = spec.expect.model_copy(update={"lost_packets": limit})
+    spec = report_sample.expecting(report_sample.DRILL["expect"] | {"lost_packets": f"<= {fewest}"})
     invalid = report_sample.repeat(3, ("the clock jumped",))
-    result = report_sample.result(
-        repeats[0], invalid, repeats[1], spec=spec.model_copy(update={"expect": between})
-    )
+    result = report_sample.result(repeats[0], invalid, repeats[1], spec=spec)
     root = written(junit_of(result, 1), tmp_path)
     failure = root.find(f".//testcase[@name='lost_packets <= {fewest}']/failure")
     assert failure is not None
@@ -160,17 +156,15 @@ def test_the_spread_of_every_figure_and_what_each_repeat_measured_are_properties
     result = report_sample.result()
     (suite,) = written(junit_of(result, 1), tmp_path)
     found = properties(suite)
-    spread = result.spread["full_convergence"]
+    spread = result.phases[0].figures[0].spread["full_convergence"]
     assert found["full_convergence.unit"] == "ns"
     assert float(found["full_convergence.median"]) == spread.median
     assert (found["full_convergence.n"], found["repeat2.restored"]) == ("3", "true")
-    assert int(found["repeat1.lost_packets"]) == result.repeats[0].overall.lost
+    assert int(found["repeat1.lost_packets"]) == result.repeats[0][0].probes.overall.lost
 
 
 @pytest.mark.parametrize("result", [report_sample.result(), phases_sample.result()])
-def test_every_suite_names_the_software_that_ran(
-    result: DrillResult | JobDrillResult, tmp_path: Path
-) -> None:
+def test_every_suite_names_the_software_that_ran(result: DrillResult, tmp_path: Path) -> None:
     environment = replace(result.environment, frr_version="10.3")
     root = written(junit_of(replace(result, environment=environment), 1), tmp_path)
     for suite in root:

@@ -165,10 +165,11 @@ def test_a_drill_says_why_it_has_no_valid_repeat() -> None:
     whole = phases_sample.result()
     assert problems_of_drill(whole) == ()
     invalid = [
-        replace(run, reports=(phases_sample.idle(problems=(LATE,)),)) for run in whole.repeats[0]
+        phases_sample.of_jobs(run.phase, phases_sample.idle(problems=(LATE,)))
+        for run in whole.repeats[0]
     ]
     assert problems_of_drill(phases_sample.result(tuple(invalid))) == (LATE,)
     faults = report_sample.result()
     assert problems_of_drill(faults) == ()
-    late = tuple(replace(each, problems=(LATE,)) for each in faults.repeats)
-    assert problems_of_drill(replace(faults, repeats=late)) == (LATE,)
+    late = [replace(run.probes, problems=(LATE,)) for (run,) in faults.repeats]
+    assert problems_of_drill(report_sample.result(*late)) == (LATE,)

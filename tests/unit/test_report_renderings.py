@@ -11,15 +11,15 @@ from io import StringIO
 from xml.etree import ElementTree
 
 import pytest
-from report_sample import drill, repeat, result
+from report_sample import expecting, repeat, result
 from rich.console import Console
 
 from rocelab.report.html import render_html
 from rocelab.report.plots import MAX_FLOWS, fib_timeline, link_loads, loss_timeline, svg
+from rocelab.report.probes.view import fib_rows, flow_rows
 from rocelab.report.terminal import print_result
-from rocelab.report.view import fib_rows, flow_rows, kpi_rows, representative
-from rocelab.results.drill import DrillResult
-from rocelab.results.expectspec import ExpectSpec
+from rocelab.report.view import figure_rows, representative
+from rocelab.results.drill import DrillResult, FigureSummary
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 
@@ -167,9 +167,7 @@ def test_the_terminal_names_what_made_a_repeat_invalid() -> None:
 def three() -> DrillResult:
     """Of three repeats one meets what is expected: the second loses too many packets, the third is
     invalid."""
-    fewer = drill().model_copy(
-        update={"expect": ExpectSpec.model_validate({"lost_packets": "<= 60", "restored": True})}
-    )
+    fewer = expecting({"lost_packets": "<= 60", "restored": True})
     return result(repeat(1), repeat(2), repeat(4, problems=("the <clock> jumped",)), spec=fewer)
 
 
@@ -215,10 +213,12 @@ def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
 
 
 def test_the_repeat_that_is_shown_is_the_valid_one_nearest_the_median() -> None:
-    chosen = representative(result(repeat(9), repeat(1), repeat(4), repeat(5, problems=("x",))))
+    chosen = representative(
+        result(repeat(9), repeat(1), repeat(4), repeat(5, problems=("x",))), "link-flap"
+    )
     assert chosen is not None
     assert chosen[0] == 3
-    assert representative(result(repeat(1, problems=("x",)))) is None
+    assert representative(result(repeat(1, problems=("x",))), "link-flap") is None
 
 
 def test_rows_are_per_flow_and_event_worst_first_and_per_switch_and_event() -> None:
@@ -229,5 +229,8 @@ def test_rows_are_per_flow_and_event_worst_first_and_per_switch_and_event() -> N
 
 
 def test_a_figure_that_was_not_measured_says_so() -> None:
-    rows = {row.name: row for row in kpi_rows(result(repeat(1, problems=("x",))))}
+    nothing = FigureSummary({}, {}, {"full_convergence": 1, "restored": 1})
+    rows = {row.name: row for row in figure_rows(nothing, 1)}
+    assert rows.keys() == {"full_convergence", "restored"}
     assert {row.value for row in rows.values()} == {"not measured"}
+    assert {row.counted for row in rows.values()} == {"0 of 1"}

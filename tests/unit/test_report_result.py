@@ -9,8 +9,9 @@ from report_sample import DRILL, drill, repeat, result
 
 from rocelab.documents import to_json
 from rocelab.errors import InputError
-from rocelab.results.drill import SCHEMA_VERSION, from_json, kpis
+from rocelab.results.drill import SCHEMA_VERSION, from_json
 from rocelab.results.expectspec import ExpectSpec
+from rocelab.results.kpis import probe_figures
 
 MS = 10**6
 
@@ -46,7 +47,7 @@ def test_fib_changes_come_in_order_of_time() -> None:
 
 
 def test_uplink_balance_is_that_of_the_labs_own_seed_plan() -> None:
-    figures = kpis(repeat(1))
+    figures = probe_figures(repeat(1))
     assert figures["uplink_mmr"] == 2.0
     own = next(run for run in repeat(1).hashing if run.own)
     assert figures["uplink_jfi"] == own.tiers[0].all_links.jfi
@@ -54,32 +55,37 @@ def test_uplink_balance_is_that_of_the_labs_own_seed_plan() -> None:
 
 def test_the_spread_and_the_verdicts_cover_the_valid_repeats_only() -> None:
     three = result(repeat(1), repeat(2), repeat(40, problems=("a sender fell behind",)))
-    assert three.spread["lost_packets"].n == 2
-    assert three.spread["lost_packets"].maximum == 62
-    lost = next(verdict for verdict in three.verdicts if verdict.kpi == "lost_packets")
+    (phase,) = three.phases
+    assert phase.figures[0].spread["lost_packets"].n == 2
+    assert phase.figures[0].spread["lost_packets"].maximum == 62
+    lost = next(verdict for verdict in phase.verdicts if verdict.kpi == "lost_packets")
     assert (lost.observed, lost.expectation, lost.passed) == (62, "<= 50", False)
     assert not three.passed
 
 
 def test_a_drill_without_a_valid_repeat_does_not_pass() -> None:
     nothing = result(repeat(1, problems=("the clock jumped",)))
-    assert nothing.spread == {}
+    assert nothing.phases[0].figures == ()
     assert not nothing.passed
-    assert all(verdict.observed is None for verdict in nothing.verdicts)
+    assert all(verdict.observed is None for verdict in nothing.phases[0].verdicts)
 
 
 def test_a_drill_that_expects_nothing_passes_with_a_valid_repeat_only() -> None:
-    nothing = drill().model_copy(update={"expect": ExpectSpec()})
+    (phase,) = drill().phases
+    silent = phase.model_copy(update={"expect": ExpectSpec()})
+    nothing = drill().model_copy(update={"phases": (silent,)})
     assert result(repeat(1), spec=nothing).passed
     assert not result(repeat(1, problems=("the clock jumped",)), spec=nothing).passed
 
 
 def test_times_and_rates_stand_in_both_clocks() -> None:
-    scaled = {one.name: one for one in result().clocks.scaled}
+    probes = result().phases[0].probes
+    assert probes is not None
+    scaled = {one.name: one for one in probes.clocks.scaled}
     assert scaled["fault at"].lab == 2e9
     assert scaled["fault at"].modelled == 2e6
     assert scaled["rate of a flow"].modelled == 1e6
-    assert any("convergence times" in line for line in result().clocks.unscaled)
+    assert any("convergence times" in line for line in probes.clocks.unscaled)
 
 
 def test_the_document_reads_back_into_the_same_object_and_the_same_bytes() -> None:
@@ -94,7 +100,7 @@ def test_the_document_is_plain_json_with_a_schema_version_and_the_spec() -> None
     assert document["schema_version"] == SCHEMA_VERSION
     assert document["drill"]["name"] == DRILL["name"]
     assert document["lab"]["fabric"]["spines"] == 4
-    assert document["repeats"][0]["flows"][0]["measurement"]["outages"] == [
+    assert document["repeats"][0][0]["probes"]["flows"][0]["measurement"]["outages"] == [
         {
             "end_gap_ns": MS,
             "end_ns": 6 * MS,
@@ -113,7 +119,7 @@ def test_the_document_is_plain_json_with_a_schema_version_and_the_spec() -> None
         ("not json", "not a result document"),
         ("[1]", "no JSON object with keys"),
         ('{"schema_version": 99}', "schema version 99"),
-        ('{"schema_version": 2}', "not a result document"),
+        ('{"schema_version": 3}', "not a result document"),
     ],
 )
 def test_anything_else_is_an_input_error(text: str, message: str) -> None:

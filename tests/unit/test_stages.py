@@ -30,7 +30,7 @@ from rocelab.measure.stages.measure import FlowRecovery, Records, stages_of
 from rocelab.report.plots import svg
 from rocelab.report.stages import CAUSES, stage_rows, stages_table, waterfall
 from rocelab.results.convergence import Window
-from rocelab.results.drill import FibChange
+from rocelab.results.probes import FibChange
 from rocelab.results.stages import (
     FORMAT,
     SCHEMA_VERSION,

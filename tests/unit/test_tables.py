@@ -14,7 +14,6 @@ from rocelab.drills.catalog import CATALOG, find_drill
 from rocelab.drills.show import view_of
 from rocelab.drills.view import print_view
 from rocelab.report.console import table
-from rocelab.report.phases.terminal import print_job_result
 from rocelab.report.tables import Wanted, fitted
 from rocelab.report.terminal import print_result
 from rocelab.spec.catalog import names_in
@@ -102,8 +101,8 @@ def test_the_reports_of_drills_keep_names_whole(width: int) -> None:
     faults, jobs = report_sample.result(), phases_sample.result(*[phases_sample.repeat()] * 2)
     assert broken(lambda console: print_result(faults, console), width) == set()
     assert too_long(lambda console: print_result(faults, console), width) == []
-    assert broken(lambda console: print_job_result(jobs, console), width) == set()
-    assert too_long(lambda console: print_job_result(jobs, console), width) == []
+    assert broken(lambda console: print_result(jobs, console), width) == set()
+    assert too_long(lambda console: print_result(jobs, console), width) == []
 
 
 @pytest.mark.parametrize("width", NARROW)

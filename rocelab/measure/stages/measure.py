@@ -28,7 +28,7 @@ from rocelab.results.convergence import Window
 from rocelab.results.stages import Cause, SwitchStages
 
 if TYPE_CHECKING:
-    from rocelab.results.drill import FibChange
+    from rocelab.results.probes import FibChange
 
 BFD_BY_OWN_TIMER = "control-expired"
 

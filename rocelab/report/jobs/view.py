@@ -1,21 +1,16 @@
-"""What every rendering of a drill of jobs shows, as rows of text.
+"""What every rendering of a phase of jobs shows, as rows of text.
 
-In: a `JobDrillResult`. Out: rows that the terminal and the page lay out in their own ways, so that
-both say the same in the same words. Nothing is measured here.
+In: the reports of its jobs. Out: rows that the terminal and the page lay out in their own ways, so
+that both say the same in the same words. Nothing is measured here.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rocelab.forwarding.balance import Direction
-from rocelab.report.repeats import RepeatTable
-from rocelab.results.expectations import JOB_KPIS, Quantity, format_kpi, kpi_named
 from rocelab.results.job import JobReport
-from rocelab.results.phases import JobDrillResult, JobSummary, PhaseRun
 from rocelab.results.shares import FairShares
 from rocelab.units import format_duration
 
@@ -28,31 +23,6 @@ LIMITS = (
     "with each other, not with a switch's latency.",
     "Sizes are scaled down: megabytes where a hardware test sends gigabytes.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class FigureRow:
-    """A KPI of a job over the valid runs: median and, from two runs on, its spread."""
-
-    name: str
-    title: str
-    meaning: str
-    value: str
-    range: str
-    cov: str
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictRow:
-    """An expectation and what came of it."""
-
-    phase: str
-    title: str
-    expected: str
-    observed: str
-    passed: bool
-    said: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,65 +47,6 @@ class ShareRow:
 def job_name(phase: str, number: int, jobs: int) -> str:
     """How a job of a phase is called: by the phase where it is the only one; from 1 on."""
     return phase if jobs == 1 else f"{phase}, job {number}"
-
-
-def figure_rows(job: JobSummary, valid_runs: int) -> list[FigureRow]:
-    """The KPIs that apply to a job, measured or not, in the order in which they are defined."""
-    rows = []
-    for kpi in JOB_KPIS.values():
-        value, extremes, cov, n = "", "", "", valid_runs
-        spread = job.spread.get(kpi.name)
-        if kpi.quantity is Quantity.TRUTH and kpi.name in job.truths:
-            true = job.truths[kpi.name]
-            value = "yes" if true == n else f"in {true} of {n}"
-        elif spread is not None:
-            n = spread.n
-            value = format_kpi(kpi.name, spread.median)
-            if n > 1:
-                low, high = (format_kpi(kpi.name, x) for x in (spread.minimum, spread.maximum))
-                extremes = low if low == high else f"{low} to {high}"
-                cov = "" if spread.cov is None else f"{spread.cov:.0%}"
-        elif kpi.name in job.unmeasured:
-            value, n = format_kpi(kpi.name, None), 0
-        if value:
-            rows.append(FigureRow(kpi.name, kpi.title, kpi.meaning, value, extremes, cov, n))
-    return rows
-
-
-def verdict_rows(result: JobDrillResult, repeats: Sequence[RepeatTable]) -> list[VerdictRow]:
-    """Every expectation of every phase; `repeats` are those of each phase."""
-    return [
-        VerdictRow(
-            phase.name,
-            kpi_named(verdict.kpi).title,
-            verdict.expectation,
-            verdict.shown(),
-            verdict.passed,
-            of_phase.verdict(verdict),
-        )
-        for phase, of_phase in zip(result.phases, repeats, strict=True)
-        for verdict in phase.verdicts
-    ]
-
-
-def representative(result: JobDrillResult, phase: str) -> tuple[int, PhaseRun] | None:
-    """The run of a phase that its plots show, and its repeat's number: the valid one nearest the
-    median time to fair shares, else of the iterations, else the first."""
-    valid = [(n, run) for n, run in enumerate(result.runs_of(phase), 1) if run.valid]
-    timed = [(n, run, _time_of(run)) for n, run in valid]
-    known = [(n, run, time) for n, run, time in timed if time is not None]
-    if not known:
-        return valid[0] if valid else None
-    middle = statistics.median(time for _, _, time in known)
-    n, run, _ = min(known, key=lambda each: abs(each[2] - middle))
-    return n, run
-
-
-def _time_of(run: PhaseRun) -> float | None:
-    if run.fair_shares is not None:
-        return run.fair_shares.lab_ns
-    iterations = [each.modelled_ns for report in run.reports for each in report.iterations]
-    return statistics.median(iterations) if iterations else None
 
 
 def job_text(job: dict[str, Any]) -> str:

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from rocelab.drills.hashing import reseeded, seeds_of
-from rocelab.drills.phases.spec import PhaseSpec
+from rocelab.drills.spec import PhaseSpec
 from rocelab.interruption import shielded, undone
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
+from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime.convergence import convergence_timeout_s
@@ -31,7 +32,10 @@ def under(lab: Lab, phase: PhaseSpec) -> Fabric:
     """The fabric as the phase sees it. Raises InputError for a link that the lab does not have."""
     for name in phase.links_down:
         lab.link(name)
-    return lab.fabric if phase.seed is None else reseeded(lab.fabric, phase.seed)
+    fabric = lab.fabric if phase.seed is None else reseeded(lab.fabric, phase.seed)
+    if phase.scheme is None:
+        return fabric
+    return plan(fabric.spec.model_copy(update={"scheme": phase.scheme}))
 
 
 @contextmanager

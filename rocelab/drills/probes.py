@@ -1,0 +1,146 @@
+"""A phase of probes: flows at a constant rate, undisturbed under each seed plan, then while things
+break.
+
+In: a lab under the phase's conditions, and the phase. Out: a `ProbeRun`. It begins and ends with
+every FIB whole.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from rocelab.agent.filters import probe_filter
+from rocelab.drills.faulted import FaultedRun, Settings
+from rocelab.drills.hashing import hashing_run, plan_name, reseeded, seeds_of
+from rocelab.drills.spec import HASHING_NS, PhaseSpec, TrafficSpec
+from rocelab.faults.schedule import Timed
+from rocelab.forwarding.fib import Fib
+from rocelab.jobs.flow import Flow, permutation, resolve_flow
+from rocelab.kernel import settings as kernel
+from rocelab.measure.timeline import FibTimeline
+from rocelab.plan.fabric import Fabric
+from rocelab.progress import Progress, ProgressSink
+from rocelab.results.drill import ProbePlan, in_both_clocks
+from rocelab.results.probes import HashingRun, ProbeRun
+from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
+from rocelab.runtime.lab import Lab
+from rocelab.traffic.session import TrafficSession
+from rocelab.traffic.taps import Taps
+
+NS_PER_S = 10**9
+PROGRESS_STEP_NS = 500_000_000
+
+
+def run_probe_phase(
+    lab: Lab,
+    phase: PhaseSpec,
+    traffic: TrafficSpec,
+    faults: Sequence[Timed],
+    fib: FibTimeline,
+    netns_of: Mapping[str, int],
+    evidence: Path | None,
+    progress: ProgressSink,
+) -> ProbeRun:
+    """Send the phase's probes. `fib` records the lab's tables, `netns_of` has the namespaces of its
+    switches; `evidence` is the folder for bundles. Raises as `FaultedRun` does."""
+    flows = probe_flows(lab.fabric, traffic)
+    settings = Settings(
+        phase.measure.method,
+        traffic.warmup,
+        phase.measure.event_window,
+        phase.measure.stages,
+        phase.health,
+        evidence,
+    )
+    timeout_s = convergence_timeout_s(lab.fabric)
+    tables = fib.wait_until_whole(timeout_s)
+    wait_for_bfd(lab.fabric, lab.node, timeout_s, progress)
+    hashing, problems = _compare_hashing(lab, phase, flows, netns_of, tables, progress)
+    with FaultedRun(lab, flows, settings, fib, faults) as run:
+        end_ns = run.zero_ns + traffic.duration
+        wait = _waiter("probes", run.start_ns, end_ns, progress)
+        run.carry_out(wait)
+        wait(end_ns)
+        return run.finish(hashing, problems)
+
+
+def probe_flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[Flow, ...]:
+    """The probes. Raises InputError where they do not fit the lab."""
+    flows = permutation(fabric, traffic.flows, traffic.rate_pps, traffic.payload, traffic.seed)
+    for flow in flows:
+        resolve_flow(fabric, flow)
+    return flows
+
+
+def probe_plan(fabric: Fabric, phase: PhaseSpec, traffic: TrafficSpec) -> ProbePlan:
+    """How a phase's probes are measured, and what it sets, in both clocks; faults are numbered
+    where there are several."""
+    times = {}
+    for number, fault in enumerate(phase.faults, 1):
+        which = f" {number}" if len(phase.faults) > 1 else ""
+        times[f"fault{which} after the start of counting"] = fault.at
+        if fault.lasts is not None:
+            times[f"fault{which} lasts"] = fault.lasts
+    rate_pps = traffic.rate_pps
+    times["packet interval of a flow"] = NS_PER_S // rate_pps
+    rates = {"rate of a flow": rate_pps, "rate of all flows": rate_pps * traffic.flows}
+    return ProbePlan(phase.measure.method, in_both_clocks(fabric.spec.dilation, times, rates))
+
+
+def _compare_hashing(
+    lab: Lab,
+    phase: PhaseSpec,
+    flows: Sequence[Flow],
+    netns_of: Mapping[str, int],
+    fibs: Mapping[str, Fib],
+    progress: ProgressSink,
+) -> tuple[list[HashingRun], tuple[str, ...]]:
+    """Undisturbed runs under the lab's own seeds and every other plan to compare."""
+    own = lab.fabric.spec.hashing.seed
+    runs: list[HashingRun] = []
+    problems: tuple[str, ...] = ()
+    # A kernel that takes no seed has one hash for all: there is nothing to compare it with.
+    settable = kernel.seeds_supported()
+    others = [other for other in phase.compare_hashing if other != own] if settable else []
+    for seed in (own, *others):
+        seeded = reseeded(lab.fabric, seed)
+        with (
+            seeds_of(seeded, lab, netns_of) if settable else nullcontext(),
+            Taps(lab.fabric, netns_of, lab.fabric.sessions, probe_filter()) as taps,
+            TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session,
+        ):
+            start_ns = session.start()
+            end_ns = start_ns + HASHING_NS
+            _waiter(f"flows under {plan_name(seed)} seeds", start_ns, end_ns, progress)(end_ns)
+            traffic = session.stop()
+            counted = taps.read()
+        run, why_not = hashing_run(seeded, seed == own, counted, traffic, fibs)
+        runs.append(run)
+        problems += why_not
+    return runs, problems
+
+
+def _waiter(name: str, start_ns: int, end_ns: int, sink: ProgressSink) -> Callable[[int], None]:
+    """A `wait_until` that shows how much of the span from `start_ns` to `end_ns` is over."""
+    total = (end_ns - start_ns) // PROGRESS_STEP_NS
+
+    def wait(instant_ns: int) -> None:
+        while True:
+            now_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+            done = max(0, (min(now_ns, end_ns) - start_ns) // PROGRESS_STEP_NS)
+            sink(Progress(name, done, total))
+            step_ns = start_ns + (done + 1) * PROGRESS_STEP_NS
+            if instant_ns <= step_ns:
+                return wait_until(instant_ns)
+            wait_until(step_ns)
+
+    return wait
+
+
+def wait_until(instant_ns: int) -> None:
+    """Sleep until CLOCK_REALTIME reads `instant_ns`."""
+    while (left_ns := instant_ns - time.clock_gettime_ns(time.CLOCK_REALTIME)) > 0:
+        time.sleep(left_ns / NS_PER_S)

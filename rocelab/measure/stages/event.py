@@ -1,0 +1,44 @@
+"""The stages of every event of a run.
+
+In: the events, what was recorded of the switches, and the flows that felt an event. Out: `Stages`
+of each event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rocelab.measure.stages.measure import FlowRecovery, stages_of
+from rocelab.measure.stages.recorder import StageRecorder
+from rocelab.results.convergence import Window
+from rocelab.results.probes import Event, FibChange
+from rocelab.results.stages import SCHEMA_VERSION, Stages
+
+
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """What flows felt of an event: when each was whole again, and how closely that is known."""
+
+    recoveries: tuple[FlowRecovery, ...] = ()
+    interval_ns: int | None = None
+
+
+def stages_of_events(
+    events: Sequence[Event],
+    end_ns: int,
+    recorder: StageRecorder,
+    changes: Sequence[FibChange],
+    felt: Callable[[int], Felt] = lambda number: Felt(),
+) -> tuple[Stages, ...]:
+    """Where the time of each event went. All instants are in one clock; `end_ns` is when the run
+    was over, and `felt` is asked by the event's place."""
+    ends_ns = [event.t_ns for event in events[1:]] + [end_ns]
+    found = []
+    for number, (event, until_ns) in enumerate(zip(events, ends_ns, strict=True)):
+        of_flows = felt(number)
+        window = Window(event.t_ns, until_ns)
+        switches = stages_of(event.t_ns, window, recorder.records, changes, of_flows.recoveries)
+        resolution = recorder.resolution(of_flows.interval_ns)
+        found.append(Stages(SCHEMA_VERSION, event.title, resolution, switches))
+    return tuple(found)

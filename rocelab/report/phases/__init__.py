@@ -1,1 +1,0 @@
-"""Renderings of a drill of jobs."""

@@ -1,0 +1,244 @@
+"""What flows of probes met while things broke: one measured run.
+
+In: what agents noted of each flow, and when what was broken. Out: a frozen `ProbeRun`, a part of
+the result document of a drill; docs/results.md describes every field.
+
+Instants of a run (`t_ns`, `start_ns`, ...) are nanoseconds of the lab's clock relative to the run's
+first event, so negative before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rocelab.forwarding.balance import LinkLoad, Polarization, TierBalance
+from rocelab.results.convergence import (
+    EventConvergence,
+    FlowMeasurement,
+    FlowSamples,
+    Method,
+    Overall,
+    aggregate,
+    aggregate_event,
+    binned,
+    event_windows,
+    first_arrivals,
+    measure_flow,
+    offered_rate_pps,
+)
+from rocelab.results.health import HealthReport
+from rocelab.results.stages import Stages
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something the drill did to the lab: a Convergence Event (RFC 6412 section 3.7.1).
+
+    kind: that of the fault, `several faults` where it is of more than one; `change` says whether it
+    began or ended. changes: how many changes of the lab it stands for: those that follow each other
+    too closely to tell their recoveries apart are one event, from the first of them. took_ns: how
+    uncertain the instant is: the kernel, or the daemon that was asked, did it between `t_ns` and so
+    much later.
+    """
+
+    t_ns: int
+    kind: str
+    change: Literal["begin", "end"]
+    subject: str
+    changes: int = 1
+    took_ns: int = 0
+
+    @property
+    def title(self) -> str:
+        """As people read it."""
+        text = f"{self.kind} of {self.subject}"
+        if self.changes > 1:
+            text += f" ({self.changes} changes)"
+        return f"{text} ends" if self.change == "end" else text
+
+
+def rebased(event: Event, zero_ns: int) -> Event:
+    """The event with its instant relative to `zero_ns`."""
+    return replace(event, t_ns=event.t_ns - zero_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A flow's name and 5-tuple; the protocol is UDP."""
+
+    name: str
+    source: str
+    destination: str
+    source_ip: str
+    destination_ip: str
+    source_port: int
+    destination_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Packets sent and received per interval; interval i starts at start_ns + i x interval_ns.
+
+    Sent packets are binned by send time, received ones (first copies) by receive time.
+    """
+
+    start_ns: int
+    interval_ns: int
+    sent: tuple[int, ...]
+    received: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRecord:
+    """One flow: who, what was measured, and its throughput over time."""
+
+    flow: Flow
+    measurement: FlowMeasurement
+    rate: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """One event and what it did to all flows together."""
+
+    event: Event
+    convergence: EventConvergence
+
+
+@dataclass(frozen=True, slots=True)
+class FibChange:
+    """A change of a switch's kernel FIB as netlink told it. Widths count next hops; None where
+    there was no route, or where it is not known."""
+
+    t_ns: int
+    node: str
+    prefix: str
+    action: Literal["new", "replace", "delete"]
+    width_before: int | None
+    width_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HashingRun:
+    """Where undisturbed traffic landed under one seed plan.
+
+    `own` marks the lab's own plan, under which the faults ran. `polarizations` is empty where no
+    flow has two choices in a row, as in two tiers joined by single links. `misplaced_packets` took
+    another link than the prediction from FIBs and seeds: 0 says that model and kernel agree, None
+    that the seeds do not allow one.
+    """
+
+    hashing: str
+    own: bool
+    loads: tuple[LinkLoad, ...]
+    tiers: tuple[TierBalance, ...]
+    polarizations: tuple[Polarization, ...]
+    misplaced_packets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """How well the machine carried a faulted run.
+
+    lag_p99_ns, lag_max_ns: how late packets left against their deadlines, of the worst flow.
+    stall_ns: the longest a flow was not sending just as an event cut it off or as it came back, and
+        any flow as an event came; None where no flow sent before and after one. No convergence time
+        of this repeat is known better than that.
+    agents_cpu_s: CPU time of the senders, forwarding included.
+    stolen_s: CPU time that the hypervisor kept from this machine ("steal" of /proc/stat).
+    """
+
+    lag_p99_ns: int
+    lag_max_ns: int
+    stall_ns: int | None
+    agents_cpu_s: float
+    stolen_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRun:
+    """One run of probes. It is valid when `problems` is empty: otherwise the machine or the lab did
+    not carry it, `problems` says why, and its figures enter no headline. `stages`, of each event,
+    and `health` are there where they were asked for."""
+
+    problems: tuple[str, ...]
+    overall: Overall
+    events: tuple[EventRecord, ...]
+    flows: tuple[FlowRecord, ...]
+    fib: tuple[FibChange, ...]
+    hashing: tuple[HashingRun, ...]
+    fidelity: Fidelity | None = None
+    stages: tuple[Stages, ...] = ()
+    health: HealthReport | None = None
+
+    @property
+    def valid(self) -> bool:
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One clock for a repeat, in its raw nanoseconds: the events in order and when the counted
+    traffic ended. `event_window_ns` bounds how long after an event losses are held against it."""
+
+    events: tuple[Event, ...]
+    start_ns: int
+    end_ns: int
+    event_window_ns: int
+
+
+def probe_run(
+    samples: Mapping[Flow, FlowSamples],
+    timeline: Timeline,
+    method: Method,
+    fib: Sequence[FibChange] = (),
+    hashing: Sequence[HashingRun] = (),
+    problems: Sequence[str] = (),
+) -> ProbeRun:
+    """A run from what its agents noted, all in one raw clock; the result is relative to the
+    first event. Raises ValueError without flows or events, and where events are not in order."""
+    zero = timeline.events[0].t_ns if timeline.events else None
+    if zero is None:
+        raise ValueError("a run needs an event: it is where its time starts")
+    events = tuple(rebased(event, zero) for event in timeline.events)
+    end_ns = timeline.end_ns - zero
+    spans = event_windows([e.t_ns for e in events], timeline.event_window_ns, end_ns)
+    windows = [
+        replace(span, uncertain_ns=event.took_ns) for span, event in zip(spans, events, strict=True)
+    ]
+    records = []
+    for flow, raw in samples.items():
+        shifted = replace(raw, sent_ns=raw.sent_ns - zero, receive_ns=raw.receive_ns - zero)
+        measurement = measure_flow(shifted, windows, offered_rate_pps(raw.sent_ns), method)
+        rate = _rate(shifted, timeline.start_ns - zero, end_ns, method.sampling_interval_ns)
+        records.append(FlowRecord(flow, measurement, rate))
+    measurements = [record.measurement for record in records]
+    convergences = [
+        aggregate_event(measurements, index, event.took_ns) for index, event in enumerate(events)
+    ]
+    return ProbeRun(
+        problems=tuple(problems),
+        overall=aggregate(measurements, convergences),
+        events=tuple(EventRecord(*pair) for pair in zip(events, convergences, strict=True)),
+        flows=tuple(records),
+        fib=tuple(
+            FibChange(c.t_ns - zero, c.node, c.prefix, c.action, c.width_before, c.width_after)
+            for c in sorted(fib, key=lambda change: change.t_ns)
+        ),
+        hashing=tuple(hashing),
+    )
+
+
+def _rate(samples: FlowSamples, start_ns: int, end_ns: int, interval_ns: int) -> Rate:
+    """Binned with an interval's border at 0, the first event, so that it never shares a bin."""
+    aligned = start_ns // interval_ns * interval_ns
+    bins = max(0, -(-(end_ns - aligned) // interval_ns))
+    arrived = samples.receive_ns[first_arrivals(samples)]
+    return Rate(
+        start_ns=aligned,
+        interval_ns=interval_ns,
+        sent=tuple(binned(samples.sent_ns, aligned, interval_ns, bins).tolist()),
+        received=tuple(binned(arrived, aligned, interval_ns, bins).tolist()),
+    )
