@@ -100,7 +100,7 @@ def test_jobs_at_once_share_nics_and_every_packet_of_their_sum_is_accounted_for(
         job(pattern="broadcast", size="1MB", transport={"dscp": 0, "qps": 2}),
     ]
     streams, broadcast = measured(
-        lambda: run_jobs(lab, jobs),
+        lambda: run_jobs(lab, jobs).reports,
         lambda reports: [problem for report in reports for problem in report.problems],
     )
     for report in (streams, broadcast):
