@@ -41,10 +41,12 @@ def judged(
         stolen_s=stolen_s,
     )
     problems = repeat.problems
-    if stall_ns is not None and stall_ns > STALL_LIMIT_NS:
+    # Without any stall it is the time between packets.
+    limit_ns = STALL_LIMIT_NS + max(float(np.median(np.diff(s.sent_ns))) for s in samples.values())
+    if stall_ns is not None and stall_ns > limit_ns:
         problems += (
             f"not valid because a sender stalled for {format_duration(stall_ns)} just as an outage "
-            f"may have begun or ended (the limit is {format_duration(STALL_LIMIT_NS)})",
+            f"may have begun or ended (the limit is {format_duration(limit_ns)})",
         )
     return replace(repeat, problems=problems, fidelity=fidelity)
 

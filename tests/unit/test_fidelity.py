@@ -199,11 +199,23 @@ def test_a_repeat_has_the_worst_lags_the_stall_and_the_cpu_time_of_all_agents() 
 
 
 def test_a_stall_up_to_the_limit_is_valid_and_a_longer_one_is_not() -> None:
-    limit_ms = STALL_LIMIT_NS // MS
+    """Beyond the time between two packets, which is 1 ms."""
+    limit_ms = STALL_LIMIT_NS // MS + 1
     assert judgement(limit_ms).valid
     (problem,) = judgement(limit_ms + 1).problems
-    assert problem.startswith("not valid because a sender stalled for 21 ms just as an outage")
-    assert problem.endswith("(the limit is 20 ms)")
+    assert problem.startswith("not valid because a sender stalled for 22 ms just as an outage")
+    assert problem.endswith("(the limit is 21 ms)")
+
+
+def test_a_flow_of_few_packets_has_not_stalled_between_them() -> None:
+    sent = np.arange(100, dtype=np.int64)
+    sent_ns = ZERO_NS + sent * 100 * MS
+    got = np.concatenate([sent[:50], sent[53:]])
+    flows = {flow("f1"): FlowSamples(sent, sent_ns, got, sent_ns[got] + 50_000)}
+    event = Event(ZERO_NS + 4950 * MS, "carrier-down", "begin", "rtsw1:ctsw1")
+    line = Timeline((event,), ZERO_NS, ZERO_NS + 10_000 * MS, 5_000 * MS)
+    run = probe_run(flows, line, Method(1000 * MS, 1000 * MS))
+    assert judged(run, flows, line, traffic((MS, MS)), 0.0).problems == ()
 
 
 def test_problems_that_a_repeat_has_already_stay_first() -> None:
