@@ -98,7 +98,7 @@ class DrillSpec(SpecModel):
     name: Name
     title: Annotated[str, Field(max_length=120)] = ""
     description: Annotated[str, Field(max_length=4000)] = ""
-    lab: Annotated[str, Field(min_length=1, description="a lab of the catalog, or a file's path")]
+    lab: Annotated[str, Field(min_length=1, description="a lab by its name, or a file's path")]
     traffic: TrafficSpec = TrafficSpec()
     faults: Annotated[tuple[FaultSpec, ...], Field(strict=False, max_length=64)]
     compare_hashing: Annotated[

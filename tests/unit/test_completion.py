@@ -61,6 +61,19 @@ def test_a_node_of_that_lab_is_completed_wherever_one_is_named(command, paramete
     assert completed(command, parameter, "srv1", "no-such-lab") == []
 
 
+def test_files_of_ones_own_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("labs", "scripts", "traffic"):
+        (tmp_path / folder).mkdir()
+        for name in ("mine", "$(id)", "-o"):
+            (tmp_path / folder / f"{name}.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    for line in ("rocelab plan", "rocelab drill run", "rocelab simulate tiny --job"):
+        words = line.split()
+        assert asked_of("bash", f"{line} mi", len(words)).split() == ["mine"]
+        # What a shell would run stands in no line that it completes.
+        assert "$" not in asked_of("bash", f"{line} ", len(words))
+
+
 def test_commands_that_take_labs_and_nodes_are_seen() -> None:
     assert len(parameters("LAB")) > 20
     assert len(parameters("NODE", "SRC", "DST", "SERVER")) >= 8

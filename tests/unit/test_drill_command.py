@@ -16,8 +16,9 @@ from rich.console import Console
 
 from rocelab.cli.main import main
 from rocelab.drills.catalog import drill_names, find_drill
-from rocelab.drills.listing import listed_drills
+from rocelab.drills.listing import row_of
 from rocelab.drills.show import FaultRow, Span, view_of
+from rocelab.drills.spec import load_drill
 from rocelab.drills.view import bar, picture, print_view, scale
 from rocelab.errors import InputError
 from rocelab.faults.asked import asked_fault, ends_by_itself, kinds
@@ -85,8 +86,9 @@ def test_a_list_for_programs_says_how_long_the_traffic_lasts(rocelab) -> None:
 
 
 def test_every_shipped_drill_can_be_shown() -> None:
-    for row in listed_drills():
-        view = view_of(find_drill(row.name))
+    for name in drill_names():
+        row = row_of(load_drill(find_drill(name)))
+        view = view_of(find_drill(name))
         assert view.row == row
         assert (view.faults != ()) is (row.kind == "faults")
         console = Console(file=io.StringIO(), width=120)

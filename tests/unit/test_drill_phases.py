@@ -10,8 +10,9 @@ import pytest
 from phases_sample import DRILL, MS, US, idle, repeat, result, shared, shares
 from report_sample import result as fault_result
 
+from rocelab.data import shipped
 from rocelab.documents import to_json
-from rocelab.drills.catalog import CATALOG, drill_names, lab_of
+from rocelab.drills.catalog import drill_names, lab_of
 from rocelab.drills.phases.run import planned_lab, run_job_drill
 from rocelab.drills.phases.spec import JobDrillSpec
 from rocelab.drills.run import planned_faults
@@ -27,6 +28,7 @@ from rocelab.results.kpis import data_class, job_kpis
 from rocelab.results.phases import PhaseRun, from_json, summarise
 from rocelab.runtime.lab import Lab
 
+CATALOG = shipped("scripts")
 BASE = """name: both
 lab: four-ports
 phases:

@@ -17,12 +17,13 @@ from rocelab.jobs.models import MODELS, ModelShape
 from rocelab.jobs.parallelism import Layout, in_groups
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.ranking import RankingSpec, embedding_sends, ranking_workload
-from rocelab.jobs.spec import CATALOG, SimulatedJob, collective_job, find_jobs, load_jobs
+from rocelab.jobs.spec import SimulatedJob, collective_job, find_jobs, load_jobs
 from rocelab.jobs.steps import roofline_s
 from rocelab.jobs.training import estimate, pass_times, training_workload
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.jobs.volumes import volumes
 from rocelab.jobs.workload import Workload
+from rocelab.spec.catalog import JOBS, shipped_names
 
 NIC_BPS = 400e9
 LLAMA = {
@@ -350,14 +351,14 @@ def test_experts_of_a_serving_model_exchange_tokens_both_ways():
     assert prefill.tolist() == [expected] * 8 + [0] * 8
 
 
-@pytest.mark.parametrize("path", sorted(CATALOG.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_file_of_the_catalog_is_a_job_that_reads_back(path):
-    for job in load_jobs(find_jobs(Path(path.stem))):
+@pytest.mark.parametrize("name", shipped_names(JOBS))
+def test_every_file_of_the_catalog_is_a_job_that_reads_back(name):
+    for job in load_jobs(find_jobs(name)):
         assert SimulatedJob.model_validate_json(job.model_dump_json()) == job
 
 
 def test_the_catalogs_llama_3_is_16384_gpus_and_16_million_tokens():
-    (job,) = load_jobs(find_jobs(Path("llama3-16k")))
+    (job,) = load_jobs(find_jobs("llama3-16k"))
     assert job.ranks == 16_384
     assert job.training is not None
     assert job.training.tokens_per_iteration == 2**24
@@ -365,7 +366,7 @@ def test_the_catalogs_llama_3_is_16384_gpus_and_16_million_tokens():
 
 def test_a_file_of_jobs_that_is_not_there_is_refused_with_the_catalog():
     with pytest.raises(InputError, match="llama3-16k"):
-        find_jobs(Path("llama3-16"))
+        find_jobs("llama3-16")
 
 
 COLLECTIVE = {"pattern": "allreduce", "ranks": 4, "size": "1MB", "placement": "random", "seed": 7}

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from narrow import broken, printed, too_long
 from rich.console import Console
 
-from rocelab.drills.catalog import CATALOG, find_drill
+from rocelab.drills.catalog import drill_names, find_drill
 from rocelab.drills.show import view_of
 from rocelab.drills.view import print_view
 from rocelab.report.console import table
 from rocelab.report.phases.terminal import print_job_result
 from rocelab.report.tables import Wanted, fitted
 from rocelab.report.terminal import print_result
-from rocelab.spec.catalog import names_in
 
 NARROW = (80, 60)
 
@@ -107,7 +106,7 @@ def test_the_reports_of_drills_keep_names_whole(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", NARROW)
-@pytest.mark.parametrize("name", names_in(CATALOG))
+@pytest.mark.parametrize("name", drill_names())
 def test_what_a_drill_will_do_fits(name: str, width: int) -> None:
     view = view_of(find_drill(name))
     assert too_long(lambda console: print_view(view, console), width) == []

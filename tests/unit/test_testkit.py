@@ -375,9 +375,17 @@ def test_keywords_that_are_not_given_are_those_of_a_drill() -> None:
     assert as_block("measure", MeasureSpec, {}) == MeasureSpec()
 
 
+def test_a_name_is_sought_in_the_labs_of_the_root_folder(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]")
+    (pytester.mkdir("labs") / "mine.yaml").write_text(OWN_LAB)
+    (pytester.mkdir("deep") / "test_deep.py").write_text(MARKED.format(arguments="'mine'"))
+    assert collected(pytester) == ["deep/test_deep.py::test_it[mine]"]
+    assert collected(pytester, "--rocelab-lab=mine") == ["deep/test_deep.py::test_it[mine]"]
+
+
 def test_labs_are_found_from_the_folder_of_the_test(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(OWN_LAB)
-    files, scope = chosen_labs(("mine.yaml", "tiny"), {"scope": "session"}, tmp_path)
+    files, scope = chosen_labs(("mine.yaml", "tiny"), {"scope": "session"}, tmp_path, tmp_path)
     assert files[0] == tmp_path / "mine.yaml"
     assert files[1].name == "tiny.yaml"
     assert scope == "session"
