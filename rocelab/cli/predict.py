@@ -43,7 +43,7 @@ def predict(
         typer.Option(
             metavar="FILE",
             help="Flows as CSV (source,destination,sport,...) or YAML, instead of a job: a name, "
-            "in traffic/ of this folder or that ships (incast-flows), or a path.",
+            "in traffic/ of this folder or that ships (elephants), or a path.",
             show_default=False,
             autocompletion=complete_jobs,
             rich_help_panel=_INPUT,

@@ -311,3 +311,9 @@ def test_the_command_takes_every_option_of_a_job(capsys: pytest.CaptureFixture[s
 def test_flows_of_a_file_and_of_a_job_are_not_mixed(capsys: pytest.CaptureFixture[str]) -> None:
     assert rocelab("predict", "zone-1-1", "--flows", "flows.csv", "--qps", "4") == 2
     assert "--flows with --qps" in capsys.readouterr().err
+
+
+def test_the_flows_that_ship_are_of_the_lab_that_they_name(rocelab) -> None:
+    outcome = rocelab("predict", "zone-small", "--flows", "elephants", "--json")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["flows"] == 4
