@@ -46,11 +46,14 @@ def _complete_drill(incomplete: str) -> list[str]:
 def _drill_file(text: str) -> Path:
     """The file of the drill that a command line calls `text`. Raises SpecError where it is wrong,
     InputError where there is none."""
-    from rocelab.drills.spec import load_drill
-    from rocelab.spec.catalog import DRILLS, LABS, tree_of
+    from rocelab.drills.spec import load_drill, named_jobs
+    from rocelab.spec.catalog import DRILLS, JOBS, LABS, tree_of
+    from rocelab.spec.source import read_source
 
     path = file_of(text, DRILLS)
     note_own(load_drill(path).lab, LABS, tree_of(path))
+    for job in dict.fromkeys(job for _, job in named_jobs(read_source(path).data)):
+        note_own(job, JOBS, tree_of(path))
     return path
 
 

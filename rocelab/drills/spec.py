@@ -6,22 +6,30 @@ in ns and sizes in bytes. Nothing is derived here that needs the lab.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from rocelab.drills.phases.spec import JobDrillSpec
+from rocelab.errors import InputError, Problem, SpecError
 from rocelab.faults.spec import MAX_DURATION, FaultSpec, FlappingSpec
+from rocelab.jobs.options import job_from_file
+from rocelab.jobs.spec import find_jobs
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.results.convergence import Method
 from rocelab.results.expectspec import ExpectSpec
 from rocelab.spec.base import MS, SECOND, Name, SpecModel
+from rocelab.spec.catalog import tree_of
 from rocelab.spec.load import validate
 from rocelab.spec.model import SeedPlan
-from rocelab.spec.source import read_source
+from rocelab.spec.reference import named_by
+from rocelab.spec.source import Data, Source, read_source
 from rocelab.units import DurationNs, SizeBytes, format_duration
-from rocelab.wording import RefusedError
+from rocelab.wording import KeyPath, RefusedError, dotted
 
 HASHING_NS = SECOND
 """How long undisturbed traffic runs under each seed plan: flows hash alike from the start."""
@@ -181,8 +189,40 @@ def _last_change(fault: FaultSpec) -> int:
 
 def load_drill(path: Path) -> DrillSpec | JobDrillSpec:
     """The drill that the file describes: one of jobs where it has the key `phases`, else one of
-    faults. Raises SpecError with everything wrong in it."""
+    faults. Jobs that it names are read from their files.
+
+    Raises SpecError with everything wrong in it, or in the file of a job.
+    """
     source = read_source(path)
-    if isinstance(source.data, dict) and "phases" in source.data:
-        return validate(source, JobDrillSpec)
+    if "phases" in source.data:
+        return validate(_with_jobs(source, path), JobDrillSpec)
     return validate(source, DrillSpec)
+
+
+def named_jobs(drill: Mapping[str, Data]) -> Iterator[tuple[KeyPath, str]]:
+    """The names or paths of jobs in the keys and values of a drill's file, and where they stand."""
+    phases = drill.get("phases")
+    for phase_number, phase in enumerate(phases if isinstance(phases, list) else []):
+        jobs = phase.get("jobs") if isinstance(phase, dict) else None
+        for number, job in enumerate(jobs if isinstance(jobs, list) else []):
+            if isinstance(job, str):
+                yield ("phases", phase_number, "jobs", number), job
+
+
+def _with_jobs(source: Source, path: Path) -> Source:
+    """The drill with the keys of every job that it names. Raises SpecError."""
+    data: Any = deepcopy(source.data)
+    for place, text in named_jobs(source.data):
+        try:
+            file = find_jobs(text, tree_of(path), path.parent)
+        except InputError as error:
+            problem = Problem(
+                source.file, source.line(place), dotted(place), error.message, error.hint
+            )
+            raise SpecError([problem]) from None
+        with named_by(path, file):
+            job_from_file(file)
+            job = read_source(file).data
+        _, phase, _, number = place
+        data["phases"][phase]["jobs"][number] = job
+    return replace(source, data=data)

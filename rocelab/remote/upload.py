@@ -37,7 +37,7 @@ INPUTS = frozenset(
 """Parameters of commands that name files to read: those of CATALOGS where they are no names of what
 ships."""
 CATALOGS = {"lab": LABS, "drill": DRILLS, "job_file": JOBS, "flows": FLOWS}
-NAMED_IN = {"lab": LABS, "job": JOBS}
+NAMED_IN = {"lab": LABS, "job": JOBS, "jobs": JOBS}
 """Keys of YAML files that name other files as the command line does."""
 OUTPUTS = frozenset(
     {"folder", "file", "pcap", "picture", "prometheus", "evidence", "junit", "chakra"}

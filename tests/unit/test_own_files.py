@@ -10,6 +10,7 @@ import pytest
 
 from rocelab.data import shipped
 from rocelab.drills.catalog import find_drill, lab_of
+from rocelab.drills.phases.spec import JobDrillSpec
 from rocelab.drills.spec import load_drill
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.spec import find_jobs
@@ -140,6 +141,37 @@ def test_a_drill_finds_a_lab_that_ships_where_its_own_tree_has_none(project: Pat
     assert lab_of(load_drill(path), path) == shipped("labs") / "bfd.yaml"
 
 
+JOB_DRILL = """
+name: ring
+lab: mine
+phases:
+  - {{name: one, jobs: [{job}], expect: {{completed: true}}}}
+"""
+
+
+@pytest.mark.parametrize("job", ["ring", "../traffic/ring.yaml", "allreduce"])
+def test_a_drill_names_the_jobs_of_its_own_tree(project: Path, job: str) -> None:
+    path = project / "scripts/ring.yaml"
+    path.write_text(JOB_DRILL.format(job=job))
+    drill = load_drill(path)
+    assert isinstance(drill, JobDrillSpec)
+    assert drill.phases[0].jobs[0].ranks == (8 if job == "allreduce" else 2)
+
+
+def test_a_job_that_a_drill_names_wrongly_is_shown_where_it_is(rocelab, project: Path) -> None:
+    path = project / "scripts/ring.yaml"
+    path.write_text(JOB_DRILL.format(job="rnig"))
+    outcome = rocelab("drill", "show", "ring")
+    assert outcome.code == 2
+    assert "scripts/ring.yaml:5: phases[0].jobs[0]: there is no file of jobs 'rnig'" in outcome.err
+    assert "did you mean ring?" in outcome.err
+    path.write_text(JOB_DRILL.format(job="ring"))
+    (project / "traffic/ring.yaml").write_text("pattern: allreduce\nranks: none\n")
+    outcome = rocelab("drill", "show", "ring")
+    assert outcome.code == 2
+    assert "traffic/ring.yaml:2: ranks: expected" in outcome.err
+
+
 def test_a_sweep_names_the_labs_and_jobs_of_its_own_tree(project: Path) -> None:
     path = project / "sweep.yaml"
     path.write_text("lab: mine\njob: ring\nover: {job.seed: [1, 2]}\n")
@@ -181,6 +213,10 @@ def test_of_a_drill_its_lab_is_said_as_well(rocelab, project: Path) -> None:
         "note: drill flap is scripts/flap.yaml",
         "note: lab mine is labs/mine.yaml",
     ]
+    (project / "scripts/flap.yaml").write_text(JOB_DRILL.format(job="ring"))
+    assert rocelab("drill", "show", "flap", "--json").err.splitlines()[2:] == [
+        "note: file of jobs ring is traffic/ring.yaml"
+    ]
 
 
 def test_files_of_jobs_and_of_flows_are_named_as_well(rocelab, project: Path) -> None:
@@ -216,6 +252,9 @@ def test_another_machine_is_sent_the_files_that_are_taken_here(project: Path) ->
     assert upload.sent == {
         mirrored(project / name): project / name for name in ("scripts/flap.yaml", "labs/mine.yaml")
     }
+    (project / "scripts/flap.yaml").write_text(JOB_DRILL.format(job="ring"))
+    jobs = make_upload(["drill", "run", "flap"], {"drill": "flap"}, project)
+    assert {path.name for path in jobs.sent.values()} == {"flap.yaml", "mine.yaml", "ring.yaml"}
     job = make_upload(["traffic", "tiny"], {"lab": "tiny", "job_file": "ring"}, project)
     assert set(job.sent.values()) == {project / "labs/tiny.yaml", project / "traffic/ring.yaml"}
     sweep = project / "sweep.yaml"
