@@ -144,7 +144,7 @@ def simulate(
             rich_help_panel=_INPUT,
         ),
     ] = None,
-    flows: Annotated[
+    file: Annotated[
         Path | None,
         typer.Option(
             "--flows",
@@ -181,8 +181,8 @@ def simulate(
     from rocelab.sim.flowtable import check_flow_file, write_flows
     from rocelab.sim.simulate import Options, Simulation
 
-    if flows is not None:
-        check_flow_file(flows)
+    if file is not None:
+        check_flow_file(file)
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, given(job), "rocelab simulate")
     options = Options.read(
@@ -195,8 +195,8 @@ def simulate(
                 _export(simulation, chakra, progress)
             outcome = simulation.run()
             report = simulation.report(outcome)
-            if flows is not None:
-                write_flows(simulation, outcome, flows)
+            if file is not None:
+                write_flows(simulation, outcome, file)
         if folder is not None:
             _write(report, folder)
     if json:

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from rocelab.drills.phases.spec import JobDrillSpec
 from rocelab.errors import InputError, Problem, SpecError
 from rocelab.faults.spec import MAX_DURATION, FaultSpec, FlappingSpec
-from rocelab.jobs.options import job_from_file
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import find_jobs
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.results.convergence import Method
@@ -221,8 +221,8 @@ def _with_jobs(source: Source, path: Path) -> Source:
             )
             raise SpecError([problem]) from None
         with named_by(path, file):
-            job_from_file(file)
-            job = read_source(file).data
+            job = read_source(file)
+            validate(job, JobSpec)
         _, phase, _, number = place
-        data["phases"][phase]["jobs"][number] = job
+        data["phases"][phase]["jobs"][number] = job.data
     return replace(source, data=data)

@@ -183,6 +183,24 @@ def test_a_command_is_read_here_before_it_goes_anywhere(
     assert "Usage: rocelab drill run" in capsys.readouterr().out
 
 
+def test_the_flows_that_simulate_writes_come_back(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values: dict[str, object] = {}
+
+    def elsewhere(host: str, words: list[str], read: dict[str, object], *, talks: bool) -> int:
+        values.update(read)
+        return 0
+
+    monkeypatch.setattr("rocelab.cli.remote_command.run_elsewhere", elsewhere)
+    words = ["simulate", "tiny", "--pattern", "allreduce", "--flows", "out.csv"]
+    with pytest.raises(SystemExit):
+        main(["--host", "me@vm", *words])
+    upload = make_upload(words, values, here)
+    assert mirrored(here / "out.csv") in upload.outputs
+    assert upload.sent == {}
+
+
 def test_runs_and_attach_need_a_machine(capsys: pytest.CaptureFixture[str]) -> None:
     for command in sorted(hook.HERE):
         with pytest.raises(SystemExit) as ended:
