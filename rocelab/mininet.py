@@ -7,7 +7,7 @@
     LabCLI(net)
     net.stop()
 
-In: a lab of the catalog, a spec's file, or a lab that is up. Out: a `mininet.net.Mininet` whose
+In: the name or file of a lab, or a lab that is up. Out: a `mininet.net.Mininet` whose
 switches run FRR. Links are wired in one batch as in every runtime; Mininet's objects stand for what
 is there. Nothing that is not the lab's is changed or removed: `mn -c` is never called, and neither
 are the host-wide limits that Mininet sets by itself.

@@ -13,14 +13,28 @@ from rocelab.runtime.kind import RuntimeKind
 if TYPE_CHECKING:
     from rocelab.plan.fabric import Node
     from rocelab.runtime.lab import Lab
+    from rocelab.spec.catalog import Catalog
+
+
+def completed(catalog: Catalog, incomplete: str) -> list[str]:
+    """The names of a catalog that begin so: the user's own, and those that ship."""
+    from rocelab.spec.catalog import own_files, shipped_names
+
+    names = {*own_files(catalog), *shipped_names(catalog)}
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 def _complete_lab(incomplete: str) -> list[str]:
-    from rocelab.runtime.record import recorded_labs
-    from rocelab.spec.catalog import catalog_names
+    from rocelab.spec.catalog import LABS
 
-    names = {*catalog_names(), *recorded_labs()}
-    return sorted(name for name in names if name.startswith(incomplete))
+    return sorted({*completed(LABS, incomplete), *complete_running(incomplete)})
+
+
+def complete_jobs(incomplete: str) -> list[str]:
+    """The names of files of jobs."""
+    from rocelab.spec.catalog import JOBS
+
+    return completed(JOBS, incomplete)
 
 
 def complete_running(incomplete: str) -> list[str]:
@@ -55,7 +69,7 @@ LabArgument = Annotated[
     str,
     typer.Argument(
         metavar="LAB",
-        help="A lab of the catalog, or the path of a YAML file.",
+        help="The name of a lab, in labs/ of this folder or that ships, or a path.",
         autocompletion=_complete_lab,
         show_default=False,
     ),
@@ -123,6 +137,33 @@ FrrOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 
 
+def file_of(text: str, catalog: Catalog) -> Path:
+    """The file that a command line calls `text`; the user's own by that name is said on stderr.
+    Raises InputError where there is none."""
+    from rocelab.spec.catalog import find
+
+    note_own(text, catalog)
+    return find(text, catalog)
+
+
+def note_own(text: str, catalog: Catalog, tree: Path = Path()) -> None:
+    """Say on stderr which file is taken for a name where it is the user's own."""
+    from rocelab.report.console import note
+    from rocelab.spec.catalog import own_file, shipped_names
+
+    path = own_file(text, catalog, tree)
+    if path is not None:
+        other = ", not the one that ships" if text in shipped_names(catalog) else ""
+        note(f"{catalog.kind} {text} is {path}{other}")
+
+
+def lab_file(text: str) -> Path:
+    """The file of the lab that a command line calls `text`, as `file_of` has it."""
+    from rocelab.spec.catalog import LABS
+
+    return file_of(text, LABS)
+
+
 def running_lab(text: str | None) -> Lab:
     """The lab that is up of that name or file; without text the only one that is up.
 
@@ -152,12 +193,11 @@ def _note_changes(text: str, lab: Lab) -> None:
     from rocelab.errors import InputError
     from rocelab.report.console import note
     from rocelab.runtime.lab import as_it_runs
-    from rocelab.spec.catalog import find_lab
     from rocelab.spec.load import load_spec
 
     as_was = f"this is lab {lab.name} as it was brought up"
     try:
-        spec = load_spec(find_lab(text))
+        spec = load_spec(lab_file(text))
     except InputError:
         note(f"{text} has errors now (`rocelab plan {text}` lists them); {as_was}")
         return
@@ -180,7 +220,7 @@ def running_or_planned(text: str, frr: Path | None = None) -> tuple[Lab, bool]:
         lab = running_lab(text)
         lab.check_frr(frr)
         return lab, True
-    return Lab.planned(text, provider_of(RuntimeKind.NETNS, frr=frr)), False
+    return Lab.planned(lab_file(text), provider_of(RuntimeKind.NETNS, frr=frr)), False
 
 
 def switch_of(lab: Lab, name: str) -> Node:

@@ -1,14 +1,21 @@
-"""`rocelab labs`: the labs that ship, how large each is, what it uses and whether it fits here."""
+"""`rocelab labs`: which labs there are, their size, what each uses and whether it fits here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from rocelab.cli.arguments import JsonOption
-from rocelab.report.console import out, say, table, write_json
+from rocelab.report.console import note, out, say, table, write_json
 from rocelab.spec.model import LabSpec
 from rocelab.spec.queues import QueueEngine
+
+if TYPE_CHECKING:
+    from rocelab.spec.catalog import Catalog
+
+Row = TypeVar("Row")
 
 SWITCH_BYTES = 25 * 10**6
 """Memory of a switch's daemons, the middle of the 20 to 30 MB of `rocelab doctor`."""
@@ -18,7 +25,7 @@ SESSION_END_BYTES = 640 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CatalogRow:
-    """A lab that ships. A GPU has one NIC.
+    """A lab. A GPU has one NIC.
 
     `memory_bytes` is an estimate; `uses` names what the spec asks of the machine; `fits` says
     whether the machine has that much memory.
@@ -77,14 +84,38 @@ def _uses(spec: LabSpec) -> tuple[str, ...]:
     return tuple(name for name, used in found.items() if used)
 
 
-def catalog_rows(available_bytes: int) -> tuple[CatalogRow, ...]:
-    """Every lab of the catalog, in alphabetical order."""
-    from rocelab.spec.catalog import catalog_names, find_lab
-    from rocelab.spec.load import load_spec
+def listed(catalog: Catalog, read: Callable[[Path], Row]) -> list[tuple[str, bool, Row]]:
+    """The files of a catalog by name: whether each is the user's own, and what `read` makes of it.
 
-    return tuple(
-        catalog_row(load_spec(find_lab(name)), available_bytes) for name in catalog_names()
-    )
+    Those of the user's own that are wrong are named on stderr instead.
+    """
+    from rocelab.errors import SpecError
+    from rocelab.spec.catalog import find, own_files, shipped_names
+
+    own = own_files(catalog)
+    found, wrong = [], []
+    for name in sorted({*own, *shipped_names(catalog)}):
+        path = find(name, catalog)
+        try:
+            found.append((name, name in own, read(path)))
+        except SpecError:
+            if name not in own:
+                raise
+            wrong.append(str(path))
+    if wrong:
+        note(f"not listed, as no valid {catalog.kind}: {', '.join(wrong)}")
+    return found
+
+
+def marked(name: str, own: bool) -> str:
+    """A name in a list, which says so where it is of the user's own file."""
+    return f"{name} (own)" if own else name
+
+
+def say_own(catalog: Catalog, rows: Sequence[tuple[str, bool, object]]) -> None:
+    """Explain the marks of a list that has any."""
+    if any(own for _, own, _ in rows):
+        say(f"(own): in {catalog.folder}/ of this folder, and taken before one that ships.")
 
 
 def available_memory(meminfo: str) -> int:
@@ -96,20 +127,24 @@ def available_memory(meminfo: str) -> int:
 
 
 def list_catalog(json: JsonOption = False) -> None:
-    """List the labs that ship: size, memory, what each uses, and whether it fits this machine."""
+    """List the labs in labs/ of this folder and those that ship: size, memory, what each uses, and
+    whether it fits this machine."""
+    from rocelab.spec.catalog import LABS
+    from rocelab.spec.load import load_spec
+
     available = available_memory(Path("/proc/meminfo").read_text())
-    rows = catalog_rows(available)
+    rows = listed(LABS, lambda path: catalog_row(load_spec(path), available))
     if json:
-        write_json([asdict(row) for row in rows])
+        write_json([{**asdict(row), "name": name, "own": own} for name, own, row in rows])
         return
     columns = ("lab", "kind", "uses", "here")
     figures = ("switches", "servers", "GPUs", "BGP sessions", "memory")
     shown = table("", (*columns, *figures), left=len(columns))
-    for row in rows:
+    for name, own, row in rows:
         here = "runs here" if row.fits else "simulate only"
         counts = (row.switches, row.servers, row.gpus, row.sessions)
         shown.add_row(
-            row.name,
+            marked(name, own),
             row.kind,
             ", ".join(row.uses),
             here,
@@ -117,6 +152,7 @@ def list_catalog(json: JsonOption = False) -> None:
             memory_text(row.memory_bytes),
         )
     out().print(shown)
+    say_own(LABS, rows)
     say(
         f"Memory is estimated: {SWITCH_BYTES / 1e6:.0f} MB a switch and "
         f"{SESSION_END_BYTES // 1024} KiB an end of a BGP session, routes not counted. "

@@ -18,7 +18,11 @@ from rocelab.cli.arguments import (
     ImageOption,
     JsonOption,
     RuntimeOption,
+    completed,
+    file_of,
+    note_own,
 )
+from rocelab.cli.catalog import listed, marked, say_own
 from rocelab.cli.handover import handed_over
 from rocelab.measure.attempts import RETRIES
 from rocelab.report.console import err, out, progress_bars, say, table, write, write_json
@@ -33,17 +37,30 @@ app = typer.Typer(
 
 
 def _complete_drill(incomplete: str) -> list[str]:
-    from rocelab.data import shipped
-    from rocelab.spec.catalog import names_in
+    from rocelab.spec.catalog import DRILLS
 
-    return [name for name in names_in(shipped("scripts")) if name.startswith(incomplete)]
+    return completed(DRILLS, incomplete)
+
+
+def _drill_file(text: str) -> Path:
+    """The file of the drill that a command line calls `text`. Raises SpecError where it is wrong,
+    InputError where there is none."""
+    from rocelab.drills.spec import load_drill, named_jobs
+    from rocelab.spec.catalog import DRILLS, JOBS, LABS, tree_of
+    from rocelab.spec.source import read_source
+
+    path = file_of(text, DRILLS)
+    note_own(load_drill(path).lab, LABS, tree_of(path))
+    for job in dict.fromkeys(job for _, job in named_jobs(read_source(path).data)):
+        note_own(job, JOBS, tree_of(path))
+    return path
 
 
 DrillArgument = Annotated[
     str,
     typer.Argument(
         metavar="DRILL",
-        help="A drill of the catalog, or the path of a YAML file.",
+        help="The name of a drill, in scripts/ of this folder or that ships, or a path.",
         autocompletion=_complete_drill,
         show_default=False,
     ),
@@ -52,31 +69,33 @@ DrillArgument = Annotated[
 
 @app.command("list")
 def list_drills(json: JsonOption = False) -> None:
-    """List the drills that ship."""
+    """List the drills in scripts/ of this folder and those that ship."""
     from dataclasses import asdict
 
-    from rocelab.drills.listing import listed_drills
+    from rocelab.drills.listing import row_of
+    from rocelab.drills.spec import load_drill
+    from rocelab.spec.catalog import DRILLS
 
-    rows = listed_drills()
+    rows = listed(DRILLS, lambda path: row_of(load_drill(path)))
     if json:
-        write_json([asdict(row) for row in rows])
+        write_json([{**asdict(row), "name": name, "own": own} for name, own, row in rows])
         return
     shown = table("", ("drill", "lab", "kind", "what it is", "a repeat"), left=4)
-    for row in rows:
+    for name, own, row in rows:
         seconds = "" if row.seconds is None else f"{row.seconds:.0f} s"
-        shown.add_row(row.name, row.lab, row.kind, row.title, seconds)
+        shown.add_row(marked(name, own), row.lab, row.kind, row.title, seconds)
     out().print(shown)
+    say_own(DRILLS, rows)
     say("A repeat of jobs takes as long as they do; bringing the lab up and down comes on top.")
 
 
 @app.command()
 def show(drill: DrillArgument, json: JsonOption = False) -> None:
     """Explain a drill before it is run: lab, traffic, when what breaks, what is expected."""
-    from rocelab.drills.catalog import find_drill
     from rocelab.drills.show import view_of
     from rocelab.drills.view import print_view
 
-    view = view_of(find_drill(drill))
+    view = view_of(_drill_file(drill))
     if json:
         write_json(view.document())
     else:
@@ -122,7 +141,6 @@ def run(
     """Run a drill: lab up, traffic and faults or jobs, lab down, and what came of it. Exits 1 when
     an expectation of the drill failed."""
     from rocelab.documents import to_json
-    from rocelab.drills.catalog import find_drill
     from rocelab.drills.labuse import fresh, kept
     from rocelab.drills.run import run_drill
     from rocelab.outputs import shown_if_unwritten
@@ -143,7 +161,7 @@ def run(
     started = time.monotonic()
     with handed_over(junit):
         with _junit_of_errors(drill, junit):
-            path = find_drill(drill)
+            path = _drill_file(drill)
             if folder is None:
                 folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
             found: list[DrillResult] = []

@@ -20,6 +20,7 @@ from rocelab.cli.arguments import (
     OneRunningLab,
     RuntimeOption,
     complete_running,
+    lab_file,
     running_lab,
 )
 from rocelab.kernel.rights import need_root
@@ -55,7 +56,7 @@ def up(
 
     if reuse and (image is not None or frr is not None):
         raise InputError("--reuse does not compare images and FRRs", "leave --image and --frr out")
-    chosen = Lab.planned(lab, provider_of(runtime, image, frr), dilation=dilation)
+    chosen = Lab.planned(lab_file(lab), provider_of(runtime, image, frr), dilation=dilation)
     fabric = chosen.fabric
     seconds: Mapping[str, float] = {}
     reused = reuse and chosen.is_running

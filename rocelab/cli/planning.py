@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import ForceOption, JsonOption, LabArgument
+from rocelab.cli.arguments import ForceOption, JsonOption, LabArgument, lab_file
 from rocelab.report.console import err, out, progress_bars, say, table, write
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
     # would take a fifth of the time.
     gc.disable()
     try:
-        fabric = Lab.planned(lab).fabric
+        fabric = Lab.planned(lab_file(lab)).fabric
         if json:
             write(plan_document(fabric))
         else:
@@ -162,7 +162,7 @@ def render(
 
     if image is not None and target is Target.FRR:
         raise InputError("--image is of containers", "give --target containerlab or clabernetes")
-    fabric = Lab.planned(lab).fabric
+    fabric = Lab.planned(lab_file(lab)).fabric
     warnings: tuple[str, ...] = ()
     with progress_bars() as progress:
         if target is Target.FRR:
@@ -201,7 +201,7 @@ def graph(
 
     if file is not None:
         check_new_file(file, overwrite=force)
-    fabric = Lab.planned(lab).fabric
+    fabric = Lab.planned(lab_file(lab)).fabric
     text = svg(fabric) if picture is Picture.SVG else mermaid(fabric)
     if file is None:
         write([text])

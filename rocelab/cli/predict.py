@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import JsonOption, LabArgument, running_or_planned
+from rocelab.cli.arguments import (
+    JsonOption,
+    LabArgument,
+    complete_jobs,
+    file_of,
+    running_or_planned,
+)
 from rocelab.cli.joboptions import given, takes_job_options
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, progress_bars, write
@@ -34,11 +39,13 @@ def _complete_scheme(incomplete: str) -> list[str]:
 def predict(
     lab: LabArgument,
     flows: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE",
-            help="Flows as CSV (source,destination,sport,...) or YAML, instead of a job.",
+            help="Flows as CSV (source,destination,sport,...) or YAML, instead of a job: a name, "
+            "in traffic/ of this folder or that ships (elephants), or a path.",
             show_default=False,
+            autocompletion=complete_jobs,
             rich_help_panel=_INPUT,
         ),
     ] = None,
@@ -123,12 +130,13 @@ def _asked(
     return fabric, Setting(chosen.fib_of, Model.KERNEL, entries)
 
 
-def _rows(fabric: Fabric, flows: Path | None, job: dict[str, str]) -> list[FlowRow]:
+def _rows(fabric: Fabric, flows: str | None, job: dict[str, str]) -> list[FlowRow]:
     from rocelab.errors import InputError
     from rocelab.jobs.jobplan import plan_jobs
     from rocelab.jobs.options import job_from_options
     from rocelab.predict.flowfile import read_flows
     from rocelab.predict.matrix import rows_of_jobs
+    from rocelab.spec.catalog import FLOWS
 
     if flows is None:
         return rows_of_jobs(plan_jobs(fabric, [job_from_options(job, "rocelab predict")]))
@@ -137,4 +145,4 @@ def _rows(fabric: Fabric, flows: Path | None, job: dict[str, str]) -> list[FlowR
             f"--flows with {', '.join(f'--{name}' for name in job)}",
             hint="give a file of flows, or describe a job",
         )
-    return read_flows(flows, fabric)
+    return read_flows(file_of(flows, FLOWS), fabric)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import ForceOption, JsonOption, LabArgument
+from rocelab.cli.arguments import (
+    ForceOption,
+    JsonOption,
+    LabArgument,
+    complete_jobs,
+    file_of,
+    lab_file,
+)
 from rocelab.cli.joboptions import given, takes_job_options
 from rocelab.cli.predict import MODELS
 from rocelab.files import replace_file
@@ -38,8 +45,10 @@ JobFileOption = Annotated[
     typer.Option(
         "--job",
         metavar="FILE",
-        help="Jobs as YAML, or one that ships: llama3-16k, gpt3-175b-hpn, ranking-128, inference.",
+        help="Jobs as YAML: a name, in traffic/ of this folder or that ships (llama3-16k), or a "
+        "path.",
         show_default=False,
+        autocompletion=complete_jobs,
         rich_help_panel=_INPUT,
     ),
 ]
@@ -135,7 +144,7 @@ def simulate(
             rich_help_panel=_INPUT,
         ),
     ] = None,
-    flows: Annotated[
+    file: Annotated[
         Path | None,
         typer.Option(
             "--flows",
@@ -172,8 +181,8 @@ def simulate(
     from rocelab.sim.flowtable import check_flow_file, write_flows
     from rocelab.sim.simulate import Options, Simulation
 
-    if flows is not None:
-        check_flow_file(flows)
+    if file is not None:
+        check_flow_file(file)
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, given(job), "rocelab simulate")
     options = Options.read(
@@ -186,8 +195,8 @@ def simulate(
                 _export(simulation, chakra, progress)
             outcome = simulation.run()
             report = simulation.report(outcome)
-            if flows is not None:
-                write_flows(simulation, outcome, flows)
+            if file is not None:
+                write_flows(simulation, outcome, file)
         if folder is not None:
             _write(report, folder)
     if json:
@@ -205,13 +214,12 @@ def simulate(
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
     """The spec of a lab, under another scheme or hashing where asked. Raises SpecError."""
     from rocelab.predict.whatif import read_asked
-    from rocelab.spec.catalog import find_lab
     from rocelab.spec.load import load_spec
 
     asked = read_asked(scheme, hashing)
     changed = {"scheme": asked.scheme, "hashing": asked.hashing}
     update = {key: value for key, value in changed.items() if value is not None}
-    return load_spec(find_lab(lab)).model_copy(update=update)
+    return load_spec(lab_file(lab)).model_copy(update=update)
 
 
 def asked_jobs(
@@ -220,7 +228,8 @@ def asked_jobs(
     """The jobs of a file, or the collective that a command's options describe. Raises SpecError."""
     from rocelab.errors import InputError
     from rocelab.jobs.options import job_from_options
-    from rocelab.jobs.spec import collective_job, find_jobs, load_jobs
+    from rocelab.jobs.spec import collective_job, load_jobs
+    from rocelab.spec.catalog import JOBS
 
     if job_file is None:
         spec = job_from_options(options, command)
@@ -232,7 +241,7 @@ def asked_jobs(
             f"--job with {', '.join(f'--{name}' for name in options)}",
             hint="write it into the file, or leave --job out",
         )
-    return load_jobs(find_jobs(Path(job_file)))
+    return load_jobs(file_of(job_file, JOBS))
 
 
 def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import JsonOption
+from rocelab.cli.arguments import JsonOption, note_own
 from rocelab.report.console import err, out, progress_bars, table, write_json
 
 if TYPE_CHECKING:
@@ -67,12 +67,17 @@ def sweep(
     from rocelab.sim.sweep.run import run_sweep
     from rocelab.sim.sweep.spec import read_sweep
     from rocelab.sim.sweep.workerpool import cluster, processes
+    from rocelab.spec.catalog import JOBS, LABS, tree_of
 
     if address is not None and workers is not None:
         raise InputError(
             "--workers with --cluster", "a cluster has the workers that were started for it"
         )
     asked = read_sweep(sweep_file)
+    for key, catalog in (("lab", LABS), ("job", JOBS)):
+        named = asked.source.data[key]
+        if isinstance(named, str):
+            note_own(named, catalog, tree_of(sweep_file))
     folder = folder or Path("results") / f"sweep-{sweep_file.stem}"
     hire = (
         partial(processes, workers or len(os.sched_getaffinity(0)))

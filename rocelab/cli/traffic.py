@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.models import OptionInfo
 
-from rocelab.cli.arguments import ForceOption, JsonOption, OneRunningLab, running_lab
+from rocelab.cli.arguments import (
+    ForceOption,
+    JsonOption,
+    OneRunningLab,
+    complete_jobs,
+    file_of,
+    running_lab,
+)
 from rocelab.cli.handover import handed_over
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, progress_bars, write
@@ -181,12 +188,14 @@ def traffic(
         ),
     ] = False,
     job_file: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--job",
             metavar="FILE",
-            help="A job as YAML, with every key, instead of the options above.",
+            help="A job as YAML, with every key, instead of the options above: a name, in "
+            "traffic/ of this folder or that ships (allreduce), or a path.",
             show_default=False,
+            autocompletion=complete_jobs,
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
@@ -287,9 +296,10 @@ def _warn(text: str) -> None:
     err().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
 
 
-def _job(job_file: Path | None, options: dict[str, str | None]) -> JobSpec:
+def _job(job_file: str | None, options: dict[str, str | None]) -> JobSpec:
     from rocelab.errors import InputError
     from rocelab.jobs.options import job_from_file, job_from_options
+    from rocelab.spec.catalog import JOBS
 
     if job_file is None:
         return job_from_options(options)
@@ -298,7 +308,7 @@ def _job(job_file: Path | None, options: dict[str, str | None]) -> JobSpec:
         raise InputError(
             f"--job with {', '.join(given)}", hint="write it into the file, or leave --job out"
         )
-    return job_from_file(job_file)
+    return job_from_file(file_of(job_file, JOBS))
 
 
 def _show(report: JobReport, json: bool) -> None:

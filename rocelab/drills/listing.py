@@ -1,14 +1,13 @@
 """A drill in a list, from its file alone: fast, for nothing is planned.
 
-In: drill files. Out: a `DrillRow` each.
+In: a drill. Out: its `DrillRow`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocelab.drills.catalog import CATALOG, drill_names
-from rocelab.drills.spec import HASHING_NS, DrillSpec, PhaseSpec, load_drill
+from rocelab.drills.spec import HASHING_NS, DrillSpec, PhaseSpec
 
 _NS_PER_S = 10**9
 
@@ -23,11 +22,6 @@ class DrillRow:
     kind: str
     title: str
     seconds: float | None
-
-
-def listed_drills() -> tuple[DrillRow, ...]:
-    """Every drill of the catalog by name. Raises SpecError where a file is wrong."""
-    return tuple(row_of(load_drill(CATALOG / f"{name}.yaml")) for name in drill_names())
 
 
 def row_of(drill: DrillSpec) -> DrillRow:

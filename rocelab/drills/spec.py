@@ -11,14 +11,19 @@ everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from rocelab.errors import InputError, Problem, SpecError
 from rocelab.faults.spec import MAX_DURATION, FaultSpec, FlappingSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.spec import find_jobs
 from rocelab.jobs.transport import DCQCN_OFF
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.results.convergence import Method
@@ -26,12 +31,14 @@ from rocelab.results.expectspec import ExpectSpec
 from rocelab.results.kpis import KPIS
 from rocelab.results.shares import WINDOW_NS
 from rocelab.spec.base import MS, SECOND, Name, SpecModel
+from rocelab.spec.catalog import tree_of
 from rocelab.spec.load import validate
 from rocelab.spec.model import MAX_SEED, SeedPlan
+from rocelab.spec.reference import named_by
 from rocelab.spec.schemes import SchemeSpec
-from rocelab.spec.source import read_source
+from rocelab.spec.source import Data, Source, read_source
 from rocelab.units import DURATION, DurationNs, SizeBytes, format_duration
-from rocelab.wording import RefusedError, listed
+from rocelab.wording import KeyPath, RefusedError, dotted, listed
 
 HASHING_NS = SECOND
 """How long undisturbed traffic runs under each seed plan: flows hash alike from the start."""
@@ -317,7 +324,7 @@ class DrillHead(SpecModel):
     name: Name
     title: Annotated[str, Field(max_length=120)] = ""
     description: Annotated[str, Field(max_length=4000)] = ""
-    lab: Annotated[str, Field(min_length=1, description="a lab of the catalog, or a file's path")]
+    lab: Annotated[str, Field(min_length=1, description="a lab by its name, or a file's path")]
     dilation: Annotated[
         float | None,
         Field(
@@ -382,9 +389,46 @@ def _last_change(fault: FaultSpec) -> int:
 
 
 def load_drill(path: Path) -> DrillSpec:
-    """The drill that the file describes. Without the key `phases` it is a phase by itself. Raises
-    SpecError with everything wrong in it."""
-    source = read_source(path)
-    if isinstance(source.data, dict) and "phases" not in source.data:
-        return validate(source, PhaseDrillSpec).with_phases()
-    return validate(source, DrillSpec)
+    """The drill that the file describes. Without the key `phases` it is a phase by itself. Jobs
+    that it names are read from their files.
+
+    Raises SpecError with everything wrong in it, or in the file of a job.
+    """
+    source = _with_jobs(read_source(path), path)
+    if "phases" in source.data:
+        return validate(source, DrillSpec)
+    return validate(source, PhaseDrillSpec).with_phases()
+
+
+def named_jobs(drill: Mapping[str, Data]) -> Iterator[tuple[KeyPath, str]]:
+    """The names or paths of jobs in the keys and values of a drill's file, and where they stand."""
+    phases = drill.get("phases")
+    listed_phases = phases if isinstance(phases, list) else []
+    places: list[tuple[KeyPath, object]] = [((), drill)] if "phases" not in drill else []
+    places += [(("phases", number), phase) for number, phase in enumerate(listed_phases)]
+    for place, phase in places:
+        jobs = phase.get("jobs") if isinstance(phase, Mapping) else None
+        for number, job in enumerate(jobs if isinstance(jobs, list) else []):
+            if isinstance(job, str):
+                yield (*place, "jobs", number), job
+
+
+def _with_jobs(source: Source, path: Path) -> Source:
+    """The drill with the keys of every job that it names. Raises SpecError."""
+    data: Any = deepcopy(source.data)
+    for place, text in named_jobs(source.data):
+        try:
+            file = find_jobs(text, tree_of(path), path.parent)
+        except InputError as error:
+            problem = Problem(
+                source.file, source.line(place), dotted(place), error.message, error.hint
+            )
+            raise SpecError([problem]) from None
+        with named_by(path, file):
+            job = read_source(file)
+            validate(job, JobSpec)
+        jobs: Any = data
+        for key in place[:-1]:
+            jobs = jobs[key]
+        jobs[place[-1]] = job.data
+    return replace(source, data=data)

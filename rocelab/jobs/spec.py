@@ -12,7 +12,6 @@ from typing import Annotated, Self
 
 from pydantic import Field, Tag, model_validator
 
-from rocelab.data import shipped
 from rocelab.errors import InputError
 from rocelab.jobs.inference import InferenceSpec
 from rocelab.jobs.job import JobSpec
@@ -21,14 +20,13 @@ from rocelab.jobs.ranking import RankingSpec
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.jobs.transport import MAX_DURATION, TransportSpec
 from rocelab.spec.base import Name, SpecModel
-from rocelab.spec.catalog import find
+from rocelab.spec.catalog import JOBS, find
 from rocelab.spec.load import validate
 from rocelab.spec.model import MAX_SEED
 from rocelab.spec.source import read_source
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError, listed
 
-CATALOG = shipped("traffic")
 KINDS = ("collective", "training", "ranking", "inference", "trace")
 IN_COLLECTIVE = ("placement", "seed", "transport")
 """Keys that a collective has itself, so that a lab's job file is one word for word."""
@@ -173,10 +171,9 @@ class JobsSpec(SpecModel):
         return self
 
 
-def find_jobs(name: Path) -> Path:
-    """The file of the jobs that a user calls `name`: one of the catalog, or a path. Raises
-    InputError as `rocelab.spec.catalog.find`."""
-    return find(str(name), CATALOG, "file of jobs")
+def find_jobs(text: str, tree: Path = Path(), folder: Path = Path()) -> Path:
+    """The file of the jobs that a user calls `text`, as `rocelab.spec.catalog.find` has it."""
+    return find(text, JOBS, tree, folder)
 
 
 def collective_job(job: JobSpec) -> SimulatedJob:

@@ -16,6 +16,7 @@ import yaml
 
 from rocelab.errors import InputError
 from rocelab.files import read_input
+from rocelab.spec.catalog import DRILLS, FLOWS, JOBS, LABS, own_file, tree_of
 from rocelab.spec.source import MAX_FILE_BYTES
 
 INPUTS = frozenset(
@@ -33,8 +34,11 @@ INPUTS = frozenset(
         "new",
     }
 )
-"""Parameters of commands that name files to read: those of NAMES where they are no names."""
-NAMES = ("lab", "drill", "job_file")
+"""Parameters of commands that name files to read: those of CATALOGS where they are no names of what
+ships."""
+CATALOGS = {"lab": LABS, "drill": DRILLS, "job_file": JOBS, "flows": FLOWS}
+NAMED_IN = {"lab": LABS, "job": JOBS, "jobs": JOBS}
+"""Keys of YAML files that name other files as the command line does."""
 OUTPUTS = frozenset(
     {"folder", "file", "pcap", "picture", "prometheus", "evidence", "junit", "chakra"}
 )
@@ -75,9 +79,11 @@ def make_upload(words: Sequence[str], values: Mapping[str, object], here: Path) 
     outputs = [mirrored(here / RESULTS)]
     moved = {}
     for name, value in values.items():
-        if value is None or not (name in OUTPUTS or _is_file_to_read(name, str(value), here)):
+        if value is None:
             continue
-        path = here / str(value)
+        path = here / str(value) if name in OUTPUTS else _file_to_read(name, str(value), here)
+        if path is None:
+            continue
         if Path(str(value)).is_absolute():
             moved[os.path.normpath(str(value))] = os.path.relpath(path, here)
         if name in OUTPUTS:
@@ -110,11 +116,16 @@ def is_within(place: str, outputs: Sequence[str]) -> bool:
     return any(each and parts[: len(each)] == each for each in named)
 
 
-def _is_file_to_read(name: str, text: str, here: Path) -> bool:
+def _file_to_read(name: str, text: str, here: Path) -> Path | None:
+    """The file that a parameter names, None where it is no file or ships."""
     if name not in INPUTS:
-        return False
-    named = name not in NAMES or "/" in text or text.endswith(YAML)
-    return named or (here / text).is_file()
+        return None
+    own = own_file(text, CATALOGS[name], here) if name in CATALOGS else None
+    if own is not None:
+        return own
+    path = here / text
+    is_path = name not in CATALOGS or "/" in text or text.endswith(YAML)
+    return path if is_path or path.is_file() else None
 
 
 def _present(path: Path) -> Iterator[str]:
@@ -140,10 +151,11 @@ def _with_references(path: Path, seen: frozenset[Path] = frozenset()) -> Iterato
     yield path
     if path.suffix not in YAML:
         return
-    for text in _texts(path):
-        if not text.endswith(REFERENCES):
+    for key, text in _texts(path):
+        own = own_file(text, NAMED_IN[key], tree_of(path)) if key in NAMED_IN else None
+        if own is None and not text.endswith(REFERENCES):
             continue
-        named = Path(os.path.normpath(path.parent / text))
+        named = Path(os.path.normpath(own or path.parent / text))
         if not named.is_file() or named in seen:
             continue
         if Path(text).is_absolute():
@@ -154,20 +166,23 @@ def _with_references(path: Path, seen: frozenset[Path] = frozenset()) -> Iterato
         yield from _with_references(named, seen | {path, named})
 
 
-def _texts(path: Path) -> Iterator[str]:
-    """Every text in a YAML file; none where it is not valid, which the command itself will say."""
+def _texts(path: Path) -> Iterator[tuple[object, str]]:
+    """Every text in a YAML file and the key that it is below; none where the file is not valid,
+    which the command itself will say."""
     try:
-        pending: list[object] = [yaml.safe_load(read_input(path, MAX_FILE_BYTES))]
+        pending: list[tuple[object, object]] = [
+            (None, yaml.safe_load(read_input(path, MAX_FILE_BYTES)))
+        ]
     except (yaml.YAMLError, UnicodeDecodeError, OSError):
         return
     while pending:
-        each = pending.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, Mapping):
-            pending += each.values()
-        elif isinstance(each, list):
-            pending += each
+        key, value = pending.pop()
+        if isinstance(value, str):
+            yield key, value
+        elif isinstance(value, Mapping):
+            pending += value.items()
+        elif isinstance(value, list):
+            pending += ((key, each) for each in value)
 
 
 def _rewritten(word: str, moved: Mapping[str, str]) -> str:

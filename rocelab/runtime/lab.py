@@ -49,7 +49,7 @@ def as_it_runs(spec: LabSpec) -> LabSpec:
 
 def name_of(text: str | Path) -> str:
     """The name of the lab that a user calls `text`: one that has a record here, whether it runs or
-    was left behind, or else the name in its file, valid otherwise or not, or in the catalog's.
+    was left behind, or else the name in its file, valid otherwise or not.
 
     Text that could be a name and is no file is taken for the name of a lab that is not up. Raises
     SpecError for a file without a name, InputError for text that names nothing.
@@ -95,8 +95,8 @@ class Lab:
         *,
         dilation: float | None = None,
     ) -> Lab:
-        """The lab of a catalog name or a spec file, running or not; with another dilation than its
-        own where one is given.
+        """The lab of a file or of a name, in `labs/` of the current folder or that ships, running
+        or not; with another dilation than its own where one is given.
 
         Raises InputError, and SpecError with every problem of the file.
         """
@@ -107,7 +107,7 @@ class Lab:
 
     @classmethod
     def running(cls, text: str | Path) -> Lab:
-        """A lab that is up, by its name or by its spec's file or catalog name.
+        """A lab that is up, by its name or by its file, as `planned` finds it.
 
         What runs is what its record says, whatever the file says by now. Raises InputError when
         it is not up, and SpecError for a file that has no name of a lab.

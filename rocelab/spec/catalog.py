@@ -1,56 +1,111 @@
-"""The labs that ship with the kit, and the rule by which a command finds the lab it is given.
+"""Labs, drills and jobs by their names: a user's own, and those that ship.
 
-A lab is named by its catalog name (`zone-small`) or by a path to a YAML file of the user's own.
+A file of YAML is called by its name (`zone-small`) where it lies in `labs/`, `scripts/` or
+`traffic/` of the user's tree, or ships in the folder of that name; the user's own wins. On the
+command line the tree is the current folder; for a name inside a file it is that file's. Any other
+file is given by its path.
 """
 
 from __future__ import annotations
 
+import os
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.data import shipped
+from rocelab.data import FOLDERS, shipped
 from rocelab.errors import InputError
 from rocelab.wording import did_you_mean, shown
 
-CATALOG = shipped("labs")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""What completes on a shell's line as it is, whoever named the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The files of one kind. `folder` is one of FOLDERS; `kind` is what messages call a file."""
+
+    folder: str
+    kind: str
+
+
+LABS = Catalog("labs", "lab")
+DRILLS = Catalog("scripts", "drill")
+JOBS = Catalog("traffic", "file of jobs")
+FLOWS = Catalog("traffic", "file of flows")
 
 
 def catalog_names() -> tuple[str, ...]:
     """The names of the labs that ship, in alphabetical order."""
-    return names_in(CATALOG)
+    return shipped_names(LABS)
 
 
-def find_lab(text: str) -> Path:
+def shipped_names(catalog: Catalog) -> tuple[str, ...]:
+    """The names of the files that ship, in alphabetical order."""
+    return tuple(sorted(_files_in(shipped(catalog.folder))))
+
+
+def own_files(catalog: Catalog, tree: Path = Path()) -> dict[str, Path]:
+    """The user's own files by their names, in alphabetical order; none where the tree is that of
+    the files that ship."""
+    folder = tree / catalog.folder
+    try:
+        if folder.samefile(shipped(catalog.folder)):
+            return {}
+    except OSError:
+        return {}
+    return _files_in(folder)
+
+
+def own_file(text: str, catalog: Catalog, tree: Path = Path()) -> Path | None:
+    """The user's own file of that name, None where there is none."""
+    return own_files(catalog, tree).get(text) if _NAME.fullmatch(text) else None
+
+
+def tree_of(file: Path) -> Path:
+    """The tree that a file belongs to: the folder above its own `labs/`, `scripts/` or `traffic/`,
+    or else the folder that it is in."""
+    if Path(os.path.normpath(file.absolute())).parent.name in FOLDERS:
+        return Path(os.path.normpath(file.parent / ".."))
+    return file.parent
+
+
+def find_lab(text: str, tree: Path = Path(), folder: Path = Path()) -> Path:
     """The file of the lab that a user calls `text`, as `find` has it."""
-    return find(text, CATALOG, "lab")
+    return find(text, LABS, tree, folder)
 
 
-def names_in(folder: Path) -> tuple[str, ...]:
-    """The names of the YAML files in a catalog's folder, in alphabetical order."""
-    return tuple(sorted(path.stem for path in folder.glob("*.yaml")))
-
-
-def find(text: str, folder: Path, kind: str) -> Path:
-    """The file that a user calls `text`: a name of the catalog in `folder`, or a path to a file.
+def find(text: str, catalog: Catalog, tree: Path = Path(), folder: Path = Path()) -> Path:
+    """The file that a user calls `text`: by a name, in `tree` before among what ships, or by a path
+    that starts at `folder`.
 
     Text with a slash or ending in .yaml or .yml is a path whether or not the file exists; reading
-    it says so. Raises InputError with the catalog's names when there is no such `kind` of file.
+    it says so. Raises InputError with the names that there are when there is no such file.
     """
-    names = names_in(folder)
-    if text in names:
-        return folder / f"{text}.yaml"
-    path = Path(text)
+    own, ship = own_files(catalog, tree), shipped_names(catalog)
+    if text in own:
+        return own[text]
+    if text in ship:
+        return shipped(catalog.folder) / f"{text}.yaml"
+    path = folder / text
     if "/" in text or path.suffix in (".yaml", ".yml") or _is_file(path):
         return path
+    names = sorted({*own, *ship})
     meant = did_you_mean(text, names)
     raise InputError(
-        f"there is no {kind} {shown(text)} in the catalog, and no such file",
-        f"{meant + ' ' if meant else ''}the catalog has {', '.join(names)}; "
-        "a file of your own is given by its path",
+        f"there is no {catalog.kind} {shown(text)}, and no such file",
+        f"{meant + ' ' if meant else ''}the names are {', '.join(names)}; a file of your own is "
+        f"given by its path, or by its name where it is {catalog.folder}/NAME.yaml",
     )
+
+
+def _files_in(folder: Path) -> dict[str, Path]:
+    files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return {name: path for name, path in files.items() if _NAME.fullmatch(name) and _is_file(path)}
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:
+    except (OSError, ValueError):
         return False

@@ -2,7 +2,8 @@
 
 Who wrote the file that names may not be who may read the named one, and messages go where both can
 read them: to a terminal, a log, JUnit XML. So nothing of a named file is quoted unless it lies in
-or below the folder of the file that names it, or in the catalog.
+or below the folder of the file that names it, where names in that file are sought, or where files
+ship.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rocelab.data import shipped
 from rocelab.errors import Problem, SpecError
-from rocelab.spec.catalog import CATALOG
+from rocelab.spec.catalog import JOBS, LABS, tree_of
 
 _KINDS = ("unknown key", "has no value", "missing", "not YAML")
 """Beginnings of messages, which quote nothing."""
@@ -32,9 +34,13 @@ def named_by(naming: Path, named: Path) -> Iterator[None]:
 
 
 def may_be_quoted(named: Path, naming: Path) -> bool:
-    """Whether `named` lies in or below the folder of `naming`, or ships; links are followed."""
+    """Whether `named` lies in or below the folder of `naming`, among the labs and jobs of its tree,
+    or ships; links are followed."""
     real = Path(os.path.realpath(named))
-    return any(real.is_relative_to(os.path.realpath(each)) for each in (naming.parent, CATALOG))
+    folders = [naming.parent]
+    for catalog in (LABS, JOBS):
+        folders += [tree_of(naming) / catalog.folder, shipped(catalog.folder)]
+    return any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
 
 
 def withheld(problem: Problem) -> Problem:

@@ -2,9 +2,9 @@
 
     @pytest.mark.lab("zone-small", "my-lab.yaml", scope="session")
 
-In: a marker's arguments and the folder of the test's file. Out: the labs' files. The objects that
-stand for a lab are the same wherever it is named, since pytest compares them to know whether two
-tests use one.
+In: a marker's arguments, the folder of the test's file, and pytest's root folder. Out: the labs'
+files. The objects that stand for a lab are the same wherever it is named, since pytest compares
+them to know whether two tests use one.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from pathlib import Path
 from typing import Literal, cast
 
 from rocelab.errors import InputError
-from rocelab.spec.catalog import CATALOG, find_lab
+from rocelab.spec.catalog import find_lab
 from rocelab.wording import listed, shown
 
 Scope = Literal["class", "module", "package", "session"]
 SCOPES = ("class", "module", "package", "session")
-USE = 'write @pytest.mark.lab("zone-small"), a name of the catalog or the path of a YAML file'
+USE = 'write @pytest.mark.lab("zone-small"), the name of a lab or the path of a YAML file'
 
 
 def chosen_labs(
-    names: Sequence[object], keywords: Mapping[str, object], folder: Path
+    names: Sequence[object], keywords: Mapping[str, object], folder: Path, root: Path
 ) -> tuple[tuple[Path, ...], Scope | None]:
     """The files of the labs that a marker names, and its scope if it gives one.
 
-    A relative path starts at `folder`. Raises InputError on anything that is not a lab.
+    A name is sought in `labs/` of `root` before among what ships; a relative path starts at
+    `folder`. Raises InputError on anything that is not a lab.
     """
     if not names:
         raise InputError("the marker lab names no lab", hint=USE)
@@ -39,7 +40,7 @@ def chosen_labs(
         raise InputError(
             f"the marker lab has no argument {unknown[0]}", hint="its only one by name is scope"
         )
-    files = tuple(folder / find_lab(str(name)) for name in names)
+    files = tuple(find_lab(str(name), root, folder) for name in names)
     for file in files:
         if not file.is_file():
             raise InputError(
@@ -62,4 +63,4 @@ def checked_scope(scope: object) -> Scope:
 
 def title(file: Path) -> str:
     """What a test's id calls the lab."""
-    return file.stem if file.parent == CATALOG or file.suffix == ".yaml" else file.name
+    return file.stem if file.suffix == ".yaml" else file.name

@@ -26,8 +26,8 @@ EVIDENCE = "results/evidence"
 EVIDENCE_PROPERTY = "rocelab_evidence"
 NO_LAB = (
     "the fixture lab does not know which lab\n"
-    '  hint: mark the test or its module with @pytest.mark.lab("zone-small"), a name of the '
-    "catalog or the path of a YAML file, or give --rocelab-lab"
+    '  hint: mark the test or its module with @pytest.mark.lab("zone-small"), the name of a '
+    "lab or the path of a YAML file, or give --rocelab-lab"
 )
 
 _BENCHES = pytest.StashKey[list["Bench"]]()
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rocelab-lab",
         action="append",
         metavar="LAB",
-        help="run tests that use a lab on this one instead: a name of the catalog or a file; may "
+        help="run tests that use a lab on this one instead: the name of a lab or a file; may "
         "be given several times",
     )
     group.addoption(
@@ -78,8 +78,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Describe the marker, and check how long labs stay up."""
     config.addinivalue_line(
         "markers",
-        "lab(*labs, scope=None): the labs (of rocelab) that a test runs on: names of the catalog, "
-        "or paths of YAML files from the test's file; scope: how long they stay up",
+        "lab(*labs, scope=None): the labs (of rocelab) that a test runs on: names, in labs/ of the "
+        "root folder or that ship, or paths of YAML files from the test's file; scope: how long "
+        "they stay up",
     )
     config.stash[_BENCHES] = []
 
@@ -93,10 +94,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     from rocelab.testkit.choice import chosen_labs, title
 
     given = metafunc.config.getoption("--rocelab-lab")
+    root = metafunc.config.rootpath
     try:
-        files, scope = chosen_labs(marker.args, marker.kwargs, metafunc.definition.path.parent)
+        files, scope = chosen_labs(
+            marker.args, marker.kwargs, metafunc.definition.path.parent, root
+        )
         if given:
-            files, _ = chosen_labs(given, {}, metafunc.config.invocation_params.dir)
+            files, _ = chosen_labs(given, {}, metafunc.config.invocation_params.dir, root)
     except InputError as error:
         place = metafunc.definition.nodeid
         raise pytest.Collector.CollectError(f"{place}: {error}") from None
@@ -176,7 +180,7 @@ def _given_lab(config: pytest.Config) -> Path:
     given = config.getoption("--rocelab-lab")
     if not given:
         pytest.fail(NO_LAB, pytrace=False)
-    files, _ = chosen_labs(given, {}, config.invocation_params.dir)
+    files, _ = chosen_labs(given, {}, config.invocation_params.dir, config.rootpath)
     return files[0]
 
 

@@ -13,7 +13,7 @@ from rocelab.errors import MachineError
 from rocelab.runtime.impairments import lineprocess
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
-from tests.hostile import fill_with_traps, sprung
+from tests.helpers.hostile import fill_with_traps, sprung
 
 pytestmark = pytest.mark.side_by_side
 

@@ -1,7 +1,8 @@
-"""The short scripts over the library, run as their first lines say."""
+"""The short scripts in `scripts/` and `traffic/`, run as their first lines say."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,15 +13,17 @@ import pytest
 from rocelab import Lab
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.runtime.teardown import take_down
+from tests.integration.conftest import MakeLab
 
 pytestmark = pytest.mark.side_by_side
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+ROOT = Path(__file__).parents[2]
+SCRIPTS = {path.stem: path for name in ("scripts", "traffic") for path in ROOT.glob(f"{name}/*.py")}
 NAME = "t-scripts"
 
 
 def printed(script: str, *arguments: str | Path) -> list[str]:
-    command = [sys.executable, SCRIPTS / f"{script}.py", *arguments]
+    command = [sys.executable, SCRIPTS[script], *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -43,9 +46,8 @@ def lab(file: Path) -> Iterator[Lab]:
 
 
 def test_no_script_is_long() -> None:
-    scripts = list(SCRIPTS.glob("*.py"))
-    assert len(scripts) >= 3
-    assert [each.name for each in scripts if len(each.read_text().splitlines()) > 60] == []
+    assert {path.parent.name for path in SCRIPTS.values()} == {"scripts", "traffic"}
+    assert [name for name in SCRIPTS if len(SCRIPTS[name].read_text().splitlines()) > 60] == []
 
 
 def test_the_links_found_are_those_of_the_running_kernels_tables(lab: Lab, file: Path) -> None:
@@ -71,3 +73,52 @@ def test_a_pulled_cable_changes_tables_at_both_of_its_ends(lab: Lab) -> None:
     ]
     assert {line.split()[0] for line in lines if line.startswith(" ")} >= {"rtsw1", "ctsw2"}
     assert lab.node("rtsw1").exec(["ip", "link", "show", "up", "ctsw2"]).stdout
+
+
+def test_a_drained_switch_forwards_nothing_and_nothing_is_lost(lab: Lab) -> None:
+    lines = printed("drain_under_traffic", NAME, "ctsw2")
+    rates = [int(line.split()[1].replace(",", "")) for line in lines[:3]]
+    assert [line.split()[0] for line in lines[:3]] == ["before:", "drained:", "restored:"]
+    # BGP's own packets go on.
+    assert rates[1] < 100 < 1000 < min(rates[0], rates[2])
+    assert re.fullmatch(r"lost: 0 of [\d,]+ packets, in 0 of 24 flows", lines[3])
+
+
+def counted(lab: str, *flows: tuple[str, str, str, str]) -> dict[str, dict[str, int]]:
+    """What `count_marks` prints of flows to srv3-1 (source, source port, codepoint, packets):
+    packets by codepoint, of each source port."""
+    command = [sys.executable, SCRIPTS["count_marks"], lab, "srv3-1", "15"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as counting:
+        assert counting.stdout is not None
+        assert counting.stdout.readline() == "counting\n"
+        for source, sport, ecn, number in flows:
+            printed("send_flow", lab, source, "srv3-1", sport, ecn, number)
+        lines = counting.stdout.read().splitlines()
+    assert counting.returncode == 0
+    found = {}
+    for line in lines:
+        port, codepoints = line.split()[2].rstrip(":"), line.rpartition(": ")[2].split(", ")
+        found[port] = {each.split()[1]: int(each.split()[0]) for each in codepoints}
+    return found
+
+
+def test_a_flow_arrives_from_its_port_with_its_codepoint(lab: Lab) -> None:
+    found = counted(NAME, ("srv1-1", "50000", "ect0", "100"), ("srv2-1", "50001", "ce", "40"))
+    assert found == {
+        "50000": {"not-ect": 0, "ect1": 0, "ect0": 100, "ce": 0},
+        "50001": {"not-ect": 0, "ect1": 0, "ect0": 0, "ce": 40},
+    }
+
+
+def test_what_a_full_queue_marks_is_counted_at_the_receiver(make_lab: MakeLab) -> None:
+    marking = "{ecn: {kmin: 2KB, kmax: 4KB, pmax: 1}}"
+    made = make_lab(
+        "t-marks",
+        f"fabric: {{racks: 3, spines: 1}}\nlinks: {{server_rate: 10G}}\nqueues: {marking}",
+    )
+    made.up()
+    flows = [("srv1-1", "50000", "ect0", "200"), ("srv2-1", "50001", "not-ect", "200")]
+    found = counted("t-marks", *flows)
+    assert found["50000"]["ce"] > 50
+    assert found["50000"]["ce"] + found["50000"]["ect0"] == 200
+    assert found["50001"] == {"not-ect": 200, "ect1": 0, "ect0": 0, "ce": 0}

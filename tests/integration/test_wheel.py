@@ -36,6 +36,10 @@ def test_every_process_of_the_wheels_starts(lab: Lab, traffic, measure):
         run.carry_out("delay", link="rtsw1:ctsw1", delay="1ms", lasts="300ms")
     assert run.repeat.events[0].event.change == "begin"
     assert run.affected_flows == 0
+
+@pytest.mark.lab("mine")
+def test_its_own_labs_are_found_by_name(lab: Lab):
+    assert len(lab.fabric.switches) == 3
 """
 
 
@@ -66,11 +70,12 @@ def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
     for folder in (*FOLDERS, "tests"):
         (project / folder).mkdir(parents=True)
         (project / folder / "__init__.py").touch()
+    (project / "labs" / "mine.yaml").write_text("name: mine\nfabric: {racks: 2, spines: 1}\n")
     (project / "tests" / "test_own.py").write_text(OWN)
     run = [python, "-m", "pytest", "-p", "no:cacheprovider", "--rocelab-require"]
     done = subprocess.run(run, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    assert "3 passed" in done.stdout
 
 
 def environment_with(wheel: Path, folder: Path) -> Path:

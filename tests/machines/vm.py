@@ -21,7 +21,7 @@ DISK = "10G"
 ICOUNT = "shift=0,sleep=off"
 """1 ns an instruction, a CPU that is slow but steady; time in which it idles is skipped."""
 CPU = "Nehalem"
-"""x86-64-v2, the least that numpy takes: with the AVX2 that QEMU 7.2 emulates, its sort is wrong."""
+"""x86-64-v2, the least that numpy takes: with the AVX2 of QEMU 7.2 its sort is wrong."""
 
 CODE = Path("/root/code")
 

@@ -13,7 +13,7 @@ from rocelab.sim.traces.chakra import Kind, read_trace
 from rocelab.sim.traces.messages import message_classes
 from rocelab.sim.traces.nccl_tests import read_nccl_tests
 from rocelab.sim.traces.replay import trace_workload
-from tests.unit.nccl_sample import nccl_output
+from tests.helpers.nccl_sample import nccl_output
 
 DATA = Path(__file__).parents[1] / "data"
 

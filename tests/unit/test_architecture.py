@@ -26,3 +26,9 @@ def test_every_file_it_names_is_there() -> None:
     roots = (ROOT, ROOT / "rocelab")
     assert len(named) > 15
     assert [each for each in named if not any((root / each).exists() for root in roots)] == []
+
+
+def test_unit_tests_have_a_folder_for_each_package() -> None:
+    packages = {path.parent.name for path in (ROOT / "rocelab").glob("*/__init__.py")}
+    folders = {path.parent.name for path in (ROOT / "tests" / "unit").glob("*/__init__.py")}
+    assert folders == packages | {"bench"}

@@ -17,7 +17,7 @@ from rocelab.interpreter import (
     safe_path,
 )
 from rocelab.sim.sweep.workerpool import processes
-from tests.hostile import fill_with_traps, sprung
+from tests.helpers.hostile import fill_with_traps, sprung
 
 ROOT = Path(__file__).parents[2]
 MODULES = (

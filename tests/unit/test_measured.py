@@ -8,10 +8,9 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from xml.etree import ElementTree
 
-import phases_sample
 import pytest
-import report_sample
 
+from tests.helpers import phases_sample, report_sample
 from tests.measured import (
     ATTEMPTS,
     MOST_NOT_MEASURED,

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from rocelab.errors import InputError, Problem, SpecError
 from rocelab.spec.base import SECOND, SpecModel
-from rocelab.spec.catalog import find_lab
+from rocelab.spec.catalog import JOBS, LABS, find, tree_of
 from rocelab.spec.load import validate
 from rocelab.spec.reference import may_be_quoted, named_by
 from rocelab.spec.source import Data, Source, read_source
@@ -86,9 +86,9 @@ class SimulateSpec(SpecModel):
 class SweepSpec(SpecModel):
     """A sweep: one simulation for each combination of values."""
 
-    lab: Annotated[str, Field(description="a lab of the catalog, or a file")]
+    lab: Annotated[str, Field(description="a lab by its name, or a file")]
     job: Annotated[
-        dict[str, Any] | str, Field(description="the keys of a job, or the file that holds them")
+        dict[str, Any] | str, Field(description="the keys of a job, or the name or file of one")
     ]
     simulate: Annotated[dict[str, Any], Field(description="options of the simulation")] = _NONE
     over: Annotated[
@@ -206,7 +206,8 @@ class Sweep:
 def read_sweep(path: Path) -> Sweep:
     """The sweep that a YAML file describes. Raises SpecError with every problem of a stage.
 
-    Files that it names are found from where it is, and then from the current folder.
+    Names in it are sought in its own tree first; paths start where it is, and then at the current
+    folder.
     """
     source = read_source(path)
     spec = validate(source, SweepSpec)
@@ -229,12 +230,9 @@ def _part(source: Source, name: str, sweep: Path) -> Part:
     said = source.data[name]
     if not isinstance(said, str):
         return _block(source, name)
-    beside = sweep.parent / said
-    is_path = "/" in said or said.endswith((".yaml", ".yml"))
-    if is_path and beside.is_file():
-        named = beside
-    else:
-        named = find_lab(said) if name == "lab" else Path(said)
+    named = find(said, LABS if name == "lab" else JOBS, tree_of(sweep), sweep.parent)
+    if not named.is_file():
+        named = Path(said)
     with named_by(sweep, named):
         part = _only_job(read_source(named))
     return replace(part, is_quoted=may_be_quoted(named, sweep))

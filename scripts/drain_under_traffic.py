@@ -1,0 +1,59 @@
+"""Drain a switch of a lab under traffic, and print what went through it and what was lost.
+
+    sudo .venv/bin/rocelab up zone-small
+    sudo .venv/bin/python scripts/drain_under_traffic.py zone-small ctsw2
+
+Its neighbours are asked to prefer any other path (RFC 8326), and a few seconds later not to.
+"""
+
+import sys
+import time
+
+from rocelab import Lab
+from rocelab.faults.injector import Injector
+from rocelab.faults.spec import DrainSpec
+from rocelab.jobs.flow import permutation
+from rocelab.traffic.session import TrafficSession
+
+SETTLE_S, PERIOD_S = 1.0, 2.0
+
+
+def received(lab: Lab, switch: str) -> int:
+    """The packets that all ports of a switch have received."""
+    links = (link for link in lab.fabric.links if switch in (link.a.node, link.b.node))
+    return sum(lab.link(link.name).counters()[switch].rx_packets for link in links)
+
+
+def watch(lab: Lab, switch: str, title: str) -> None:
+    """Print how many packets the switch gets in a period, once routing has had time to settle."""
+    time.sleep(SETTLE_S)
+    before = received(lab, switch)
+    time.sleep(PERIOD_S)
+    rate = (received(lab, switch) - before) / PERIOD_S
+    print(f"{title:9} {rate:8,.0f} packets/s through {switch}")
+
+
+def main(name: str, switch: str) -> None:
+    lab = Lab.running(name)
+    flows = permutation(lab.fabric, flows=24, rate_pps=500, payload_bytes=256, seed=1)
+    with (
+        TrafficSession(lab.fabric, lambda node: lab.node(node).netns, flows) as traffic,
+        Injector(lab) as injector,
+    ):
+        drain = injector.prepare(DrainSpec(kind="drain", switch=switch))
+        traffic.start()
+        watch(lab, switch, "before:")
+        injector.inject(drain)
+        watch(lab, switch, "drained:")
+        injector.restore(drain)
+        watch(lab, switch, "restored:")
+        result = traffic.stop()
+    lost = [len(flow.sent_seq) - len(flow.received_seq) for flow in result.flows]
+    sent = sum(len(flow.sent_seq) for flow in result.flows)
+    print(f"lost: {sum(lost)} of {sent:,} packets, in {sum(map(bool, lost))} of {len(lost)} flows")
+    for problem in result.problems:
+        print(f"not valid: {problem}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

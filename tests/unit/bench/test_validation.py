@@ -1,0 +1,169 @@
+"""The page beside published figures: made of its data alone, and its cells are found again."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.validation import fluid, hashing, history, hosts_text, scaling, volumes, zones_rows
+from bench.validation.__main__ import CASES, COMMAND, SEEDS
+from bench.validation.document import FORMAT, Validation
+from bench.validation.plot import plots
+from bench.validation.render import DATA, page
+from bench.validation.rows import Row, Source, ratio
+from bench.validation.zone import (
+    E_ECMP,
+    GPUS,
+    NIC_BYTES,
+    PINNED,
+    Traffic,
+    churned,
+    failed_uplinks,
+    placed,
+    scattered,
+    transport,
+    whole_racks,
+    zone,
+)
+
+DOCS = Path(__file__).parents[3] / "docs"
+ROWS = zones_rows.ROWS + hosts_text.ROWS
+
+
+@pytest.fixture(scope="module")
+def found() -> Validation:
+    return FORMAT.read((DOCS / DATA).read_text(encoding="utf-8"))
+
+
+def test_the_page_in_docs_is_what_its_data_says(found: Validation) -> None:
+    assert (DOCS / "validation.md").read_text(encoding="utf-8") == page(found)
+    assert found.command == COMMAND
+    assert found.seeds == SEEDS
+
+
+def test_every_plot_of_the_page_is_drawn_from_the_data(found: Validation) -> None:
+    shown = set(re.findall(r"\]\((validation-[a-z-]+\.svg)\)", page(found)))
+    assert shown == set(plots(found))
+    assert all((DOCS / name).exists() for name in shown)
+
+
+def test_a_changed_number_changes_the_page(found: Validation) -> None:
+    values = dict(found.values)
+    values["mmr/kernel/1000"] = (7.77, 7.77)
+    assert "7.77 (7.77 to 7.77, n=2)" in page(replace(found, values=values))
+
+
+def test_figures_known_from_write_ups_are_marked_so() -> None:
+    published = [row for row in zones_rows.ROWS if row.source is not Source.NONE]
+    assert all("second-hand" in row.source for row in published)
+    assert all("second-hand" not in row.source for row in hosts_text.HPN_ROWS)
+
+
+def test_predictions_are_counted_apart_from_what_holds_by_construction(found: Validation) -> None:
+    compared = [row for row in ROWS if row.low is not None]
+    apart = [
+        int(n) for n in re.findall(r"- (\d+) comparisons are (?:predicted|by constr)", page(found))
+    ]
+    assert sum(apart) == len(compared)
+    assert apart[1] == sum(row.by_construction for row in compared) > 10
+    assert not any(row.by_construction for row in zones_rows.QP_ROWS)
+    assert all(row.by_construction for row in hosts_text.VOLUME_ROWS)
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ((1.0, 1.2, 1.4), "agrees"),
+        ((1.5, 1.6, 1.7), "ours is higher"),
+        ((0.5, 0.6, 0.7), "ours is lower"),
+        ((1.2, 1.6, 1.7), "within our spread"),
+        ((0.5, 0.6, 1.2), "within our spread"),
+    ],
+)
+def test_the_comparing_word_follows_from_the_numbers(
+    found: Validation, values: tuple[float, ...], word: str
+) -> None:
+    row = Row("a", "1.1 to 1.3", Source.META, 1.1, 1.3, "cell", ratio, "here")
+    assert row.compared(replace(found, values={"cell": values})) == word
+
+
+def test_a_figure_without_a_published_one_is_not_compared(found: Validation) -> None:
+    row = Row("a", "-", Source.NONE, None, None, "cell", ratio, "here")
+    assert row.compared(replace(found, values={"cell": (1.0,)})) == "-"
+
+
+def test_every_case_has_tasks_for_every_seed() -> None:
+    assert all(len(case.tasks(3)) <= len(case.tasks(4)) for case in CASES)
+    assert sum(len(case.tasks(4)) for case in CASES) > sum(len(case.tasks(3)) for case in CASES)
+
+
+def test_cheap_cells_of_the_page_are_found_again(found: Validation) -> None:
+    again = {
+        **hashing.expected(1000, 16),
+        **volumes.moved(),
+        **history.pinned(0),
+        **fluid.permutation("e-ecmp", "1 MB", 0),
+        **scaling.alltoall("1:1", 0),
+    }
+    for key, values in again.items():
+        assert found[key][: len(values)] == pytest.approx(values, rel=1e-9), key
+
+
+def test_every_nic_of_a_job_sends_as_many_bytes() -> None:
+    groups = churned(64, np.random.default_rng(1))
+    for job in placed(groups, transport(4), 1):
+        sends = job.workload.steps[0].sends
+        assert sends is not None
+        sent = np.bincount(sends.source, sends.size_bytes, job.workload.ranks)
+        assert sent == pytest.approx(NIC_BYTES, rel=1e-4)
+
+
+def test_several_rings_send_what_one_does() -> None:
+    groups = churned(64, np.random.default_rng(1), alltoall=False)
+    one, four = (
+        sum(
+            int(sends.size_bytes.sum())
+            for job in placed(groups, transport(4), 1, rings=rings)
+            if (sends := job.workload.steps[0].sends) is not None
+        )
+        for rings in (1, 4)
+    )
+    assert four == pytest.approx(one, rel=1e-6)
+
+
+@pytest.mark.parametrize("place", [churned, scattered, whole_racks])
+def test_no_server_is_in_two_jobs(place: object) -> None:
+    assert callable(place)
+    groups = place(64, np.random.default_rng(2))
+    servers = [server for group in groups for server in group.servers]
+    assert len(servers) == len(set(servers))
+    assert all(2 <= len(group.servers) <= 32 for group in groups)
+    assert all(group.gpus == GPUS * len(group.servers) for group in groups)
+
+
+def test_no_job_is_faster_than_its_roofline() -> None:
+    network = zone(16, 16)
+    groups = scattered(32, np.random.default_rng(3))
+    traffic = Traffic.of(network, placed(groups, transport(4), 3))
+    ratios = traffic.over_roofline(traffic.led(E_ECMP))
+    assert (ratios >= 1 - 1e-9).all()
+    assert ratios.max() > 1.3
+
+
+def test_pinned_jobs_on_racks_of_their_own_reach_their_roofline() -> None:
+    network = zone(16, 16)
+    groups = whole_racks(32, np.random.default_rng(3))
+    traffic = Traffic.of(network, placed(groups, transport(1, fixed_port=True), 3))
+    assert traffic.over_roofline(traffic.led(PINNED)) == pytest.approx(1.0)
+
+
+def test_failed_uplinks_are_as_many_as_asked_for_in_each_rack() -> None:
+    network = zone(8, 16)
+    up = failed_uplinks(network, 3, 2, np.random.default_rng(1))
+    lost = np.bincount(network.lower[~up], minlength=network.nodes)
+    assert sorted(lost[lost > 0].tolist()) == [2, 2, 2]
+    assert (network.tier[network.lower[~up]] == 1).all()

@@ -1,0 +1,115 @@
+"""What the shell completes: labs and nodes wherever a command takes one, in bash and in zsh."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from rocelab.cli.main import build
+from rocelab.runtime import record as records
+from rocelab.runtime.record import LabFiles, Record, State, write_record
+from rocelab.spec.catalog import catalog_names, find_lab
+from rocelab.spec.load import load_spec
+
+PROGRAM = Path(sys.executable).with_name("rocelab")
+LAB = "zone-small"
+
+
+def parameters(*metavars: str) -> list[object]:
+    """Parameters of commands that are shown so in help, with the words of their command."""
+
+    def found(command, words: tuple[str, ...]) -> Iterator[object]:
+        for name, each in getattr(command, "commands", {}).items():
+            yield from found(each, (*words, name))
+        for each in command.params:
+            shown = (each.metavar or "").strip("[].")
+            if shown in metavars:
+                yield pytest.param(command, each, id=" ".join((*words, each.name)))
+
+    return list(found(get_command(build()), ()))
+
+
+def completed(command, parameter, text: str, *line: str) -> list[str]:
+    context = command.make_context("rocelab", list(line), resilient_parsing=True)
+    return [item.value for item in parameter.shell_complete(context, text)]
+
+
+@pytest.fixture(autouse=True)
+def lab_that_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "RUN_ROOT", tmp_path / "run")
+    records.RUN_ROOT.mkdir()
+    spec = load_spec(find_lab(LAB))
+    dumped = spec.model_dump(mode="json")
+    write_record(LabFiles(LAB), Record(LAB, "netns", State.RUNNING, 0.0, "0.1.0", dumped, 0))
+
+
+@pytest.mark.parametrize(("command", "parameter"), parameters("LAB"))
+def test_a_lab_is_completed_wherever_one_is_named(command, parameter) -> None:
+    found = completed(command, parameter, "zone-s")
+    assert found == [LAB]
+
+
+@pytest.mark.parametrize(("command", "parameter"), parameters("NODE", "SRC", "DST", "SERVER"))
+def test_a_node_of_that_lab_is_completed_wherever_one_is_named(command, parameter) -> None:
+    assert "srv1-1" in completed(command, parameter, "srv1", LAB)
+    assert completed(command, parameter, "srv1", "no-such-lab") == []
+
+
+def test_files_of_ones_own_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("labs", "scripts", "traffic"):
+        (tmp_path / folder).mkdir()
+        for name in ("mine", "$(id)", "-o"):
+            (tmp_path / folder / f"{name}.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    for line in ("rocelab plan", "rocelab drill run", "rocelab simulate tiny --job"):
+        words = line.split()
+        assert asked_of("bash", f"{line} mi", len(words)).split() == ["mine"]
+        # What a shell would run stands in no line that it completes.
+        assert "$" not in asked_of("bash", f"{line} ", len(words))
+
+
+def test_commands_that_take_labs_and_nodes_are_seen() -> None:
+    assert len(parameters("LAB")) > 20
+    assert len(parameters("NODE", "SRC", "DST", "SERVER")) >= 8
+
+
+def asked_of(shell: str, line: str, word: int) -> str:
+    """What the program answers to a shell."""
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(word), "_TYPER_COMPLETE_ARGS": line}
+    environment = {**os.environ, **asked, "_ROCELAB_COMPLETE": f"complete_{shell}"}
+    return subprocess.run([PROGRAM], env=environment, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_program_answers_shells(shell: str) -> None:
+    labs = asked_of(shell, "rocelab plan zone-", 2)
+    for name in catalog_names():
+        assert (name in labs) == name.startswith("zone-")
+    assert "ctsw1" in asked_of(shell, "rocelab ping tiny cts", 3)
+
+
+def test_what_is_installed_for_bash_completes_there(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{PROGRAM.parent}:{os.defpath}"}
+    run = {"env": environment, "capture_output": True, "text": True}
+    installed = subprocess.run(["bash", "-c", "rocelab --install-completion; exit $?"], **run)
+    assert installed.returncode == 0, installed.stderr
+    assert ".bash_completions/rocelab.sh" in (tmp_path / ".bashrc").read_text()
+    script = """
+        source ~/.bashrc; COMP_WORDS=(rocelab plan zone-sm); COMP_CWORD=2
+        _rocelab_completion rocelab; echo "${COMPREPLY[@]}"
+    """
+    assert subprocess.run(["bash", "-c", script], **run).stdout == f"{LAB}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_script_for_either_shell_is_shown(shell: str) -> None:
+    environment = {**os.environ, "_ROCELAB_COMPLETE": f"source_{shell}"}
+    shown = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True)
+    assert shown.returncode == 0
+    assert f"_ROCELAB_COMPLETE=complete_{shell}" in shown.stdout

@@ -1,0 +1,98 @@
+"""What others wrote, on a terminal: text and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from rocelab.cli.app import run
+from rocelab.report.console import err, note, out, say, table
+from rocelab.report.terminal import print_result
+from tests.helpers import report_sample
+
+HOSTILE = "\x1b]52;c;UFdO\x07\x1b[31m\x9b5n[/red] [bold]x[/nope] :smile: \u202e\ud800"
+SHOWN = r"\x1b]52;c;UFdO\x07\x1b[31m\x9b5n[/red] [bold]x[/nope] :smile: \u202e\ud800"
+
+
+def titled(console: Console) -> None:
+    shown = table(HOSTILE, ("a",))
+    shown.add_row("x" * 200)
+    shown.caption = HOSTILE
+    console.print(shown)
+
+
+def in_a_cell(console: Console) -> None:
+    shown = table("", ("a", HOSTILE))
+    shown.add_row(HOSTILE, HOSTILE)
+    console.print(shown)
+
+
+def in_the_title_of_a_drill(console: Console) -> None:
+    spec = report_sample.drill()
+    result = report_sample.result(report_sample.repeat(1), spec=spec)
+    print_result(replace(result, title=HOSTILE), console)
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        lambda console: console.print(HOSTILE),
+        lambda console: console.print(Text(HOSTILE)),
+        lambda console: console.print(HOSTILE, style="red", soft_wrap=True),
+        titled,
+        in_a_cell,
+        in_the_title_of_a_drill,
+    ],
+)
+@pytest.mark.parametrize("console", [out, err])
+def test_nothing_in_data_is_obeyed_by_the_terminal_or_taken_for_markup(
+    console: Callable[[], Console],
+    show: Callable[[Console], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(console())
+
+    written = "".join(capsys.readouterr())
+    assert not [char for char in written if not char.isprintable() and char != "\n"]
+    folded = "".join(line.strip() for line in written.splitlines()).replace(" ", "")
+    assert r"]52;c;UFdO" in folded
+    assert r"\x1b[31m\x9b5n[/red][bold]x[/nope]:smile:\u202e\ud800" in folded
+
+
+def test_lines_for_a_person_show_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    say(f"one\n{HOSTILE}")
+    note(HOSTILE)
+
+    assert capsys.readouterr() == (f"one\n{SHOWN}\n", f"note: {SHOWN}\n")
+
+
+def test_columns_stay_in_line_beside_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = table("", ("name", "count"))
+    shown.add_row("\x1b[31mred", "1")
+    shown.add_row("plain", "2")
+    out().print(shown)
+
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert len({len(line) for line in lines[-2:]}) == 1, lines
+
+
+def test_the_traceback_of_a_defect_does_not_reach_the_terminal_raw(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def fail() -> None:
+        raise KeyError(HOSTILE) from RuntimeError(HOSTILE)
+
+    with pytest.raises(SystemExit):
+        run(app, [])
+
+    assert "\x1b" not in capsys.readouterr().err

@@ -1,0 +1,257 @@
+"""Every table that a command prints, at 60 and 80 columns: names and figures whole, lines that fit.
+
+A command runs once, where stdout is wide; each table that it made is then printed at each width.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocelab.cli import fault as fault_command
+from rocelab.cli import lifecycle, te
+from rocelab.cli import remote_command as remote
+from rocelab.cli.health import print_report as print_health
+from rocelab.cli.reach import print_reachability
+from rocelab.faults.running import ListedFault
+from rocelab.measure.health.objectives import DEFINITIONS
+from rocelab.measure.run import assemble
+from rocelab.plan.fabric import Role
+from rocelab.remote.runs import Listed
+from rocelab.report.console import out, seconds_table
+from rocelab.report.job_terminal import print_report as print_job
+from rocelab.report.tables import WholeTable
+from rocelab.results.health import HealthReport, SliReport
+from rocelab.runtime import doctor
+from rocelab.runtime.controller.rounds import Round, TierUse
+from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus, Presence
+from rocelab.traffic.reachability import Reachability
+from tests.helpers import job_sample
+from tests.helpers.narrow import broken, too_long
+from tests.helpers.nccl_sample import nccl_output
+
+ROOT = Path(__file__).parents[3]
+NARROW = (80, 60)
+LONG = "a-lab-whose-name-is-long"
+"""The name of a lab may have 24 characters."""
+
+Run = Callable[..., Any]
+
+
+def printed_by(*line: str) -> Callable[[Run, Path], None]:
+    def case(rocelab: Run, folder: Path) -> None:
+        outcome = rocelab(*(text.format(folder=folder) for text in line))
+        assert outcome.code in (0, 1, 3), outcome.err
+
+    return case
+
+
+def called(show: Callable[[], None]) -> Callable[[Run, Path], None]:
+    return lambda rocelab, folder: show()
+
+
+def show_doctor(rocelab: Run, folder: Path) -> None:
+    """A machine on which everything is missing."""
+    missing = [replace(check, ok=False) for check in doctor.diagnose().checks]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "rocelab.runtime.doctor.diagnose",
+            lambda: doctor.Diagnosis(tuple(missing)),
+        )
+        assert rocelab("doctor").code == 3
+
+
+def show_labs() -> None:
+    up = KnownLab(LONG, Presence.RUNNING, 522, 0.0, "0.1.0", "containerlab")
+    left = KnownLab(LONG[::-1], Presence.LEFT_BEHIND, None, None, None, None, None)
+    lifecycle._print_labs([up, left])
+
+
+def show_status() -> None:
+    daemons = {"mgmtd": None, "zebra": 123, "bgpd": None, "bfdd": None}
+    node = partial(NodeStatus, daemons=daemons, pss_bytes=52_345_678)
+    switches = [
+        node(f"z2-{role.value}{number}", role, sessions_established=17, sessions_expected=252,
+             routes_complete=1234, routes_expected=13579)
+        for number, role in enumerate((Role.RTSW, Role.CTSW, Role.ATSW), 251)
+    ]  # fmt: skip
+    lifecycle._print_status(LabStatus(LONG, tuple(switches)))
+
+
+def show_runs() -> None:
+    command = "rocelab drill run link-flap --repeat 10 --out results/link-flap-10"
+    run = Listed("20261122T191039Z-4194303", command, "somebody@laptop", 0.0, 137, alive=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rocelab.cli.remote_command._machine", lambda host: nullcontext((None, None)))
+        patch.setattr("rocelab.cli.remote_command.list_runs", lambda *there: [run])
+        remote.show_runs("vm", json=False)
+
+
+def show_job() -> None:
+    job = job_sample.result(job_sample.allreduce())
+    traffic, counts = job_sample.traffic(job), job_sample.counts(job)
+    (report,) = assemble(job_sample.ENVIRONMENT, traffic, counts, 0.5, 0.0)
+    print_job(report, out())
+
+
+def show_controller() -> None:
+    tiers = {"z2-rtsw to z2-ctsw": TierUse(4536, 0.987, 0.123)}
+    reasons = ("a link went down", "demands changed")
+    rounds = [
+        Round(0.0, 1.0, reasons, 1234.5, 12345.6, 1234.5, 12345, 1234, 99999, 10240, 17, 1, 0.987,
+              0.912, tiers)
+    ]  # fmt: skip
+    te._print_rounds(rounds)
+    te._print_tiers(rounds[-1])
+
+
+def show_health() -> None:
+    where = "z2-rtsw251:z2-ctsw18-2 to z2-ctsw18"
+    slis = [
+        SliReport(sli.value, "packets", 0.5, 1_234_567.0, where, 1, 123, 1, ())
+        for sli in DEFINITIONS
+    ]
+    print_health(HealthReport(LONG, 0, 10**12, 10**9, 999, tuple(slis), (), 1.0))
+
+
+def show_reachability() -> None:
+    nics = tuple(f"z2-srv251-{server}:{nic}" for server in (1, 2) for nic in (1, 2))
+    failed = tuple((a, b) for a in nics[:2] for b in nics[2:])
+    print_reachability(LONG, Reachability(nics=nics, pairs=8, failed=failed, took_s=1.0))
+
+
+def show_faults(rocelab: Run, folder: Path) -> None:
+    subject = "z2-rtsw251:z2-ctsw18, z2-rtsw251:z2-ctsw18-2"
+    faults = [
+        ListedFault(number, "session-reset", subject, 0.0, driver, 4_194_303)
+        for number, driver in enumerate(("none", "alive", "orphaned"), 1)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fault_command, "running_lab", lambda text: None)
+        patch.setattr("rocelab.faults.running.faults_of", lambda lab: faults)
+        assert rocelab("fault", "list", LONG).code == 0
+
+
+def show_sweep(rocelab: Run, folder: Path) -> None:
+    file = folder / "sweep.yaml"
+    job = "{pattern: allreduce, ranks: 4, size: 1MB}"
+    over = "  lab.fabric.spines: [2, 4]\n  job.transport.qps: [1, 2]\n"
+    file.write_text(f"lab: zone-small\njob: {job}\nover:\n{over}")
+    outcome = rocelab("sweep", file, "--out", folder / "out", "--workers", "1")
+    assert outcome.code == 0, outcome.err
+
+
+def show_reference(rocelab: Run, folder: Path) -> None:
+    file = folder / "nccl.txt"
+    file.write_text(nccl_output())
+    line = ("reference", "rail-small", file, "--pattern", "allreduce", "--ranks", "8")
+    outcome = rocelab(*line)
+    assert outcome.code == 0, outcome.err
+
+
+JOB = ("--pattern", "allreduce", "--ranks", "8", "--size", "16MB")
+FLOW = ("--src", "z1-srv1-1", "--dst", "z2-srv4-1")
+EVENT = "fail z1-rtsw1:z1-ctsw1 at 1us for 1s"
+CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
+    "labs": (printed_by("labs"), "rocelab.cli.catalog"),
+    "plan of zones": (printed_by("plan", "zones-small"), "rocelab.cli.planning"),
+    "plan of hpn": (printed_by("plan", "hpn-small"), "rocelab.cli.planning"),
+    "doctor": (show_doctor, "rocelab.cli.doctor"),
+    "list": (called(show_labs), "rocelab.cli.lifecycle"),
+    "status": (called(show_status), "rocelab.cli.lifecycle"),
+    "up": (
+        called(lambda: out().print(seconds_table({"routes of all switches": 1234.5}))),
+        "rocelab.report.console",
+    ),
+    "path": (
+        printed_by("path", "zones-small", *FLOW, "--sport", "4791"),
+        "rocelab.cli.path",
+    ),
+    "runs": (called(show_runs), "rocelab.cli.remote_command"),
+    "te": (called(show_controller), "rocelab.cli.te"),
+    "reach": (called(show_reachability), "rocelab.cli.reach"),
+    "fault list": (show_faults, "rocelab.cli.fault"),
+    "health": (called(show_health), "rocelab.cli.health"),
+    "drill list": (printed_by("drill", "list"), "rocelab.cli.drill"),
+    "predict": (printed_by("predict", "zones-small", *JOB), "rocelab.report.prediction"),
+    "simulate": (
+        printed_by("simulate", "zones-small", *JOB, "--event", EVENT),
+        "rocelab.report.simulation.terminal",
+    ),
+    "whatif": (
+        printed_by("whatif", "zones-small", "drain z1-ctsw1 for 2h", *JOB),
+        "rocelab.report.simulation.whatif",
+    ),
+    "traffic": (
+        called(show_job),
+        "rocelab.report.job_terminal",
+    ),
+    "sweep": (show_sweep, "rocelab.cli.sweep"),
+    "reference": (show_reference, "rocelab.cli.trace"),
+}
+"""How a table comes to be, and the module that makes it."""
+
+ELSEWHERE = {
+    "rocelab.cli.scheme": "a switch's name and counters, of a running lab only",
+    "rocelab.report.compare.terminal": "test_compare.py",
+    "rocelab.report.difference": "test_drill_diff.py",
+    "rocelab.drills.view": "test_tables.py",
+    "rocelab.report.jobs.terminal": "test_tables.py",
+    "rocelab.report.repeats": "test_tables.py",
+    "rocelab.report.stages": "test_tables.py",
+    "rocelab.report.probes.terminal": "test_tables.py",
+    "rocelab.report.terminal": "test_tables.py",
+    "rocelab.diagnose.terminal": "test_forensics.py",
+}
+"""Modules whose tables are held elsewhere to the same."""
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WholeTable]]:
+    """Every table that is made, with the module that made it."""
+    made: list[tuple[str, WholeTable]] = []
+    init = WholeTable.__init__
+
+    def noted(table: WholeTable, *arguments: Any, **keywords: Any) -> None:
+        init(table, *arguments, **keywords)
+        made.append((sys._getframe(2).f_globals["__name__"], table))
+
+    monkeypatch.setattr(WholeTable, "__init__", noted)
+    monkeypatch.setattr("rocelab.report.console._PIPE_WIDTH", 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return made
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_table_keeps_names_and_figures_whole(
+    name: str, rocelab: Run, tables: list[tuple[str, WholeTable]], tmp_path: Path
+) -> None:
+    show, module = CASES[name]
+    show(rocelab, tmp_path)
+    assert module in {each for each, _ in tables}
+    for _, table in tables:
+        for width in NARROW:
+            assert broken(lambda console, t=table: console.print(t), width) == set()
+            assert too_long(lambda console, t=table: console.print(t), width) == []
+
+
+def test_every_module_that_makes_tables_is_held_to_it() -> None:
+    assert set(modules_with_tables()) == {module for _, module in CASES.values()} | set(ELSEWHERE)
+
+
+def modules_with_tables() -> Iterator[str]:
+    """Modules of commands and reports that call `rocelab.report.console.table`."""
+    for file in sorted((ROOT / "rocelab").rglob("*.py")):
+        nodes = ast.walk(ast.parse(file.read_text()))
+        functions = [node.func for node in nodes if isinstance(node, ast.Call)]
+        if any(isinstance(each, ast.Name) and each.id == "table" for each in functions):
+            yield ".".join(file.relative_to(ROOT).with_suffix("").parts)

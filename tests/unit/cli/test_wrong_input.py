@@ -1,0 +1,165 @@
+"""Whatever a user gives a command for a file, a name or a machine: a few lines, exit code 2 and no
+traceback. Commands and their parameters are those that the application declares."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rocelab.documents import to_json
+from rocelab.remote.upload import INPUTS
+from rocelab.runtime import record as records
+from rocelab.runtime.record import LabFiles, Record, State, write_record
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from tests.helpers.command_lines import Command, commands
+from tests.helpers.report_sample import repeat, result
+
+MOST_LINES = 12
+"""A file's problems are shown all at once, each with its hint."""
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 10)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+CONTENTS = {
+    "empty": b"",
+    "binary": bytes(range(256)) * 40,
+    "deep-json": b'{"a":' * 100_000,
+    "deep-list": b"[" * 100_000,
+    "deep-yaml": b"\n".join(b"  " * depth + b"a:" for depth in range(300)),
+    "aliases": BOMB.encode(),
+    "a-list": b"[1, 2, 3]",
+    "a-number": b"1",
+    "null": b"null",
+    "another-document": b'{"schema_version": 2, "a": 1}',
+    "not-a-number": b'{"schema_version": NaN, "name": Infinity}',
+    "long-number": b'{"schema_version": ' + b"9" * 5000 + b"}",
+    "latin-1": b"name: n\xe4me\n",
+}
+HOSTILE = ("empty", "binary", "deep-json")
+"""What every command is given; the readers, of which there are fewer, are given all."""
+NAMES = {
+    "300 characters": "a" * 300,
+    "a path of 300": f"/{'a' * 300}.yaml",
+    "slashes": "../../x",
+    "control characters": "a\x1b[31m\nb",
+    "nothing": "",
+    "a space": " ",
+    "no UTF-8": "a\udcff",
+}
+READERS = {
+    ("plan",): "lab",
+    ("drill", "show"): "drill",
+    ("simulate",): "job_file",
+    ("predict",): "flows",
+    ("sweep",): "sweep_file",
+    ("reference",): "measured",
+    ("longrun",): "timeline",
+    ("health",): "objectives",
+    ("diagnose",): "result",
+    ("drill", "diff"): "old new",
+}
+NAMING = ("node", "nodes", "interface", "src", "dst", "source", "destination", "kind")
+HOSTS = (
+    *("", " ", "-oProxyCommand=x", "a@b@c", "host:99999", "host:0", "host:x", "u@", "@h", "::1"),
+    *(
+        "fe80::1%eth0",
+        "[::1]:0",
+        "a" * 300,
+        "..",
+        "a..b",
+        "a b",
+        "a\nb",
+        "\x1b[31m",
+        "a/b",
+        "\udcff",
+    ),
+)
+EVERY = [each for each in commands() if each.words[0] not in ("runs", "attach")]
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of its own with one lab, whose user is root and is in an empty folder."""
+    monkeypatch.setattr(records, "RUN_ROOT", tmp_path / "run")
+    records.RUN_ROOT.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    spec = load_spec(find_lab("zone-small"))
+    record = Record(
+        spec.name, "netns", State.RUNNING, 0.0, "0.1.0", spec.model_dump(mode="json"), 0
+    )
+    write_record(LabFiles(spec.name), record)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def inputs(command: Command) -> list[str]:
+    return [name for name in command.parameters if name in INPUTS]
+
+
+def check(outcome, said: str) -> None:
+    assert outcome.code == 2, said
+    assert "Traceback" not in outcome.err, said
+    assert 1 <= len(outcome.err.splitlines()) <= MOST_LINES, said
+    assert outcome.err.replace("\n", "").isprintable(), said
+
+
+def test_every_file_that_a_command_reads_has_a_reader_here() -> None:
+    read = {name for command in EVERY for name in inputs(command)}
+    assert read == set(" ".join(READERS.values()).split())
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("command", EVERY, ids=lambda each: " ".join(each.words))
+def test_a_file_that_is_none_is_refused(rocelab, command: Command, content: str) -> None:
+    Path(content).write_bytes(CONTENTS[content])
+    for name in inputs(command):
+        if content in HOSTILE or name in READERS.get(command.words, "").split():
+            check(rocelab(*command.line(**{name: f"./{content}"})), f"{name}={content}")
+
+
+@pytest.mark.parametrize("file", ["pipe.yaml", "pipe.csv", "device.yaml"])
+@pytest.mark.parametrize("words", [each for each in READERS if each != ("longrun",)], ids=" ".join)
+def test_what_is_no_regular_file_is_refused_without_waiting(rocelab, words, file: str) -> None:
+    """A pipe may never begin, a device never end."""
+    os.mkfifo("pipe.yaml")
+    os.mkfifo("pipe.csv")
+    Path("device.yaml").symlink_to("/dev/zero")
+    command = next(each for each in EVERY if each.words == words)
+    outcome = rocelab(*command.line(**dict.fromkeys(READERS[words].split(), f"./{file}")))
+    check(outcome, file)
+    assert "it is not a regular file" in outcome.err or file == "pipe.csv"
+
+
+@pytest.mark.parametrize("command", EVERY, ids=lambda each: " ".join(each.words))
+def test_a_file_that_is_not_there_or_is_a_folder_is_refused(rocelab, command: Command) -> None:
+    Path("folder").mkdir()
+    Path("file").touch()
+    for name in inputs(command):
+        for path in ("./folder", "./nosuch.yaml", "./file/below.yaml", *NAMES.values()):
+            check(rocelab(*command.line(**{name: path})), f"{name}={path!r}")
+
+
+@pytest.mark.parametrize("command", EVERY, ids=lambda each: " ".join(each.words))
+def test_a_name_that_can_be_none_is_refused(rocelab, command: Command) -> None:
+    for name in NAMING:
+        if name in command.parameters:
+            for text in NAMES.values():
+                check(rocelab(*command.line(**{name: text})), f"{name}={text!r}")
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_can_be_no_machine_is_refused(rocelab, monkeypatch, tmp_path: Path, host: str) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for words in (["list"], ["runs"], ["attach"]):
+        check(rocelab("--host", host, *words), repr(host))
+
+
+def test_a_drills_result_is_told_from_a_jobs(rocelab) -> None:
+    Path("result.json").write_text(to_json(result(repeat(1))))
+    outcome = rocelab("diagnose", "result.json")
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[0] == "this is the result of a drill, not a job's document"
+    assert len(outcome.err.splitlines()) == 2

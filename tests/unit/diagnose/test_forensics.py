@@ -1,0 +1,671 @@
+"""What slowed a job down, told from reports worked out on paper: one thing wrong at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from rocelab.cli.diagnose import diagnose
+from rocelab.diagnose.critical import lateness, step_of, timing
+from rocelab.diagnose.diagnose import diagnose_report, make_case
+from rocelab.diagnose.losses import lossy_links
+from rocelab.diagnose.page import write_picture
+from rocelab.diagnose.paths import predicted_paths, ways_of
+from rocelab.diagnose.terminal import heat_map, path_table, print_diagnosis
+from rocelab.documents import to_json
+from rocelab.errors import InputError
+from rocelab.forwarding.balance import Direction
+from rocelab.jobs.collectives import Send
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan, plan_job
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.predict.matrix import FlowRow, rows_of_jobs
+from rocelab.results.diagnosis import Cause, Diagnosis, Verdict, Way, from_json
+from rocelab.results.job import (
+    Clock,
+    Fidelity,
+    FlowFigures,
+    Goodput,
+    HostStall,
+    JobReport,
+    LinkFigures,
+    QueueFigures,
+    RankFigures,
+    Steps,
+    Times,
+    Transport,
+)
+from rocelab.spec.model import LabSpec
+from tests.helpers.job_sample import ENVIRONMENT
+from tests.helpers.narrow import broken
+
+MS = 10**6
+DILATION = 1000.0
+STEP_MS = 100
+ITERATIONS = 4
+Late = Callable[[int, Send], int]
+"""How many ms longer a send of an iteration takes."""
+
+
+def on_time(iteration: int, send: Send) -> int:
+    return 0
+
+
+def fabric(scheme: str = "ecmp") -> Fabric:
+    shape = {"kind": "clos", "racks": 4, "spines": 2, "servers_per_rack": 2}
+    return plan(
+        LabSpec.model_validate(
+            {"name": "t", "dilation": DILATION, "fabric": shape, "scheme": scheme}
+        )
+    )
+
+
+@lru_cache
+def planned(scheme: str = "ecmp", placement: str = "fragmented", qps: int = 4) -> JobPlan:
+    return plan_job(
+        fabric(scheme),
+        JobSpec.model_validate(
+            {
+                "pattern": "allreduce",
+                "ranks": 8,
+                "size": "4MB",
+                "iterations": ITERATIONS,
+                "warmup_iterations": 0,
+                "placement": placement,
+                "transport": {"qps": qps},
+            }
+        ),
+    )
+
+
+def steps(job: JobPlan, late: Late = on_time) -> Steps:
+    """Each send begins when the last that it waits for has come, and takes 100 ms and `late`."""
+    assert job.schedule is not None
+    posted, arrived, began, ended = [], [], [], []
+    start = 0
+    for iteration in range(ITERATIONS):
+        at, came = [0] * len(job.schedule.sends), [0] * len(job.schedule.sends)
+        for send in job.schedule.sends:
+            at[send.id] = max((came[before] for before in send.after), default=start)
+            came[send.id] = at[send.id] + (STEP_MS + late(iteration, send)) * MS
+        over = [start] * job.job.ranks
+        for send in job.schedule.sends:
+            for rank in (send.source, send.destination):
+                over[rank] = max(over[rank], came[send.id])
+        posted.append(tuple(at))
+        arrived.append(tuple(came))
+        began.append((start,) * job.job.ranks)
+        ended.append(tuple(over))
+        start = max(over)
+    return Steps(0, tuple(began), tuple(ended), tuple(posted), tuple(arrived), tuple(arrived))
+
+
+def flows(
+    job: JobPlan, lost: Callable[[tuple[Way, ...]], int] = lambda ways: 0
+) -> Sequence[FlowFigures]:
+    """1,000 packets of each queue pair with data; `lost` says how many NAKs by their way."""
+    ends = {end.number: end for end in job.ends}
+    rows = rows_of_jobs([job])
+    ways = ways_of(job.fabric, rows)
+    own = {(end.remote, end.sport): end for end in job.ends}
+    found = []
+    for row, way in zip(rows, ways, strict=True):
+        end = own[row.dest_qp, row.sport]
+        far = ends[end.remote]
+        naks = lost(way)
+        found.append(
+            FlowFigures(
+                rank=end.rank,
+                peer=end.peer,
+                sport=end.sport,
+                dest_qp=end.remote,
+                port=end.port,
+                acks_sport=far.sport,
+                acks_qp=end.number,
+                acks_port=far.port,
+                bytes=4_000_000,
+                packets=1000,
+                messages=10,
+                retransmitted=30 * naks,
+                naks=naks,
+                timeouts=0,
+                cnps=0,
+                out_of_order=30 * naks,
+                duplicates=0,
+                ce=0,
+                rtt_p50_ns=None,
+                rtt_p99_ns=None,
+            )
+        )
+    return found
+
+
+def report(
+    job: JobPlan,
+    *,
+    late: Late = on_time,
+    sent: Sequence[FlowFigures] | None = None,
+    stalls: tuple[HostStall, ...] = (),
+    queues: tuple[QueueFigures, ...] = (),
+    foreign_packets: dict[Way, int] | None = None,
+) -> JobReport:
+    """What `rocelab traffic` would have written; links carry the flows and what is foreign."""
+    sent = flows(job) if sent is None else sent
+    packets: dict[tuple[str, str], int] = {}
+    places = job.places
+    rows = [
+        FlowRow(places[f.rank], places[f.peer], f.sport, f.dest_qp, leaves_by=f.port) for f in sent
+    ]
+    for flow, way in zip(sent, ways_of(job.fabric, rows), strict=True):
+        for each in way:
+            key = each.link, each.sender
+            packets[key] = packets.get(key, 0) + flow.packets
+    for each, more in (foreign_packets or {}).items():
+        packets[each.link, each.sender] += more
+    times = Times(0.0, 0.0)
+    return JobReport(
+        schema_version=2,
+        job=job.job.model_dump(mode="json", exclude_none=True),
+        lab=job.fabric.spec.model_dump(mode="json", exclude_none=True),
+        environment=ENVIRONMENT,
+        clock=Clock(DILATION),
+        warnings=(),
+        problems=(),
+        errors=(),
+        fidelity=Fidelity(0.0, 0, 0, 0.0, 0.0, 0.0, 0, 0),
+        headlines=(),
+        iterations=(),
+        roofline=None,
+        completion=None,
+        ranks=tuple(
+            RankFigures(rank, str(place), None, 0, 0, 0) for rank, place in enumerate(places)
+        ),
+        transport=Transport(*[0] * 17),
+        round_trips=None,
+        queue_engine="bpf",
+        queues=queues,
+        links=tuple(
+            LinkFigures(link, "", Direction.UP, sender, count, 4154 * count, None)
+            for (link, sender), count in packets.items()
+        ),
+        tiers=(),
+        goodput=Goodput(times, ()),
+        fairness=None,
+        accounting=(),
+        flows=tuple(sent),
+        steps=steps(job, late),
+        stalls=stalls,
+    )
+
+
+def diagnosed(written: JobReport) -> Diagnosis:
+    """From the document as a file holds it."""
+    from rocelab.results.job import from_json as read_report
+
+    return diagnose_report(read_report(to_json(written)))[0]
+
+
+def queue(way: Way, *, marked: float, mean: float = 500_000, dropped: int = 0) -> QueueFigures:
+    """The queue in front of a way."""
+    interface = planned().fabric.link_by_name[way.link].port(way.sender).interface
+    return QueueFigures(
+        way.sender, interface, 3, 1000, 4_154_000, int(1000 * marked), dropped, 0, 10**6, mean
+    )
+
+
+def uplinks(job: JobPlan) -> list[Way]:
+    """The ways between switches that the job's data crosses, most used first."""
+    count: dict[Way, int] = {}
+    for ways in ways_of(job.fabric, rows_of_jobs([job])):
+        for way in ways[1:-1]:
+            count[way] = count.get(way, 0) + 1
+    return sorted(count, key=lambda way: (-count[way], way))
+
+
+def over(way: Way, job: JobPlan) -> set[tuple[int, int]]:
+    """Ranks whose data crosses a way."""
+    rows = rows_of_jobs([job])
+    ranks = {place: rank for rank, place in enumerate(job.places)}
+    return {
+        (ranks[row.source], ranks[row.destination])
+        for row, ways in zip(rows, ways_of(job.fabric, rows), strict=True)
+        if way in ways
+    }
+
+
+def late_over(way: Way, job: JobPlan, ms: int) -> Late:
+    pairs = over(way, job)
+    return lambda iteration, send: ms if (send.source, send.destination) in pairs else 0
+
+
+def test_a_job_on_time_has_no_cause() -> None:
+    found = diagnosed(report(planned()))
+    assert (found.verdict.cause, found.others, found.notes) == (Cause.NONE, (), ())
+    assert found.typical.lab_ns == found.took.lab_ns == 14 * STEP_MS * MS
+    assert found.typical.modelled_ns == found.typical.lab_ns / DILATION
+
+
+def test_the_critical_path_of_a_ring_is_the_chain_that_was_late() -> None:
+    job = planned()
+    assert job.schedule is not None
+    slow = job.schedule.sends[job.schedule.sends[-1].after[0]]
+    timed = timing(
+        steps(job, lambda iteration, send: 70 if (iteration, send.id) == (2, slow.id) else 0),
+        job.schedule,
+    )
+    chain = timed.paths[2]
+    assert timed.worst() == 2
+    assert timed.took.tolist() == [1400 * MS, 1400 * MS, 1470 * MS, 1400 * MS]
+    assert [(link.send, link.excess_ns) for link in chain if link.excess_ns] == [(slow.id, 70 * MS)]
+    assert len(chain) == 14
+    for before, after in pairwise(chain):
+        assert before.send in job.schedule.sends[after.send].after
+        assert before.ended_ns == after.posted_ns
+    table = lateness(timed, 8, 2)
+    step = step_of(job.schedule)[slow.id]
+    assert (table > 0).sum() == 1
+    assert table[slow.destination, step] == 70 * MS
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 400), min_size=112 * ITERATIONS, max_size=112 * ITERATIONS))
+def test_a_critical_path_has_no_gaps_and_is_as_long_as_its_iteration(delays: list[int]) -> None:
+    job = planned()
+    assert job.schedule is not None
+    timed = timing(
+        steps(job, lambda iteration, send: delays[112 * iteration + send.id]), job.schedule
+    )
+    for path, took in zip(timed.paths, timed.took.tolist(), strict=True):
+        assert sum(link.ended_ns - link.posted_ns for link in path) == took
+
+
+def pause(server: str, began_ms: int, ms: int) -> HostStall:
+    return HostStall(server, began_ms * MS, ms * MS)
+
+
+def paused_in(job: JobPlan, ms: int) -> Late:
+    """The send from rank 3 in step 5 of iteration 1 takes longer."""
+    assert job.schedule is not None
+    at = step_of(job.schedule)
+    return lambda iteration, send: ms if (iteration, send.source, at[send.id]) == (1, 3, 5) else 0
+
+
+def test_a_server_that_stood_still_while_a_send_waited_is_a_host_pause() -> None:
+    job = planned()
+    server = job.places[3].server
+    found = diagnosed(
+        report(job, late=paused_in(job, 210), stalls=(pause(server, 1910, 210),))
+    ).verdict
+    assert (found.cause, found.server, found.ranks) == (Cause.HOST_PAUSE, server, (3,))
+    assert found.excess.lab_ns == 210 * MS
+    assert found.iterations == (1,)
+    assert f"rank 3 on {server}" in found.evidence[0]
+    assert "210 ms" in found.evidence[0]
+    assert "in step 5 of iteration 1" in found.evidence[0]
+
+
+def test_a_pause_that_cost_nothing_is_told_but_not_blamed() -> None:
+    job = planned()
+    found = diagnosed(report(job, stalls=(pause(job.places[3].server, 1910, 60),)))
+    assert found.verdict.cause is Cause.NONE
+    assert [each.cause for each in found.others] == [Cause.HOST_PAUSE]
+    assert found.others[0].excess.lab_ns == 0
+
+
+def test_a_stall_of_all_servers_at_once_is_the_machines() -> None:
+    job = planned()
+    stalls = tuple(pause(place.server, 1910, 210) for place in job.places)
+    found = diagnosed(report(job, late=paused_in(job, 210), stalls=stalls))
+    assert found.verdict.cause is Cause.NONE
+    assert "8 stalls hit several servers at once" in found.notes[0]
+
+
+def test_a_hiccup_of_another_server_within_a_pause_does_not_hide_it() -> None:
+    job = planned()
+    stalls = (pause(job.places[3].server, 1910, 210), pause(job.places[5].server, 1950, 20))
+    found = diagnosed(report(job, late=paused_in(job, 210), stalls=stalls))
+    assert (found.verdict.cause, found.verdict.ranks) == (Cause.HOST_PAUSE, (3,))
+
+
+def test_a_pause_must_stand_out_from_the_hiccups_of_the_other_servers() -> None:
+    job = planned()
+    hiccups = tuple(
+        pause(place.server, 100 * rank, 50) for rank, place in enumerate(job.places) if rank != 3
+    )
+    ours = pause(job.places[3].server, 1910, 120)
+    found = diagnosed(report(job, late=paused_in(job, 120), stalls=(*hiccups, ours)))
+    assert found.verdict.cause is Cause.NONE
+
+
+def test_a_link_whose_flows_lose_packets_and_others_do_not_is_grey() -> None:
+    job = planned()
+    for way in uplinks(job)[::4]:
+        written = report(
+            job,
+            late=late_over(way, job, 50),
+            sent=flows(job, lambda ways, way=way: 20 if way in ways else 0),  # type: ignore[misc]
+        )
+        found = diagnosed(written).verdict
+        assert found.cause is Cause.GREY_LINK
+        assert way in found.links
+        assert found.excess.lab_ns > 0
+        assert "2.00%" in found.evidence[0]
+        assert "0 times, 0 sent again" in found.evidence[1]
+
+
+def test_links_that_the_same_flows_cross_are_named_together() -> None:
+    job = planned("path-pinning", qps=1)
+    first = ways_of(job.fabric, rows_of_jobs([job]))[0]
+    pair = over(first[0], job)
+    together = [way for way in first if over(way, job) == pair]
+    assert len(together) > 1
+    found = diagnosed(report(job, sent=flows(job, lambda ways: 20 if first[0] in ways else 0)))
+    grey = [each for each in (found.verdict, *found.others) if each.cause is Cause.GREY_LINK]
+    assert set(together) <= set(grey[0].links)
+    assert "do not tell these" in grey[0].evidence[-1]
+
+
+def test_timeouts_towards_a_server_that_stood_still_are_no_losses() -> None:
+    job = planned()
+    server = job.places[3].server
+    sent = [
+        replace(flow, timeouts=3) if 3 in (flow.rank, flow.peer) else flow for flow in flows(job)
+    ]
+    assert {each.cause for each in _all(report(job, sent=sent))} >= {Cause.GREY_LINK}
+    stalled = report(job, sent=sent, stalls=(pause(server, 1000, 900),))
+    assert Cause.GREY_LINK not in {each.cause for each in _all(stalled)}
+
+
+def _all(written: JobReport) -> tuple[Verdict, ...]:
+    found = diagnosed(written)
+    return (found.verdict, *found.others)
+
+
+def test_losses_that_a_queue_dropped_are_no_grey_link() -> None:
+    job = planned()
+    way = uplinks(job)[0]
+    sent = flows(job, lambda ways: 20 if way in ways else 0)
+    dropped = queue(way, marked=0.9, mean=10**7, dropped=sum(flow.naks for flow in sent))
+    written = report(
+        job,
+        late=late_over(way, job, 50),
+        sent=sent,
+        queues=(dropped,),
+        foreign_packets={way: 10_000},
+    )
+    found = diagnosed(written)
+    assert found.verdict.cause is Cause.CONGESTED_LINK
+    assert Cause.GREY_LINK not in {each.cause for each in found.others}
+
+
+def test_what_a_queue_elsewhere_dropped_explains_no_loss_here() -> None:
+    job = planned()
+    way = uplinks(job)[0]
+    ends = {way.sender, way.receiver}
+    elsewhere = next(
+        each
+        for each in uplinks(job)
+        if not (over(way, job) & over(each, job)) and not ends & {each.sender, each.receiver}
+    )
+    sent = flows(job, lambda ways: 20 if way in ways else 0)
+    dropped = queue(elsewhere, marked=0.0, dropped=10 * sum(flow.naks for flow in sent))
+    found = diagnosed(report(job, late=late_over(way, job, 50), sent=sent, queues=(dropped,)))
+    assert found.verdict.cause is Cause.GREY_LINK
+    assert way in found.verdict.links
+
+
+def test_of_an_invalid_run_nothing_is_blamed_and_what_was_seen_is_told() -> None:
+    job = planned()
+    way = uplinks(job)[0]
+    sent = flows(job, lambda ways: 20 if way in ways else 0)
+    written = report(job, late=late_over(way, job, 50), sent=sent)
+    why = "not valid because senders were late"
+    found = diagnosed(replace(written, problems=(why,)))
+    assert (found.verdict.cause, found.verdict.evidence) == (Cause.INVALID, (why,))
+    assert found.problems == (why,)
+    assert [each.cause for each in found.others] == [diagnosed(written).verdict.cause]
+
+
+def test_what_a_run_is_invalid_for_may_be_what_was_found() -> None:
+    job = planned()
+    server = job.places[3].server
+    stalls = (pause(server, 1910, 210),)
+    paused = report(job, late=paused_in(job, 210), stalls=stalls)
+    idle = "not valid because this machine could not feed 1 of 8 NICs: {}:1 stood idle for 210 ms"
+    found = diagnosed(replace(paused, problems=(idle.format(server),)))
+    assert (found.verdict.cause, found.problems) == (Cause.HOST_PAUSE, (idle.format(server),))
+    for other in (job.places[5].server, f"{server}0"):
+        found = diagnosed(replace(paused, problems=(idle.format(other),)))
+        assert found.verdict.cause is Cause.INVALID
+    way = uplinks(job)[0]
+    sent = flows(job, lambda ways: 20 if way in ways else 0)
+    grey = report(job, late=late_over(way, job, 50), sent=sent)
+    missing = "not valid because counters disagree on packets between NICs: 2 into, 1 out"
+    assert diagnosed(replace(grey, problems=(missing,))).verdict.cause is Cause.GREY_LINK
+    late = "not valid because senders were late"
+    assert diagnosed(replace(grey, problems=(missing, late))).verdict.cause is Cause.INVALID
+    assert diagnosed(replace(paused, problems=(missing,))).verdict.cause is Cause.INVALID
+
+
+def test_a_queue_in_front_of_a_link_that_others_use_is_congestion() -> None:
+    job = planned()
+    way = uplinks(job)[0]
+    own = sum(way in ways for ways in ways_of(job.fabric, rows_of_jobs([job])))
+    written = report(
+        job,
+        late=late_over(way, job, 50),
+        queues=(queue(way, marked=0.31),),
+        foreign_packets={way: 1000 * own},
+    )
+    found = diagnosed(written).verdict
+    assert (found.cause, found.links) == (Cause.CONGESTED_LINK, (way,))
+    assert "marked 31% of 1,000 packets" in found.evidence[0]
+    assert "50% were not of this job" in found.evidence[1]
+
+
+def test_a_link_that_the_jobs_own_flows_fill_is_no_fault() -> None:
+    job = planned(qps=1)
+    way = uplinks(job)[0]
+    # Chunks of 500 KB in 10 ms at 400 Mb/s of the lab: the link is full.
+    fast = job.fabric.link_by_name[way.link].rate_bps / DILATION
+    assert fast == 400_000_000
+    written = report(job, late=lambda iteration, send: -90, queues=(queue(way, marked=0.3),))
+    found = diagnosed(written)
+    assert found.verdict.cause is Cause.NONE
+    assert "the job's own flows fill" in found.notes[0]
+    assert "not a fault" in found.notes[0]
+
+
+def test_a_link_with_a_queue_that_never_carried_its_rate_is_slow() -> None:
+    job = planned()
+    way = uplinks(job)[0]
+    pairs = over(way, job)
+    # 200 KB are 4 ms at the link's 400 Mb/s of the lab.
+    waits = queue(way, marked=0.0, mean=200_000)
+
+    def written(rtt_ns: int) -> JobReport:
+        sent = [
+            replace(flow, rtt_p50_ns=rtt_ns) if (flow.rank, flow.peer) in pairs else flow
+            for flow in flows(job)
+        ]
+        return report(job, late=late_over(way, job, 50), sent=sent, queues=(waits,))
+
+    found = diagnosed(written(16 * MS)).verdict
+    assert (found.cause, found.links) == (Cause.SLOW_LINK, (way,))
+    assert "of its 400 Gb/s" in found.evidence[1]
+    assert "4.0 times as long" in found.evidence[1]
+    assert diagnosed(written(5 * MS)).verdict.cause is Cause.NONE
+
+
+def test_without_paths_hosts_are_still_told_and_links_are_not_named() -> None:
+    job = planned("spray")
+    sent = flows(planned(), lambda ways: 20)
+    written = replace(report(planned(), sent=sent), lab=job.fabric.spec.model_dump(mode="json"))
+    found = diagnosed(written)
+    assert "paths are not known" in found.notes[0]
+    assert [(each.cause, each.links) for each in (found.verdict, *found.others)][-1] == (
+        Cause.GREY_LINK,
+        (),
+    )
+
+
+def test_counters_that_contradict_the_predicted_paths_are_believed_rather_than_these() -> None:
+    job = planned()
+    written = report(job)
+    way = uplinks(job)[0]
+    silent = tuple(
+        replace(link, packets=0) if (link.link, link.sender) == (way.link, way.sender) else link
+        for link in written.links
+    )
+    found = diagnosed(replace(written, links=silent))
+    assert f"{way.link} carried 0 packets from {way.sender}" in found.notes[0]
+
+
+def test_a_document_without_steps_is_refused_with_what_to_do() -> None:
+    with pytest.raises(InputError, match="no times of steps") as refused:
+        make_case(replace(report(planned()), steps=None), planned().fabric, None)
+    assert "a job with a size" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "picture", "message"),
+    [
+        ("none.json", None, "none.json can not be read"),
+        ("other.json", None, "not a job's document"),
+        ("other.json", "map.pdf", "neither .svg nor .png"),
+        ("other.json", "no/map.svg", "there is no folder"),
+    ],
+)
+def test_what_can_not_be_diagnosed_is_refused(
+    tmp_path: Path, name: str, picture: str | None, message: str
+) -> None:
+    (tmp_path / "other.json").write_text("no json")
+    with pytest.raises(InputError, match=message):
+        diagnose(tmp_path / name, None if picture is None else tmp_path / picture)
+
+
+def test_a_diagnosis_reads_back_and_is_plain_json() -> None:
+    job = planned()
+    found = diagnosed(
+        report(job, late=paused_in(job, 210), stalls=(pause(job.places[3].server, 1910, 210),))
+    )
+    assert from_json(to_json(found)) == found
+    assert json.loads(to_json(found))["verdict"]["cause"] == "host-pause"
+
+
+def test_the_map_shows_the_slow_row_and_the_text_says_who(tmp_path: Path) -> None:
+    job = planned()
+    server = job.places[3].server
+    written = report(job, late=paused_in(job, 210), stalls=(pause(server, 1910, 210),))
+    found, case = diagnose_report(written)
+    rows = heat_map(found, case, 160)[1:]
+    full = [row for row in rows if "█" in row]
+    assert len(full) == 1
+    assert full[0].index("█") == full[0].index("|") + 1 + 5
+    narrow = heat_map(found, case, 28)
+    assert "2 steps per block" in narrow[0]
+    assert max(map(len, narrow[1:])) <= 28
+    late = full[0].partition("|")[0]
+    assert any("█" in row and row.startswith(late) for row in narrow[1:])
+    console = Console(width=160, record=True, file=(tmp_path / "out").open("w"))
+    print_diagnosis(found, case, console)
+    text = console.export_text()
+    assert f"host-pause: rank 3 on {server}; 210 ms of the lab" in text
+    assert "in iteration 1" in text
+    for width in (80, 60):
+        assert broken(lambda console: console.print(path_table(found)), width) == set()
+    for name in ("map.svg", "map.png"):
+        write_picture(found, case, tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 5000
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 15), st.floats(0.01, 0.05), st.integers(0, 2**32 - 1))
+def test_the_link_that_loses_is_among_the_named(place: int, share: float, seed: int) -> None:
+    job = planned()
+    ways = uplinks(job)
+    way = ways[place % len(ways)]
+    rng = np.random.default_rng(seed)
+    sent = flows(job, lambda crossed: int(rng.poisson(1000 * share)) if way in crossed else 0)
+    written = report(job, sent=sent)
+    case = make_case(written, job.fabric, predicted_paths(job.fabric, written))
+    (found,) = lossy_links(case)
+    assert way in found.links
+    crossing = over(way, job)
+    assert all(crossing & over(each, job) for each in found.links)
+
+
+@pytest.fixture(scope="module")
+def suspicious() -> str:
+    """A document in which there is something to find."""
+    job = planned()
+    return to_json(
+        report(
+            job,
+            late=paused_in(job, 210),
+            stalls=(pause(job.places[3].server, 1910, 210),),
+            queues=(queue(uplinks(job)[0], marked=0.5),),
+        )
+    )
+
+
+JUNK = (None, -1, 10**30, 1e308, "\x1b[31mx", [], {})
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("lab",),
+        ("lab", "name"),
+        ("lab", "fabric"),
+        ("job",),
+        ("job", "ranks"),
+        ("clock", "dilation"),
+        ("flows", 0, "rank"),
+        ("flows", 0, "peer"),
+        ("flows", 0, "port"),
+        ("flows", 0, "packets"),
+        ("ranks", 0, "nic"),
+        ("ranks",),
+        ("links", 0, "link"),
+        ("links", 0, "packets"),
+        ("queues", 0, "node"),
+        ("queues", 0, "depth_mean_bytes"),
+        ("stalls", 0, "server"),
+        ("stalls", 0, "began_ns"),
+        ("steps", "began_ns"),
+        ("steps", "posted_ns"),
+        ("steps", "arrived_ns", 0),
+        ("steps", "first"),
+        ("problems",),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("junk", [*JUNK, "srv9-9", "srv9-9:9", [[1]]], ids=repr)
+def test_a_document_that_contradicts_itself_is_wrong_input(
+    rocelab, tmp_path: Path, suspicious: str, place: tuple[str | int, ...], junk: object
+) -> None:
+    document = json.loads(suspicious)
+    *within, last = place
+    inner = document
+    for part in within:
+        inner = inner[part]
+    inner[last] = junk
+    (tmp_path / "result.json").write_text(json.dumps(document))
+
+    outcome = rocelab("diagnose", str(tmp_path / "result.json"))
+
+    assert outcome.code in (0, 2), outcome.err
+    assert "Traceback" not in outcome.err
+    assert "\x1b" not in outcome.out + outcome.err

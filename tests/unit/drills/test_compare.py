@@ -1,0 +1,326 @@
+"""A comparison worked out on paper: its matrix, its figures, its document and its renderings."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from rocelab.cli.main import main
+from rocelab.documents import to_json
+from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
+from rocelab.drills.compare.matrix import Cell, cells
+from rocelab.errors import InputError, SpecError
+from rocelab.forwarding.balance import Direction
+from rocelab.measure.run import assemble
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.report.compare.html import render_html
+from rocelab.report.compare.terminal import print_comparison
+from rocelab.report.compare.view import (
+    anomalies,
+    blocks,
+    busbw_rows,
+    link_matrix,
+    repeatability,
+    run_rows,
+)
+from rocelab.results.comparison import (
+    SCHEMA_VERSION,
+    CellResult,
+    Comparison,
+    Run,
+    Status,
+    from_json,
+)
+from rocelab.results.job import JobReport
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from tests.helpers import job_sample
+from tests.helpers.narrow import broken
+
+
+def fabric() -> Fabric:
+    return plan(load_spec(find_lab("zone-1-1")))
+
+
+def asked(**lists: str) -> tuple[Cell, ...]:
+    said = {"schemes": "ecmp,spray", "qps": "1,4", "placements": "contiguous,fragmented"} | lists
+    return cells(fabric(), said["schemes"], said["qps"], said["placements"], {"size": "8MB"})
+
+
+def test_every_scheme_meets_every_number_of_queue_pairs_and_placement() -> None:
+    found = asked()
+    assert len({(cell.scheme.kind, cell.qps, cell.placement) for cell in found}) == 8
+    assert [cell.scheme.kind for cell in found] == ["ecmp"] * 4 + ["spray"] * 4
+    assert found[1].title == "ecmp, 4 QPs, contiguous"
+    assert {cell.job.ranks for cell in found} == {16}
+    assert {cell.job.size for cell in found} == {8_000_000}
+    assert all(cell.job.transport.qps == cell.qps for cell in found)
+
+
+def test_receivers_take_packets_in_any_order_where_the_scheme_reorders_and_only_there() -> None:
+    found = asked(schemes="ecmp,flowlet,spray,te")
+    orders = {cell.scheme.kind: cell.job.transport.out_of_order for cell in found}
+    assert orders == {"ecmp": False, "flowlet": True, "spray": True, "te": False}
+
+
+@pytest.mark.parametrize(
+    ("lists", "says"),
+    [
+        ({"qps": "1,1"}, "different items"),
+        ({"qps": "1,,4"}, "different items"),
+        ({"qps": "four"}, "whole numbers"),
+        ({"qps": "0"}, "--qps"),
+        ({"schemes": "ecmp,spary"}, "did you mean spray"),
+        ({"placements": "scattered"}, "--placement"),
+    ],
+)
+def test_a_list_that_can_not_be_compared_is_refused(lists: dict[str, str], says: str) -> None:
+    with pytest.raises((InputError, SpecError)) as refused:
+        asked(**lists)
+    assert says in str(refused.value)
+
+
+def report(**keys: object) -> JobReport:
+    job = job_sample.result(job_sample.allreduce())
+    (made,) = assemble(
+        job_sample.ENVIRONMENT, job_sample.traffic(job), job_sample.counts(job), 1.0, 0.0
+    )
+    return replace(made, **keys)  # type: ignore[arg-type]
+
+
+def packets(first: int, second: int) -> dict[tuple[str, str], int]:
+    """Both racks' links to the first and the second spine carry so many data packets each way."""
+    return {
+        (link.name, port.node): first if link.b.node == "ctsw1" else second
+        for link in job_sample.fabric().sessions
+        for port in (link.a, link.b)
+    }
+
+
+CROSSING = {
+    ("rtsw-ctsw", direction, rack): 4 for direction in Direction for rack in ("rtsw1", "rtsw2")
+}
+
+
+def run(first: int = 30, second: int = 10, expected: Expected | None = None, **keys: object) -> Run:
+    return run_of(job_sample.fabric(), report(**keys), packets(first, second), CROSSING, expected)
+
+
+def test_the_balance_of_a_run_is_of_the_data_that_was_counted_beside_random_hashing() -> None:
+    made = run()
+    up, down = made.tiers
+    assert up.all_links.mmr == down.all_links.mmr == 1.5
+    assert up.all_links.jfi == pytest.approx(80**2 / (4 * 2000))
+    assert up.random is not None
+    assert (up.random.flows, up.random.links) == (8, 4)
+    assert [link.packets for link in made.links if link.link == "rtsw1:ctsw2"] == [10, 10]
+
+
+def test_bandwidth_and_ratio_are_the_jobs_own() -> None:
+    source = report()
+    made = run()
+    assert len(made.busbw_gbs) == 3
+    median = sorted(made.busbw_gbs)[1]
+    assert median == pytest.approx(source.headline("busbw").modelled.median)
+    assert sorted(made.jct_ratio)[1] == pytest.approx(source.headline("jct_ratio").modelled.median)
+
+
+def test_packets_on_other_links_than_predicted_are_counted() -> None:
+    assert run(30, 10, Expected(packets(30, 10), ())).misplaced_packets == 0
+    assert run(30, 10, Expected(packets(20, 20), ())).misplaced_packets == 4 * 10
+    assert run(30, 10).misplaced_packets is None
+
+
+def test_rates_are_per_second_of_the_modelled_network() -> None:
+    source = report()
+    transport = replace(source.transport, out_of_order=300, retransmitted=30)
+    made = run(transport=transport)
+    found = cell_figures([made], 400e9)
+    assert found is not None
+    seconds = made.job_time.modelled_ns / 1e9
+    assert found.out_of_order_pps == pytest.approx(300 / seconds)
+    assert found.retransmission_pps == pytest.approx(30 / seconds)
+    assert found.out_of_order_share == pytest.approx(300 / source.transport.data_packets)
+    assert found.goodput_share == pytest.approx(found.busbw_gbs.median / 50)
+
+
+def test_a_run_the_machine_could_not_carry_is_left_out_where_another_is_valid() -> None:
+    bad = run(40, 0, problems=("not valid because of the test",))
+    found = cell_figures([run(), bad], 400e9)
+    assert found is not None
+    assert found.tiers[0].mmr == 1.5
+    assert found.busbw_gbs.n == 3
+    status, reason = status_of([run(), bad], 2)
+    assert status is Status.MEASURED
+    assert reason == "1 of 2 runs left out: not valid because of the test"
+
+
+def test_a_cell_without_a_valid_run_keeps_its_figures_and_is_marked() -> None:
+    bad = run(40, 0, problems=("not valid because of the test",))
+    assert status_of([bad], 1) == (Status.INVALID, "not valid because of the test")
+    found = cell_figures([bad], 400e9)
+    assert found is not None
+    assert (found.tiers[0].mmr, found.tiers[0].unused) == (2.0, 2)
+    assert status_of([run(errors=("queue pair 3 failed",))], 1)[0] is Status.FAILED
+    assert status_of([run()], 1) == (Status.MEASURED, None)
+
+
+def test_a_cell_whose_runs_ended_early_says_how_many_are_missing_and_why() -> None:
+    assert status_of([], 3, "no way to rtsw4") == (Status.NOT_RUN, "no way to rtsw4")
+    status, reason = status_of([run()], 3, "no way to rtsw4")
+    assert (status, reason) == (Status.MEASURED, "2 of 3 runs not made: no way to rtsw4")
+
+
+def test_every_run_of_a_repeated_cell_is_listed_with_why_it_does_not_count() -> None:
+    bad = run(40, 0, problems=("the <clock> jumped",))
+    twice = replace(comparison(lambda _: (run(), bad)), repeats=2)
+    rows = run_rows(twice)
+    assert len(rows) == 2 * len(twice.cells)
+    assert [row[3:6] for row in rows[:2]] == [
+        ("1", "valid", ""),
+        ("2", "invalid", "the <clock> jumped"),
+    ]
+    (first, *_) = [row for block in blocks(twice) for row in block.loads]
+    assert first.mark == "1 of 2 runs: 1 of 2 runs left out: the <clock> jumped"
+    assert "ecmp, 1 QP, contiguous: run 2 of 2 does not count: the <clock> jumped" in anomalies(
+        twice
+    )
+    page = render_html(twice)
+    assert page.count("<td>invalid</td><td>the &lt;clock&gt; jumped</td>") == len(twice.cells)
+    assert run_rows(comparison()) == []
+
+
+def cell(asked: Cell, runs: tuple[Run, ...], reason: str | None = None) -> CellResult:
+    status = (Status.NOT_RUN, reason) if reason else status_of(runs, len(runs))
+    return CellResult(
+        scheme=asked.scheme.model_dump(mode="json"),
+        qps=asked.qps,
+        placement=asked.placement,
+        job=asked.job.model_dump(mode="json", exclude_none=True),
+        status=status[0],
+        reason=status[1],
+        figures=cell_figures(runs, 400e9) if runs else None,
+        runs=runs,
+    )
+
+
+def comparison(
+    runs_of: Callable[[Cell], tuple[Run, ...]] = lambda _: (run(),),
+    refused: str | None = None,
+) -> Comparison:
+    return Comparison(
+        schema_version=SCHEMA_VERSION,
+        command="rocelab compare t",
+        lab={"name": "t", "fabric": {"kind": "clos"}},
+        environment=job_sample.ENVIRONMENT,
+        dilation=1000.0,
+        nic_rate_bps=400 * 10**9,
+        repeats=1,
+        notes=(),
+        cells=tuple(
+            cell(each, (), "no <eBPF> here")
+            if each.scheme.kind == refused
+            else cell(each, runs_of(each))
+            for each in asked()
+        ),
+    )
+
+
+def test_a_document_reads_back_into_the_same_comparison() -> None:
+    found = comparison(refused="spray")
+    assert from_json(to_json(found)) == found
+    with pytest.raises(InputError, match="schema version"):
+        from_json(to_json(replace(found, schema_version=99)))
+
+
+def test_a_scheme_that_does_not_run_here_is_a_row_that_says_why() -> None:
+    found = comparison(refused="spray")
+    rows = [row for block in blocks(found) for row in block.loads if row.config == "Packet spray"]
+    assert len(rows) == 4
+    assert {row.mark for row in rows} == {"not run: no <eBPF> here"}
+    assert {row.busbw for row in rows} == {"-"}
+    page = render_html(found)
+    assert "not run: no &lt;eBPF&gt; here" in page
+    assert "<eBPF>" not in page
+    assert len(anomalies(found)) == 4
+
+
+def test_an_invalid_cell_is_marked_in_every_table_and_not_dropped() -> None:
+    bad = (run(problems=("not valid because of the test",)),)
+    found = comparison(lambda each: bad if each.scheme.kind == "spray" else (run(),))
+    assert all(row[-1].endswith("*") and not row[-2].endswith("*") for row in busbw_rows(found))
+    assert "to be believed, see Anomalies" in render_html(found)
+    names, links, values = link_matrix(found, "contiguous", "rtsw-ctsw", Direction.UP)
+    assert names == ["ecmp, 1 QP", "ecmp, 4 QPs", "spray, 1 QP*", "spray, 4 QPs*"]
+    assert dict(zip(links, values[0], strict=True))["rtsw1:ctsw1"] == 1.5
+
+
+def test_the_page_stands_alone_and_follows_the_drafts_order() -> None:
+    page = render_html(comparison())
+    assert page == render_html(comparison())
+    assert not re.search(r"""(src|href)=["'](?!https://datatracker|[#])""", page)
+    assert "<script" not in page
+    parts = (
+        "DUT identification",
+        "Test topology",
+        "Test configuration",
+        "Host configuration",
+        "Test results",
+        "Anomalies",
+        "Repeatability statement",
+    )
+    places = [page.index(f"{number}. {part}") for number, part in enumerate(parts, 1)]
+    assert places == sorted(places)
+    template = ("Load Balancing Config", "MMR", "JFI", "OOO Rate", "Retx Rate", "Effective Goodput")
+    header = page[page.index("<th>Load Balancing Config") :]
+    places = [header.index(name) for name in template]
+    assert places == sorted(places)
+    assert page.count("<svg") == 4
+
+
+def test_a_comparison_without_any_figures_still_renders() -> None:
+    found = comparison(lambda _: (), refused="ecmp")
+    none = replace(
+        found,
+        cells=tuple(
+            replace(each, status=Status.NOT_RUN, reason="no", figures=None, runs=())
+            for each in found.cells
+        ),
+    )
+    assert repeatability(none) == "Nothing was measured."
+    assert "<svg" not in render_html(none)
+    print_comparison(none, Console(file=io.StringIO(), width=160))
+
+
+def test_the_terminal_shows_each_placement_and_number_of_queue_pairs() -> None:
+    out = io.StringIO()
+    print_comparison(comparison(refused="spray"), Console(file=out, width=160))
+    text = out.getvalue()
+    assert "fragmented placement, 4 QPs per pair" in text
+    assert text.count("ECMP (baseline)") == 4 + 1
+    assert "not run" in text
+
+
+def test_a_narrow_terminal_shows_names_whole() -> None:
+    found = comparison(refused="spray")
+    for width in (80, 60):
+        assert broken(lambda console: print_comparison(found, console), width) == set()
+
+
+def test_the_repeatability_statement_gives_the_spread() -> None:
+    assert repeatability(comparison()).startswith("3 iterations of each. Coefficient of variation")
+
+
+def test_the_command_refuses_what_does_not_fit_before_it_touches_anything(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "zone-1-1", "--schemes", "ecmp", "--qps", "x"])
+    assert ended.value.code == 2
+    assert "whole numbers" in capsys.readouterr().err

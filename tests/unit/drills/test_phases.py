@@ -1,0 +1,340 @@
+"""Drills of jobs: what a file may say, what a phase comes to, how lab and model are compared."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rocelab.data import shipped
+from rocelab.documents import to_json
+from rocelab.drills.catalog import drill_names
+from rocelab.drills.run import planned_faults, planned_lab, run_drill
+from rocelab.drills.spec import DrillSpec, load_drill
+from rocelab.errors import InputError, SpecError
+from rocelab.jobs.jobplan import plan_jobs
+from rocelab.report.view import figure_rows
+from rocelab.results.drill import PhaseRun, from_json, summarise
+from rocelab.results.expectations import parse_expectation
+from rocelab.results.job import Check, JobReport
+from rocelab.results.kpis import KPIS, data_class, format_kpi, job_figures
+from tests.helpers.phases_sample import DRILL, MS, US, idle, of_jobs, repeat, result, shared, shares
+from tests.helpers.report_sample import result as probe_result
+
+CATALOG = shipped("scripts")
+BASE = """name: both
+lab: four-ports
+phases:
+  - name: one
+    jobs: [{pattern: incast, ranks: 4, size: 1MB}]
+"""
+MODELLED = """  - name: two
+    jobs:
+      - pattern: incast
+        ranks: 4
+        duration: 30ms
+        transport: {dcqcn: hpcc-dcqcn}
+    model: {round_trip: one}
+"""
+TWO_AT_ONCE = """  - name: two
+    jobs:
+      - &incast {pattern: incast, ranks: 4, duration: 30ms, transport: {dcqcn: hpcc-dcqcn}}
+      - *incast
+    model: {round_trip: one}
+"""
+
+
+def refused(tmp_path: Path, text: str) -> list[str]:
+    """The problems of a drill file, without the file's name."""
+    path = tmp_path / "drill.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        load_drill(path)
+    return [str(problem).partition("drill.yaml:")[2] for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("name", drill_names())
+def test_every_drill_that_ships_is_valid_and_fits_its_lab(name: str) -> None:
+    path = CATALOG / f"{name}.yaml"
+    spec = load_drill(path)
+    assert spec.name == name
+    assert spec.description
+    fabric = planned_lab(spec, path).fabric
+    for phase in spec.phases:
+        faults = planned_faults(fabric, phase)
+        if phase.probes is None:
+            assert tuple(plan.job for plan in plan_jobs(fabric, phase.jobs)) == phase.jobs
+            assert phase.expect.expectations()
+        else:
+            assert faults
+
+
+def test_the_switch_teams_cases_ship_and_say_what_is_not_as_on_hardware() -> None:
+    cases = [name for name in drill_names() if name.startswith("roce-")]
+    assert len(cases) == 5
+    for name in cases:
+        assert "PFC" in load_drill(CATALOG / f"{name}.yaml").description
+
+
+def test_a_file_lists_its_phases_or_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "drill.yaml"
+    path.write_text(BASE + MODELLED)
+    spec = load_drill(path)
+    assert [phase.name for phase in spec.phases] == ["one", "two"]
+    assert spec.phases[1].model is not None
+    assert spec.phases[1].model.seeds == (1, 2, 3, 4, 5)
+    (phase,) = load_drill(CATALOG / "link-flap.yaml").phases
+    assert phase.name == "link-flap"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "expected"),
+    [
+        (BASE + "faults: []\n", "6: faults", "unknown key"),
+        (BASE.replace("incast", "incst"), "5: phases[0].jobs[0].pattern", "incast"),
+        (BASE.replace("size: 1MB", "size: 1"), "5: phases[0].jobs[0].size", "a size such as"),
+        (BASE.replace(", size: 1MB", ""), "5: phases[0].jobs[0]", "size or duration"),
+        (BASE + "    expect: {cnp: 0}\n", "6: phases[0].expect.cnp", "unknown key"),
+        (BASE + "    expect: {cnps: yes}\n", "6: phases[0].expect.cnps", 'expected 0 or "<= 500"'),
+        (BASE + "    expect: {queue_max: 5}\n", "6: phases[0].expect.queue_max", '"<= 3MB"'),
+        (BASE + "    expect: {busbw: 40GB}\n", "6: phases[0].expect.busbw", "GB/s"),
+        (BASE + "    model: {round_trip: one}\n", "6: phases[0].model", "single queue pairs"),
+        (BASE + MODELLED.replace("30ms", "29ms"), "12: phases[1].model", "needs 30ms"),
+        (BASE + BASE.partition("phases:\n")[2], "3: phases", "two phases are called one"),
+        (BASE + MODELLED.replace("p: one", "p: two"), "3: phases", "no earlier phase"),
+        (BASE.replace("}]", "}, *j]").replace("[{", "[&j {") + MODELLED, "3: phases", "of one job"),
+        (BASE + TWO_AT_ONCE, "10: phases[1].model", "single queue pairs"),
+        (BASE.replace("jobs:", "job:"), "5: phases[0].job", "unknown key"),
+        (BASE.partition("    jobs")[0] + "    jobs: []\n", "4: phases[0]", "probes needs a fault"),
+        ("name: both\nlab: l\nphases: []\n", "3: phases", "needs a phase"),
+    ],
+)
+def test_what_is_wrong_in_a_phase_is_told_with_its_place(
+    tmp_path: Path, text: str, place: str, expected: str
+) -> None:
+    problems = refused(tmp_path, text)
+    assert problems[0].startswith(place)
+    assert expected in problems[0]
+
+
+def test_a_drill_can_run_its_lab_on_a_slower_clock(tmp_path: Path) -> None:
+    path = tmp_path / "drill.yaml"
+    path.write_text(BASE + "dilation: 9000\n")
+    spec = load_drill(path)
+    assert planned_lab(spec, path).fabric.spec.dilation == 9000
+    (problem,) = refused(tmp_path, BASE + "dilation: 0.5\n")
+    assert problem.startswith("6: dilation")
+
+
+def test_a_dumped_drill_reads_back() -> None:
+    for name in drill_names():
+        spec = load_drill(CATALOG / f"{name}.yaml")
+        dumped = spec.model_dump(mode="json", exclude_none=True)
+        assert DrillSpec.model_validate(dumped) == spec
+
+
+def test_sizes_and_bandwidths_are_compared_in_bytes_and_gigabytes_per_second() -> None:
+    assert parse_expectation("queue_max", "<= 2MB").met_by(2_000_000)
+    assert not parse_expectation("queue_max", "<= 2MB").met_by(2_000_001)
+    assert parse_expectation("busbw", ">= 40").met_by(40.0)
+    assert format_kpi("queue_max", 1_900_000) == "1,900 KB"
+    assert format_kpi("busbw", 48.84) == "48.8 GB/s"
+
+
+def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
+    (figures,) = job_figures([shared()], shares())
+    assert figures["goodput"] == pytest.approx(95 / 8)
+    assert figures["cnps"] == figures["class_5_packets"] == figures["switch_marks"] == 90
+    assert figures["marks_outside_data"] == 0
+    assert figures["class_6_packets"] == 63
+    assert figures["queue_max"] == 1_900_000
+    assert figures["rtt_p99"] == 50 * US
+    assert figures["rate_ratio"] == 1.02
+    assert figures["completed"] is figures["accounted"] is True
+    of_iterations = {"busbw", "jct_ratio"}
+    of_faults = {"jct_overhead", "zero_impact"}
+    of_links = {"uplink_mmr", "uplink_jfi", "unused_links"}  # the sample has none
+    inapplicable = of_iterations | of_faults | of_links | {"nic_port_share"}
+    assert {name for name, kpi in KPIS.items() if kpi.of_job} - set(figures) == inapplicable
+
+
+def pair_beside(**counts: int) -> JobReport:
+    """The incast's neighbour: a pair in another class, on the same queues."""
+    job = {**idle().job, "transport": {"dscp": 0}}
+    transport = replace(idle().transport, **counts)
+    return replace(idle(), job=job, transport=transport, queues=shared().queues)
+
+
+def test_each_of_several_jobs_has_figures_of_its_own_and_devices_those_of_all() -> None:
+    incast, pair = job_figures([shared(), pair_beside(retransmitted=3)], None)
+    assert (incast["retransmitted_packets"], pair["retransmitted_packets"]) == (0, 3)
+    assert (incast["cnps"], pair["cnps"]) == (90, 0)
+    assert "busbw" not in incast
+    assert pair["busbw"] == 11.0
+    for kpi in ("class_6_packets", "queue_max", "switch_marks", "marks_outside_data"):
+        assert incast[kpi] == pair[kpi]
+    assert incast["marks_outside_data"] == 0
+
+
+def test_a_phase_is_judged_by_the_counts_of_all_jobs_and_by_the_figures_of_each() -> None:
+    runs = [[of_jobs("both", shared(), pair_beside(timeouts=n, retransmitted=3))] for n in (1, 2)]
+    expected = {
+        "timeouts": 2,
+        "retransmitted_packets": "<= 2",
+        "busbw": ">= 10",
+        "rtt_p99": "<= 1us",
+    }
+    phase = summarise("both", runs, [parse_expectation(*each) for each in expected.items()])
+    verdicts = {each.kpi: (each.observed, each.passed) for each in phase.verdicts}
+    assert verdicts["timeouts"] == (1, False)
+    assert verdicts["retransmitted_packets"] == (3, False)
+    assert verdicts["busbw"] == (11.0, True)
+    assert verdicts["rtt_p99"] == (50 * US, False)
+    assert [job.spread["timeouts"].median for job in phase.figures] == [0, 1.5]
+    assert "busbw" not in {**phase.figures[0].spread, **phase.figures[0].unmeasured}
+
+
+def test_what_one_job_of_two_did_not_measure_is_not_met_by_the_other() -> None:
+    runs = [[of_jobs("both", pair_beside(), replace(pair_beside(), headlines=()))]]
+    expected = [parse_expectation("busbw", ">= 1"), parse_expectation("goodput", ">= 1")]
+    phase = summarise("both", runs, expected)
+    of_busbw, of_goodput = phase.verdicts
+    assert (of_busbw.passed, of_busbw.shown()) == (False, "not measured")
+    assert (of_goodput.passed, of_goodput.shown()) == (False, "not applicable")
+    assert phase.figures[1].unmeasured["busbw"] == 1
+    shown = {row.name: row.value for row in figure_rows(phase.figures[1], phase.valid_runs)}
+    assert shown["busbw"] == "not measured"
+    assert "goodput" not in shown
+
+
+def busbw(gbps: float, name: str) -> PhaseRun:
+    return of_jobs(name, idle(busbw=gbps))
+
+
+@pytest.mark.parametrize(
+    ("written", "passed"),
+    [
+        (">= 1.5 x slow", True),
+        (">= 1.51 x slow", False),
+        ("<= 2 x slow", True),
+        ("< 2 x slow", False),
+    ],
+)
+def test_a_figure_may_be_held_against_another_phase_of_the_same_repeat(
+    written: str, passed: bool
+) -> None:
+    repeats = [
+        [busbw(10.0, "slow"), busbw(20.0, "fast")],
+        [busbw(40.0, "slow"), busbw(60.0, "fast")],
+    ]
+    (verdict,) = summarise("fast", repeats, [parse_expectation("busbw", written)]).verdicts
+    assert verdict.passed is passed
+    assert verdict.observed == (60.0 if written.startswith(">") else 20.0)
+
+
+def test_without_the_other_phase_nothing_is_held_against_it() -> None:
+    invalid = of_jobs("slow", idle(problems=("late",)))
+    repeats = [[invalid, busbw(20.0, "fast")]]
+    (verdict,) = summarise("fast", repeats, [parse_expectation("busbw", ">= 1 x slow")]).verdicts
+    assert (verdict.passed, verdict.observed) == (False, None)
+
+
+def test_what_queues_count_does_not_apply_to_a_lab_without() -> None:
+    (figures,) = job_figures([replace(idle(), queue_engine="off", queues=())], None)
+    assert "dropped_packets" not in figures
+    assert "class_6_packets" not in figures
+    assert figures["retransmitted_packets"] == 0
+
+
+def test_marks_outside_the_datas_class_are_told_apart() -> None:
+    dscp_0 = replace(shared(), job={**shared().job, "transport": {"dscp": 0}})
+    assert data_class(shared()) == 3
+    assert data_class(dscp_0) == 0
+    assert job_figures([dscp_0], None)[0]["marks_outside_data"] == 90
+
+
+def test_bytes_that_were_not_delivered_or_counters_that_differ_show() -> None:
+    short = replace(idle(), transport=replace(idle().transport, delivered_bytes=1))
+    assert job_figures([short], None)[0]["completed"] is False
+    check = Check("CNPs", "sent", 1, "counted", 0, 1, ("rank 0",))
+    assert job_figures([replace(idle(), accounting=(check,))], None)[0]["accounted"] is False
+
+
+def test_the_time_to_fair_shares_is_counted_from_the_last_start_in_lab_and_model() -> None:
+    fair = shares()
+    assert fair.starts_ns == (0, 10 * MS)
+    # Uneven for 4 ms: the mean over 20 ms, or since the start, is within 10 % some time later.
+    assert fair.lab_ns is not None
+    assert 4 * MS < fair.lab_ns < 24 * MS
+    assert len(fair.model_times_ns) == 2
+    assert fair.port.node == "rtsw1"
+    assert fair.port.feedback_ns == 40 * US
+    assert fair.port.packet_bytes == 4096 + 58 + 24
+    assert fair.lab_settled.queue_bytes == 900_000
+    assert fair.lab_settled.use == pytest.approx(95 / 98.04, rel=0.01)
+    assert len(fair.model.rates_bps) == 2
+    assert max(fair.lab.queue_times_ns) <= 60 * MS
+
+
+def test_the_model_fills_the_port_that_lab_and_model_share() -> None:
+    assert shares().model_settled.use == pytest.approx(1.0, abs=0.15)
+
+
+def test_shares_that_never_become_fair_have_no_time() -> None:
+    never = shares(30 * MS)
+    assert never.lab_ns is None
+    assert never.ratio is None
+    (verdict,) = [
+        each
+        for each in result(repeat(30 * MS)).phases[1].verdicts
+        if each.kpi == "time_to_fairness"
+    ]
+    assert not verdict.passed
+
+
+def test_a_drill_passes_when_every_valid_run_of_every_phase_meets_its_expectations() -> None:
+    assert result().passed
+    assert not result(repeat(), repeat(30 * MS)).passed
+    three = result(repeat(), repeat(5 * MS), repeat(problems=("the clock jumped",)))
+    assert [phase.valid_runs for phase in three.phases] == [2, 3]
+    assert three.passed
+    assert three.repeats[2][0].problems == ("the clock jumped",)
+    assert three.phases[1].figures[0].spread["time_to_fairness"].n == 3
+
+
+def test_a_phase_without_a_valid_run_does_not_pass() -> None:
+    nothing = result(repeat(problems=("the clock jumped",)))
+    assert not nothing.passed
+    assert nothing.phases[0].valid_runs == 0
+    assert nothing.phases[0].figures == ()
+
+
+def test_the_document_reads_back_into_the_same_object_and_the_same_bytes() -> None:
+    text = to_json(result())
+    assert from_json(text) == result()
+    assert to_json(from_json(text)) == text
+    document = json.loads(text)
+    assert document["schema_version"] == 3
+    assert document["drill"]["phases"][1]["name"] == DRILL["phases"][1]["name"]
+
+
+def test_a_document_of_an_older_version_is_refused_with_what_to_do() -> None:
+    for older in ({"kind": "jobs", "schema_version": 2}, {"schema_version": 2}):
+        with pytest.raises(InputError, match="schema version 2; this tool reads 3") as caught:
+            from_json(json.dumps(older))
+        assert "older version" in (caught.value.hint or "")
+    assert from_json(to_json(probe_result())) == probe_result()
+
+
+def test_a_drill_names_the_phase_that_does_not_fit_its_lab(tmp_path: Path) -> None:
+    many = [{"name": "x", "jobs": [{"pattern": "incast", "ranks": 9, "size": "1MB"}]}]
+    file = tmp_path / "drill.yaml"
+    first = {"name": "fits", "jobs": [{"pattern": "incast", "ranks": 2, "size": "1MB"}]}
+    file.write_text(json.dumps({**DRILL, "lab": "tiny", "phases": [first, *many]}))
+    with pytest.raises(InputError, match=r"^phase x: "):
+        run_drill(file)
+    file.write_text(json.dumps({**DRILL, "lab": "tiny", "phases": many}))
+    with pytest.raises(InputError, match=r"^(?!phase)"):
+        run_drill(file)

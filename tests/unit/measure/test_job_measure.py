@@ -1,0 +1,308 @@
+"""A job's figures, checks and document, against results worked out on paper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from rocelab.documents import to_json
+from rocelab.errors import InputError
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
+from rocelab.measure import job as measure
+from rocelab.measure.accounting import check_all, disagreements
+from rocelab.measure.devices import DeviceCounts
+from rocelab.measure.run import assemble
+from rocelab.report.job_terminal import print_report
+from rocelab.results.job import JobReport, from_json
+from rocelab.spec.queues import QueueEngine
+from rocelab.traffic.jobresult import JobResult
+from rocelab.traffic.result import TrafficResult
+from tests.helpers import job_sample as sample
+
+
+def report_of(job: JobResult) -> JobReport:
+    return the_report(sample.traffic(job), sample.counts(job))
+
+
+def the_report(traffic: TrafficResult, counts: DeviceCounts) -> JobReport:
+    (report,) = assemble(sample.ENVIRONMENT, traffic, counts, 0.5, 0.0)
+    return report
+
+
+def failing(job: JobResult, counts: DeviceCounts) -> list[str]:
+    checks = check_all([job], sample.agents(job.plan), counts)
+    return [check.name for check in checks if not check.agrees]
+
+
+def test_an_iterations_time_is_given_in_both_clocks_and_bandwidth_in_the_models() -> None:
+    report = report_of(sample.result(sample.allreduce()))
+    time = report.headline("iteration_time")
+    assert time.lab is not None
+    assert (time.lab.n, time.lab.median, time.lab.minimum, time.lab.maximum) == (
+        3,
+        102e6,
+        101e6,
+        103e6,
+    )
+    assert time.modelled.median == pytest.approx(102_000)
+    assert report.headline("algbw").modelled.median == pytest.approx(4e6 / 102_000)
+    assert report.headline("busbw").modelled.median == pytest.approx(4e6 / 102_000 * 1.5)
+    assert [each.modelled_ns for each in report.iterations] == [101e3, 102e3, 103e3]
+    assert report.completion is not None
+    assert report.completion.lab_ns == 306e6
+
+
+def test_the_roofline_of_a_ring_is_its_bytes_on_the_wire_over_the_rate_of_a_nic() -> None:
+    plan = sample.allreduce()
+    bound = measure.bound(plan)
+    packets = 6 * -(-1_000_000 // 4096)
+    on_the_wire = 6_000_000 + packets * (58 + 24)
+    assert bound is not None
+    assert bound.modelled_ns == pytest.approx(on_the_wire * 8 / plan.nic_link(0).rate_bps * 1e9)
+    assert bound.lab_ns == pytest.approx(bound.modelled_ns * sample.DILATION)
+    ratio = report_of(sample.result(plan)).headline("jct_ratio").modelled
+    assert ratio.minimum == pytest.approx(101_000 / bound.modelled_ns)
+
+
+def test_a_burst_of_acks_is_no_rate_above_the_nics() -> None:
+    """8 Gb/s is a byte per ns: of 6,000 bytes acknowledged at 10 us all left within 6 us."""
+    times_ns, acked = np.array([0.0, 2000, 9900, 10_000, 11_000]), np.array([0, 0, 0, 6000, 6100])
+    found = measure.delivered(times_ns, acked, 8e9)
+    assert found.tolist() == [0, 0, 5900, 6000, 6100]
+    even = np.array([0, 1000, 1500, 1600, 2000])
+    assert measure.delivered(times_ns, even, 8e9).tolist() == even.tolist()
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**6)), min_size=1))
+def test_what_had_left_is_what_was_acknowledged_or_more_and_as_much_in_the_end(
+    steps: list[tuple[int, int]],
+) -> None:
+    times_ns = np.cumsum([0, *(step for step, _ in steps)]).astype(float)
+    acked = np.cumsum([0, *(count for _, count in steps)])
+    found = measure.delivered(times_ns, acked, 8e9)
+    assert np.all(found >= acked - 1e-6)
+    assert found[-1] == pytest.approx(acked[-1])
+    assert found[0] == 0
+    assert np.all(np.diff(found)[1:] <= np.diff(times_ns)[1:] + 1e-6)
+
+
+def test_a_ranks_waiting_is_the_median_of_measured_iterations() -> None:
+    waiting = [rank.waiting for rank in report_of(sample.result(sample.allreduce())).ranks]
+    assert [each and each.lab_ns for each in waiting] == [0, 1e6, 2e6, 3e6]
+    assert [each and each.modelled_ns for each in waiting] == [0, 1e3, 2e3, 3e3]
+
+
+def test_round_trips_have_percentiles_in_both_clocks() -> None:
+    trips = report_of(sample.result(sample.allreduce())).round_trips
+    assert trips is not None
+    assert trips.samples == 400
+    assert (trips.maximum.lab_ns, trips.maximum.modelled_ns) == (100_000, 100)
+    assert trips.p50.lab_ns == pytest.approx(50_500)
+
+
+def test_streams_that_share_evenly_have_an_index_of_one() -> None:
+    job = sample.result(sample.incast())
+    report = report_of(job)
+    assert report.fairness is not None
+    assert report.fairness.jfi == pytest.approx(1.0)
+    assert report.fairness.ratio == pytest.approx(1.0)
+    assert report.fairness.rate_bps[1] == pytest.approx(10**7 * 8 / 2e-3)
+    total = report.headline("goodput").modelled
+    assert total.n == 10
+    assert total.median == pytest.approx(3 * 10**7 * 8 / 2e-3)
+    assert report.headline("sender_goodput").modelled.n == 3
+
+
+def test_a_sender_at_half_the_rate_of_others_shows_in_the_fairness() -> None:
+    fairness = report_of(sample.result(sample.incast(), slow=2)).fairness
+    assert fairness is not None
+    assert fairness.ratio == pytest.approx(2.0)
+    assert fairness.jfi == pytest.approx(2.5**2 / (3 * 2.25))
+
+
+def test_goodput_over_time_adds_up_to_what_was_acknowledged() -> None:
+    job = sample.result(sample.allreduce())
+    goodput = report_of(job).goodput
+    seconds = goodput.step.modelled_ns / 1e9
+    for sender in goodput.senders:
+        assert sum(sender.rate_bps) * seconds / 8 == pytest.approx(24_000_000, rel=1e-6)
+
+
+def test_links_have_their_share_of_the_tier_and_idle_server_links_are_left_out() -> None:
+    report = report_of(sample.result(sample.allreduce(ranks=2, placement=("srv1-1", "srv2-1"))))
+    by_link = {(link.link, link.sender): link for link in report.links}
+    assert by_link["rtsw1:ctsw1", "rtsw1"].share == pytest.approx(0.5)
+    assert by_link["rtsw1:ctsw2", "rtsw1"].share == 0
+    assert ("srv1-2:rtsw1", "srv1-2") not in by_link
+    assert [tier.all_links.unused for tier in report.tiers] == [2, 2]
+
+
+@pytest.mark.parametrize("ce", [0, 5])
+def test_devices_and_endpoints_that_agree_make_a_valid_run(ce: int) -> None:
+    job = sample.result(sample.allreduce(), ce=ce)
+    assert failing(job, sample.counts(job)) == []
+    report = report_of(job)
+    assert report.valid
+    assert report.transport.ce == 4 * ce
+
+
+def test_a_packet_that_a_queue_dropped_is_explained_and_one_that_vanished_is_not() -> None:
+    job = sample.result(sample.allreduce())
+    counts = sample.counts(job)
+    last = job.plan.nic_link(1)
+    lost = {last.name, last.b.node}
+    one_less = {key: count - (set(key) == lost and count > 0) for key, count in counts.roce.items()}
+    queues = tuple(
+        replace(queue, packets=queue.packets - 1, dropped_packets=1)
+        if (queue.node, queue.interface, queue.traffic_class) == (last.b.node, last.b.interface, 3)
+        else queue
+        for queue in counts.queues
+    )
+    explained = replace(counts, roce=one_less, queues=queues)
+    assert "RoCEv2 packets end to end" not in failing(job, explained)
+    assert "RoCEv2 packets over links" not in failing(job, explained)
+    vanished = replace(counts, roce=one_less)
+    assert failing(job, vanished) == ["RoCEv2 packets over links", "RoCEv2 packets end to end"]
+
+
+def test_a_mark_that_no_receiver_saw_makes_the_run_invalid() -> None:
+    job = sample.result(sample.allreduce(), ce=5)
+    quiet = sample.result(sample.allreduce())
+    assert failing(quiet, sample.counts(job)) == ["marks at receivers", "marks given"]
+    checks = check_all([quiet], sample.agents(quiet.plan), sample.counts(job))
+    assert "switches marked 20, receivers saw 0" in disagreements(checks)[1]
+
+
+def test_data_that_shares_its_class_with_acknowledgements_is_not_checked_for_marks() -> None:
+    plan = sample.allreduce(transport={"dscp": 26, "ack_dscp": 26})
+    job = sample.result(plan)
+    checks = check_all([job], sample.agents(plan), sample.counts(job))
+    assert not [check for check in checks if check.name.startswith("marks")]
+
+
+def at_once(**second: object) -> tuple[JobResult, ...]:
+    """A ring of four, and an incast to its first rank in a class of its own."""
+    incast = {"pattern": "incast", "ranks": 3, "size": "1MB", "transport": {"dscp": 32}}
+    specs = [sample.allreduce().job, JobSpec.model_validate(incast)]
+    plans = plan_jobs(sample.fabric(), specs)
+    return sample.result(plans[0]), sample.result(plans[1], **second)  # type: ignore[arg-type]
+
+
+def test_devices_and_endpoints_agree_on_the_sum_of_jobs_that_ran_at_once() -> None:
+    jobs = at_once(ce=5)
+    reports = assemble(sample.ENVIRONMENT, sample.traffic(*jobs), sample.counts(*jobs), 0.5, 0.0)
+    assert [report.problems for report in reports] == [(), ()]
+    assert [report.job["pattern"] for report in reports] == ["allreduce", "incast"]
+    assert [report.transport.ce for report in reports] == [0, 5 * 2]
+    assert reports[0].accounting == reports[1].accounting
+    payload, out, *_ = reports[0].accounting
+    assert payload.left_count == sum(report.transport.posted_bytes for report in reports)
+    assert payload.places == 4 + 3
+    assert out.left_count == sum(report.transport.data_packets for report in reports)
+    assert reports[0].queues == reports[1].queues
+
+
+def test_a_packet_of_one_job_that_vanished_makes_the_run_of_all_invalid() -> None:
+    jobs = at_once()
+    ring, _ = jobs
+    # What devices would have counted of the ring alone.
+    (first, second) = assemble(
+        sample.ENVIRONMENT, sample.traffic(*jobs), sample.counts(ring), 0.5, 0.0
+    )
+    assert first.problems == second.problems
+    assert "counters disagree on data packets out of NICs" in first.problems[0]
+
+
+def test_the_load_of_jobs_at_once_is_that_of_all() -> None:
+    plans = [job.plan for job in at_once()]
+    alone = [estimate([plan], 2).cpu_share for plan in plans]
+    assert estimate(plans, 2).cpu_share == pytest.approx(sum(alone))
+    text = warning(plans, 1)
+    assert text is not None
+    assert "these jobs are" in text
+
+
+def test_without_queues_what_comes_into_a_switch_leaves_it_again() -> None:
+    job = sample.result(sample.allreduce())
+    counts = replace(sample.counts(job), queues=(), engine=QueueEngine.OFF)
+    assert failing(job, counts) == []
+    key = ("rtsw1:ctsw1", "rtsw1")
+    lost = replace(counts, roce={**counts.roce, key: counts.roce[key] - 1})
+    assert failing(job, lost) == ["RoCEv2 packets through switches"]
+
+
+def test_a_queue_pair_in_error_leaves_no_figures_and_no_problem_of_counters() -> None:
+    plan = sample.allreduce()
+    job = sample.result(plan, errors=("queue pair 2 is in error",))
+    counts = sample.counts(job)
+    key = ("rtsw1:ctsw1", "rtsw1")
+    counts = replace(counts, roce={**counts.roce, key: 0})
+    report = the_report(sample.traffic(job), counts)
+    assert (report.headlines, report.iterations, report.completion) == ((), (), None)
+    assert report.problems == ()
+    assert not all(check.agrees for check in report.accounting)
+
+
+@pytest.mark.parametrize("plan", [sample.allreduce(), sample.incast()])
+def test_a_report_reads_back_from_its_json_as_it_was(plan: JobPlan) -> None:
+    report = report_of(sample.result(plan))
+    assert from_json(to_json(report)) == report
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema_version": 99}', '{"schema_version": 1}'])
+def test_what_is_no_report_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="job's document"):
+        from_json(text)
+
+
+@given(dilation=st.floats(1, 1e6), cpus=st.integers(1, 256))
+def test_at_the_dilation_that_is_suggested_a_job_fits(dilation: float, cpus: int) -> None:
+    plan = PLAN
+    spec = plan.fabric.spec.model_copy(update={"dilation": dilation})
+    load = estimate([replace(plan, fabric=replace(plan.fabric, spec=spec))], cpus)
+    spec = spec.model_copy(update={"dilation": load.dilation})
+    at_suggested = estimate([replace(plan, fabric=replace(plan.fabric, spec=spec))], cpus)
+    assert at_suggested.cpu_share <= CARRIED_SHARE * (1 + 1e-6)
+    assert at_suggested.cpu_share > CARRIED_SHARE / 2.6
+
+
+PLAN = sample.allreduce()
+
+
+def test_a_job_beyond_the_machine_is_warned_of_with_a_dilation_to_take() -> None:
+    text = warning([PLAN], 2)
+    assert text is not None
+    assert "`--dilation 2000` of `rocelab up`, or of `rocelab drill run`" in text
+    assert warning([PLAN], 8) is None
+
+
+def printed(report: JobReport) -> str:
+    console = Console(file=StringIO(), width=160)
+    print_report(report, console)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_a_collective_is_printed_as_nccl_tests_does_with_the_worst_link_groups() -> None:
+    text = printed(report_of(sample.result(sample.allreduce(), ce=5)))
+    (row,) = [line for line in text.splitlines() if line.startswith("     4000000 ")]
+    assert row.split() == ["4000000"] * 2 + ["uint8", "sum", "-1", "102.00", "39.22", "58.82", "0"]
+    assert "rtsw-ctsw up" in text
+    assert "agree on 8 of 8 counts" in text
+    assert "marked (CE) at receivers" in text
+
+
+def test_an_invalid_run_is_printed_with_its_reason_first_and_last() -> None:
+    job = sample.result(sample.incast())
+    traffic = sample.traffic(job, problems=("not valid because [this] machine is slow",))
+    text = printed(the_report(traffic, sample.counts(job)))
+    assert text.startswith("not valid because [this] machine is slow")
+    assert "not to be believed" in text.splitlines()[-1]

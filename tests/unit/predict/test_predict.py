@@ -1,0 +1,319 @@
+"""Predicted loads: as flows walked one by one, as worked out by hand, and as documented."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocelab.cli.main import main
+from rocelab.documents import to_json
+from rocelab.errors import InputError, SpecError
+from rocelab.forwarding.balance import Direction
+from rocelab.forwarding.fib import planned_fibs
+from rocelab.forwarding.path import find_nic, walk
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.placement import NicRef
+from rocelab.plan.build import build_fabric, plan
+from rocelab.plan.fabric import Fabric
+from rocelab.predict.choice import Model
+from rocelab.predict.document import Prediction
+from rocelab.predict.flowfile import read_flows
+from rocelab.predict.groups import planned_groups, read_groups
+from rocelab.predict.matrix import FlowRow, matrix_of, rows_of_jobs
+from rocelab.predict.predictor import Setting, asked_fabric, predict_document, predict_loads
+from rocelab.predict.whatif import read_asked
+from rocelab.predict.wires import Wires
+from rocelab.report.prediction import print_prediction
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+from tests.helpers.narrow import broken
+
+KINDS = ("zone-1-1", "zones-1-28", "rail-small", "hpn-small", "hpn-single-plane", "fat-tree-4")
+
+
+def fabric_of(name: str) -> Fabric:
+    return plan(load_spec(find_lab(name)))
+
+
+FABRICS = {name: fabric_of(name) for name in KINDS}
+
+
+@st.composite
+def flow_rows(draw: st.DrawFn) -> tuple[str, list[FlowRow]]:
+    name = draw(st.sampled_from(KINDS))
+    nics = Wires(FABRICS[name]).nics
+    rows = []
+    for _ in range(draw(st.integers(1, 12))):
+        source = draw(st.sampled_from(nics))
+        others = [nic for nic in nics if nic.server != source.server]
+        destination = draw(st.sampled_from(others))
+        rows.append(
+            FlowRow(
+                NicRef(source.server, source.number),
+                NicRef(destination.server, destination.number),
+                draw(st.integers(1, 65535)),
+                draw(st.integers(0, 2**24 - 1)),
+                bytes=draw(st.integers(0, 10**12)),
+                packets=draw(st.integers(0, 10**6)),
+                leaves_by=draw(st.integers(0, len(source.links) - 1)),
+            )
+        )
+    return name, rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(flow_rows(), st.sampled_from(["ecmp", "e-ecmp", "path-pinning"]))
+def test_all_flows_at_once_land_where_each_alone_does(
+    drawn: tuple[str, list[FlowRow]], kind: str
+) -> None:
+    name, rows = drawn
+    fabric = asked_fabric(FABRICS[name], read_asked(kind).scheme)
+    wires = Wires(fabric)
+    loads = predict_loads(wires, matrix_of(wires, rows), Setting())
+    fib_of = planned_fibs(fabric, fabric.prefixes)
+    flows, size = np.zeros(wires.sends, np.int64), np.zeros(wires.sends, np.int64)
+    for row in rows:
+        path = walk(
+            fabric,
+            fib_of,
+            find_nic(fabric, row.source.server, row.source.nic),
+            find_nic(fabric, row.destination.server, row.destination.nic),
+            row.sport,
+            leaves_by=row.leaves_by,
+            destination_qp=row.dest_qp,
+        )
+        for hop in path.hops:
+            send = wires.send(fabric.link_by_name[hop.link], hop.node)
+            flows[send] += 1
+            size[send] += row.bytes or 0
+    assert loads.flows.tolist() == flows.tolist()
+    assert loads.bytes is not None
+    assert loads.bytes.tolist() == size.tolist()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_planned_groups_are_those_of_planned_tables(name: str) -> None:
+    fabric = FABRICS[name]
+    wires = Wires(fabric)
+    planned = planned_groups(wires)
+    read = read_groups(wires, planned_fibs(fabric, fabric.prefixes))
+    compared = 0
+    for number, node in enumerate(fabric.nodes):
+        for nic in range(len(wires.nics)):
+            if node.is_switch:
+                assert planned(number, nic) == read(number, nic), (node.name, nic)
+                compared += 1
+    assert compared == len(fabric.switches) * len(wires.nics)
+
+
+def job(**keys: object) -> JobSpec:
+    return JobSpec.model_validate(
+        {"pattern": "alltoall", "ranks": 4, "size": "4MB", "iterations": 2} | keys
+    )
+
+
+def test_every_byte_of_a_job_is_in_its_flows_and_messages_take_turns() -> None:
+    fabric = FABRICS["zone-1-1"]
+    spec = job(transport={"qps": 3, "message": "100KB"})
+    rows = rows_of_jobs([plan_job(fabric, spec)])
+    # 4 ranks send 1 MB to each of 3 others, 3 times with the warm-up: 30 messages of 100 KB each.
+    assert len(rows) == 4 * 3 * 3
+    assert {row.bytes for row in rows} == {10 * 100_000}
+    assert {row.packets for row in rows} == {10 * 25}
+
+
+def test_a_queue_pair_that_no_message_comes_to_is_no_flow() -> None:
+    fabric = FABRICS["zone-1-1"]
+    whole = rows_of_jobs([plan_job(fabric, job(iterations=1, transport={"qps": 16}))])
+    # 1 MB is one message of at most 1 MiB; 2 iterations use 2 of 16 queue pairs.
+    assert len(whole) == 4 * 3 * 2
+    split = rows_of_jobs(
+        [plan_job(fabric, job(iterations=1, transport={"qps": 16, "strategy": "split"}))]
+    )
+    assert len(split) == 4 * 3 * 16
+    assert (
+        sum(row.bytes or 0 for row in split) == sum(row.bytes or 0 for row in whole) == 24 * 10**6
+    )
+
+
+def test_streams_have_flows_and_no_known_load() -> None:
+    fabric = FABRICS["zone-1-1"]
+    spec = JobSpec.model_validate({"pattern": "incast", "ranks": 4, "duration": "1ms"})
+    found = predict_document(fabric, rows_of_jobs([plan_job(fabric, spec)]), Setting())
+    assert (found.flows, found.bytes, found.packets) == (3, None, None)
+    assert all(tier.bytes is None for tier in found.tiers)
+
+
+def test_equal_seeds_polarize_the_second_tier_and_distinct_seeds_do_not() -> None:
+    fabric = FABRICS["fat-tree-4"]
+    spec = job(ranks=16, size="16MB", transport={"qps": 8})
+    rows = rows_of_jobs([plan_job(fabric, spec)])
+    shared = predict_document(
+        asked_fabric(fabric, None, read_asked(None, "shared").hashing), rows, Setting()
+    )
+    apart = predict_document(fabric, rows, Setting())
+
+    def second(found: Prediction) -> tuple[float, float | None]:
+        (one,) = [
+            each
+            for each in found.polarizations
+            if (each.first, each.second) == ("edge up", "agg up")
+        ]
+        return one.unused_fraction, one.information
+
+    assert second(shared) == (0.5, pytest.approx(1.0))
+    unused, information = second(apart)
+    assert unused == 0
+    assert information is not None
+    assert information < 0.05
+
+
+def test_an_asics_modulo_is_another_choice_with_its_own_polarization() -> None:
+    fabric = FABRICS["fat-tree-4"]
+    rows = rows_of_jobs([plan_job(fabric, job(ranks=16, size="16MB", transport={"qps": 8}))])
+    kernel = predict_document(fabric, rows, Setting())
+    asic = predict_document(fabric, rows, Setting(model=Model.CRC32))
+    assert asic.model == "crc32"
+    assert [link.flows for link in asic.links] != [link.flows for link in kernel.links]
+    assert sum(link.flows for link in asic.links) == sum(link.flows for link in kernel.links)
+
+
+@pytest.mark.parametrize("kind", ["flowlet", "spray", "resilient", "te"])
+def test_what_can_not_be_predicted_is_refused_with_what_to_do(kind: str) -> None:
+    fabric = asked_fabric(FABRICS["zone-1-1"], read_asked(kind).scheme)
+    rows = rows_of_jobs([plan_job(fabric, job())])
+    with pytest.raises(InputError) as refused:
+        predict_document(fabric, rows, Setting())
+    assert refused.value.hint is not None
+    assert "rocelab compare" in refused.value.hint
+
+
+def test_the_document_adds_up_and_is_the_same_for_the_same_flows() -> None:
+    fabric = FABRICS["zones-1-28"]
+    rows = rows_of_jobs([plan_job(fabric, job(ranks=8, size="8MB", transport={"qps": 4}))])
+    found = predict_document(fabric, rows, Setting())
+    assert to_json(found) == to_json(predict_document(fabric, rows, Setting()))
+    out = [
+        each
+        for each in found.links
+        if each.tier == "server-rtsw" and each.direction is Direction.UP
+    ]
+    assert sum(each.flows for each in out) == found.flows == len(rows)
+    assert sum(each.bytes or 0 for each in out) == found.bytes
+    for tier in found.tiers:
+        own = [
+            each
+            for each in found.links
+            if (each.tier, each.direction) == (tier.tier, tier.direction)
+        ]
+        assert sum(each.flows for each in own) == tier.flows.all_links.total
+        if tier.flows.all_links.total:
+            assert tier.flows.random is not None
+            assert tier.flows.random.flows == tier.flows.all_links.total
+    assert found.worst[0].of_mean >= found.worst[-1].of_mean >= 1
+    for width in (80, 60):
+        assert broken(lambda console: print_prediction(found, console), width) == set()
+
+
+def test_unnumbered_links_are_said_to_give_a_distribution_only() -> None:
+    spec = load_spec(find_lab("zone-1-1"))
+    data = spec.model_dump(mode="json", exclude_none=True) | {
+        "routing": {"numbering": "unnumbered"}
+    }
+    fabric = build_fabric(LabSpec.model_validate(data))
+    found = predict_document(fabric, rows_of_jobs([plan_job(fabric, job())]), Setting())
+    assert "unnumbered" in found.notes[0]
+
+
+CSV = """source,destination,sport,dest_qp,bytes
+srv1-1,srv2-1,49152,17,1MB
+srv1-1,srv3-2,49153,,
+"""
+
+
+def test_flows_are_read_from_csv_and_from_yaml_alike(tmp_path: Path) -> None:
+    fabric = FABRICS["zone-1-1"]
+    csv, yaml = tmp_path / "flows.csv", tmp_path / "flows.yaml"
+    csv.write_text(CSV)
+    yaml.write_text(
+        "flows:\n"
+        "- {source: srv1-1, destination: srv2-1, sport: 49152, dest_qp: 17, bytes: 1MB}\n"
+        "- {source: srv1-1, destination: srv3-2, sport: 49153}\n"
+    )
+    rows = read_flows(csv, fabric)
+    assert rows == read_flows(yaml, fabric)
+    assert rows[0] == FlowRow(NicRef("srv1-1", 1), NicRef("srv2-1", 1), 49152, 17, 10**6)
+    assert rows[1].bytes is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("source,destination\n", "flows.csv:1: sport: missing column"),
+        ("source,destination,sport,colour\n", "flows.csv:1: unknown column 'colour'"),
+        ("source,destination,sport\nsrv1-1,srv2-1\n", "flows.csv:2: expected 3 columns"),
+        ("source,destination,sport\nsrv1-1,srv2-1,99999\n", "flows.csv:2: flows[0].sport"),
+        (
+            "source,destination,sport\n\nsrv1-1,srv9-9,5\n",
+            "flows.csv:3: destination: srv9-9 is not in the fabric",
+        ),
+        ("source,destination,sport\nsrv1-1,rtsw1,5\n", "rtsw1 is a switch"),
+        ("source,destination,sport\nsrv1-1,srv1-1,5\n", "the same NIC"),
+        (
+            "source,destination,sport,destination_nic\nsrv1-1,srv2-1,5,3\n",
+            "flows.csv:2: destination_nic: srv2-1 has no NIC 3",
+        ),
+        ("source,destination,sport,leaves_by\nsrv1-1,srv2-1,5,1\n", "the NIC has 1 port"),
+        ("source,destination,sport\n", "flows"),
+    ],
+)
+def test_what_is_wrong_in_a_file_of_flows_is_said_where_it_stands(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    file = tmp_path / "flows.csv"
+    file.write_text(text)
+    with pytest.raises(SpecError) as refused:
+        read_flows(file, FABRICS["zone-1-1"])
+    assert says in str(refused.value)
+
+
+def rocelab(*arguments: str) -> int | str | None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return ended.value.code
+
+
+def test_the_command_writes_the_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "flows.csv"
+    file.write_text(CSV)
+    assert rocelab("predict", "zone-1-1", "--flows", str(file), "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["lab"], document["tables"], document["flows"]) == ("zone-1-1", "planned", 2)
+    assert len(document["links"]) == 2 * (16 + 16)
+
+
+def test_the_command_takes_every_option_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--pattern", "alltoall", "--ranks", "16", "--size", "16MB", "--qps", "4"]
+    more = ["--source-port", "flow-label", "--seed", "7"]
+    assert rocelab("predict", "zone-1-1", *options, *more) == 0
+    assert "960 flows, 1,440.0 MB of payload" in capsys.readouterr().out
+
+
+def test_flows_of_a_file_and_of_a_job_are_not_mixed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rocelab("predict", "zone-1-1", "--flows", "flows.csv", "--qps", "4") == 2
+    assert "--flows with --qps" in capsys.readouterr().err
+
+
+def test_the_flows_that_ship_are_of_the_lab_that_they_name(rocelab) -> None:
+    outcome = rocelab("predict", "zone-small", "--flows", "elephants", "--json")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["flows"] == 4

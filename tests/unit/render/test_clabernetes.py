@@ -1,0 +1,283 @@
+"""The objects for clabernetes: against golden files, schemas and size limits.
+
+`RECORD=1 pytest` writes the golden file anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft7Validator, Draft202012Validator
+
+from rocelab.errors import InputError
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.render import clabernetes
+from rocelab.render.clab_check import topology_problems
+from rocelab.render.clabernetes import (
+    CONFIG_MAP_BYTES,
+    STORE_BYTES,
+    bytes_with_status,
+    in_pods,
+    manifests,
+    object_bytes,
+    packed,
+    short_names,
+)
+from rocelab.render.deployment import deployment
+from rocelab.render.files import MARKER, write_clabernetes
+from rocelab.runtime.lab import Lab
+from rocelab.spec.model import LabSpec
+from tests.helpers.target_schemas import clab_schema, topology_schema
+from tests.unit.render.test_containerlab import SMALL_LABS, fabric, run, small
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def objects(planned: Fabric) -> list[dict[str, Any]]:
+    return [each for text in manifests(planned).files.values() for each in yaml.safe_load_all(text)]
+
+
+def topology_of(planned: Fabric) -> dict[str, Any]:
+    (found,) = (each for each in objects(planned) if each["kind"] == "Topology")
+    return found
+
+
+def definition_of(planned: Fabric) -> dict[str, Any]:
+    definition = yaml.safe_load(topology_of(planned)["spec"]["definition"]["containerlab"])
+    assert isinstance(definition, dict)
+    return definition
+
+
+def test_the_topology_of_a_tiny_fabric_is_as_recorded() -> None:
+    text = manifests(fabric()).files["20-topology.yaml"]
+    golden = GOLDEN / "clabernetes-topology.yaml"
+    if os.environ.get("RECORD"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize("lab", SMALL_LABS)
+def test_a_topology_is_valid_against_clabernetes_s_definition(lab: str) -> None:
+    version, schema = topology_schema()
+    topology = topology_of(small(lab))
+    assert (topology["apiVersion"], topology["kind"]) == (version, "Topology")
+    found = Draft202012Validator(schema).iter_errors(topology)
+    assert [error.message for error in found] == []
+
+
+def test_the_definition_refuses_a_key_that_it_does_not_have() -> None:
+    _, schema = topology_schema()
+    topology = topology_of(fabric())
+    topology["spec"]["deployment"]["filesFromConfigMaps"] = {}
+    del topology["spec"]["naming"]
+    found = sorted(error.json_path for error in Draft202012Validator(schema).iter_errors(topology))
+    assert found == ["$.spec", "$.spec.deployment"]
+
+
+@pytest.mark.parametrize("validator", [Draft7Validator, Draft202012Validator])
+@pytest.mark.parametrize("lab", SMALL_LABS)
+def test_the_definition_inside_is_valid_against_containerlab_s_schema(
+    lab: str, validator: Any
+) -> None:
+    found = validator(clab_schema()).iter_errors(definition_of(small(lab)))
+    assert [error.message for error in found] == []
+
+
+@pytest.mark.parametrize("lab", SMALL_LABS)
+def test_every_file_that_a_node_binds_is_mounted_from_a_config_map_that_is_applied(
+    lab: str,
+) -> None:
+    made = objects(small(lab))
+    texts = {
+        (each["metadata"]["name"], key): text
+        for each in made
+        if each["kind"] == "ConfigMap"
+        for key, text in each["data"].items()
+    }
+    mounts = made[-1]["spec"]["deployment"]["filesFromConfigMap"]
+    definition = definition_of(small(lab))
+    for name, node in definition["topology"]["nodes"].items():
+        bound = [bind.partition(":")[0] for bind in node.get("binds", ())]
+        mounted = {
+            mount["filePath"]: texts[mount["configMapName"], mount["configMapPath"]]
+            for mount in mounts.get(name, ())
+        }
+        assert sorted(bound) == sorted(mounted)
+        if bound:
+            assert f"hostname {name}" in mounted[f"{name}/frr.conf"].splitlines()
+    every = {mount["filePath"] for files in mounts.values() for mount in files}
+    assert topology_problems(definition, every) == []
+
+
+@pytest.mark.parametrize("lab", SMALL_LABS)
+def test_the_far_end_of_a_link_has_a_name_that_linux_takes(lab: str) -> None:
+    for link in definition_of(small(lab))["topology"]["links"]:
+        for end in link["endpoints"]:
+            assert len(end.replace(":", "-")) <= 15
+
+
+def test_interfaces_are_configured_by_the_names_that_links_have() -> None:
+    planned = small("hpn-small")
+    made = {each.name: each for each in deployment(short_names(planned)).containers}
+    for node, links in planned.links_of.items():
+        names = [f"e{number}" for number, _ in enumerate(links, start=1)]
+        if made[node].files:
+            lines = made[node].files["/etc/frr/frr.conf"].splitlines()
+            configured = [line.split()[1] for line in lines if line.startswith("interface ")]
+            assert configured == ["lo", *names]
+        else:
+            used = re.findall(r"dev (\S+)$", "\n".join(made[node].commands), re.MULTILINE)
+            assert set(used) == set(names)
+
+
+def test_a_node_has_its_links_mtu_and_no_way_out_but_the_fabric() -> None:
+    nodes = definition_of(small("tiny"))["topology"]["nodes"]
+    assert nodes["rtsw1"]["exec"][:2] == [
+        "ip route del default",
+        "sh -c 'echo e1 e2 e3 | xargs -n 1 ip link set mtu 9000 dev'",
+    ]
+    assert nodes["srv1-1"]["exec"][0].endswith("mtu 9000 dev'")
+    assert nodes["srv1-1"]["exec"][-1].startswith("ip route replace default via")
+
+
+@pytest.mark.parametrize("lab", SMALL_LABS)
+def test_nothing_in_a_definition_looks_like_a_variable(lab: str) -> None:
+    definition = topology_of(small(lab))["spec"]["definition"]["containerlab"]
+    assert "$" not in definition
+
+
+def test_objects_come_in_the_order_in_which_they_need_each_other() -> None:
+    kinds = [each["kind"] for each in objects(fabric())]
+    assert kinds == ["Namespace", "ConfigMap", "ConfigMap", "ConfigMap", "Topology"]
+    assert list(manifests(fabric()).files) == sorted(manifests(fabric()).files)
+
+
+def test_every_object_is_in_the_lab_s_own_namespace() -> None:
+    namespace, *others = objects(fabric())
+    assert namespace["metadata"]["name"] == "rocelab-golden"
+    assert {each["metadata"]["namespace"] for each in others} == {"rocelab-golden"}
+
+
+@pytest.mark.parametrize("lab", [*SMALL_LABS, "zone-1-1"])
+def test_no_object_is_larger_than_the_store_takes(lab: str) -> None:
+    for each in objects(Lab.planned(lab).fabric):
+        limit = CONFIG_MAP_BYTES if each["kind"] == "ConfigMap" else STORE_BYTES
+        assert object_bytes(each) < limit
+
+
+def test_every_name_is_a_dns_label_with_the_longest_name_of_a_lab() -> None:
+    longest = {"name": "a" * 24, "fabric": {"zones": 2, "racks": 2, "spines": 2, "atsws": 1}}
+    planned = plan(LabSpec.model_validate(longest))
+    names = [each["metadata"]["name"] for each in objects(planned)]
+    # What clabernetes makes of them: a deployment and its two services.
+    names += [f"{planned.name}-{node.name}{end}" for node in planned.nodes for end in ("", "-vx")]
+    assert [name for name in names if not DNS_LABEL.fullmatch(name)] == []
+    assert len(names) == len(set(names))
+
+
+@given(
+    sizes=st.lists(st.integers(0, 400), max_size=30),
+    budget=st.integers(420, 1000),
+)
+def test_files_are_packed_whole_in_order_and_within_the_budget(
+    sizes: list[int], budget: int
+) -> None:
+    files = {f"file{number}": "x" * size for number, size in enumerate(sizes)}
+    groups = packed(files, budget)
+    assert [each for group in groups for each in group.items()] == list(files.items())
+    assert all(group for group in groups)
+    assert all(len(json.dumps(group)) <= budget for group in groups)
+    for first, second in pairwise(groups):
+        key, text = next(iter(second.items()))
+        assert len(json.dumps(first)) + len(json.dumps({key: text})) > budget
+
+
+def test_a_file_larger_than_a_config_map_is_refused() -> None:
+    with pytest.raises(InputError, match=r"frr\.conf has 1,0\d\d bytes"):
+        packed({"frr.conf": "x" * 1000}, 900)
+
+
+def test_a_switch_s_files_are_split_where_one_config_map_is_too_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = objects(fabric())
+    monkeypatch.setattr(clabernetes, "CONFIG_MAP_BYTES", clabernetes._ROOM + 1300)
+    split = objects(fabric())
+    assert len(split) > len(whole)
+    names = [each["metadata"]["name"] for each in split if each["kind"] == "ConfigMap"]
+    assert {"golden-rtsw1-frr", "golden-rtsw1-frr-2"} <= set(names)
+    assert all_texts(split) == all_texts(whole)
+
+
+def all_texts(made: list[dict[str, Any]]) -> dict[str, str]:
+    """What every node finds at every path."""
+    data = {each["metadata"]["name"]: each["data"] for each in made if "data" in each}
+    return {
+        mount["filePath"]: data[mount["configMapName"]][mount["configMapPath"]]
+        for mounts in made[-1]["spec"]["deployment"]["filesFromConfigMap"].values()
+        for mount in mounts
+    }
+
+
+def test_a_lab_whose_topology_the_store_would_refuse_is_refused_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    size = object_bytes(topology_of(fabric()))
+    monkeypatch.setattr(clabernetes, "STORE_BYTES", clabernetes._ROOM + size - 1)
+    with pytest.raises(InputError, match=f"its Topology has {size:,} bytes"):
+        write_clabernetes(fabric(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def status_bytes(planned: Fabric) -> int:
+    """What clabernetes writes into the status: a topology of its own for each node, whose links
+    end at the host (its definitioncontainerlab.go)."""
+    definition = definition_of(planned)["topology"]
+    configs = {}
+    for name, node in definition["nodes"].items():
+        ends = [end for link in definition["links"] for end in link["endpoints"]]
+        own = [end for end in ends if end.startswith(f"{name}:")]
+        links = [{"endpoints": [end, f"host:{end.replace(':', '-')}"]} for end in own]
+        nodes = {name: node | {"ports": []}}
+        topology = {"defaults": definition["defaults"], "nodes": nodes, "links": links}
+        config = {"name": f"clabernetes-{name}", "prefix": "", "topology": topology}
+        configs[name] = yaml.safe_dump(config)
+    return object_bytes(configs)
+
+
+@pytest.mark.parametrize("lab", ["tiny", "zone-small", "fat-tree-4"])
+def test_the_size_with_status_is_estimated_within_a_fifth(lab: str) -> None:
+    planned = small(lab)
+    topology = topology_of(planned)
+    real = object_bytes(topology) + status_bytes(planned)
+    guess = bytes_with_status(topology, in_pods(deployment(short_names(planned))))
+    assert abs(guess - real) / real < 0.2
+
+
+def test_a_lab_that_the_store_may_refuse_once_it_has_a_status_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert manifests(fabric()).warnings == ()
+    size = object_bytes(topology_of(fabric()))
+    monkeypatch.setattr(clabernetes, "_ROOM", 0)
+    monkeypatch.setattr(clabernetes, "STORE_BYTES", size)
+    assert "with the status that clabernetes adds" in manifests(fabric()).warnings[0]
+
+
+def test_the_command_writes_what_kubectl_applies(tmp_path: Path) -> None:
+    command = ("render", "tiny", "--target", "clabernetes", "--image", "example/frr:1")
+    assert run(*command, "-o", tmp_path) == 0
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [MARKER, "00-namespace.yaml", "10-configurations.yaml", "20-topology.yaml"]
+    assert 'image: "example/frr:1"' in (tmp_path / "20-topology.yaml").read_text()

@@ -1,0 +1,71 @@
+"""Rendered FRR configurations, against golden files. `RECORD=1 pytest` writes them anew."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.render.frr import daemons, frr_configuration
+from rocelab.runtime.lab import Lab
+from rocelab.spec.model import LabSpec
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def fabric(**extra: object) -> Fabric:
+    three_tiers = {"zones": 2, "racks": 2, "spines": 2, "atsws": 1}
+    return plan(LabSpec.model_validate({"name": "golden", "fabric": three_tiers, **extra}))
+
+
+@pytest.mark.parametrize("node", ["z1-rtsw1", "z1-ctsw1", "atsw1"])
+@pytest.mark.parametrize(
+    ("variant", "extra"),
+    [
+        ("numbered", {}),
+        (
+            "unnumbered",
+            {
+                "routing": {
+                    "numbering": "unnumbered",
+                    "bfd": {"interval": "100ms", "multiplier": 3},
+                    "graceful_restart": True,
+                }
+            },
+        ),
+    ],
+)
+def test_a_switch_s_configuration_is_as_recorded(
+    node: str, variant: str, extra: dict[str, object]
+) -> None:
+    assert_as_recorded(fabric(**extra), node, f"{variant}-{node}")
+
+
+@pytest.mark.parametrize("node", ["s1-tor1a", "p1-agg1"])
+def test_a_switch_of_nics_with_two_ports_is_configured_as_recorded(node: str) -> None:
+    assert_as_recorded(Lab.planned("hpn-small").fabric, node, f"hpn-{node}")
+
+
+def assert_as_recorded(planned: Fabric, node: str, name: str) -> None:
+    text = "".join(
+        f"# {daemon}.conf\n{text}"
+        for daemon, text in frr_configuration(planned, planned.node(node)).items()
+    )
+    golden = GOLDEN / f"{name}.conf"
+    if os.environ.get("RECORD"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+def test_bfdd_runs_only_where_bfd_is_asked_for() -> None:
+    assert daemons(fabric()) == ("zebra", "bgpd")
+    assert daemons(fabric(routing={"bfd": {}})) == ("zebra", "bfdd", "bgpd")
+
+
+def test_a_server_has_no_configuration() -> None:
+    planned = fabric()
+    with pytest.raises(ValueError, match="runs no routing daemon"):
+        frr_configuration(planned, planned.servers[0])

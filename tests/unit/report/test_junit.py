@@ -1,0 +1,252 @@
+"""JUnit XML of drills: its structure, what fails where, and that it agrees with the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocelab.errors import InputError, MachineError
+from rocelab.report.junit import junit_of, junit_of_error, make_place, write_junit
+from rocelab.results.drill import DrillResult
+from tests.helpers import phases_sample, report_sample
+
+ALLOWED = {
+    "testsuites": ({"name", "tests", "failures", "errors", "time"}, {"testsuite"}),
+    "testsuite": (
+        {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname"},
+        {"properties", "testcase"},
+    ),
+    "properties": (set(), {"property"}),
+    "property": ({"name", "value"}, set()),
+    "testcase": ({"classname", "name", "time"}, {"failure", "error", "skipped"}),
+    "failure": ({"type", "message"}, set()),
+    "error": ({"type", "message"}, set()),
+    "skipped": ({"type", "message"}, set()),
+}
+"""Attributes and children of each element, as in the schema of Jenkins' xUnit plugin (junit-10.xsd)
+and in what pytest writes."""
+
+REQUIRED = {
+    "testsuite": {"name", "tests", "failures", "errors"},
+    "testcase": {"classname", "name", "time"},
+    "property": {"name", "value"},
+}
+
+
+_IDLE, _SHARED = phases_sample.repeat()
+SLOW = (phases_sample.of_jobs("idle", phases_sample.idle(busbw=0.5)), _SHARED)
+"""A repeat whose first phase has too little busbw."""
+
+
+def written(document: Xml.Element, folder: Path) -> Xml.Element:
+    """The document as a CI server reads it."""
+    write_junit(document, folder / "junit.xml")
+    return Xml.parse(folder / "junit.xml").getroot()
+
+
+def check(root: Xml.Element) -> None:
+    """Raises AssertionError where the document is not of the common schema."""
+    assert root.tag == "testsuites"
+    for element in root.iter():
+        attributes, children = ALLOWED[element.tag]
+        assert set(element.keys()) <= attributes
+        assert set(element.keys()) >= REQUIRED.get(element.tag, set())
+        assert {child.tag for child in element} <= children
+    for suite in root:
+        assert suite.get("tests") == str(len(suite.findall("testcase")))
+        for count, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert suite.get(count) == str(len(suite.findall(f"testcase/{tag}")))
+        names = [case.get("name") for case in suite.findall("testcase")]
+        assert len(set(names)) == len(names)
+        assert all(len(case) <= 1 for case in suite.findall("testcase"))
+    for count in ("tests", "failures", "errors"):
+        assert root.get(count) == str(sum(int(suite.get(count, "")) for suite in root))
+
+
+def outcomes(suite: Xml.Element) -> dict[str, str]:
+    """What came of each case, by name."""
+    return {
+        case.get("name", ""): case[0].tag if len(case) else "passed"
+        for case in suite.findall("testcase")
+    }
+
+
+def is_red(root: Xml.Element) -> bool:
+    return root.get("failures") != "0" or root.get("errors") != "0"
+
+
+def properties(suite: Xml.Element) -> dict[str, str]:
+    return {each.get("name", ""): each.get("value", "") for each in suite.iter("property")}
+
+
+def expecting(result: DrillResult, **observed: bool) -> DrillResult:
+    """The result with verdicts of these KPIs passed or not, and the others left."""
+    (phase,) = result.phases
+    verdicts = [
+        replace(each, passed=observed.get(each.kpi, each.passed)) for each in phase.verdicts
+    ]
+    judged = replace(phase, verdicts=tuple(verdicts))
+    return replace(result, phases=(judged,), passed=judged.passed)
+
+
+def test_a_drill_is_a_suite_with_a_case_per_repeat_and_per_expectation(tmp_path: Path) -> None:
+    root = written(junit_of(report_sample.result(), 12.3456), tmp_path)
+    check(root)
+    (suite,) = root
+    assert (suite.get("name"), suite.get("time")) == ("link-flap", "12.346")
+    assert suite.get("timestamp") == "2025-01-01T00:00:00"
+    found = outcomes(suite)
+    assert list(found)[:3] == [f"repeat {number} is a measurement" for number in (1, 2, 3)]
+    assert found["full_convergence <= 1s"] == "passed"
+    assert len(found) == 3 + 5
+
+
+def test_a_failed_expectation_says_what_was_expected_and_observed(tmp_path: Path) -> None:
+    root = written(junit_of(report_sample.result(), 1), tmp_path)
+    failure = root.find(".//testcase[@name='lost_packets <= 50']/failure")
+    assert failure is not None
+    losses = [run.probes.overall.lost for (run,) in report_sample.result().repeats]
+    assert [lost > 50 for lost in losses] == [True] * 3
+    assert failure.get("message") == (
+        f"Packets lost: expected <= 50, observed {max(losses)}; not met in repeats 1, 2 and 3 of 3"
+    )
+    assert is_red(root)
+
+
+def test_a_failed_expectation_names_the_repeats_that_missed_it_and_what_each_saw(
+    tmp_path: Path,
+) -> None:
+    repeats = [report_sample.repeat(seed) for seed in (1, 2)]
+    fewest, most = (repeat.overall.lost for repeat in repeats)
+    assert fewest < most
+    spec = report_sample.expecting(report_sample.DRILL["expect"] | {"lost_packets": f"<= {fewest}"})
+    invalid = report_sample.repeat(3, ("the clock jumped",))
+    result = report_sample.result(repeats[0], invalid, repeats[1], spec=spec)
+    root = written(junit_of(result, 1), tmp_path)
+    failure = root.find(f".//testcase[@name='lost_packets <= {fewest}']/failure")
+    assert failure is not None
+    assert (failure.get("message") or "").endswith("; not met in repeat 3 of 3")
+    assert (failure.text or "").splitlines()[1] == f"repeat 3: {most}"
+
+
+def test_a_drill_that_ran_once_does_not_count_its_repeat(tmp_path: Path) -> None:
+    root = written(junit_of(report_sample.result(report_sample.repeat(1)), 1), tmp_path)
+    failure = root.find(".//failure")
+    assert failure is not None
+    assert "repeat" not in (failure.text or "")
+
+
+def test_a_phase_names_the_repeats_that_missed_what_is_expected_of_it(tmp_path: Path) -> None:
+    result = phases_sample.result(phases_sample.repeat(), SLOW)
+    idle, _ = written(junit_of(result, 1), tmp_path)
+    failure = idle.find(".//testcase[@name='busbw >= 10']/failure")
+    assert failure is not None
+    assert (failure.get("message") or "").endswith("; not met in repeat 2 of 2")
+
+
+def test_the_spread_of_every_figure_and_what_each_repeat_measured_are_properties(
+    tmp_path: Path,
+) -> None:
+    result = report_sample.result()
+    (suite,) = written(junit_of(result, 1), tmp_path)
+    found = properties(suite)
+    spread = result.phases[0].figures[0].spread["full_convergence"]
+    assert found["full_convergence.unit"] == "ns"
+    assert float(found["full_convergence.median"]) == spread.median
+    assert (found["full_convergence.n"], found["repeat2.restored"]) == ("3", "true")
+    assert int(found["repeat1.lost_packets"]) == result.repeats[0][0].probes.overall.lost
+
+
+@pytest.mark.parametrize("result", [report_sample.result(), phases_sample.result()])
+def test_every_suite_names_the_software_that_ran(result: DrillResult, tmp_path: Path) -> None:
+    environment = replace(result.environment, frr_version="10.3")
+    root = written(junit_of(replace(result, environment=environment), 1), tmp_path)
+    for suite in root:
+        found = properties(suite)
+        assert found["frr_version"] == "10.3"
+        assert found["kernel"] == environment.kernel
+        assert found["tool_version"] == environment.tool_version
+
+
+def test_a_repeat_that_was_no_measurement_beside_others_is_skipped(tmp_path: Path) -> None:
+    repeats = report_sample.repeat(1), report_sample.repeat(2, ("the clock jumped",))
+    root = written(junit_of(report_sample.result(*repeats), 1), tmp_path)
+    check(root)
+    assert outcomes(root[0])["repeat 2 is a measurement"] == "skipped"
+    skipped = root.find(".//skipped")
+    assert skipped is not None
+    assert skipped.get("message") == "the clock jumped"
+
+
+def test_without_any_measurement_every_case_is_an_error(tmp_path: Path) -> None:
+    result = report_sample.result(report_sample.repeat(1, ("the clock jumped",)))
+    root = written(junit_of(result, 1), tmp_path)
+    check(root)
+    assert set(outcomes(root[0]).values()) == {"error"}
+    assert "repeat1.lost_packets" in properties(root[0])
+
+
+def test_a_drill_of_jobs_is_a_suite_per_phase(tmp_path: Path) -> None:
+    root = written(junit_of(phases_sample.result(), 20), tmp_path)
+    check(root)
+    assert [suite.get("name") for suite in root] == ["two-to-one.idle", "two-to-one.shared"]
+    assert root.get("time") == "20.000"
+    assert properties(root[0])["busbw.unit"] == "GB/s"
+    assert outcomes(root[0])["busbw >= 10"] == "passed"
+
+
+def test_a_phase_that_was_no_measurement_fails_alone(tmp_path: Path) -> None:
+    result = phases_sample.result(phases_sample.repeat(problems=("the clock jumped",)))
+    idle, shared = written(junit_of(result, 1), tmp_path)
+    assert set(outcomes(idle).values()) == {"error"}
+    assert outcomes(shared)["repeat 1 is a measurement"] == "passed"
+
+
+@given(
+    st.lists(st.sampled_from([(), ("the clock jumped",)]), min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_the_file_is_red_exactly_where_the_drill_failed(
+    problems: Sequence[tuple[str, ...]], met: bool
+) -> None:
+    made = report_sample.result(*(report_sample.repeat(1, each) for each in problems))
+    result = expecting(made, lost_packets=met) if () in problems else made
+    root = junit_of(result, 1)
+    check(root)
+    assert is_red(root) is not result.passed
+
+
+def test_a_drill_that_could_not_run_is_an_error_with_its_hint(tmp_path: Path) -> None:
+    error = MachineError("no \x1b[31mFRR\0 here", hint="run setup")
+    root = written(junit_of_error("link-flap", error, 0.5), tmp_path)
+    check(root)
+    found = root.find("testsuite/testcase/error")
+    assert found is not None
+    assert found.get("type") == "MachineError"
+    assert (
+        found.get("message") == "no \N{REPLACEMENT CHARACTER}[31mFRR\N{REPLACEMENT CHARACTER} here"
+    )
+    assert (found.text or "").endswith("run setup")
+
+
+def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "junit.xml"
+    make_place(path)
+    path.write_text("old")
+    write_junit(junit_of_error("a", KeyboardInterrupt(), 0), path)
+    check(Xml.parse(path).getroot())
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_that_can_not_be_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="it is a folder"):
+        make_place(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="can not be written"):
+        make_place(tmp_path / "file" / "junit.xml")

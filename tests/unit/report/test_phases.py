@@ -1,0 +1,201 @@
+"""The renderings of a drill of jobs: what terminal and page say, and that the page stands alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from rocelab.documents import to_json
+from rocelab.forwarding.balance import Direction
+from rocelab.report.html import render_html, write_report
+from rocelab.report.jobs.plots import link_loads_plot, rates_plot
+from rocelab.report.jobs.view import link_rows, share_rows
+from rocelab.report.plots import svg
+from rocelab.report.repeats import repeat_tables
+from rocelab.report.terminal import print_result
+from rocelab.report.view import figure_rows, representative
+from rocelab.results.drill import DrillResult
+from rocelab.results.job import LinkFigures
+from tests.helpers import report_sample
+from tests.helpers.phases_sample import MS, idle, of_jobs, repeat, result, shares
+from tests.unit.report.test_renderings import Outline
+
+
+def terminal(drill: DrillResult) -> str:
+    out = StringIO()
+    print_result(drill, Console(file=out, width=140))
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render_html(result())
+
+
+def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
+    outline = Outline()
+    outline.feed(page)
+    assert outline.open == []
+    assert len(outline.ids) == len(set(outline.ids))
+    assert all(target.startswith("#") for target in outline.loads)
+    assert {target[1:] for target in outline.loads} <= set(outline.ids)
+    assert "<script" not in page
+    assert "an &lt;ordinary&gt; CPU" in page
+
+
+def test_the_page_shows_each_phase_with_its_job_its_figures_and_lab_beside_model(page: str) -> None:
+    assert "Phase idle" in page
+    assert "incast, 3 ranks, for 60ms, starts at 0ns, 10ms; DCQCN hpcc-dcqcn-paper" in page
+    assert "queue of rtsw1:srv1-1" in page
+    assert "from the last start to fair shares" in page
+    assert page.count("<svg") == 1
+    assert "There is no PFC" in page
+    assert "rocelab drill run two-to-one --repeat 1" in page
+
+
+def test_the_page_says_how_it_was_made_as_it_was_typed() -> None:
+    typed = "rocelab drill run mine/two.yaml --repeat 1 --dilation 2000 --out 'a folder'"
+    made = replace(result(), environment=replace(result().environment, command=typed))
+    assert "--dilation 2000 --out &#39;a folder&#39;" in render_html(made)
+
+
+def test_the_same_result_gives_the_same_page(page: str) -> None:
+    assert render_html(result()) == page
+
+
+def test_a_phase_without_a_valid_run_gives_the_reason_and_no_figures() -> None:
+    page = render_html(result(repeat(problems=("the <clock> jumped",))))
+    assert "the &lt;clock&gt; jumped" in page
+    assert "No repeat was valid" in page
+
+
+def test_the_plot_of_a_modelled_phase_is_also_a_file(tmp_path: Path) -> None:
+    write_report(result(), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "shared.svg"]
+    drawing = (tmp_path / "shared.svg").read_text()
+    ElementTree.fromstring(drawing)
+    assert "sender 2, lab" in drawing
+
+
+def test_the_terminal_has_the_phases_side_by_side_lab_beside_model_and_the_verdict() -> None:
+    text = terminal(result())
+    assert re.search(r"idle +shared", text)
+    assert re.search(r"CNPs +0 +90", text)
+    assert re.search(r"from the last start to fair shares +\S+ ms", text)
+    assert re.search(r"shared +Deepest data queue +<= 2MB +1,900 KB +met", text)
+    assert text.rstrip().endswith("two-to-one: passed")
+
+
+def at_once() -> DrillResult:
+    """The paper drill with a pair beside the incast of its second phase."""
+    first, second = repeat()
+    return result((first, of_jobs("shared", *second.reports, idle(), fair=shares())))
+
+
+def test_jobs_at_once_have_a_column_each_on_the_terminal_and_a_section_each_on_the_page() -> None:
+    text = terminal(at_once())
+    assert re.search(r"idle +shared, job 1 +shared, job 2", text)
+    assert re.search(r"CNPs +0 +90 +0", text)
+    page = render_html(at_once())
+    assert "2 jobs at the same time; what switches count is of all of them." in page
+    assert page.index("<h3>shared, job 1</h3>") < page.index("incast, 3 ranks")
+    assert page.index("<h3>shared, job 2</h3>") < page.rindex("pairs, 2 ranks")
+
+
+def test_the_terminal_names_what_made_a_run_invalid() -> None:
+    text = terminal(result(repeat(), repeat(problems=("a NIC stood idle",))))
+    assert "repeat 2, phase idle, is invalid: a NIC stood idle" in text
+
+
+def test_no_median_hides_a_repeat_that_failed_or_is_invalid() -> None:
+    three = result(repeat(), repeat(30 * MS), repeat(problems=("a <NIC> stood idle",)))
+    text = terminal(three)
+    missed = "repeat 2, phase shared, failed: Time to fair shares not measured, expected <= 30ms"
+    assert missed in text
+    assert "shared: 3 valid repeats, 1 of them failed" in " ".join(text.split())
+    assert re.search(r"time to fair shares +<= 30ms +not measured +not met in 1 of 3", text, re.I)
+    idle, shared = repeat_tables(three)
+    assert [row.outcome for row in idle.rows] == ["passed", "passed", "invalid"]
+    assert [row.outcome for row in shared.rows] == ["passed", "failed", "passed"]
+    assert (
+        idle.columns[idle.columns.index("Bus bandwidth")] and idle.rows[0].figures[0] == "11 GB/s"
+    )
+    assert set(idle.rows[2].figures) == {"-"}
+    page = render_html(three)
+    assert "R" + missed[1:].replace("<", "&lt;") in page
+    assert "Repeat 3, phase idle, is invalid: a &lt;NIC&gt; stood idle" in page
+    assert '<td class="bad">failed</td>' in page
+    assert '<td class="bad">invalid</td>' in page
+
+
+def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
+    assert "Repeats of phase" not in terminal(result(repeat(30 * MS)))
+    assert ">outcome<" not in render_html(result(repeat(30 * MS)))
+
+
+def test_jobs_at_once_that_differ_each_have_their_figure_in_a_repeat() -> None:
+    first, second = repeat()
+    beside = (*second.reports, idle(9.0), idle(11.0))
+    tables = repeat_tables(result((first, of_jobs("shared", *beside, fair=shares()))))
+    (row,) = tables[1].rows
+    assert row.figures[tables[1].columns.index("Bus bandwidth")] == "9 GB/s, 11 GB/s"
+
+
+def test_the_run_that_is_drawn_is_the_valid_one_nearest_the_median() -> None:
+    chosen = representative(result(repeat(8 * MS), repeat(2 * MS), repeat(4 * MS)), "shared")
+    assert chosen is not None
+    assert chosen[0] == 3
+    assert representative(result(repeat(problems=("x",))), "idle") is None
+
+
+def test_figures_that_a_job_does_not_have_are_left_out_and_spreads_are_shown() -> None:
+    (job,) = result(repeat(), repeat(6 * MS)).phases[1].figures
+    rows = {row.name: row for row in figure_rows(job, 2)}
+    assert "busbw" not in rows
+    assert " to " in rows["time_to_fairness"].range
+    assert rows["cnps"].range == "90"
+
+
+def test_shares_that_were_not_reached_say_so() -> None:
+    fair = repeat(30 * MS)[1].jobs.fair_shares
+    assert fair is not None
+    assert share_rows(fair)[0].lab == "not reached"
+
+
+def test_the_load_of_links_between_switches_is_listed_and_drawn() -> None:
+    loads = [
+        LinkFigures("rtsw1:ctsw1", "rtsw-ctsw", Direction.UP, "rtsw1", 600, 2_000_000, 0.6),
+        LinkFigures("rtsw1:ctsw2", "rtsw-ctsw", Direction.UP, "rtsw1", 400, 1_000_000, 0.4),
+        LinkFigures("rtsw1:ctsw1", "rtsw-ctsw", Direction.DOWN, "ctsw1", 0, 1_000, 0.0),
+        LinkFigures("srv1-1:rtsw1", "server-rtsw", Direction.UP, "srv1-1", 1000, 3_000_000, 1.0),
+    ]
+    report = replace(repeat()[0].reports[0], links=tuple(loads))
+    assert link_rows(report) == [
+        ("rtsw1:ctsw1", "up", "600", "60.0%"),
+        ("rtsw1:ctsw2", "up", "400", "40.0%"),
+    ]
+    figure = link_loads_plot(report)
+    assert figure is not None
+    assert "rtsw1:ctsw2" in svg(figure, "loads")
+    assert link_loads_plot(replace(report, links=())) is None
+    assert rates_plot(report) is None
+
+
+def test_every_page_and_document_of_a_drill_names_the_frr_that_ran() -> None:
+    environment = replace(result().environment, frr_version="10.3")
+    pages = (
+        render_html(replace(result(), environment=environment)),
+        render_html(replace(report_sample.result(), environment=environment)),
+    )
+    for page in pages:
+        assert "<tr><th>FRR</th><td>10.3</td></tr>" in page
+    for found in (result(), report_sample.result()):
+        document = json.loads(to_json(replace(found, environment=environment)))
+        assert document["environment"]["frr_version"] == "10.3"

@@ -1,0 +1,236 @@
+"""The terminal tables and the page: what they say, and that the page stands alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from rocelab.report.html import render_html
+from rocelab.report.plots import MAX_FLOWS, fib_timeline, link_loads, loss_timeline, svg
+from rocelab.report.probes.view import fib_rows, flow_rows
+from rocelab.report.terminal import print_result
+from rocelab.report.view import figure_rows, representative
+from rocelab.results.drill import DrillResult, FigureSummary
+from tests.helpers.report_sample import expecting, repeat, result
+
+VOID = {"meta", "br", "link", "img", "hr", "input"}
+
+
+class Outline(HTMLParser):
+    """Which tags stay open, every id, and every attribute that could load something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        self.note(attrs)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.note(attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def note(self, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids.append(value)
+            if name in {"src", "href", "xlink:href", "srcset", "data"} and value:
+                self.loads.append(value)
+
+
+def terminal(drill: DrillResult, width: int = 120) -> str:
+    out = StringIO()
+    print_result(drill, Console(file=out, width=width))
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render_html(result())
+
+
+def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
+    outline = Outline()
+    outline.feed(page)
+    assert outline.open == []
+    assert len(outline.ids) == len(set(outline.ids))
+    assert all(target.startswith("#") for target in outline.loads)
+    assert {target[1:] for target in outline.loads} <= set(outline.ids)
+    assert "<script" not in page
+    assert "@import" not in page
+    assert re.findall(r"url\((?!#)", page) == []
+    addresses = set(re.findall(r"https?://[^\"'\s<]+", page))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+
+
+def test_the_page_shows_the_headline_the_verdicts_and_four_plots(page: str) -> None:
+    assert page.count("<svg") == 4
+    assert "29.4 ms" in page
+    assert "28.4 ms to 31.4 ms" in page
+    assert "not met" in page
+    assert "carrier-down of rtsw1:ctsw2" in page
+    assert "What this tells about hardware, and what it does not" in page
+    assert "rocelab drill run link-flap --repeat 3" in page
+
+
+def test_text_from_outside_is_escaped(page: str) -> None:
+    assert "an &lt;ordinary&gt; CPU" in page
+    assert "<ordinary>" not in page
+
+
+def test_the_same_result_gives_the_same_page(page: str) -> None:
+    assert render_html(result()) == page
+
+
+def test_a_page_without_a_valid_repeat_gives_the_reason_and_no_figures() -> None:
+    page = render_html(result(repeat(1, problems=("the <clock> jumped",))))
+    assert "the &lt;clock&gt; jumped" in page
+    assert "<svg" not in page
+    assert "28.4 ms" not in page
+
+
+def test_what_does_not_apply_or_was_not_seen_is_said_and_not_drawn() -> None:
+    one = repeat(1)
+    runs = tuple(replace(run, polarizations=()) for run in one.hashing)
+    plain = replace(one, fib=(), hashing=runs)
+    assert fib_timeline(plain) is None
+    assert link_loads(()) is None
+    page = render_html(result(plain))
+    assert "No change of any switch" in page
+    assert "Not applicable: in this fabric" in page
+    assert page.count("<svg") == 3
+    assert "not applicable: no flow has two choices" in terminal(result(plain))
+
+
+def test_every_plot_is_xml_that_names_what_it_shows(page: str) -> None:
+    drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    words = ("srv2-2", "received", "rtsw3", "shared: MMR 3.33")
+    for drawing, word in zip(drawings, words, strict=True):
+        ElementTree.fromstring(drawing)
+        assert word in drawing
+
+
+def test_of_very_many_links_a_curve_is_drawn_and_of_very_many_flows_the_worst() -> None:
+    one = repeat(1)
+    run = one.hashing[0]
+    figure = link_loads([replace(run, loads=run.loads * 5)])
+    assert figure is not None
+    assert "80 links, busiest first" in svg(figure, "loads")
+    strips = svg(loss_timeline(replace(one, flows=one.flows * 3)), "loss")
+    assert strips.count(" → srv") == MAX_FLOWS
+    assert strips.count("28 lost") == 3
+
+
+def test_reading_results_does_not_wait_for_matplotlib() -> None:
+    code = (
+        "import rocelab.report.html, rocelab.report.terminal, sys\n"
+        "sys.exit('matplotlib' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_terminal_says_what_was_lost_where_flows_landed_and_the_verdict() -> None:
+    text = terminal(result())
+    assert re.search(r"Full convergence +29.4 ms +28.4 ms to 31.4 ms +5% +3", text)
+    assert re.search(r"Packets lost +<= 50 +68 +not met", text)
+    assert re.search(r"rtsw-ctsw up +shared .* 3.33 ", text)
+    assert "21 of 24 flows were not affected" in text
+    assert text.rstrip().endswith("link-flap: failed")
+
+
+def test_one_repeat_has_no_spread_columns() -> None:
+    text = terminal(result(repeat(1)))
+    assert "median" not in text
+    assert re.search(r"Full convergence +28.4 ms\s*\n", text)
+
+
+def test_the_terminal_names_what_made_a_repeat_invalid() -> None:
+    text = terminal(result(repeat(1), repeat(2, problems=("a sender lagged 40 ms",))))
+    assert "repeat 2 is invalid: a sender lagged 40 ms" in text
+    assert re.search(r"^ 2 +invalid +- +- ", text, re.MULTILINE)
+
+
+def three() -> DrillResult:
+    """Of three repeats one meets what is expected: the second loses too many packets, the third is
+    invalid."""
+    fewer = expecting({"lost_packets": "<= 60", "restored": True})
+    return result(repeat(1), repeat(2), repeat(4, problems=("the <clock> jumped",)), spec=fewer)
+
+
+def test_no_median_hides_a_repeat_that_failed() -> None:
+    text = terminal(three())
+    assert "repeat 2 failed: Packets lost 62, expected <= 60" in text
+    assert "Overall, 2 valid of 3 repeats, 1 of them failed" in text
+    assert re.search(r"^ 1 +passed .* 59 +yes", text, re.MULTILINE)
+    assert re.search(r"^ 2 +failed .* 62 +yes", text, re.MULTILINE)
+    assert re.search(r"Packets lost +<= 60 +62 +not met in 1 of 2", text)
+    assert re.search(r"Restored +true +yes +met", text)
+
+
+def test_the_page_has_every_repeat_with_why_it_failed_or_is_invalid() -> None:
+    page = render_html(three())
+    assert "2 valid of 3 repeats, 1 of them failed" in page
+    assert "Repeat 2 failed: Packets lost 62, expected &lt;= 60" in page
+    assert "Repeat 3 is invalid: the &lt;clock&gt; jumped" in page
+    assert "<td>Packets lost 62, expected &lt;= 60</td>" in page
+    assert "<td>the &lt;clock&gt; jumped</td>" in page
+    assert page.count("expectation not met in 1 of 2") == 1
+
+
+def test_a_figure_that_a_valid_repeat_did_not_measure_says_how_many_did() -> None:
+    stuck = replace(repeat(2), overall=replace(repeat(2).overall, full_convergence_ns=None))
+    found = result(repeat(1), stuck)
+    assert re.search(r"Full convergence +28.4 ms +1 of 2", terminal(found))
+    assert "n = 1 of 2" in render_html(found)
+
+
+def test_a_truth_says_in_how_many_repeats_it_held() -> None:
+    stuck = replace(repeat(2), overall=replace(repeat(2).overall, restored=False))
+    assert re.search(r"Restored +in 1 of 2", terminal(result(repeat(1), stuck)))
+    assert '<td>Restored</td><td class="n">in 1 of 2</td>' in render_html(result(repeat(1), stuck))
+
+
+def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
+    alone = result(repeat(1))
+    assert not alone.passed
+    assert "Repeats" not in terminal(alone)
+    assert "failed:" not in terminal(alone)
+    assert "<h2>Repeats</h2>" not in render_html(alone)
+
+
+def test_the_repeat_that_is_shown_is_the_valid_one_nearest_the_median() -> None:
+    chosen = representative(
+        result(repeat(9), repeat(1), repeat(4), repeat(5, problems=("x",))), "link-flap"
+    )
+    assert chosen is not None
+    assert chosen[0] == 3
+    assert representative(result(repeat(1, problems=("x",))), "link-flap") is None
+
+
+def test_rows_are_per_flow_and_event_worst_first_and_per_switch_and_event() -> None:
+    one = repeat(1)
+    assert [row.lost for row in flow_rows(one)] == ["28", "25", "6"]
+    row = next(row for row in fib_rows(one) if row.node == "ctsw2")
+    assert (row.changes, row.first, row.widths) == (1, "3 ms", "1 x 1→none")
+
+
+def test_a_figure_that_was_not_measured_says_so() -> None:
+    nothing = FigureSummary({}, {}, {"full_convergence": 1, "restored": 1})
+    rows = {row.name: row for row in figure_rows(nothing, 1)}
+    assert rows.keys() == {"full_convergence", "restored"}
+    assert {row.value for row in rows.values()} == {"not measured"}
+    assert {row.counted for row in rows.values()} == {"0 of 1"}

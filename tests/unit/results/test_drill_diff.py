@@ -1,0 +1,252 @@
+"""Two results of a drill side by side: what is told apart, what changed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocelab.cli.main import main
+from rocelab.documents import to_json
+from rocelab.report.difference import print_difference
+from rocelab.results.difference import Change, DrillDiff, Finding, changes, compared, difference
+from rocelab.results.drill import DrillResult
+from rocelab.statistics import least_rank_sum_p, rank_sum_p
+from tests.helpers import phases_sample, report_sample
+from tests.helpers.narrow import broken, printed, too_long
+
+MS = 10**6
+
+
+def saved(folder: Path, result: DrillResult) -> Path:
+    folder.mkdir()
+    (folder / "result.json").write_text(to_json(result))
+    return folder
+
+
+def drill(*seeds: int) -> DrillResult:
+    """A repeat per seed: outages are so many milliseconds longer."""
+    return report_sample.result(*map(report_sample.repeat, seeds))
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> DrillDiff:
+    """Five repeats on another FRR, kernel and lab, each slower than any of the five before."""
+    new = drill(*range(30, 35))
+    spec = report_sample.expecting({"lost_packets": "<= 500", "restored": True})
+    new = report_sample.result(*(run.probes for (run,) in new.repeats), spec=spec)
+    new = replace(
+        new,
+        lab=new.lab | {"dilation": 2000.0},
+        environment=replace(
+            new.environment, frr_version="10.3", memory_bytes=24 * 2**30 + 4096, command="rocelab"
+        ),
+    )
+    return difference(saved(tmp_path / "old", drill(*range(5))), saved(tmp_path / "new", new))
+
+
+def by_counting(one: list[float], other: list[float]) -> float:
+    """The p-value from its definition: every way to choose the first set among all values."""
+    values = [*one, *other]
+    ranks = [sum(v < x for v in values) + sum(v == x for v in values) / 2 + 0.5 for x in values]
+    mean = sum(ranks) * len(one) / len(values)
+    seen = abs(sum(ranks[: len(one)]) - mean)
+    sums = [sum(chosen) for chosen in combinations(ranks, len(one))]
+    return sum(abs(s - mean) >= seen - 1e-9 for s in sums) / len(sums)
+
+
+few = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=5)
+
+
+@given(few, few)
+def test_the_p_value_is_the_share_of_all_ways_to_deal_the_values_out(
+    one: list[float], other: list[float]
+) -> None:
+    assert math.isclose(rank_sum_p(one, other), by_counting(one, other))
+
+
+def test_published_values_of_the_test_are_met() -> None:
+    # Five against five without overlap: 2 of 252 ways; three against three: 2 of 20.
+    assert rank_sum_p([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]) == pytest.approx(2 / 252)
+    assert least_rank_sum_p(3, 3) == pytest.approx(0.1)
+    assert least_rank_sum_p(4, 4) == pytest.approx(2 / 70)
+
+
+def test_the_test_also_holds_for_a_hundred_repeats() -> None:
+    assert rank_sum_p(range(100), range(100, 200)) < 1e-30
+    assert rank_sum_p(range(0, 200, 2), range(1, 201, 2)) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding", "apart"),
+    [
+        ([1, 2, 3, 4], [5, 6, 7, 8], Finding.HIGHER, True),
+        ([5, 6, 7, 8], [1, 2, 3, 4], Finding.LOWER, True),
+        ([1, 2, 3, 4], [2, 3, 4, 5], Finding.NOT_TOLD_APART, False),
+        ([1, 2, 3], [5, 6, 7], Finding.TOO_FEW, True),
+        ([1], [9], Finding.TOO_FEW, True),
+        ([0], [0, 0], Finding.SAME, False),
+        ([], [1], Finding.NOT_MEASURED, False),
+    ],
+)
+def test_what_is_said_of_a_figure(
+    old: list[float], new: list[float], finding: Finding, apart: bool
+) -> None:
+    assert compared(old, new)[2:] == (apart, finding)
+
+
+def test_figures_verdicts_machine_drill_and_lab_are_compared(told: DrillDiff) -> None:
+    of = {each.kpi: each for each in told.figures}
+    assert of["lost_packets"].finding is Finding.HIGHER
+    assert of["lost_packets"].old_values == (56.0, 59.0, 62.0, 65.0, 68.0)
+    assert of["lost_packets"].difference == 90
+    assert of["affected_flows"].finding is Finding.SAME
+    assert of["restored"].new_values == (1.0,) * 5
+    changed = {each.kpi for each in told.verdicts if each.changed}
+    assert changed == {"affected_flows", "full_convergence", "lost_outside_events", "lost_packets"}
+    assert told.environment == (Change("frr_version", "8.4.4", "10.3"),)
+    assert told.lab == (Change("dilation", 5000.0, 2000.0),)
+    assert Change("phases[0].expect.lost_packets", "<= 50", "<= 500") in told.drill
+
+
+def test_the_terminal_has_both_sides_and_says_what_the_test_can_not(told: DrillDiff) -> None:
+    text = printed(lambda console: print_difference(told, console), 160)
+    row = next(line for line in text.splitlines() if "Packets lost" in line and "n 5" in line)
+    said = "Packets lost higher +90 (+145.2%) 0.008 62 (56 to 68, n 5) 152 (146 to 158, n 5)"
+    assert " ".join(row.split()) == said
+    assert "FRR" in text and "10.3" in text
+    assert "takes repeats as independent" in text
+    assert "too few" not in text
+    assert "not the same experiment" in text
+    for width in (80, 60):
+        assert broken(lambda console: print_difference(told, console), width) == set()
+
+
+def test_tables_fit_a_narrow_terminal(told: DrillDiff) -> None:
+    lines = too_long(lambda console: print_difference(told, console), 60)
+    assert all(line.startswith(("p: ", "old  ", "new  ", "The drill or")) for line in lines)
+
+
+def test_few_repeats_are_said_to_be_too_few(tmp_path: Path) -> None:
+    found = difference(saved(tmp_path / "a", drill(1, 2)), saved(tmp_path / "b", drill(30, 31)))
+    lost = next(each for each in found.figures if each.kpi == "lost_packets")
+    assert (lost.finding, lost.apart) == (Finding.TOO_FEW, True)
+    text = printed(lambda console: print_difference(found, console), 160)
+    assert "2 and 2 repeats are too few to tell any difference from chance" in text
+    assert "too few repeats*" in text
+    assert "Machine and software are the same." in text
+    assert "not the same experiment" not in text
+
+
+def test_invalid_repeats_enter_no_figure(tmp_path: Path) -> None:
+    bad = report_sample.repeat(99, problems=("the clock jumped",))
+    new = report_sample.result(report_sample.repeat(1), bad)
+    found = difference(saved(tmp_path / "a", drill(1)), saved(tmp_path / "b", new))
+    assert (found.new.repeats, found.new.valid_repeats) == (2, 1)
+    assert {each.finding for each in found.figures} == {Finding.SAME}
+
+
+def test_drills_of_jobs_are_compared_phase_by_phase(tmp_path: Path) -> None:
+    old = phases_sample.result(*[phases_sample.repeat(4 * MS)] * 4)
+    new = phases_sample.result(*[phases_sample.repeat(30 * MS)] * 4)
+    compact = saved(tmp_path / "b", new)
+    document = json.loads((compact / "result.json").read_text())
+    (compact / "result.json").write_text(json.dumps(document, separators=(",", ":")))
+    found = difference(saved(tmp_path / "a", old), compact)
+    of = {(each.phase, each.kpi): each for each in found.figures}
+    assert of["idle", "busbw"].finding is Finding.SAME
+    assert of["shared", "time_to_fairness"].finding is Finding.NOT_MEASURED
+    changed = [(each.phase, each.kpi) for each in found.verdicts if each.changed]
+    assert changed == [("shared", "time_to_fairness")]
+    text = printed(lambda console: print_difference(found, console), 160)
+    assert "<= 30ms: not met, not measured" in " ".join(text.split())
+
+
+def test_where_values_differ_is_named_by_key_and_place() -> None:
+    old = {"a": {"b": 1}, "faults": [{"at": 1}, {"at": 2}], "gone": True, "list": [1]}
+    new = {"a": {"b": 1}, "faults": [{"at": 1}, {"at": 3}], "list": [1, 2], "more": 0}
+    assert list(changes(old, new)) == [
+        Change("faults[1].at", 2, 3),
+        Change("gone", True, None),
+        Change("list", [1], [1, 2]),
+        Change("more", None, 0),
+    ]
+
+
+def rocelab(*arguments: object) -> int | str | None:
+    with pytest.raises(SystemExit) as ended:
+        main(["drill", "diff", *map(str, arguments)])
+    return ended.value.code
+
+
+def test_the_command_takes_folders_and_files_and_always_ends_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = saved(tmp_path / "a", drill(1)), saved(tmp_path / "b", drill(30))
+    assert rocelab(old, new / "result.json") == 0
+    assert "Packets lost" in capsys.readouterr().out
+    assert rocelab(old, new, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema_version"], document["name"]) == (1, "link-flap")
+    assert document["old"]["path"] == str(old)
+    assert {each["finding"] for each in document["figures"]} <= set(Finding)
+
+
+def test_what_can_not_be_compared_is_input_that_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = saved(tmp_path / "a", drill(1))
+    jobs = saved(tmp_path / "jobs", phases_sample.result())
+    renamed = saved(tmp_path / "b", replace(drill(1), name="drain"))
+    first = json.loads(to_json(drill(1))) | {"schema_version": 1}
+    (tmp_path / "first.json").write_text(json.dumps(first))
+    (tmp_path / "empty").mkdir()
+    for new, said in (
+        (jobs, "results of different drills"),
+        (renamed, f"{tmp_path / 'b'} of drain"),
+        (tmp_path / "first.json", "first.json: a result document of schema version 1"),
+        (tmp_path / "empty", "can not be read: No such file or directory"),
+        (tmp_path / "none.json", "none.json can not be read"),
+    ):
+        assert rocelab(old, new) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("place", "junk"),
+    [
+        (("phases", 0, "verdicts", 0, "kpi"), "\x1b[31mnone"),
+        (("phases", 0, "verdicts", 0, "observed"), "\x1b[31mnone"),
+        (("phases", 0, "verdicts", 0, "expectation"), "\x1b[31m[/none]"),
+        (("environment", "cpu_model"), "\x1b]52;c;UFdO\x07[/none]"),
+        (("environment", "memory_bytes"), 10**400),
+        (("drill", "title"), "\x1b[31m[/none]"),
+        (("drill", "\x1b[31m[/none]"), 1),
+        (("lab",), {}),
+    ],
+    ids=str,
+)
+def test_a_document_that_contradicts_itself_is_wrong_input_and_no_text_is_obeyed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: tuple[str | int, ...], junk: object
+) -> None:
+    old = saved(tmp_path / "old", drill(1))
+    document = json.loads(to_json(drill(2)))
+    *within, last = place
+    inner = document
+    for part in within:
+        inner = inner[part]
+    inner[last] = junk
+    (tmp_path / "new.json").write_text(json.dumps(document))
+
+    code = rocelab(old, tmp_path / "new.json")
+
+    written = capsys.readouterr()
+    assert code in (0, 2), written.err
+    assert "Traceback" not in written.err
+    assert "\x1b" not in "".join(written)

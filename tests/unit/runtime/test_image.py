@@ -1,0 +1,68 @@
+"""The image of containers: what this machine needs to build it, and what set-up installs for it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rocelab.errors import MachineError
+from rocelab.progress import Progress
+from rocelab.runtime import image
+from rocelab.runtime.engine import Engine
+
+SETUP = Path(__file__).resolve().parents[3] / "setup.sh"
+
+
+class EmptyEngine(Engine):
+    """An engine that has no image."""
+
+    def __init__(self) -> None:
+        super().__init__("docker")
+
+    def call(self, *_: object, **__: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess([], 1, "", "")
+
+
+def build() -> None:
+    def ignored(_: Progress) -> None:
+        pass
+
+    image.built_image(EmptyEngine(), ignored)
+
+
+def test_a_machine_without_debians_keys_says_which_package_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image, "KEYRING", tmp_path / "keyring.gpg")
+    with pytest.raises(MachineError, match=r"without .*debian-archive-keyring") as caught:
+        build()
+    assert "make setup" in str(caught.value)
+
+
+def test_a_machine_without_mmdebstrap_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match="without mmdebstrap"):
+        build()
+
+
+def test_set_up_installs_what_the_message_names(tmp_path: Path) -> None:
+    functions, _, _ = SETUP.read_text().partition("\nmapfile ")
+    script = tmp_path / "setup.sh"
+    keyring = str(image.KEYRING)
+    assert keyring in functions
+    script.write_text(
+        functions.replace(keyring, str(tmp_path / "keyring.gpg")).replace(
+            "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin", ""
+        )
+        + "\nnewest_python() { true; }\nPATH=$1\nmissing_packages\n"
+    )
+
+    done = subprocess.run(
+        ["/bin/bash", script, tmp_path], capture_output=True, text=True, check=True
+    )
+
+    assert {"mmdebstrap", "debian-archive-keyring"} <= set(done.stdout.split())

@@ -1,0 +1,564 @@
+"""Jobs in arrays: placed, cut and numbered as the lab does it, and what only large ones need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocelab.agent.rc.connection import Connection
+from rocelab.agent.rc.requester import Requester
+from rocelab.arrays import Ints
+from rocelab.errors import InputError
+from rocelab.jobs import merged_sends as collectives
+from rocelab.jobs.collectives import IN_RING_ORDER, ROOTED, Algorithm, Pattern, schedule
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.merged_sends import MOST_PAIRS, sends_of, workload_of
+from rocelab.jobs.messages import loads_of
+from rocelab.jobs.placement import Placement, cut, group_size, place
+from rocelab.jobs.sport import QPN_LIMIT, SourcePort
+from rocelab.jobs.transport import Strategy, TransportSpec
+from rocelab.jobs.workload import Sends, Step, Workload
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
+from rocelab.predict.matrix import rows_of_jobs
+from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.placement import Taken, place_ranks, ring_cut, ring_group
+from rocelab.sim.queue_pairs import queue_pairs
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+from tests.helpers.rc_fakes import header, requester_settings
+
+LABS = ("zone-small", "zones-small", "rail-small", "hpn-small", "hpn-single-plane", "fat-tree-4")
+FABRICS = {name: build_fabric(load_spec(find_lab(name))) for name in LABS}
+NETWORKS = {name: network_of(fabric.spec) for name, fabric in FABRICS.items()}
+BIG = network_of(load_spec(find_lab("meta-32k")))
+
+
+def names(network: Network, places: Ints) -> list[str]:
+    server, number = network.nic_server[places].tolist(), network.nic_number[places].tolist()
+    return [f"{network.node_names[node]}:{nic}" for node, nic in zip(server, number, strict=True)]
+
+
+def zones(racks: int, servers: int, count: int) -> LabSpec:
+    clos = ClosSpec(zones=count, racks=racks, servers_per_rack=servers, nics_per_server=1, atsws=1)
+    return LabSpec(name="zone", fabric=clos)
+
+
+few = st.integers(1, 3)
+specs = st.one_of(
+    st.builds(zones, few, few, few),
+    st.builds(
+        lambda units, servers, rails: LabSpec(
+            name="rails",
+            fabric=RailSpec(kind="rail", units=units, servers_per_unit=servers, rails=rails),
+        ),
+        few,
+        few,
+        few,
+    ),
+    st.builds(
+        lambda segments, servers, ports: LabSpec(
+            name="pod",
+            fabric=HpnSpec(
+                kind="hpn",
+                segments=segments,
+                servers_per_segment=servers,
+                rails=2,
+                ports_per_nic=ports,
+                planes=1,
+            ),
+        ),
+        few,
+        few,
+        st.integers(1, 2),
+    ),
+    st.sampled_from(LABS).map(lambda name: FABRICS[name].spec),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(specs, st.sampled_from(Placement), st.integers(0, 2**32 - 1), st.data())
+def test_ranks_get_the_nics_that_they_get_in_the_lab(
+    spec: LabSpec, how: Placement, seed: int, data: st.DataObject
+) -> None:
+    fabric, network = build_fabric(spec), network_of(spec)
+    ranks = data.draw(st.integers(2, network.nics + 1)) if network.nics > 1 else 1
+    try:
+        expected = place(fabric, ranks, how, seed)
+    except InputError as error:
+        with pytest.raises(InputError) as caught:
+            place_ranks(network, ranks, how, seed)
+        assert (caught.value.message, caught.value.hint) == (error.message, error.hint)
+        return
+    places = place_ranks(network, ranks, how, seed)
+    assert names(network, places) == list(map(str, expected))
+    assert place_ranks(network, ranks, names(network, places)).tolist() == places.tolist()
+    assert ring_cut(network, places) == cut(fabric, expected)
+    assert group_or_none(ring_group, network, places) == group_or_none(group_size, fabric, expected)
+
+
+def group_or_none(size_of: Callable[..., int], *arguments: object) -> int | None:
+    try:
+        return size_of(*arguments)
+    except InputError:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("ranks", "how"),
+    [
+        (2, ["srv1-1"]),
+        (2, ["srv1-1", "srv1-1:1"]),
+        (1, ["srv9-1"]),
+        (1, ["rtsw1"]),
+        (1, ["srv1-1:99"]),
+        (1, ["srv1-1:x"]),
+    ],
+)
+def test_a_list_that_the_lab_refuses_is_refused_in_the_same_words(
+    ranks: int, how: list[str]
+) -> None:
+    with pytest.raises(InputError) as of_lab:
+        place(FABRICS["zone-small"], ranks, how)
+    with pytest.raises(InputError) as caught:
+        place_ranks(NETWORKS["zone-small"], ranks, how)
+    assert (caught.value.message, caught.value.hint) == (of_lab.value.message, of_lab.value.hint)
+
+
+@settings(max_examples=60, deadline=None)
+@given(specs, st.sampled_from(Placement), st.data())
+def test_a_job_beside_others_never_gets_a_nic_of_theirs(
+    spec: LabSpec, how: Placement, data: st.DataObject
+) -> None:
+    network = network_of(spec)
+    taken = np.array(data.draw(st.lists(st.booleans(), min_size=network.nics)))[: network.nics]
+    left = int(np.count_nonzero(~taken))
+    ranks = data.draw(st.integers(1, max(1, left)))
+    try:
+        places = place_ranks(network, ranks, how, 1, taken)
+    except InputError as error:
+        assert not left or "one leaf" in error.message
+        return
+    assert len(set(places.tolist())) == ranks
+    assert not taken[places].any()
+    if how is Placement.TOPOLOGY_AWARE:
+        assert_least_cut(network, places, taken)
+
+
+def assert_least_cut(network: Network, places: Ints, taken: Taken) -> None:
+    """No choice among the NICs that are left needs fewer zones or, within one, fewer leaves."""
+    leaf = network.nic_home
+    zone = network.zone[network.home_leaves[leaf, 0]]
+    fewest_zones = fewest_groups(zone[~taken].tolist(), len(places))
+    assert len(set(zone[places].tolist())) == fewest_zones
+    if fewest_zones == 1:
+        fewest = min(
+            fewest_groups(leaf[~taken & (zone == number)].tolist(), len(places))
+            for number in set(zone.tolist())
+            if np.count_nonzero(~taken & (zone == number)) >= len(places)
+        )
+        assert len(set(leaf[places].tolist())) == fewest
+        assert ring_cut(network, places).leaves == (fewest if fewest > 1 else 0)
+
+
+def fewest_groups(group_of: Sequence[int], ranks: int) -> int:
+    room = Counter(group_of)
+    return next(
+        count
+        for count in range(1, len(room) + 1)
+        if any(sum(room[each] for each in some) >= ranks for some in combinations(room, count))
+    )
+
+
+def test_a_job_goes_where_it_fits_best_and_leaves_whole_leaves_to_others() -> None:
+    network = network_of(zones(racks=3, servers=4, count=2))
+    taken = np.zeros(network.nics, bool)
+    taken[[0, 1, 4, 5, 8, 12]] = True
+    picked = names(network, place_ranks(network, 3, Placement.TOPOLOGY_AWARE, taken=taken))
+    assert picked == ["z1-srv3-2:1", "z1-srv3-3:1", "z1-srv3-4:1"]
+    whole = names(network, place_ranks(network, 4, Placement.TOPOLOGY_AWARE, taken=taken))
+    assert whole == [f"z2-srv2-{server}:1" for server in range(1, 5)]
+    larger = place_ranks(network, 9, Placement.TOPOLOGY_AWARE, taken=taken)
+    assert {name[:2] for name in names(network, larger)} == {"z2"}
+
+
+def test_nics_of_other_jobs_can_not_be_listed_or_suffice() -> None:
+    network = NETWORKS["zone-small"]
+    taken = np.ones(network.nics, bool)
+    with pytest.raises(InputError, match="NIC srv1-1:1 belongs to another job"):
+        place_ranks(network, 1, ["srv1-1"], taken=taken)
+    taken[:2] = False
+    with pytest.raises(InputError, match=r"3 ranks do not fit the 2 NICs of .* that other jobs"):
+        place_ranks(network, 3, Placement.CONTIGUOUS, taken=taken)
+
+
+@st.composite
+def collective(draw: st.DrawFn) -> dict[str, object]:
+    group = draw(st.integers(1, 5))
+    ranks = group * draw(st.integers(-(-2 // group), max(2, 17 // group)))
+    pattern = draw(st.sampled_from(Pattern))
+    if pattern is Pattern.PAIRS:
+        ranks += ranks % 2
+    keys: dict[str, object] = {
+        "pattern": pattern,
+        "ranks": ranks,
+        "size_bytes": draw(st.integers(1, 400) | st.integers(1, 30 * 2**20)),
+        "channels": draw(st.integers(1, 4)),
+        "seed": draw(st.integers(0, 2**32 - 1)),
+    }
+    if pattern is Pattern.ALLREDUCE:
+        keys["algorithm"] = draw(st.sampled_from(Algorithm))
+    if keys.get("algorithm") is Algorithm.HIERARCHICAL or (
+        pattern in IN_RING_ORDER and draw(st.booleans())
+    ):
+        keys["group"] = group
+    if pattern in ROOTED:
+        keys["root"] = draw(st.integers(0, ranks - 1))
+    return keys
+
+
+@settings(max_examples=200, deadline=None)
+@given(collective())
+def test_merged_sends_are_the_sums_of_a_schedules(keys: dict[str, object]) -> None:
+    whole = schedule(**keys)
+    size: Counter[tuple[int, int]] = Counter()
+    parts: Counter[tuple[int, int]] = Counter()
+    chain = [0] * len(whole.sends)
+    for send in whole.sends:
+        size[send.source, send.destination] += send.size_bytes
+        parts[send.source, send.destination] += 1
+        chain[send.id] = 1 + max((chain[before] for before in send.after), default=0)
+    merged = sends_of(**keys)
+    pairs = list(zip(merged.source.tolist(), merged.destination.tolist(), strict=True))
+    assert merged.parts is not None
+    assert dict(zip(pairs, merged.size_bytes.tolist(), strict=True)) == size
+    assert dict(zip(pairs, merged.parts.tolist(), strict=True)) == parts
+    assert len(pairs) == len(set(pairs))
+    if whole.sends:
+        assert merged.rounds == max(chain)
+
+
+def test_a_ring_of_32256_ranks_is_one_send_per_rank() -> None:
+    ring = sends_of(Pattern.ALLREDUCE, 32256, 32256 * 10**6)
+    assert len(ring.source) == 32256
+    assert set(ring.size_bytes.tolist()) == {2 * 32255 * 10**6}
+    assert ring.rounds == 2 * 32255
+
+
+@pytest.mark.parametrize("ranks", [4097, 32256])
+def test_more_pairs_than_can_be_simulated_are_refused(ranks: int) -> None:
+    with pytest.raises(InputError, match=f"at most {MOST_PAIRS:,}") as caught:
+        sends_of(Pattern.ALLTOALL, ranks, 2**30)
+    assert "fewer ranks" in (caught.value.hint or "")
+
+
+def job(**keys: object) -> JobSpec:
+    return JobSpec.model_validate({"pattern": "allreduce", "ranks": 4, "size": "4MB", **keys})
+
+
+def test_a_small_job_is_every_send_of_its_schedule_in_the_labs_order() -> None:
+    spec = job(compute="3ms")
+    work = workload_of(spec, None, 2)
+    sends = schedule(Pattern.ALLREDUCE, 4, 4 * 10**6).sends
+    assert work.ordered
+    first = work.steps[: len(sends)]
+    assert [step.after for step in first] == [send.after for send in sends]
+    assert [(*map(int, ends(step)),) for step in first] == [
+        (send.source, send.destination, send.size_bytes) for send in sends
+    ]
+    pauses = {at: step for at, step in enumerate(work.steps) if step.sends is None}
+    assert len(pauses) == 4
+    assert {step.compute_s for step in pauses.values()} == {0.003}
+    second = len(sends) + len(pauses)
+    for step, send in zip(work.steps[second:], sends, strict=True):
+        (pause,) = [before for before in step.after if before in pauses]
+        assert set(step.after) - {pause} == {second + before for before in send.after}
+        own = {s.id for s in sends if send.source in (s.source, s.destination)}
+        assert set(pauses[pause].after) == own
+        assert step.iteration == pauses[pause].iteration == 1
+
+
+def ends(step: Step) -> tuple[int, int, int]:
+    assert step.sends is not None
+    ((source,), (destination,), (size,)) = (
+        step.sends.source,
+        step.sends.destination,
+        step.sends.size_bytes,
+    )
+    return source, destination, size
+
+
+def test_a_large_job_is_one_step_of_merged_sends_per_iteration() -> None:
+    work = workload_of(job(ranks=1000, compute="3ms"), None, 3)
+    assert not work.ordered
+    assert [(step.after, step.compute_s) for step in work.steps] == [
+        ((), 0.0),
+        ((0,), 0.003),
+        ((1,), 0.003),
+    ]
+    merged = sends_of(Pattern.ALLREDUCE, 1000, 4 * 10**6)
+    for step in work.steps:
+        assert step.sends is not None
+        assert step.sends.size_bytes.tolist() == merged.size_bytes.tolist()
+
+
+def test_the_most_ordered_sends_count_over_all_iterations() -> None:
+    assert workload_of(job(ranks=64), None, 4).ordered
+    assert not workload_of(job(ranks=64), None, 5).ordered
+
+
+def test_streams_are_refused_because_nothing_of_them_ends() -> None:
+    streams = JobSpec.model_validate({"pattern": "incast", "ranks": 4, "duration": "5ms"})
+    with pytest.raises(InputError, match="nothing of it ends") as caught:
+        workload_of(streams, None, 1)
+    assert "size" in (caught.value.hint or "")
+
+
+transports = st.builds(
+    lambda qps, strategy, message, mtu, source_port, admission: TransportSpec.model_validate(
+        {
+            "qps": qps,
+            "strategy": strategy,
+            "message": message,
+            "mtu": mtu,
+            "source_port": source_port,
+            "admission": admission,
+        }
+    ),
+    st.integers(1, 7),
+    st.sampled_from(Strategy),
+    st.sampled_from(["1KB", "5000B", "64KiB", "1MiB"]),
+    st.sampled_from([256, 1024, 4096]),
+    st.sampled_from(SourcePort),
+    st.sampled_from([False, {"channels": 2, "buffer": "512KiB"}]),
+)
+
+
+class Posted:
+    """A queue pair's end that emits at once what is posted to it."""
+
+    def __init__(self, mtu: int) -> None:
+        self.payload_bytes = 0
+        self._requester = Requester(header(), requester_settings(mtu=mtu, window=2**22))
+        self.wire_bytes = 0
+
+    def post(self, size: int, imm: int) -> None:
+        self.payload_bytes += size
+        self._requester.post(size, imm)
+        self.wire_bytes += self._requester.emit([], 2**30, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    transports,
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 40_000), st.integers(1, 5)), min_size=1),
+    st.data(),
+)
+def test_queue_pairs_carry_what_the_labs_put_on_the_wire(
+    transport: TransportSpec, sends: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    longer = [data.draw(st.integers(0, number - 1)) for _, _, number in sends]
+    columns = np.array(sends, np.int64)
+    size = columns[:, 1] * columns[:, 2] + longer
+    loads = loads_of(columns[:, 0], size, columns[:, 2], transport)
+    split = transport.strategy is Strategy.SPLIT
+    longest = min(transport.message, 2**19) if transport.admission else transport.message
+    pairs = [[Posted(transport.mtu) for _ in range(transport.qps)] for _ in range(3)]
+    connections = [Connection(each, split=split, message_bytes=longest) for each in pairs]
+    for at, (connection, each, number) in enumerate(sends):
+        before = [(pair.payload_bytes, pair.wire_bytes) for pair in pairs[connection]]
+        for part in range(number):
+            connections[connection].send(each + (part < longer[at]), part)
+        after = [(pair.payload_bytes, pair.wire_bytes) for pair in pairs[connection]]
+        assert loads.payload[at].tolist() == [
+            now[0] - then[0] for now, then in zip(after, before, strict=True)
+        ]
+        assert loads.wire[at].tolist() == [
+            now[1] - then[1] for now, then in zip(after, before, strict=True)
+        ]
+
+
+def test_a_send_has_no_more_parts_than_bytes() -> None:
+    column = np.array([3], np.int64)
+    loads = loads_of(np.zeros(1, np.int64), column, column + 2, TransportSpec(qps=4))
+    assert loads.payload.tolist() == [[1, 1, 1, 0]]
+    assert (loads.wire > 0).tolist() == [[True, True, True, False]]
+
+
+jobs_of_the_lab = st.builds(
+    lambda pattern, ranks, size, placement, transport, seed, channels, iterations: {
+        "pattern": pattern,
+        "ranks": 2 * ranks,
+        "size": size,
+        "placement": placement,
+        "transport": transport,
+        "seed": seed,
+        "channels": channels,
+        "iterations": iterations,
+        "warmup_iterations": 0,
+    },
+    st.sampled_from(Pattern),
+    st.integers(1, 4),
+    st.sampled_from(["3MB", "70001B"]),
+    st.sampled_from(Placement),
+    transports,
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 2),
+    st.integers(1, 2),
+)
+
+
+def compiled(network: Network, specs: Sequence[JobSpec]) -> Compiled:
+    return compile_jobs(
+        network,
+        [
+            PlacedJob(
+                workload_of(spec, None, spec.iterations),
+                place_ranks(network, spec.ranks, spec.placement, spec.seed),
+                spec.transport,
+                spec.seed,
+            )
+            for spec in specs
+        ],
+    )
+
+
+def flow_rows(network: Network, made: Compiled) -> Counter[tuple[object, ...]]:
+    """Source, destination, source port, destination QP, NIC port and payload of each flow."""
+    flows = made.flows
+    payload = np.zeros(len(flows), np.int64)
+    np.add.at(payload, made.program.flow, made.payload_bytes)
+    columns = (flows.sport, flows.dest_qp, flows.port, payload)
+    return Counter(
+        zip(
+            names(network, flows.source),
+            names(network, flows.destination),
+            *(each.tolist() for each in columns),
+            strict=True,
+        )
+    )
+
+
+def rows_of_lab(fabric: Fabric, specs: Sequence[JobSpec]) -> Counter[tuple[object, ...]]:
+    return Counter(
+        (str(r.source), str(r.destination), r.sport, r.dest_qp, r.leaves_by, r.bytes)
+        for r in rows_of_jobs(plan_jobs(fabric, specs))
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(LABS), st.lists(jobs_of_the_lab, min_size=1, max_size=3))
+def test_flows_and_their_bytes_are_those_of_the_labs_queue_pairs(
+    lab: str, keys: list[dict[str, object]]
+) -> None:
+    specs = [JobSpec.model_validate(each) for each in keys]
+    made = compiled(NETWORKS[lab], specs)
+    assert flow_rows(NETWORKS[lab], made) == rows_of_lab(FABRICS[lab], specs)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("algorithm", Algorithm)
+def test_merged_or_not_the_same_bytes_go_over_the_same_queue_pairs(
+    strategy: Strategy, algorithm: Algorithm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = job(
+        ranks=8,
+        size="24MiB",
+        algorithm=algorithm,
+        iterations=3,
+        group=2,
+        transport={"qps": 3, "strategy": strategy, "message": "600KB"},
+    )
+    fabric, network = FABRICS["hpn-small"], NETWORKS["hpn-small"]
+    ordered = compiled(network, [spec])
+    monkeypatch.setattr(collectives, "MOST_ORDERED", 0)
+    merged = compiled(network, [spec])
+    phases = 3 if algorithm is Algorithm.HIERARCHICAL else 1
+    assert len(merged.step) == 3 * phases < len(ordered.step)
+    assert flow_rows(network, merged) == flow_rows(network, ordered)
+    assert sum(merged.program.size_bits) == sum(ordered.program.size_bits)
+    rows = rows_of_lab(fabric, [spec.model_copy(update={"warmup_iterations": 0})])
+    assert flow_rows(network, merged) == rows
+
+
+def two_sends(*sends: tuple[int, int, int]) -> Sends:
+    columns = np.array(sends, np.int64)
+    return Sends(columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32), columns[:, 2])
+
+
+def test_tasks_of_several_jobs_follow_each_other_and_wait_for_their_own() -> None:
+    network = NETWORKS["zone-small"]
+    work = Workload(
+        2,
+        (
+            Step("forward", compute_s=0.5),
+            Step("sum", (0,), sends=two_sends((0, 1, 5000), (1, 0, 100), (0, 1, 3000))),
+            Step("end", (0, 1), 0.25),
+        ),
+    )
+    places = place_ranks(network, 4, Placement.CONTIGUOUS)
+    transport = TransportSpec(qps=2, mtu=4096, message="4000B")
+    made = compile_jobs(
+        network,
+        [PlacedJob(work, places[:2], transport), PlacedJob(work, places[2:], transport)],
+        overhead_bytes=82,
+    )
+    program = made.program
+    assert made.job.tolist() == [0, 0, 0, 1, 1, 1]
+    assert made.step.tolist() == [0, 1, 2, 0, 1, 2]
+    waits = np.split(program.after, program.after_start[1:-1])
+    assert [each.tolist() for each in waits] == [[], [0], [0, 1], [], [3], [3, 4]]
+    assert program.delay_s.tolist() == [0.5, 0.0, 0.25] * 2
+    timed = made.chains.timed(program, np.array([2.0, 2, 3, 4, 4, 4]))
+    assert timed.latency_s.tolist() == [0, 3, 0, 0, 4, 0]
+    # 0 to 1: messages of 4000, 1000 and 3000 bytes over two queue pairs in turn; back: one of 100.
+    assert program.first_transfer.tolist() == [0, 0, 3, 3, 3, 6, 6]
+    assert made.payload_bytes.tolist() == [7000, 1000, 100] * 2
+    wire = [7000 + 2 * (82 + 20), 1000 + 82 + 20, 100 + 82 + 20]
+    assert program.size_bits.tolist() == [8.0 * each for each in wire] * 2
+    assert made.first_flow.tolist() == [0, 3, 6]
+    assert program.flow.tolist() == list(range(6))
+    assert len(set(made.flows.dest_qp.tolist())) == 6
+
+
+def test_a_path_mtu_that_links_do_not_carry_is_refused_as_in_the_lab() -> None:
+    spec = LabSpec.model_validate({"name": "t", "fabric": {"racks": 2}, "links": {"mtu": 2048}})
+    with pytest.raises(InputError, match="path MTU of 4096 needs packets of 4160 bytes"):
+        compiled(network_of(spec), [job(ranks=2)])
+
+
+def test_places_for_other_ranks_are_a_mistake_of_the_caller() -> None:
+    placed = PlacedJob(workload_of(job(), None, 1), np.arange(3, dtype=np.int32), TransportSpec())
+    with pytest.raises(ValueError, match="3 places for 4 ranks"):
+        compile_jobs(NETWORKS["zone-small"], [placed])
+
+
+def test_queue_pairs_run_out_of_numbers_at_24_bits() -> None:
+    places = np.arange(2, dtype=np.int32)
+    pairs, transport = np.array([1, 2]), TransportSpec(qps=4)
+    network = NETWORKS["zone-small"]
+    last = queue_pairs(network, places, pairs, transport, 1, QPN_LIMIT - 8)
+    assert int(last.flows.dest_qp.max()) == QPN_LIMIT - 1
+    with pytest.raises(InputError, match="24 bits"):
+        queue_pairs(network, places, pairs, transport, 1, QPN_LIMIT - 7)
+
+
+def test_a_random_ring_over_32256_gpus_compiles_to_a_transfer_per_queue_pair() -> None:
+    spec = job(ranks=32256, size="32256MB", placement="random", iterations=1, transport={"qps": 16})
+    made = compiled(BIG, [spec])
+    assert made.program.transfers == len(made.flows) == 516_096
+    sent = np.bincount(made.flows.source, made.payload_bytes)
+    assert set(sent.tolist()) == {2.0 * 32255 * 10**6}
+    ends_of_nic = np.bincount(made.flows.destination, minlength=BIG.nics)
+    assert set(ends_of_nic.tolist()) == {16}

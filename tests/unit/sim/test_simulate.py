@@ -1,0 +1,520 @@
+"""A simulation from a lab's name to a report, in Python and on the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from rocelab.cli.main import build
+from rocelab.documents import to_json
+from rocelab.errors import MachineError, RocelabError
+from rocelab.forwarding.balance import Direction
+from rocelab.jobs import merged_sends as collectives
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.spec import SimulatedJob, collective_job
+from rocelab.jobs.training_spec import TrainingSpec
+from rocelab.plan.build import build_fabric
+from rocelab.predict.matrix import rows_of_jobs
+from rocelab.predict.predictor import Setting, predict_document
+from rocelab.report.simulation.html import render_html
+from rocelab.report.simulation.terminal import print_report
+from rocelab.results.simulation import SimulationReport, from_json
+from rocelab.sim import size
+from rocelab.sim.simulate import Options, simulate
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+from rocelab.spec.schemes import EcmpScheme, SprayScheme
+from tests.helpers.narrow import broken
+
+EXACT = Options(eps=0.0, hop_latency_ns=0.0)
+
+
+def spec_of(name: str, **update: object) -> LabSpec:
+    return load_spec(find_lab(name)).model_copy(update=update)
+
+
+def collective(**keys: object) -> SimulatedJob:
+    return collective_job(JobSpec.model_validate(keys))
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    try:
+        result = CliRunner().invoke(build(), list(arguments), obj=type("S", (), {})())
+    except RocelabError as error:
+        return error.exit_code, "", str(error)
+    if isinstance(result.exception, RocelabError):
+        return result.exception.exit_code, result.stdout, str(result.exception)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_ring_alone_on_its_leaf_takes_what_its_nics_need() -> None:
+    report = simulate(
+        spec_of("zone-1-1"),
+        [collective(pattern="allreduce", ranks=4, size="64MB", transport={"qps": 4})],
+        EXACT,
+    )
+    (job,) = report.jobs
+    assert job.headline("jct_ratio").modelled.median == pytest.approx(1, rel=1e-3)
+    assert job.headline("busbw").modelled.median == pytest.approx(50 * 4096 / 4178, rel=5e-3)
+    assert all(use.balance.total == 0 for use in report.uses)
+
+
+@pytest.mark.parametrize("most", [2**15, 0], ids=["ordered", "merged"])
+def test_a_time_is_compared_with_the_bound_of_what_is_in_it(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The pause between iterations is in neither."""
+    monkeypatch.setattr(collectives, "MOST_ORDERED", most)
+    ratios = []
+    for compute in ("0ms", "100ms"):
+        keys = {"ranks": 4, "size": "64MB", "iterations": 3, "compute": compute}
+        (job,) = simulate(
+            spec_of("zone-1-1"), [collective(pattern="allreduce", **keys)], EXACT
+        ).jobs
+        ratios.append(job.headline("jct_ratio").modelled.median)
+    assert ratios[1] == pytest.approx(ratios[0])
+    assert ratios[0] >= 1
+
+
+@pytest.mark.parametrize("most", [2**15, 0], ids=["ordered", "merged"])
+def test_the_last_transfer_is_over_when_its_job_is(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(collectives, "MOST_ORDERED", most)
+    report = simulate(
+        spec_of("zone-1-1"),
+        [collective(pattern="allreduce", ranks=8, size="1MB")],
+        Options(hop_latency_ns=5000),
+    )
+    assert report.finish_ns[-1] == pytest.approx(report.jobs[0].end_ns)
+
+
+def test_a_spray_over_one_way_only_is_ecmp() -> None:
+    """Queue pairs count when links are shared, and only the links that a path has take time."""
+    clos = ClosSpec(racks=2, spines=1, servers_per_rack=2, nics_per_server=2)
+    one_way = LabSpec(name="one-way", fabric=clos)
+    jobs = [
+        collective(
+            pattern="pairs", ranks=2, size="8MB", placement=placement, transport={"qps": qps}
+        ).model_copy(update={"name": f"qps{qps}"})
+        for qps, placement in ((1, ["srv1-1:1", "srv2-1:1"]), (3, ["srv1-2:1", "srv2-2:1"]))
+    ]
+    near = collective(pattern="pairs", ranks=2, size="1MB", placement=["srv1-1:2", "srv1-2:2"])
+    jobs.append(near.model_copy(update={"name": "near"}))
+    times = [
+        [
+            job.iterations_ns[0]
+            for job in simulate(
+                one_way.model_copy(update={"scheme": scheme}), jobs, Options(eps=0.0)
+            ).jobs
+        ]
+        for scheme in (EcmpScheme(kind="ecmp"), SprayScheme(kind="spray"))
+    ]
+    assert times[0] == pytest.approx(times[1], rel=1e-9)
+    assert times[0][0] > 1.2 * times[0][1]
+
+
+def test_two_flows_on_one_uplink_take_twice_as_long() -> None:
+    spec = spec_of("zone-1-1")
+    job = collective(
+        pattern="pairs",
+        ranks=4,
+        size="64MB",
+        placement=["srv1-1:1", "srv2-1:1", "srv1-1:2", "srv2-1:2"],
+    )
+    fabric = build_fabric(spec)
+    found = predict_document(fabric, rows_of_jobs(plan_jobs(fabric, [job.collective])), Setting())
+    most = max(link.flows for link in found.links)
+    report = simulate(spec, [job], EXACT)
+    assert report.jobs[0].headline("jct_ratio").modelled.median == pytest.approx(most)
+
+
+def test_a_ring_over_many_leaves_takes_what_its_busiest_link_needs() -> None:
+    job = collective(
+        pattern="allreduce",
+        ranks=16,
+        size="2MB",
+        placement="fragmented",
+        transport={"qps": 4, "strategy": "split"},
+    )
+    report = simulate(spec_of("zone-1-1125"), [job], EXACT)
+    busiest = max(
+        max(use.bytes) / use.rate_bps for use in report.uses if use.direction is Direction.UP
+    )
+    (took_ns,) = report.jobs[0].iterations_ns
+    assert took_ns == pytest.approx(busiest * 8e9, rel=0.02)
+    assert took_ns > report.jobs[0].roofline_ns * 1.2
+
+
+@pytest.mark.parametrize("lab", ["zones-small", "hpn-small", "rail-small", "fat-tree-4"])
+@pytest.mark.parametrize("scheme", ["ecmp", "e-ecmp"])
+def test_flows_per_link_are_those_of_a_prediction(lab: str, scheme: str) -> None:
+    spec = LabSpec.model_validate(spec_of(lab).model_dump(mode="json") | {"scheme": scheme})
+    transport = {"qps": 2, "strategy": "split"}
+    job = collective(
+        pattern="alltoall", ranks=6, size="6MB", placement="random", transport=transport
+    )
+    fabric = build_fabric(spec)
+    found = predict_document(fabric, rows_of_jobs(plan_jobs(fabric, [job.collective])), Setting())
+    report = simulate(spec, [job], EXACT)
+    predicted = {
+        (tier, way): sorted(
+            link.flows for link in found.links if (link.tier, link.direction) == (tier, way)
+        )
+        for tier, way in {(link.tier, link.direction) for link in found.links}
+    }
+    for use in report.uses:
+        assert sorted(use.flows) == predicted[use.tier, use.direction]
+    by_key = {(tier.tier, tier.direction): tier for tier in report.tiers}
+    for tier in found.tiers:
+        ours = by_key[tier.tier, tier.direction]
+        theirs = tier.flows.all_links
+        assert ours.all_links.total == theirs.total
+        # A prediction counts all links, also those that no flow could take.
+        assert ours.all_links.links - ours.all_links.unused == theirs.links - theirs.unused
+        assert ours.worst_group == tier.flows.worst_group
+
+
+def test_jobs_beside_each_other_never_share_a_nic_and_each_has_its_figures() -> None:
+    jobs = [
+        collective(pattern="allreduce", ranks=4, size="8MB").model_copy(update={"name": name})
+        for name in ("one", "two")
+    ]
+    report = simulate(spec_of("zone-1-1"), jobs, EXACT)
+    assert [job.name for job in report.jobs] == ["one", "two"]
+    assert not set(report.jobs[0].nics) & set(report.jobs[1].nics)
+    assert all(job.headlines for job in report.jobs)
+    for width in (80, 60):
+        assert broken(lambda console: print_report(report, console), width) == set()
+
+
+def test_a_job_that_starts_later_ends_later_and_takes_as_long() -> None:
+    job = collective(pattern="allreduce", ranks=4, size="8MB")
+    spec = spec_of("zone-1-1")
+    now = simulate(spec, [job], EXACT).jobs[0]
+    later = simulate(spec, [job.model_copy(update={"start": 5_000_000})], EXACT).jobs[0]
+    assert now.end_ns is not None
+    assert later.end_ns == pytest.approx(now.end_ns + 5e6)
+    assert later.iterations_ns == pytest.approx(now.iterations_ns)
+
+
+def test_a_blackhole_on_the_way_holds_a_job_up_for_its_length_and_a_timeout() -> None:
+    job = collective(pattern="allreduce", ranks=16, size="1GB", transport={"qps": 4})
+    spec = spec_of("zone-1-1")
+    quiet = simulate(spec, [job], EXACT).jobs[0]
+    options = Options.read(
+        eps=0.0,
+        model="kernel",
+        hop_latency="1us",
+        events=["fail link rtsw3:ctsw4 at 5ms for 20s"],
+        prove=True,
+    )
+    report = simulate(spec, [job], options)
+    assert quiet.end_ns is not None
+    assert report.jobs[0].end_ns is not None
+    assert report.jobs[0].end_ns > quiet.end_ns + 1e9
+    (event,) = report.events
+    assert event.start_ns == 5e6
+    assert event.routed_ns is not None
+
+
+def test_a_document_reads_back() -> None:
+    report = simulate(
+        spec_of("zone-1-1"), [collective(pattern="alltoall", ranks=8, size="8MB")], EXACT
+    )
+    assert from_json(to_json(report)) == report
+
+
+def test_the_page_stands_alone_and_shows_links_and_times() -> None:
+    report = simulate(
+        spec_of("zone-1-1"),
+        [collective(pattern="allreduce", ranks=16, size="64MB", transport={"qps": 4})],
+        EXACT,
+    )
+    page = render_html(report)
+    assert page == render_html(report)
+    assert "rtsw-ctsw up" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "<script" not in page
+    assert page.count("<svg") >= 2
+
+
+def test_a_simulation_too_large_for_memory_is_refused_before_it_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(size, "_available_bytes", lambda: 300 * 2**20)
+    with pytest.raises(MachineError, match=r"need about .* of memory, and .* are free"):
+        simulate(
+            spec_of("llama3-24k"),
+            [collective(pattern="allreduce", ranks=24576, size="1GB", transport={"qps": 64})],
+        )
+
+
+def test_the_command_prints_jobs_links_and_how_it_was_worked_out(tmp_path: Path) -> None:
+    code, text, _ = run(
+        *[
+            "simulate",
+            "zone-1-1",
+            "--pattern",
+            "allreduce",
+            "--ranks",
+            "16",
+            "--size",
+            "64MB",
+            "--qps",
+            "4",
+            "--prove",
+        ],
+        "--out",
+        str(tmp_path / "out"),
+    )
+    assert code == 0
+    assert "rtsw-ctsw up" in text
+    assert "each proven max-min fair" in text
+    assert (tmp_path / "out" / "report.html").exists()
+    assert from_json((tmp_path / "out" / "result.json").read_text()).method.proven
+
+
+def test_the_command_prints_json_that_reads_back() -> None:
+    code, text, _ = run(
+        *[
+            "simulate",
+            "zone-1-1",
+            "--pattern",
+            "allreduce",
+            "--ranks",
+            "8",
+            "--size",
+            "1MB",
+            "--iterations",
+            "3",
+            "--json",
+        ]
+    )
+    assert code == 0
+    report = from_json(text)
+    assert len(report.jobs[0].iterations_ns) == 3
+
+
+def test_a_file_of_jobs_that_ships_is_known_by_its_name() -> None:
+    code, text, _ = run("simulate", "zone-256x32", "--job", "ranking-128", "--json")
+    assert code == 0
+    report = json.loads(text)
+    assert report["jobs"][0]["ranks"] == 128
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["simulate", "zone-1-1"], "no job is described"),
+        (["simulate", "zone-1-1", "--job", "nowhere.yaml"], "nowhere.yaml"),
+        (
+            ["simulate", "zone-1-1", "--pattern", "allreduce", "--ranks", "99", "--size", "1MB"],
+            "99 ranks do not fit the 16 NICs",
+        ),
+        (
+            ["simulate", "zone-1-1", "--job", "ranking-128", "--ranks", "2"],
+            "--job with --ranks",
+        ),
+        (
+            [
+                "simulate",
+                "zone-1-1",
+                "--pattern",
+                "allreduce",
+                "--ranks",
+                "4",
+                "--size",
+                "1MB",
+                "--model",
+                "crc8",
+            ],
+            "there is no model crc8",
+        ),
+        (
+            [
+                *[
+                    "simulate",
+                    "zone-1-1",
+                    "--pattern",
+                    "allreduce",
+                    "--ranks",
+                    "4",
+                    "--size",
+                    "1MB",
+                    "--event",
+                ],
+                "drain ctsw9",
+            ],
+            "ctsw9",
+        ),
+    ],
+)
+def test_bad_input_is_a_message_and_exit_code_2(arguments: list[str], said: str) -> None:
+    code, _, message = run(*arguments)
+    assert code == 2
+    assert said in message
+
+
+def test_a_training_job_has_its_speed_and_tokens() -> None:
+    training = {
+        "model": "gpt3-175b", "tensor": 8, "pipeline": 2, "micro_batches": 4, "gpu_flops": "400T",
+    }  # fmt: skip
+    found = {}
+    for peak in (None, "1P"):
+        block = training | ({} if peak is None else {"gpu_peak": peak})
+        job = SimulatedJob.model_validate({"name": "t", "iterations": 2, "training": block})
+        (found[peak],) = simulate(spec_of("zone-1-1"), [job], EXACT).jobs
+    outcome = found["1P"]
+    values = {each.name: each.modelled.median for each in outcome.headlines}
+    iteration_s = values["iteration_time"] / 1e9
+    assert values["tokens"] == pytest.approx(4 * 2048 / iteration_s)
+    shape = TrainingSpec.model_validate(training).model
+    flops = 3 * shape.forward_flops(4 * 2048, 2048) / 16 / iteration_s
+    assert values["gpu_tflops"] == pytest.approx(flops / 1e12)
+    assert 0 < values["gpu_tflops"] < 400
+    assert values["mfu"] == pytest.approx(100 * flops / 1e15)
+    assert "mfu" not in {each.name for each in found[None].headlines}
+
+
+@pytest.mark.parametrize("most", [2**15, 0], ids=["ordered", "merged"])
+def test_flows_are_written_with_when_each_began_and_was_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int
+) -> None:
+    monkeypatch.setattr(collectives, "MOST_ORDERED", most)
+    file = tmp_path / "flows.csv"
+    job = ["--pattern", "allreduce", "--ranks", "8", "--size", "1MB", "--qps", "2"]
+    code, text, _ = run("simulate", "zone-1-1", *job, "--flows", str(file), "--json")
+    assert code == 0
+    report = json.loads(text)
+    with file.open(newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    assert len(rows) == report["method"]["transfers"]
+    assert sum(int(row["payload_bytes"]) for row in rows) == report["jobs"][0]["payload_bytes"]
+    assert max(float(row["over_ns"]) for row in rows) == pytest.approx(report["jobs"][0]["end_ns"])
+    assert all(float(row["start_ns"]) < float(row["over_ns"]) for row in rows)
+    assert {(row["job"], row["source"]) for row in rows} == {
+        ("allreduce", nic) for nic in report["jobs"][0]["nics"]
+    }
+    parquet = tmp_path / "flows.parquet"
+    assert run("simulate", "zone-1-1", *job, "--flows", str(parquet))[0] == 0
+    table = pq.read_table(parquet)
+    assert table.column_names == list(rows[0])
+    assert table["over_ns"].to_pylist() == [float(row["over_ns"]) for row in rows]
+    code, _, said = run("simulate", "zone-1-1", *job, "--flows", str(tmp_path / "flows.txt"))
+    assert code == 2
+    assert "csv or .parquet" in said
+
+
+@pytest.mark.parametrize("command", ["simulate", "predict", "whatif", "longrun"])
+def test_an_error_begins_with_its_own_commands_name(command: str) -> None:
+    more = {"whatif": ["drain ctsw1"], "longrun": ["--rates", "llama3"]}
+    job = ["--pattern", "nothing", "--ranks", "4", "--size", "1MB"]
+    code, _, message = run(command, "zone-1-1", *more.get(command, []), *job)
+    assert code == 2
+    assert message.startswith(f"rocelab {command}: --pattern: expected")
+
+
+def test_whatif_says_what_a_drained_spine_costs() -> None:
+    code, text, _ = run(
+        "whatif",
+        "zone-1-1",
+        "drain ctsw1 for 2h",
+        *[
+            "--pattern",
+            "allreduce",
+            "--ranks",
+            "16",
+            "--size",
+            "1GB",
+            "--qps",
+            "16",
+            "--scheme",
+            "e-ecmp",
+            "--json",
+        ],
+        "--placement",
+        "fragmented",
+    )
+    assert code == 0
+    found = json.loads(text)
+    (job,) = found["jobs"]
+    assert found["lasts_s"] == 7200
+    assert job["during_s"] > job["before_s"]
+    assert job["stall_s"] == 0
+    assert job["extra_s"] == pytest.approx(job["slowed_s"])
+
+
+def test_balance_is_that_of_the_links_that_the_job_can_use() -> None:
+    """Two racks of four: the uplinks of the others are neither unused nor uneven."""
+    job = collective(
+        pattern="permutation",
+        ranks=4,
+        size="8MB",
+        transport={"qps": 64, "source_port": "per-qp"},
+        placement=["srv1-1:1", "srv2-1:1", "srv1-1:2", "srv2-1:2"],
+    )
+    spec = spec_of("zone-1-1")
+    report = simulate(spec, [job], EXACT)
+    uplinks = spec.fabric.spines * spec.fabric.links_per_pair
+    for use in report.uses:
+        assert (use.balance.links, use.balance.unused) == (2 * uplinks, 0)
+        assert use.balance.mmr < 2
+        assert len(use.bytes) == 4 * uplinks
+    for tier in report.tiers:
+        assert tier.all_links.links == 2 * uplinks
+
+
+def test_uses_hold_what_links_carried() -> None:
+    report: SimulationReport = simulate(
+        spec_of("zones-small"),
+        [collective(pattern="alltoall", ranks=6, size="6MB", placement="fragmented")],
+        EXACT,
+    )
+    up = {use.tier: sum(use.bytes) for use in report.uses if use.direction is Direction.UP}
+    down = {use.tier: sum(use.bytes) for use in report.uses if use.direction is Direction.DOWN}
+    assert up == pytest.approx(down)
+    assert up["rtsw-ctsw"] > up["ctsw-atsw"] > 0
+
+
+def test_a_long_run_goes_through_a_timeline_and_its_parts_add_up(tmp_path: Path) -> None:
+    events = tmp_path / "events.yaml"
+    events.write_text(
+        "events:\n"
+        "  - {at: 2h, blackhole: link rtsw1:ctsw1, lasts: 10h}\n"
+        "  - {at: 20h, drain: switch ctsw2, lasts: 2h}\n"
+    )
+    arguments = [
+        *["longrun", "zone-1-1", "--timeline", str(events), "--work", "1d"],
+        *["--pattern", "allreduce", "--ranks", "16", "--size", "1GB", "--qps", "4"],
+        *["--placement", "fragmented", "--scheme", "e-ecmp"],
+    ]
+    code, text, _ = run(*arguments, "--json")
+    assert code == 0
+    (job,) = json.loads(text)["jobs"]
+    parts = ("stalled_s", "slowed_s", "restarting_s", "lost_work_s")
+    assert job["jct_s"] == pytest.approx(job["healthy_s"] + sum(job[part] for part in parts))
+    assert job["stalled_s"] > 0
+    code, text, _ = run(*arguments)
+    assert code == 0
+    assert "2 failures, from a timeline" in text
+
+
+def test_a_long_run_wants_a_timeline_or_rates() -> None:
+    job = ["--pattern", "allreduce", "--ranks", "16", "--size", "1GB"]
+    for more, said in (
+        ([], "expected --timeline or --rates"),
+        (["--rates", "nobody"], "there are no rates nobody"),
+        (["--rates", "hpn", "--work", "soon"], "--work"),
+    ):
+        code, _, message = run("longrun", "zone-1-1", *job, *more)
+        assert code == 2
+        assert said in message

@@ -1,0 +1,472 @@
+"""Sweeps: what a file may ask for, that every cell runs once whatever happens, and what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocelab.cli.app import build_app, run
+from rocelab.cli.sweep import sweep as sweep_command
+from rocelab.errors import InputError, MachineError, SpecError
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Role
+from rocelab.sim.sweep.cells import cells_of, run_cell, tool_version
+from rocelab.sim.sweep.report import layout_of, numbers, render_html
+from rocelab.sim.sweep.run import run_sweep
+from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
+from rocelab.sim.sweep.store import Record, open_journal
+from rocelab.sim.sweep.workerpool import WorkerPool, check_workers, cluster, processes
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from tests.helpers import sweep_cells
+from tests.helpers.limits import LIMIT_S
+
+JOB = "{pattern: allreduce, ranks: 4, size: 1MB}"
+
+
+def test_the_sweep_that_ships_is_the_one_that_its_page_shows() -> None:
+    root = Path(__file__).parents[3]
+    shipped = root / "examples" / "uplinks.yaml"
+    assert len(cells_of(read_sweep(shipped))) == 27
+    _, *lines = shipped.read_text().splitlines()
+    assert "\n".join(f"    {line}" for line in lines) in (root / "docs/sweep.md").read_text()
+
+
+def written(
+    folder: Path, over: str, *, lab: str = "zone-small", job: str = JOB, more: str = ""
+) -> Path:
+    path = folder / "sweep.yaml"
+    path.write_text(f"lab: {lab}\njob: {job}\n{more}over:\n{over}")
+    return path
+
+
+def swept(folder: Path, over: str, **other: str) -> Sweep:
+    return read_sweep(written(folder, over, **other))
+
+
+@contextmanager
+def one_thread() -> Iterator[WorkerPool]:
+    with ThreadPoolExecutor(1) as executor:
+        yield WorkerPool(executor, lambda: 1)
+
+
+GRID = "  lab.fabric.spines: [2, 4]\n  job.transport.qps: [1, 2, 4]\n"
+
+
+def test_the_grid_has_every_combination_with_the_last_key_fastest(tmp_path: Path) -> None:
+    cells = cells_of(swept(tmp_path, GRID))
+    assert [tuple(cell.values.values()) for cell in cells] == [
+        (spines, qps) for spines in (2, 4) for qps in (1, 2, 4)
+    ]
+    for cell in cells:
+        assert cell.inputs["lab"]["fabric"]["spines"] == cell.values["lab.fabric.spines"]
+        assert cell.inputs["job"]["transport"]["qps"] == cell.values["job.transport.qps"]
+    assert len({cell.digest for cell in cells}) == 6
+
+
+def test_zipped_keys_change_together_and_repeats_are_seeds(tmp_path: Path) -> None:
+    sweep = swept(
+        tmp_path,
+        "  job.seed: {repeat: 3}\n",
+        more="zip:\n  lab.fabric.zones: [1, 2]\n  lab.fabric.atsws: [0, 2]\n",
+    )
+    found = [tuple(cell.values.values()) for cell in cells_of(sweep)]
+    assert found == [(seed, *pair) for seed in (1, 2, 3) for pair in ((1, 0), (2, 2))]
+    assert [axis.repeats for axis in sweep.axes] == [True, False]
+
+
+def test_a_short_form_a_block_and_a_training_job_can_be_swept(tmp_path: Path) -> None:
+    over = "  lab.scheme: [ecmp, {kind: flowlet, gap: 1ms}]\n  simulate.eps: [0, 0.01]\n"
+    kinds = [cell.inputs["lab"]["scheme"]["kind"] for cell in cells_of(swept(tmp_path, over))]
+    assert kinds == ["ecmp", "ecmp", "flowlet", "flowlet"]
+
+
+@pytest.mark.parametrize(
+    ("over", "said"),
+    [
+        (
+            "  lab.fabric.spine: [2]\n",
+            "sweep.yaml:4: over.'lab.fabric.spine'[0]: unknown key\n  hint: did you mean spines?",
+        ),
+        ("  labs.fabric.spines: [2]\n", "hint: did you mean lab.fabric.spines?"),
+        (
+            "  job.transport.qps:\n  - 4\n  - 400\n",
+            "sweep.yaml:6: over.'job.transport.qps'[1]: expected a whole number from 1 to 256, "
+            "got 400 (1 of 2 cells, the only with job.transport.qps: 400)",
+        ),
+        (
+            "  lab.fabric.zones: [1, 2]\n",
+            "2 zones need at least one ATSW to join them "
+            "(1 of 2 cells, the only with lab.fabric.zones: 2)",
+        ),
+        ("  job.ranks: [8, 9]\n", "sweep.yaml:4: over.'job.ranks'[1]: 9 ranks on the 8 NICs"),
+        (
+            "  lab.fabric.racks: [1, 4]\n",
+            "sweep.yaml:2: job.ranks: 4 ranks on the 2 NICs of the fabric (1 of 2 cells",
+        ),
+        ("  lab.scheme.kind.x: [1]\n", "scheme is not a block of keys"),
+        ("  job.seed: {repeat: 1}\n", "expected {repeat: N} with N from 2"),
+        ("  job.seed: 3\n", "expected a list of values, got 3"),
+        ("  job.seed: [3, 3]\n", "3 is given twice"),
+        (
+            "  lab.scheme: [ecmp]\n  lab.scheme.kind: [spray]\n",
+            "lab.scheme.kind is part of lab.scheme",
+        ),
+        (
+            "  job.seed: {repeat: 1000}\n  job.transport.qps: [1, 2, 3]\n"
+            "  lab.hashing.seed: [1, 2, 3, 4, 5, 6, 7]\n",
+            "1000 x 3 x 7 values are 21,000 cells; at most 20,000 are run",
+        ),
+    ],
+)
+def test_bad_sweeps_are_refused_where_they_are_wrong(over: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as refused:
+        cells_of(swept(tmp_path, over))
+    assert said in str(refused.value)
+
+
+def test_all_problems_of_all_cells_are_shown_at_once(tmp_path: Path) -> None:
+    over = "  lab.fabric.spines: [2, 0, 999]\n  job.transport.qps: [0, 1]\n  simulate.eps: [2.5]\n"
+    with pytest.raises(SpecError) as refused:
+        cells_of(swept(tmp_path, over))
+    keys = [problem.key for problem in refused.value.problems]
+    assert sorted(keys) == [
+        "over.'job.transport.qps'[0]",
+        "over.'lab.fabric.spines'[1]",
+        "over.'lab.fabric.spines'[2]",
+        "over.'simulate.eps'[0]",
+    ]
+    assert "(2 of 6 cells, the first with lab.fabric.spines: 0, job.transport.qps: 0" in str(
+        refused.value
+    )
+
+
+def test_a_lab_that_is_not_there_is_refused_at_its_line(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"sweep.yaml:1: lab: there is no lab 'zone-smal'"):
+        swept(tmp_path, GRID, lab="zone-smal")
+
+
+def test_a_digest_is_of_values_and_not_of_how_they_are_written(tmp_path: Path) -> None:
+    plain = cells_of(swept(tmp_path, "  job.size: [1MB]\n"))[0].digest
+    spelt = "{size: 2MB, ranks: 4, pattern: allreduce, seed: 1}  # the default\n"
+    assert cells_of(swept(tmp_path, "  job.size: [1000KB]\n", job=spelt))[0].digest == plain
+    assert cells_of(swept(tmp_path, "  job.size: [1MiB]\n"))[0].digest != plain
+
+
+@pytest.mark.parametrize(
+    "lab", ["zone-small", "zones-small", "rail-small", "hpn-small", "fat-tree-4", "four-ports"]
+)
+def test_nics_are_counted_as_the_plan_has_them(lab: str, tmp_path: Path) -> None:
+    fabric = build_fabric(load_spec(find_lab(lab)))
+    servers = {node.name for node in fabric.nodes if node.role is Role.SERVER}
+    assert servers
+    over = "  job.seed: [1]\n"
+    cell = cells_of(swept(tmp_path, over, lab=lab, job=JOB.replace("4", "2", 1)))[0]
+    assert cell.nics == sum(len(fabric.nics(server)) for server in servers)
+
+
+RECORDS = [Record(f"{n:032x}", {"job.seed": n}, {"busbw": n / 3}, None, 0.5, n) for n in range(4)]
+
+
+@given(cut=st.integers(min_value=0, max_value=10_000))
+@settings(max_examples=25, deadline=None)
+def test_a_journal_torn_anywhere_keeps_what_was_wholly_written(
+    cut: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("journal")
+    with open_journal(folder) as journal:
+        journal.add(RECORDS)
+    file = folder / "cells.jsonl"
+    whole = file.read_bytes()
+    kept = whole[: cut % (len(whole) + 1)]
+    file.write_bytes(kept)
+    lines = kept.count(b"\n")
+    with open_journal(folder) as journal:
+        assert list(journal.records.values()) == RECORDS[:lines]
+        journal.add(RECORDS[lines:])
+    assert file.read_bytes() == whole
+
+
+def test_a_journal_with_a_foreign_line_within_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cells.jsonl").write_text("hello\nworld\n")
+    with (
+        pytest.raises(InputError, match=r"cells.jsonl:1: not a line of a sweep's journal"),
+        open_journal(tmp_path),
+    ):
+        pass
+
+
+def test_two_sweeps_in_one_folder_are_refused(tmp_path: Path) -> None:
+    sweep = swept(tmp_path, GRID)
+    with (
+        open_journal(tmp_path / "out"),
+        pytest.raises(InputError, match="another sweep is working in"),
+    ):
+        run_sweep(sweep, tmp_path / "out", one_thread, function=sweep_cells.closed_form)
+
+
+def test_processes_run_a_sweep_into_a_typed_table_and_a_page(tmp_path: Path) -> None:
+    over = GRID + "  lab.scheme: [ecmp, {kind: flowlet}]\n"
+    said: list[str] = []
+    found = run_sweep(
+        swept(tmp_path, over),
+        tmp_path / "out",
+        partial(processes, 2),
+        function=sweep_cells.closed_form,
+        say=said.append,
+    )
+    assert (found.ran, found.reused, found.left, found.failed) == (12, 0, 0, ())
+    assert said[0].startswith("12 of 12 cells to run; the largest has 8 NICs and about 16 flows")
+    table = pq.read_table(tmp_path / "out" / "sweep.parquet")
+    types = {field.name: str(field.type) for field in table.schema}
+    assert types == {
+        "lab.fabric.spines": "int64",
+        "job.transport.qps": "int64",
+        "lab.scheme": "string",
+        "iteration_time": "double",
+        "busbw": "double",
+        "wall_s": "double",
+        "peak_memory_bytes": "int64",
+        "error": "string",
+    }
+    assert table["busbw"].to_pylist() == [qps * 2.5 for _ in (2, 4) for qps in (1, 1, 2, 2, 4, 4)]
+    assert min(table["peak_memory_bytes"].to_pylist()) > 10**7
+    metadata = json.loads(table.schema.metadata[b"rocelab.sweep"])
+    assert metadata["sweep"]["over"]["lab.fabric.spines"] == [2, 4]
+    assert set(metadata["versions"]) == {"rocelab", "numpy", "pyarrow"}
+    assert not list((tmp_path / "out").glob("*.new"))
+
+
+def test_a_second_run_does_nothing_and_a_changed_sweep_runs_only_what_is_new(
+    tmp_path: Path,
+) -> None:
+    sweep = partial(run_sweep, folder=tmp_path / "out", hire=one_thread)
+    sweep(swept(tmp_path, GRID), function=sweep_cells.closed_form)
+    outputs = [tmp_path / "out" / name for name in ("sweep.parquet", "report.html", "cells.jsonl")]
+    before = [path.stat().st_mtime_ns for path in outputs]
+    again = sweep(swept(tmp_path, GRID), function=sweep_cells.fails_with_two_spines)
+    assert (again.ran, again.reused) == (0, 6)
+    assert [path.stat().st_mtime_ns for path in outputs] == before
+    changed = GRID.replace("[2, 4]", "[4, 8]") + "  job.seed: [1]\n"
+    found = sweep(swept(tmp_path, changed), function=sweep_cells.closed_form)
+    assert (found.ran, found.reused, len(found.rows)) == (3, 3, 6)
+    assert [row["iteration_time"] for row in found.rows] == [250001.0] * 3 + [125001.0] * 3
+    assert pq.read_table(outputs[0]).num_rows == 6
+
+
+def test_a_cell_that_fails_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+    sweep = partial(run_sweep, swept(tmp_path, GRID), tmp_path / "out", one_thread)
+    found = sweep(function=sweep_cells.fails_with_two_spines)
+    assert [row["error"] for row in found.rows] == ["ValueError: two are too few"] * 3 + [None] * 3
+    assert len(found.failed) == 3
+    table = pq.read_table(tmp_path / "out" / "sweep.parquet")
+    assert table["busbw"].to_pylist() == [None, None, None, 2.5, 5.0, 10.0]
+    assert "two are too few" in (tmp_path / "out" / "report.html").read_text()
+    mended = sweep(function=sweep_cells.closed_form)
+    assert (mended.ran, mended.reused, mended.failed) == (3, 3, ())
+
+
+def test_the_cell_that_kills_its_process_is_the_one_to_blame(tmp_path: Path) -> None:
+    found = run_sweep(
+        swept(tmp_path, "  lab.fabric.spines: [4, 2, 8]\n"),
+        tmp_path,
+        partial(processes, 2),
+        function=sweep_cells.dies_with_two_spines,
+    )
+    errors = [row["error"] for row in found.rows]
+    assert errors == [None, "its process died; it may have run out of memory", None]
+
+
+def test_an_interrupt_lets_running_cells_end_and_hands_out_no_more(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def interrupt_once(_: object) -> None:
+        if not said[1:]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    sweep = partial(run_sweep, swept(tmp_path, GRID), tmp_path, one_thread, say=said.append)
+    found = sweep(function=sweep_cells.closed_form, progress=interrupt_once)
+    assert (found.ran, found.left) == (0, 6)
+    assert said[1].startswith("stopping once the running cells are over")
+    assert not (tmp_path / "sweep.parquet").exists()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert sweep(function=sweep_cells.closed_form).ran == 6
+
+
+def test_a_killed_sweep_is_resumed_with_every_cell_run_exactly_once(tmp_path: Path) -> None:
+    file = written(tmp_path, "  job.transport.qps: [1, 2, 3, 4, 5, 6, 7, 8]\n")
+    command = [sys.executable, sweep_cells.__file__, str(file), str(tmp_path / "out")]
+    environment = {**os.environ, sweep_cells.FOLDER: str(tmp_path)}
+    killed = subprocess.Popen(command, env=environment, start_new_session=True)
+    journal = tmp_path / "out" / "cells.jsonl"
+    until(lambda: journal.exists() and journal.read_bytes().count(b"\n") == 4)
+    until(lambda: len((tmp_path / "begun").read_text().split()) == 6)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    with journal.open("a") as torn:
+        torn.write('{"digest": "12')
+    (tmp_path / "go").touch()
+    subprocess.run(command, env=environment, check=True, timeout=LIMIT_S)
+    ended = Counter((tmp_path / "ended").read_text().split())
+    assert ended == Counter("12345678")
+    table = pq.read_table(tmp_path / "out" / "sweep.parquet")
+    assert table["busbw"].to_pylist() == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_worker_ends_with_its_killed_parent(tmp_path: Path) -> None:
+    file = written(tmp_path, "  job.transport.qps: [5]\n")
+    command = [sys.executable, sweep_cells.__file__, str(file), str(tmp_path / "out")]
+    environment = {**os.environ, sweep_cells.FOLDER: str(tmp_path)}
+    parent = subprocess.Popen(command, env=environment, start_new_session=True)
+    until((tmp_path / "begun").exists)
+    session = parent.pid
+    parent.kill()
+    parent.wait()
+    until(lambda: not in_session(session))
+
+
+def in_session(session: int) -> list[int]:
+    """The processes of a session that are not yet reaped or dead."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, own = stat.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(own) == session and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def until(true: object) -> None:
+    assert callable(true)
+    end = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def command(*arguments: object) -> int:
+    """The exit code of `rocelab sweep`."""
+    app = build_app()
+    app.command("sweep")(sweep_command)
+    with pytest.raises(SystemExit) as ended:
+        run(app, ["sweep", *map(str, arguments)])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_the_command_says_what_failed_and_then_that_there_is_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, folder = written(tmp_path, GRID), tmp_path / "out"
+    fails = partial(run_sweep, function=sweep_cells.fails_with_two_spines)
+    monkeypatch.setattr("rocelab.sim.sweep.run.run_sweep", fails)
+    assert command(file, "--out", folder, "--workers", 1) == 1
+    out, err = capfd.readouterr()
+    assert ["4", "4", "1", "0.25", "80"] in [line.split()[:5] for line in out.splitlines()]
+    assert "failed: ValueError: two are too few (3 cells, the first with lab.fabric.spines" in err
+    run_sweep(read_sweep(file), folder, one_thread, function=sweep_cells.closed_form)
+    assert command(file, "--out", folder, "--json") == 0
+    out, err = capfd.readouterr()
+    assert [row["busbw"] for row in json.loads(out)] == [2.5, 5.0, 10.0] * 2
+    assert "nothing to do: all 6 cells are there" in err
+
+
+def test_the_command_refuses_workers_of_a_cluster(tmp_path: Path) -> None:
+    file = written(tmp_path, GRID)
+    assert command(file, "--workers", 2, "--cluster", "scheduler:8786") == 2
+
+
+def test_two_dask_workers_share_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setenv(sweep_cells.FOLDER, str(tmp_path))
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address=None,
+        silence_logs="ERROR",
+    ) as dask:
+        address = dask.scheduler_address.removeprefix("tcp://")
+        found = run_sweep(
+            swept(tmp_path, GRID), tmp_path, partial(cluster, address), function=sweep_cells.where
+        )
+    assert (found.ran, found.failed) == (6, ())
+    pids = {row["pid"] for row in found.rows}
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+
+
+def test_a_cluster_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    with pytest.raises(MachineError, match=r"no Dask scheduler answers at 127.0.0.1:1"):
+        run_sweep(swept(tmp_path, GRID), tmp_path, partial(cluster, "127.0.0.1:1", connect_s=0.2))
+
+
+def test_a_cell_is_simulated(tmp_path: Path) -> None:
+    """Two NICs of one rack at 400G: nothing but headers is between them and the NIC's rate."""
+    over = "  simulate.hop_latency: [0us, 10us]\n"
+    job = "{pattern: pairs, ranks: 2, size: 32MB}"
+    at_once, later = cells_of(swept(tmp_path, over, job=job))
+    figures = run_cell(at_once.inputs)
+    assert figures["jct_ratio"] == pytest.approx(1, rel=1e-9)
+    assert figures["busbw"] == pytest.approx(50 * 4096 / 4178, rel=1e-4)
+    assert figures["mmr.rtsw-ctsw.up"] is None
+    assert run_cell(later.inputs)["iteration_time"] == pytest.approx(
+        figures["iteration_time"] + 2 * 10_000, rel=1e-9
+    )
+
+
+def test_a_worker_with_another_version_is_refused() -> None:
+    check_workers({"tcp://a:1": tool_version(), "tcp://b:1": tool_version()}, "scheduler:8786")
+    with pytest.raises(MachineError, match=r"the worker tcp://b:1 has not rocelab .* but 0.0.1"):
+        check_workers({"tcp://a:1": tool_version(), "tcp://b:1": "0.0.1"}, "scheduler:8786")
+    with pytest.raises(MachineError, match="scheduler:8786 has no worker"):
+        check_workers({}, "scheduler:8786")
+
+
+def test_without_pyarrow_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(MachineError, match="pyarrow is not installed"):
+        run_sweep(swept(tmp_path, GRID), tmp_path / "out", one_thread)
+    assert not (tmp_path / "out").exists()
+
+
+def test_schemes_are_lines_and_the_longest_numeric_key_is_the_x_axis() -> None:
+    scheme = Axis(("lab.scheme",), (("ecmp",), ("e-ecmp",)))
+    sizes = Axis(("job.size",), (("1MB",), ("64MB",), ("1GB",)))
+    spines = Axis(("lab.fabric.spines",), ((16,), (18,)))
+    seeds = Axis(("job.seed",), ((1,), (2,), (3,), (4,)), repeats=True)
+    layout = layout_of([Axis(("lab.fabric.zones",), ((1,),)), scheme, spines, seeds, sizes])
+    assert (layout.x, layout.lines, layout.columns, layout.rows) == (sizes, (scheme,), spines, None)
+    assert numbers(sizes) == [1e6, 64e6, 1e9]
+    assert numbers(scheme) is None
+    assert layout_of([seeds]).x is seeds
+
+
+def test_the_page_stands_alone_and_shows_medians_and_extremes(tmp_path: Path) -> None:
+    sweep = swept(tmp_path, GRID + "  job.seed: {repeat: 3}\n  lab.scheme: [ecmp, e-ecmp]\n")
+    found = run_sweep(sweep, tmp_path, one_thread, function=sweep_cells.closed_form)
+    page = (tmp_path / "report.html").read_text()
+    assert page == render_html(sweep, found.rows)
+    assert page.count("<svg") == 2
+    assert "0.25 (0.25 to 0.25)" in page
+    for outside in ("<script", "<link", 'src="', "url(http"):
+        assert outside not in page

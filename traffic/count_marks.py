@@ -1,0 +1,53 @@
+"""Count the ECN codepoints of the RoCEv2 packets that a server of a lab receives, flow by flow.
+
+    sudo .venv/bin/python traffic/count_marks.py zone-small srv3-1 10
+
+Prints `counting` once it sees every packet and, 10 seconds later, a line for each sender and UDP
+source port. Packets that were sent as ect0 and arrive as ce were marked by a switch.
+"""
+
+import sys
+from collections import Counter
+
+from scapy.config import conf
+from scapy.layers.inet import IP, UDP
+from scapy.packet import Packet
+from scapy.sendrecv import sniff
+
+from rocelab import Lab
+from rocelab.agent.headers import ROCE_PORT
+from rocelab.kernel.namespaces import inside
+
+CODEPOINTS = ("not-ect", "ect1", "ect0", "ce")
+Flow = tuple[str, int]
+
+
+def main(name: str, server: str, seconds: str) -> None:
+    lab = Lab.running(name)
+    ports = [link.a for nic in lab.fabric.nics(server) for link in nic.links]
+    addresses = {port.ip for port in ports}
+    counts: dict[Flow, Counter[str]] = {}
+
+    def count(packet: Packet) -> None:
+        if UDP in packet and packet[UDP].dport == ROCE_PORT and packet[IP].dst in addresses:
+            flow = (packet[IP].src, packet[UDP].sport)
+            counts.setdefault(flow, Counter())[CODEPOINTS[packet[IP].tos & 3]] += 1
+
+    def listen() -> None:
+        conf.ifaces.reload()
+        sniff(
+            iface=[port.interface for port in ports],
+            prn=count,
+            store=False,
+            timeout=float(seconds),
+            started_callback=lambda: print("counting", flush=True),
+        )
+
+    inside(lab.node(server).netns, listen)
+    for (source, sport), codepoints in sorted(counts.items()):
+        found = ", ".join(f"{codepoints[each]} {each}" for each in CODEPOINTS)
+        print(f"{source} port {sport}: {codepoints.total()} packets: {found}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
