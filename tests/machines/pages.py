@@ -12,8 +12,9 @@ README = "README.md"
 
 PAGES = (
     README,
-    *(f"docs/{each}.md" for each in ("setup", "cli", "drills", "faults", "health", "traffic")),
-    *(f"docs/{each}.md" for each in ("schemes", "simulate", "forensics", "runtime", "remote")),
+    *(f"docs/{each}.md" for each in ("tutorial", "setup", "cli", "drills", "faults")),
+    *(f"docs/{each}.md" for each in ("health", "traffic", "schemes", "simulate", "forensics")),
+    *(f"docs/{each}.md" for each in ("runtime", "remote")),
 )
 """Pages that a newcomer types from, in the order in which their commands run."""
 
@@ -231,6 +232,13 @@ CLI_RUNS: dict[str, Run | NotRun] = {
 }
 
 OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
+    "docs/tutorial.md": {
+        "sudo -s": NotRun("all is run as root; the step `sudo` has another user"),
+        "rocelab doctor": NotRun("README has it"),
+        "rocelab drill run link-flap --out results/first": Run(
+            shows=(r"link-flap: passed",), after=("test -s results/first/report.html",)
+        ),
+    },
     "docs/setup.md": {
         "sudo .venv/bin/rocelab up tiny --frr /opt/debian13": Run(
             (

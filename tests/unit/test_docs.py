@@ -1,0 +1,54 @@
+"""The pages of the documentation: each is in the site, and links of the other pages lead somewhere.
+
+`make docs` checks the links inside docs/.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OUTSIDE = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "*/README.md", "tests/*/README.md", "bench/*.md")
+    for path in ROOT.glob(pattern)
+    if not path.is_relative_to(ROOT / "docs")
+)
+
+
+def pages(nav: list[Any]) -> list[str]:
+    """The pages that a navigation names, in order."""
+    found = []
+    for entry in nav:
+        for target in entry.values():
+            found += pages(target) if isinstance(target, list) else [target]
+    return found
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text())
+    written = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+    assert sorted(pages(settings["project"]["nav"])) == written
+
+
+@pytest.mark.parametrize("page", OUTSIDE)
+def test_links_of_pages_outside_docs_lead_to_a_file_and_a_heading(page: str) -> None:
+    file = ROOT / page
+    for target in re.findall(r"\]\(([^)\s]+)\)", file.read_text()):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (file.parent / path) if path else file
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked.read_text()), target
