@@ -107,6 +107,7 @@ test: $(READY_TO_TEST) ## lint, types, unit tests, then tests with real fabrics 
 
 .PHONY: docs
 docs: $(READY_FOR_DOCS) ## the site of docs/, in site/: needs no network, fails on a broken link or anchor
+	.venv/bin/python -m docs.generate
 	rm -rf site
 	.venv/bin/zensical build --strict --clean
 	@! grep -rlE '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//' --include='*.html' site || \

@@ -1,8 +1,8 @@
 """The result document of a drill of jobs: every phase of every repeat, and what came of them.
 
 In: the job reports of each repeat. Out: a frozen `JobDrillResult` with each phase's spread over
-repeats and its verdicts, as JSON that reads back into the same object. docs/results.md describes
-every field.
+repeats and its verdicts, as JSON that reads back into the same object. docs/documents.md is made
+from it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ KIND: Literal["jobs"] = "jobs"
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One phase of one repeat: the report of each of its jobs, in order, and, where it was
-    modelled, `fair_shares`. What devices counted is of all jobs, and the same in each report."""
+    """One phase of one repeat.
+
+    reports: of each of its jobs, in order; what devices counted is of all jobs, and the same in
+    each report. fair_shares: where the phase was modelled.
+    """
 
     phase: str
     reports: tuple[JobReport, ...]
@@ -54,9 +57,11 @@ class PhaseRun:
 
 @dataclass(frozen=True, slots=True)
 class JobSummary:
-    """A job of a phase over the valid runs. truths: in how many of them a KPI was true; `spread`
-    covers those that measured the KPI (its `n`); unmeasured: in how many a KPI that applies to the
-    job was not. A KPI that is in none of them does not apply."""
+    """A job of a phase over the valid runs. A KPI that is in none of the three does not apply.
+
+    truths: in how many runs a KPI was true. spread: of those that measured the KPI (its `n`).
+    unmeasured: in how many runs a KPI that applies to the job was not measured.
+    """
 
     truths: dict[str, int]
     spread: dict[str, Spread]
@@ -79,10 +84,12 @@ class PhaseSummary:
 
 @dataclass(frozen=True, slots=True)
 class JobDrillResult:
-    """Everything a drill of jobs found out. `drill`, `lab`: the specs in full, as JSON values.
+    """Everything a drill of jobs found out.
 
-    `repeats` holds a run per phase, in order. `passed` needs of every phase a valid run and every
-    verdict. notes: what the lab had to do without on this machine.
+    kind: drills with faults have none; a reader of one kind refuses the other. drill, lab: the
+    specs in full, as JSON values. dilation: how many times slower than the modelled network the lab
+    ran. notes: what the lab had to do without on this machine. repeats: of each, a run per phase,
+    in order. passed: what the exit code says: every phase has a valid run and every verdict passed.
     """
 
     schema_version: int

@@ -175,62 +175,6 @@ README_RUNS: dict[str, Run | NotRun] = {
     ),
 }
 
-CLI_RUNS: dict[str, Run | NotRun] = {
-    "rocelab labs": Run(
-        ("rocelab labs", "rocelab labs --json"), shows=(r"zone-small", r'"fits": true')
-    ),
-    "rocelab plan LAB": NotRun("README has it"),
-    "rocelab render LAB -o DIR": NotRun("README has it"),
-    "rocelab render LAB -o DIR --target containerlab|clabernetes": NotRun("README has it"),
-    "rocelab graph LAB": Run(("rocelab graph tiny --format mermaid",), shows=(r"rtsw1",)),
-    "rocelab schema": Run(shows=(r"properties",)),
-    "rocelab doctor": Run(("rocelab doctor --json",), shows=(r'"can_run": true',)),
-    "rocelab up LAB": Run(
-        ("rocelab up tiny --json", "rocelab up tiny --reuse --json"),
-        shows=(r'"reused": false', r'"reused": true'),
-    ),
-    "rocelab down LAB": Run(("rocelab down tiny",), after=UP),
-    "rocelab --host USER@HOST COMMAND": NotRun("README has it"),
-    "rocelab list": Run(("rocelab list", "rocelab list --json"), shows=(r"zone-small", r"running")),
-    "rocelab status": Run(
-        ("rocelab status", "rocelab status zone-small --json"), shows=(r'"converged": true',)
-    ),
-    "rocelab exec LAB NODE -- CMD...": Run(("rocelab exec zone-small srv1-1 -- ip route",)),
-    "rocelab shell LAB NODE": Run(
-        ("rocelab shell zone-small rtsw1",), typed="ip -brief link\nexit\n", shows=(r"ctsw1",)
-    ),
-    "rocelab vtysh LAB NODE": Run(
-        ("rocelab vtysh zone-small rtsw1 -c 'show bgp summary'",), shows=(r"Neighbor",)
-    ),
-    "rocelab cli LAB": Run(
-        ("rocelab cli zone-small",), typed="rtsw1 ip -brief link\nexit\n", shows=(r"ctsw1",)
-    ),
-    "rocelab path LAB --src S --dst D --sport P": NotRun("README has it"),
-    "rocelab scheme LAB": Run(("rocelab scheme zone-small",)),
-    "rocelab ping LAB SRC DST": NotRun("README has it"),
-    "rocelab capture LAB NODE IFACE -o FILE": NotRun("README has it"),
-    "rocelab traffic --pattern P --ranks N --size S": NotRun("README has it"),
-    "rocelab predict LAB --pattern P ...": NotRun("README has it"),
-    "rocelab compare LAB --schemes S,... --qps N,...": NotRun("README has it"),
-    "rocelab simulate LAB --pattern P ...": NotRun("README has it"),
-    "rocelab whatif LAB EVENT --job FILE": NotRun("README has it"),
-    "rocelab longrun LAB --timeline FILE": Run(
-        ("rocelab longrun zone-1-1 --rates llama3 --job mine-job.yaml",)
-    ),
-    "rocelab sweep FILE": NotRun("README has it"),
-    "rocelab reference LAB FILE --pattern P --ranks N": NotRun(
-        "needs a table of nccl-tests from a machine with GPUs"
-    ),
-    "rocelab drill list": NotRun("README has it"),
-    "rocelab drill show DRILL": NotRun("README has it"),
-    "rocelab drill diff OLD NEW": NotRun("README has it"),
-    "rocelab drill run DRILL": NotRun("README has it"),
-    "rocelab fault inject LAB KIND": NotRun("README has it"),
-    "rocelab fault list LAB": Run(("rocelab fault list zone-small",)),
-    "rocelab fault restore LAB NUMBER": NotRun("docs/faults.md has it"),
-    "rocelab fault kinds": Run(("rocelab fault kinds", "rocelab fault kinds --json"), after=DOWN),
-}
-
 OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
     "docs/tutorial.md": {
         "sudo -s": NotRun("all is run as root; the step `sudo` has another user"),
@@ -238,6 +182,9 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
         "rocelab drill run link-flap --out results/first": Run(
             shows=(r"link-flap: passed",), after=("test -s results/first/report.html",)
         ),
+    },
+    "docs/cli.md": {
+        "sudo -s": NotRun("all is run as root; the step `sudo` has another user"),
     },
     "docs/setup.md": {
         "sudo .venv/bin/rocelab up tiny --frr /opt/debian13": Run(
@@ -353,7 +300,6 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
 
 RUNS: dict[str, dict[str, Run | NotRun]] = {
     README: README_RUNS,
-    "docs/cli.md": CLI_RUNS,
     **OTHER_RUNS,
 }
 

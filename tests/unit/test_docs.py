@@ -1,6 +1,5 @@
-"""The pages of the documentation: each is in the site, and links of the other pages lead somewhere.
-
-`make docs` checks the links inside docs/.
+"""The pages of the documentation: each is in the site, the reference is as the code has it, and
+links of pages outside docs/ lead somewhere. `make docs` checks the links inside.
 """
 
 from __future__ import annotations
@@ -11,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from docs.documents import described
+from docs.generate import pages as generated_pages
 
 ROOT = Path(__file__).parents[2]
 OUTSIDE = sorted(
@@ -40,6 +42,24 @@ def test_every_page_is_in_the_navigation_once() -> None:
     settings = tomllib.loads((ROOT / "zensical.toml").read_text())
     written = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
     assert sorted(pages(settings["project"]["nav"])) == written
+
+
+@pytest.mark.parametrize("page", ["commands.md", "documents.md"])
+def test_the_reference_is_what_the_code_says(page: str) -> None:
+    committed = (ROOT / "docs" / page).read_text()
+    assert committed == generated_pages()[page], "`make docs` writes it anew"
+
+
+def test_a_docstring_is_divided_by_the_keys_that_it_explains() -> None:
+    explained = "low, high: its bounds,\n    None where unknown. unit: ns. Not: this."
+    docstring = f"A figure.\n\n{explained}\n\nMore."
+    text, meanings = described(docstring, ["low", "high", "unit"])
+    assert text == "A figure.\n\nMore."
+    assert meanings == {
+        "low": "its bounds, `null` where unknown",
+        "high": "its bounds, `null` where unknown",
+        "unit": "ns. Not: this",
+    }
 
 
 @pytest.mark.parametrize("page", OUTSIDE)
