@@ -64,7 +64,7 @@ def _command_lines() -> Iterator[str]:
     yield from (_row(codes, _cell(meaning)) for codes, meaning in EXIT_CODES.items())
     yield from ("", "## Options before the command", "", *_table(group))
     for words, command, _ in commands:
-        yield from ("", f"## {' '.join(words)}", "", "```text", _usage(words, command), "```", "")
+        yield from ("", f"## {' '.join(words)}", "", "```", _usage(words, command), "```", "")
         yield from _paragraphs(command.help or "")
         if _parameters(command):
             yield from ("", *_table(command))
@@ -175,7 +175,7 @@ def _paragraphs(text: str) -> Iterator[str]:
         if number:
             yield ""
         if paragraph.strip().startswith("rocelab "):
-            yield from ("```text", *textwrap.dedent(paragraph).strip().splitlines(), "```")
+            yield from ("```", *textwrap.dedent(paragraph).strip().splitlines(), "```")
         else:
             yield from _wrapped(" ".join(paragraph.split()))
 
