@@ -46,7 +46,7 @@ def hashing(found: Validation) -> list[str]:
         "Linux's SipHash and both CRCs spread random headers as a fair die would, and so the "
         "figure is the die's, not the hash's. With one source port for all queue pairs of a NIC "
         "pair ECMP sees 64 flows instead of 1,024; adding the queue pair to the hash brings them "
-        "back. The published table of low-entropy cases was not at hand: only its "
+        "back. The published table of low-entropy cases was not available: only its "
         "direction is compared.",
         "",
     ]

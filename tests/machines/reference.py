@@ -95,6 +95,9 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
         "needs a file of a network's flows"
     ),
     "rocelab simulate LAB [OPTIONS]": NotRun("its examples are"),
+    "rocelab simulate llama3-24k --job llama3-16k --out results/llama3": NotRun(
+        "docs/simulate.md has it"
+    ),
     "rocelab whatif LAB EVENT [OPTIONS]": Run(
         ('rocelab whatif zone-1-1 "drain ctsw4 for 2h" --job mine-job.yaml',),
         before=(write("mine-job.yaml", OWN_JOB),),
