@@ -42,9 +42,7 @@ def up(
     frr: FrrOption = None,
     reuse: Annotated[
         bool,
-        typer.Option(
-            "--reuse", help="Leave the lab as it is where it is up, as asked and healthy."
-        ),
+        typer.Option("--reuse", help="Keep a lab that is already up, as requested and healthy."),
     ] = False,
     json: JsonOption = False,
 ) -> None:
