@@ -17,6 +17,7 @@ MACHINES ?= $(HOME)/.cache/rocelab/machines
 
 READY := .venv/.ready
 READY_TO_TEST := .venv/.ready-to-test
+READY_FOR_DOCS := .venv/.ready-for-docs
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 AS_ROOT := $(if $(SUDO),$(SUDO) env PYTHONDONTWRITEBYTECODE=1)
 # Commands, and processes that they start, need not be compiled anew each time.
@@ -38,6 +39,10 @@ $(READY): pyproject.toml Makefile setup.sh
 
 $(READY_TO_TEST): pyproject.toml Makefile setup.sh
 	@./setup.sh test
+	@touch $(READY) $@
+
+$(READY_FOR_DOCS): pyproject.toml Makefile setup.sh
+	@./setup.sh docs
 	@touch $(READY) $@
 
 .PHONY: doctor
@@ -100,6 +105,14 @@ test: $(READY_TO_TEST) ## lint, types, unit tests, then tests with real fabrics 
 	.venv/bin/lint-imports --no-logo --no-cache
 	@tests/suite.sh $(AS_ROOT)
 
+.PHONY: docs
+docs: $(READY_FOR_DOCS) ## the site of docs/, in site/: needs no network, fails on a broken link or anchor
+	.venv/bin/python -m docs.generate
+	rm -rf site
+	.venv/bin/zensical build --strict --clean
+	@! grep -rlE '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//' --include='*.html' site || \
+		{ echo "docs: these pages load something from elsewhere" >&2; exit 1; }
+
 .PHONY: soak
 soak: $(READY) ## a hundred killed drills, then a thousand flaps: nothing left, nothing grows
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -o junit_family=xunit1 --junitxml=results/soak.xml tests/soak
@@ -135,5 +148,5 @@ bench-simulator: $(READY) ## the simulator's engine up to 131,072 GPUs, and besi
 .PHONY: clean
 clean: ## remove .venv and caches; labs, results and Debian packages stay
 	$(SUDO) rm -rf "$(MACHINES)"/debian-*
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Makes this checkout ready to use: the Debian packages that are missing, and .venv.
-# Called by `make setup`, and with `test` by `make test`: then also what only the tests need, a
-# container engine and an SSH server, neither of which is started, Dask and checkers. Safe to run
-# again. Exit 3: this machine lacks something that can not be installed from here, which is then
-# named.
+# Called by `make setup`. `make docs` calls it with `docs`, which adds what builds the site; `make
+# test` with `test`, which adds a container engine and an SSH server, neither of which is started,
+# Dask and checkers. Safe to run again. Exit 3: this machine lacks something that can not be
+# installed from here, which is then named.
 set -euo pipefail
 cd "$(dirname "$0")"
 # On Debian a user's own PATH does not hold the folders of ip, tcpdump and ethtool.
@@ -128,6 +128,7 @@ pip_install() {
 make_environment() {
     local python large extras=fast,sweep,chakra,pytest
     [ "${1-}" != test ] || extras+=,cluster,dev
+    [ "${1-}" != docs ] || extras+=,docs
     if ! .venv/bin/python -c '' 2>/dev/null; then
         python=$(newest_python) ||
             unusable "no Python 3.11 or later with venv: install one (Debian 12 and Ubuntu 24.04 have it)"

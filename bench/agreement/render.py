@@ -18,57 +18,58 @@ DOCUMENT, PAGE = "agreement.json", "agreement.md"
 
 READING = """\
 Each job ran on a real lab and, from the same spec and job, in the simulator (exactly: eps 0). It
-takes all NICs, or 16 where a lab has more. The simulator has no latency here: in a lab a packet
-comes through an idle port at once, out of its token bucket, and veth pairs have no length.
+takes all NICs, or 16 in labs that have more. The simulator has no latency here: in a lab a packet
+passes an idle port at once, out of its token bucket, and veth pairs have no length.
 
-- **links**: data packets by link and direction, counted by the kernel of the port where they come
-  in, against the packets of the simulator's flows; and the simulator's flows per link against those
-  of `rocelab predict` from the tables of the lab's kernels. `=` where every link and direction has
-  the very same packets and flows, warm-up included; otherwise how many have.
-- **packets**: what all links carried in the lab, each packet once a link.
-- **load**: what the busiest link between switches has to carry over what the busiest NIC has, each
-  for its rate. Above 1 links between switches are contended.
-- **lab**, **simulated**: busbw of the measured iterations together, GB/s of the modelled network;
-  in brackets the slowest and the fastest. (Ranks run ahead of each other into the next
-  iteration, in both, so the time of a single one is less than it seems.)
-- **ratio**: simulated over lab, in bold where it is further from 1 than 5 %.
-- **by packet**: the same program with a packet where the fluid has a rate: switches that hold a
-  packet whole, endless queues served in order of arrival, NICs that send a packet of each queue
-  pair in turn. No marks, losses, acknowledgements or CPUs. Five draws of when endpoints look, in
-  brackets the slowest and the fastest. It tells what a fluid leaves out from what a machine adds.
-  It is slower than a lab by up to a packet's time for each switch, whose idle ports wait for no
-  packet to be whole, and too slow for more than small fabrics."""
+- **links**: data packets by link and direction, counted by the kernel of the receiving port,
+  compared with the packets of the simulator's flows; and the simulator's flows per link compared
+  with those of `rocelab predict` from the tables of the lab's kernels. `=` means that every link
+  and direction has exactly the same packets and flows, warm-up included; otherwise how many have.
+- **packets**: the packets on all links of the lab, each counted once per link.
+- **load**: the load of the busiest link between switches over that of the busiest NIC, each for its
+  rate. Above 1 links between switches are contended.
+- **lab**, **simulated**: busbw of all measured iterations, GB/s of the modelled network; in
+  brackets the slowest and the fastest. (Ranks run ahead of each other into the next iteration, in
+  both, so the time of a single one is less than it seems.)
+- **ratio**: simulated over lab, in bold if it differs from 1 by more than 5 %.
+- **by packet**: the same program with packets instead of rates: switches that store a whole packet,
+  endless queues served in order of arrival, NICs that send a packet of each queue pair in turn. No
+  marks, losses, acknowledgements or CPUs. Five draws of when endpoints look, in brackets the
+  slowest and the fastest. It separates what a fluid leaves out from what a machine adds. It is
+  slower than a lab by up to a packet's time for each switch, since a lab's idle ports do not wait
+  for a whole packet, and too slow for more than small fabrics."""
 
 CAUSES = f"""\
-The cause is the first that fits, a rule and no proof: packets were sent again; flows meet on links,
-and the lab is within {LIMIT:.0%} of what draws packet by packet range over and nearer to their mean
-than to the fluid; there were CNPs; the lab is slower, and a NIC stood idle for {SOME_LOST:.1%} of
-its time or more for lack of CPU. Otherwise it is not known. Where queues are named, lack of CPU may
-have had a part."""
+The cause is the first one that applies, by a rule that proves nothing: packets were sent again;
+flows meet on links, and the lab is within {LIMIT:.0%} of the range of the packet-by-packet draws
+and nearer to their mean than to the fluid; there were CNPs; the lab is slower, and a NIC was idle
+for {SOME_LOST:.1%} of its time or more for lack of CPU. Otherwise it is not known. Lack of CPU may
+also contribute where queues are named."""
 
 FINDINGS = """\
-- **Links** are the same to the packet, whatever is contended, because both follow the same
-  addresses, ports, queue-pair numbers and hash.
-- **Rings** on links that are not contended agree because every NIC sends at its rate. What the lab
-  is slower by is probably the time for which agents gather arrivals, once a step: up to 1 us, and
-  at most 1 ms of the lab's clock. A latency for each hop would be one that the lab has not.
-- **Contended links** are where a fluid differs from queues, either way. The ranks of an AlltoAll go
-  through rounds, each after its last. A fluid shares a link anew as soon as a flow begins; a queue
-  first sends what came first. So other ranks get ahead, other rounds meet on a link, and how often
-  it stands idle between them changes. Packet by packet the simulator shows the same and depends as
-  much on who got ahead: iterations of one run in the lab differ as its draws do.
+- **Links** agree to the packet, contended or not, because both follow the same addresses, ports,
+  queue-pair numbers and hash.
+- **Rings** on links that are not contended agree because every NIC sends at its rate. The lab is
+  slower probably by the time for which agents gather arrivals, once a step: up to 1 us, and at most
+  1 ms of the lab's clock. The lab has no latency per hop that could explain it.
+- **Contended links** are where a fluid differs from queues, in either direction. The ranks of an
+  AlltoAll go through rounds, each after their previous one. A fluid divides a link anew as soon as
+  a flow begins; a queue serves in the order of arrival. So other ranks get ahead, other rounds meet
+  on a link, and the link is idle between them for another time. The packet-by-packet simulation
+  shows the same and depends as much on who got ahead: its draws differ as iterations in the lab do.
 - **Acknowledgements** are not in the fluid. One of {ack} bytes for every {every} packets of {data}
-  is {share:.2%} of a link's rate where data goes both ways: not what separates the two.
-- **DCQCN**, which the simulator has not, sent {cnps:,} CNPs in the {dcqcn} jobs that had it. Where
-  it sent none, its row is the AlltoAll above once more, and the two differ as a lab's runs do."""
+  is {share:.2%} of a link's rate where data goes both ways, which does not explain the difference.
+- **DCQCN**, which the simulator does not have, sent {cnps:,} CNPs in the {dcqcn} jobs that used
+  it. If it sent none, its row repeats the AlltoAll above, and the two differ as two runs of a lab
+  do."""
 
 
 def page(found: Agreement, missing: Sequence[str] = ()) -> str:
     """The page; `missing` are labs that have not been run yet."""
-    lines = ["# Lab and simulator, side by side", ""]
+    lines = ["# Lab and simulator compared", ""]
     lines += [
         f"`{found.command}` (as root) makes this page and [its data]({DOCUMENT}); with",
-        "`--simulate` it lays what the labs did then beside the simulator as it is now: done here.",
+        "`--simulate` it compares earlier runs of the labs with the present simulator, as here.",
         "",
     ]
     if not found.labs:
@@ -76,8 +77,8 @@ def page(found: Agreement, missing: Sequence[str] = ()) -> str:
     lines += [*_machine(found), "", *_summary(found), "", "## How to read it", "", READING, ""]
     lines += ["## Table", "", *_table(found), ""]
     lines += [*_outside(found), *_differing(found), *_trouble(found)]
-    lines += ["## What makes the difference", "", _findings(found), ""]
-    lines += ["## Labs of the catalog that are left out", ""]
+    lines += ["## Causes of the differences", "", _findings(found), ""]
+    lines += ["## Shipped labs that are left out", ""]
     lines += [f"- `{name}`: not run yet" for name in missing]
     lines += [f"- `{name}`: {why}" for name, why in sorted(found.not_run.items())]
     return "\n".join(lines).rstrip() + "\n"

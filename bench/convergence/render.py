@@ -27,14 +27,14 @@ DOCUMENT = "convergence-table.json"
 
 READING = """\
 A row is one fault class at one place of one fabric. Each of its n failures is injected into the
-same running lab once every FIB is whole, and mended once every FIB has dealt with it and the
+same running lab when every FIB is complete, and undone when every FIB has reacted to it and the
 Sustained Convergence Validation Time has passed. **Convergence** is Full Convergence Time (RFC 6412
-section 3.6.1): from the failure until the last flow that lost packets gets them again; 0 where no
+section 3.6.1): from the failure until packets of the last flow that lost some arrive again; 0 if no
 packet was lost. p95 is the smallest time that 95 % of the failures do not exceed (nearest rank).
 **Lost** counts packets of all flows, **touched** the flows that lost any. In every row the same
 number of flows cross what fails, chosen by predicting their paths, half in each direction of a
 link, so that fan-outs compare: a convergence time is that of the worst flow.
-`fan-out` is the number of equal links that the switch next to the failure chooses from."""
+`fan-out` is the number of equal links from which the switch next to the failure chooses."""
 
 FIGURES = (
     "| n | convergence: median | p95 | max | lost: median | max | touched: median | max | of |"
@@ -46,16 +46,16 @@ STAGES_RULE = "|--:|---" + "|--:" * 5 + "|"
 
 LIMITS = """\
 - All switches are namespaces of one kernel on the CPUs named above: FRR's daemons compete for them,
-  and a large fan-out is also a larger number of daemons. Real switches have a CPU each.
-- Links are veth pairs: carrier is lost at both ends in the same instant. An optic takes
-  milliseconds to tell, and may wait on purpose (debounce).
-- Real switches program an ASIC after the kernel, which can take longer than all that is measured
+  and a large fan-out also means more daemons. Real switches have a CPU each.
+- Links are veth pairs: both ends lose carrier in the same instant. An optic takes milliseconds to
+  report it, and may wait on purpose (debounce).
+- Real switches program an ASIC after the kernel, which can take longer than everything measured
   here. Here the kernel's table is the forwarding table.
-- Tables are small: a prefix per rack or NIC. Time that grows with the number of prefixes is not
-  seen.
-- A silent failure loses every packet in both directions. One direction, or part of the packets, is
-  another fault.
-- BFD at 50 ms is measured where few sessions are: what bfdd does for 48 of them at that pace leaves
+- Tables are small: a prefix per rack or NIC. Time that grows with the number of prefixes does not
+  show.
+- A silent failure loses every packet in both directions. Loss in one direction, or of a part of the
+  packets, is another fault.
+- BFD at 50 ms is measured on fabrics with few sessions: with 48 of them at that pace bfdd leaves
   two CPUs too little for traffic."""
 
 
@@ -70,7 +70,7 @@ def page(table: ConvergenceTable, missing: Sequence[str]) -> str:
         lines.append("- **rows are of different releases of FRR**: `--again` measures all of them")
     if measured:
         lines += ["", "## How to read it", "", READING, "", _traffic(measured[0]), ""]
-        lines += ["## What it does not tell", "", LIMITS, "", f"![every failure]({PLOT})", ""]
+        lines += ["## Limits", "", LIMITS, "", f"![every failure]({PLOT})", ""]
     for fault, sites in PLAN:
         lines += _class_section(fault, sites, by_name)
     lines += _releases_section(table.releases)
@@ -172,7 +172,7 @@ def _releases_section(cells: Sequence[CellResult]) -> list[str]:
         return lines
     return [
         *lines,
-        "Where their time went, of further failures with FRR tracing each step, as below:",
+        "Where the time went, in further failures for which FRR traced each step, as below:",
         "",
         f"| fault | fabric | what fails | fan-out | FRR {STAGES}",
         f"|---|---|---|--:|--:{STAGES_RULE}",
@@ -216,9 +216,9 @@ def _stages_section(by_name: Mapping[str, CellResult]) -> list[str]:
     return [
         "## Where the time went",
         "",
-        "Further failures of every row, with FRR tracing each step, which takes time of its own: "
-        "they are in no table above. Of each, the switch whose FIB changed last before the last "
-        "flow recovered; times after the failure, medians over a class.",
+        "Further failures of every row, for which FRR traced each step. Tracing takes time of its "
+        "own, so they are in no table above. For each, the switch whose FIB changed last before "
+        "the last flow recovered; times after the failure, medians over a class.",
         "",
         f"| fault {STAGES}",
         f"|---{STAGES_RULE}",
@@ -266,7 +266,7 @@ def _repairs_section(by_name: Mapping[str, CellResult]) -> list[str]:
     if not rows:
         return []
     return [
-        "## When it comes back",
+        "## Repairs",
         "",
         "The same failures' repairs: the link, daemon or switch returns, and the routes with it.",
         "",
@@ -290,7 +290,7 @@ def _job_section(job: LinkFailureTest | None) -> list[str]:
         "",
         "The link-failure test of draft-calabria-bmwg-ai-fabric-training-bench, as the drill "
         f"`{job.drill}` has it: an AllReduce runs, both links between a rack and a spine fail for "
-        "good, and the iteration under way is held against those before it. Within p99: it took "
+        "good, and the iteration under way is compared with those before it. Within p99: it took "
         "no longer than their 99th percentile, which of so few is the slowest.",
         "",
         "| jobs | steady iteration, median | JCT overhead of the failed one: median | p95 | max "

@@ -223,38 +223,38 @@ def hpn(found: Validation) -> list[str]:
         "![planes](validation-hpn.svg)",
         "",
         "- With one plane the aggregation switch chooses a NIC's port, and a ring waits for the "
-        "NIC where the choice was worst. The fewer connections, the worse that is; how many the "
-        'published runs had is not known to us ("tens to hundreds" per GPU), and with 16 to 64 the '
-        "published gain is in reach. With 2 queue pairs on 256 GPUs three flows of 200G meet on an "
-        "uplink of 400G, which slows both fabrics.",
-        "- How unequal a NIC's two ports are follows from the number of queue pairs alone: a fair "
-        "coin deals 4 as 3 and 1. Whether all switches hash alike hardly matters in this pod: the "
-        "aggregation switch decides between two by the top bit of a hash of which the ToR has used "
-        "all, but a rack's flows use all of its uplinks and so both halves. The published Clos "
-        "hashes a third time above; polarization there is not shown here.",
+        "NIC with the worst choice. The fewer connections, the worse. We do not know how many the "
+        'published runs had ("tens to hundreds" per GPU); with 16 to 64 the published gain is '
+        "possible. With 2 queue pairs on 256 GPUs three flows of 200G meet on an uplink of 400G, "
+        "which slows both fabrics.",
+        "- The inequality of a NIC's two ports depends on the number of queue pairs alone: a fair "
+        "coin deals 4 as 3 and 1. In this pod it hardly matters whether all switches hash alike: "
+        "the aggregation switch decides between two by the top bit of a hash of which the ToR has "
+        "used all, but a rack's flows use all of its uplinks and so both halves. The published "
+        "Clos hashes a third time above; this page does not show polarization there.",
         "- Queues (267 KB against 3 KB, and -91.8 % with two planes) are not in a fluid.",
         f"- Queue pairs give up after {waits}: NCCL's timeout of 2^20 x 4.096 us eight times as "
         "written, and at the four times that hardware may take. The published boundary, between "
-        "one and two minutes, lies between the two. What happens after that (a restart from the "
-        "last checkpoint) is `rocelab whatif`'s to say.",
-        "- A NIC without one of its two ports halves the ring that goes through it. What that "
-        "costs an iteration is the part of it that waits for gradients: "
+        "one and two minutes, lies between the two. `rocelab whatif` covers what happens after "
+        "that (a restart from the last checkpoint).",
+        "- A NIC without one of its two ports halves the ring through it. Its cost to an "
+        "iteration is the part of it that waits for gradients: "
         + ", ".join(
             f"{found.median(f'dual-tor/{overlap}'):.1%} with {overlap} overlapped"
             for overlap in OVERLAPS
         )
-        + ". The published 6.25 % is also 1/16 of the host's ports; how the published job was "
-        "divided and overlapped is not known to us: ours is TP8 DP32, four micro-batches of four "
+        + ". The published 6.25 % is also 1/16 of the host's ports; we do not know how the "
+        "published job was divided and overlapped: ours is TP8 DP32, four micro-batches of four "
         "sequences, GPUs of 200 TFLOPS.",
         "",
-        "| a single-ToR NIC's link away for | "
+        "| a single-ToR NIC's link down for | "
         + " | ".join(f"{outage} s" for outage in OUTAGES_S)
         + " |",
         "|---|" + "---|" * len(OUTAGES_S),
     ]
     for patience in ("nominal", "four times"):
         cells = [
-            "goes on" if found.median(f"single-tor/{patience}/{outage}") else "stops"
+            "continues" if found.median(f"single-tor/{patience}/{outage}") else "stops"
             for outage in OUTAGES_S
         ]
         lines.append(f"| timeouts {patience} | " + " | ".join(cells) + " |")
@@ -267,11 +267,12 @@ def volumes(found: Validation) -> list[str]:
         "",
         *table(VOLUME_ROWS, found),
         "- PP: 6 MB is what one of 8 tensor parallel GPUs sends; undivided it is "
-        f"{size(found.median('volume/gpt3/pp whole'))}. The paper does not say which it counts.",
-        "- TP: the paper does not say what it adds up. A stage's layers with one AllReduce each "
+        f"{size(found.median('volume/gpt3/pp whole'))}. The paper does not say which of "
+        "the two it counts.",
+        "- TP: the paper does not say what it sums. A stage's layers with one AllReduce each "
         "come nearest; all four of a layer are four times that. TP stays within a server here.",
         "- Llama 3 publishes its shape and division (its table 4), not its volumes: those rows are "
-        "ours alone, for comparing with whoever measures.",
+        "ours alone, for comparison with measurements.",
         "",
     ]
 
@@ -297,10 +298,10 @@ def fluid(found: Validation) -> list[str]:
         "",
         "Headers (82 bytes a packet with preamble, FCS and gap, 4 KB of payload) and 1 us a hop "
         f"are counted; for large transfers that is {large:+.1%}. Queues that build up and drain, "
-        "congestion control on its way to a fair rate, losses and go-back-N are left out: what is "
-        "left of the published 17 % is theirs together, and a large permutation of ours ends that "
-        "much too early. Which transfer size the published figure is of is not known to us; for "
-        "small ones latency alone is more. Ratios between schemes on the same jobs, which is what "
-        "this page compares, lose less by it: both sides have queues.",
+        "congestion control on its way to a fair rate, losses and go-back-N are left out. The "
+        "rest of the published 17 % is theirs together, and a large permutation of ours ends that "
+        "much too early. We do not know the transfer size of the published figure; for small ones "
+        "latency alone is more. Ratios between schemes on the same jobs, which this page "
+        "compares, are less affected: both sides have queues.",
         "",
     ]

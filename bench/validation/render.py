@@ -15,36 +15,37 @@ from bench.validation.rows import Row
 DATA = "validation.json"
 
 KIND = """\
-Each row is a published figure and ours beside it. Ours is a flow-level simulation: rates are
-max-min fair at every moment, paths are those of real hash functions. Published figures are of
-production, of test clusters and of other simulators.
+Each row compares a published figure with rocelab's. Ours is a flow-level simulation: rates are
+max-min fair at every moment, and paths are those of real hash functions. Published figures come
+from production, from test clusters and from other simulators.
 
-What kind of comparison it is:
+The kinds of comparison:
 
-- Settings that are not published (placements, queue pairs, uplink ratio, hosts) are ours, named in
-  the row, and where they decide the answer the table below a section says how it depends on them.
-  Where several are likely, rows of several stand side by side: that one of them agrees says that
-  the figure is in reach, not that the setting was this. Nothing was tuned to a figure.
+- Settings that are not published (placements, queue pairs, uplink ratio, hosts) are ours, and named
+  in the row. If they decide the answer, the table at the end of a section shows how it depends on
+  them. If several are likely, there is a row for each: that one of them agrees shows that the
+  figure is possible, not that this was the setting. Nothing was tuned to a figure.
 - **Second-hand** figures are of papers that we know from write-ups, not from the paper: Gangidi et
   al., "RDMA over Ethernet for Distributed AI Training at Meta Scale", SIGCOMM 2024. First-hand are
   Qian et al., "Alibaba HPN", SIGCOMM 2024, and Dubey et al., "The Llama 3 Herd of Models", 2024.
-- *Compared* follows from the numbers: *agrees* is our median within the published range (a tenth
-  either way of a single figure; a quarter where the figure is an extreme, or read off a plot).
-- *By construction* is what follows from what was put in: statistics of a fair die, what theorems
-  say of an optimal placement, a rate that was set, arithmetic of timeouts, formulas. That it agrees
-  says that we count right. Only the others are predictions that could have failed.
+- *Compared* follows from the numbers: *agrees* means that our median is within the published range
+  (a tenth either way of a single figure; a quarter if it is an extreme, or read off a plot).
+- *By construction* means that the result follows from the input: statistics of a fair die, theorems
+  about an optimal placement, a rate that was set, arithmetic of timeouts, formulas. Agreement shows
+  that we count right. Only the others are predictions that could have failed.
 
-What it does not show: that absolute times are right. Queues, congestion control on its way to a
-fair rate, losses and hosts are not in a fluid; agreement on a ratio says that hashing, placement
-and capacity explain it. Where ours is higher, hosts and queues usually take part of the time that
-links take here."""
+This does not show that absolute times are right. Queues, congestion control on its way to a fair
+rate, losses and hosts are not in a fluid; agreement on a ratio shows that hashing, placement and
+capacity explain it. Where ours is higher, hosts and queues usually take part of the time that links
+take here."""
 
 SETTING = """\
-Zones: racks of two servers of 8 GPUs, 16 NICs under a leaf, 64 racks unless said otherwise. A ring
-goes from NIC i of a server to NIC i of the next. Jobs have 16 to 256 GPUs, the logarithm of their
-number uniform; up to 32 GPUs half of them do an AlltoAll. *First fit after churn*: what runs after
-300 jobs have come and gone, each on the first servers free. *Scattered*: servers by lot. All begin
-at once and send a quarter of a gigabyte per NIC; roofline is the busiest NIC's time."""
+Zones: racks of two servers of 8 GPUs, 16 NICs under a leaf, 64 racks unless stated otherwise. A
+ring goes from NIC i of a server to NIC i of the next. Jobs have 16 to 256 GPUs, the logarithm of
+their number uniform; up to 32 GPUs half of them do an AlltoAll. *First fit after churn*: the jobs
+that run after 300 have started and ended, each on the first free servers. *Scattered*: random
+servers. All begin at once and send a quarter of a gigabyte per NIC; roofline is the busiest NIC's
+time."""
 
 
 def _tally(kind: str, rows: Sequence[Row], found: Validation) -> str:
@@ -59,7 +60,7 @@ def page(found: Validation) -> str:
     rows = zones_rows.ROWS + hosts_text.ROWS
     compared = [row for row in rows if row.low is not None]
     lines = [
-        "# Beside what is published",
+        "# The simulator compared with publications",
         "",
         f"`{found.command}` makes this page, [its data]({DATA}) and the plots: {found.seeds} "
         f"seeds, {found.took_s:.0f} s on {machine.cpu_count} CPUs ({machine.cpu_model}), rocelab "

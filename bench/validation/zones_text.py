@@ -24,8 +24,8 @@ from bench.validation.zones_rows import (
 def hashing(found: Validation) -> list[str]:
     lines = ["## Hashing: max-mean ratio of uplinks", "", *table(MMR_ROWS + FEW_ROWS, found)]
     lines += [
-        "Uniform random hashing, mean (99th percentile), by Monte Carlo; beside it Linux's hash "
-        f"and two CRCs over real paths, mean of {DRAWS} draws:",
+        "Uniform random hashing, mean (99th percentile), by Monte Carlo; then Linux's hash and "
+        f"two CRCs over real paths, mean of {DRAWS} draws:",
         "",
         "| flows | " + " | ".join(f"{k} links" for k in LINKS) + " | 16: Linux | CRC-16 | CRC-32 |",
         "|--:|" + "--:|" * (len(LINKS) + 3),
@@ -43,11 +43,11 @@ def hashing(found: Validation) -> list[str]:
     return [
         *lines,
         "",
-        "Linux's SipHash and both CRCs spread random headers as a fair die would, and so the "
-        "figure is the die's, not the hash's. With one source port for all queue pairs of a NIC "
-        "pair ECMP sees 64 flows instead of 1,024; adding the queue pair to the hash brings them "
-        "back. The published table of low-entropy cases was not at hand: only its "
-        "direction is compared.",
+        "Linux's SipHash and both CRCs spread random headers like a fair die, so the figure is "
+        "that of the die, not of the hash. With one source port for all queue pairs of a NIC pair "
+        "ECMP sees 64 flows instead of 1,024; adding the queue pair to the hash restores them. "
+        "The published table of low-entropy cases was not available: only its direction is "
+        "compared.",
         "",
     ]
 
@@ -83,19 +83,20 @@ def queue_pairs(found: Validation) -> list[str]:
         "",
         "![queue pairs](validation-queue-pairs.svg)",
         "",
-        "- The uplink ratio of the published simulation is not known to us, and it decides: the "
-        "published mean lies near our 1:2, the published worst cases below our 1:1. Our one zone "
-        "gives not both at once. Published placements were of a whole production fleet, where one "
-        "bad rack makes the worst case; ours come from one rule.",
-        "- A larger zone has more racks among which one is the worst, and so the worst job is "
-        "worse: see the rows of 256 racks.",
+        "- We do not know the uplink ratio of the published simulation, and it decides: the "
+        "published mean is near our 1:2, the published worst cases are below our 1:1. Our single "
+        "zone does not give both at once. Published placements were of a whole production fleet, "
+        "where one bad rack makes the worst case; ours come from one rule.",
+        "- A larger zone has more racks, so its worst rack and its worst job are worse: see the "
+        "rows of 256 racks.",
         "- Against ECMP without queue pair scaling: " + "; ".join(gains) + ". Ours is higher than "
-        "published because the fluid has no other limit than links: all of a ring waits for its "
-        "slowest flow, and nothing else (hosts, start-up) takes part of the time. It falls with "
-        "every ring more that a GPU takes part in: about 4 queue pairs per GPU were counted in "
-        "use, and these are flows of their own to ECMP.",
+        "published because links are the only limit of a fluid: a ring waits for its slowest "
+        "flow, and nothing else (hosts, start-up) takes part of the time. It decreases with every "
+        "further ring of a GPU: about 4 queue pairs per GPU were counted in use, and ECMP sees "
+        "them as separate flows.",
         "- One AlltoAll of 128 GPUs alone has 120 flows per NIC with a single queue pair each and "
-        f"takes {found.median('alltoall/1:1') - 1:+.0%} at 1:1: why ranking jobs need fewer.",
+        f"takes {found.median('alltoall/1:1') - 1:+.0%} at 1:1: this is why ranking jobs "
+        "need fewer.",
         "",
     ]
 
@@ -120,7 +121,7 @@ def engineering(found: Validation) -> list[str]:
     lines = ["## Traffic engineering against E-ECMP", "", *table(TE_ROWS, found)]
     lines += [
         "Part of their roofline that AllReduce jobs reach, mean over the jobs, median (min) over "
-        "seeds; a quarter of all racks has lost so many uplinks:",
+        "seeds; a quarter of all racks has lost that many uplinks:",
         "",
         "| jobs | uplinks | scheme | " + " | ".join(f"{n} failed" for n in FAILED) + " |",
         "|---|---|---|" + "--:|" * len(FAILED),
@@ -148,16 +149,16 @@ def engineering(found: Validation) -> list[str]:
         "1:1 with whole flows of the NIC's rate the engine must move flows that it has placed. "
         "Clos (1953): 16 inputs need 2 x 16 - 1 = 31 middle switches for a greedy choice never to "
         "block, 16 if flows may be rearranged. CSPF is greedy; at 1:2 it has 32.",
-        "- Where failures leave less than 1:1 TE falls to E-ECMP's level and below it, as "
-        "published: see 1:1 scattered. A whole flow can not be divided, so one flow more than "
-        "links means half the rate, and a ring waits for it; queue pairs average that away. Before "
-        "its next round (30 s at Meta) TE is behind even where capacity suffices: what lost its "
-        "entry is hashed as an elephant onto links that entries already fill.",
+        "- If failures leave less than 1:1, TE falls to E-ECMP's level and below it, as "
+        "published: see 1:1 scattered. A whole flow cannot be divided, so one flow more than "
+        "links means half the rate, and a ring waits for it; queue pairs average that away. "
+        "Before its next round (30 s at Meta) TE is slower even where capacity suffices: a flow "
+        "that lost its entry is hashed as an elephant onto links that entries already fill.",
         "- Jobs placed in order need less than 1:1: a ring leaves a rack once for every two "
-        "servers in it, so that only racks shared by two jobs are full, and what failures cost "
+        "servers in it, so only racks shared by two jobs are full, and the cost of failures "
         "depends on whether they hit those.",
-        "- TE that may place each of 4 queue pairs by itself divides better than published "
-        "entries, which are keyed by source port and destination prefix, could.",
+        "- TE that can place each of 4 queue pairs separately divides better than published "
+        "entries could, since these are keyed by source port and destination prefix.",
         "",
         "### How evenly uplinks are used",
         "",
@@ -166,14 +167,14 @@ def engineering(found: Validation) -> list[str]:
         "|---|--:|---|--:|",
         *_utilisation(found),
         "",
-        "One AllReduce of 128 servers of 8 GPUs whose every hop leaves the rack; use is bytes "
-        "until the end over what the link could have carried. In the published test something else "
-        "than links held TE to 80 %, which a fluid only does if told: hence the NICs held to it. "
-        "The gain is then a matter of how many flows E-ECMP has, which is not known to us of the "
-        "published test. With few, ours is larger, since one ring waits for the worst of 2 x 1,024 "
-        f"links. In {missed} of {len(even)} seeds our TE did not find the placement that fills all "
-        "links alike, though at 1:1 there is one (König 1916): its repair gave up with some links "
-        "twice as full as the rest.",
+        "One AllReduce of 128 servers of 8 GPUs in which every hop leaves the rack; use is the "
+        "bytes until the end over what the link could have carried. In the published test "
+        "something other than links limited TE to 80 %. A fluid has no such limit, so the NICs "
+        "were limited to it here. The gain then depends on the number of flows of E-ECMP, which "
+        "we do not know for the published test. With few flows ours is larger, since one ring "
+        f"waits for the worst of 2 x 1,024 links. In {missed} of {len(even)} seeds our TE did not "
+        "find the placement that fills all links equally, though there is one at 1:1 (König "
+        "1916): its repair gave up with some links twice as full as the rest.",
         "",
     ]
 
@@ -223,16 +224,16 @@ def history(found: Validation) -> list[str]:
         "",
         "![phases](validation-history.svg)",
         "",
-        "The order is the published one; the scatter of phase 1 is not. In a fluid a pinned job is "
-        "at its roofline or at half of it, by whether rings meet on an uplink, where real jobs "
-        "also vary by what hosts do. How phase 2 doubled its uplinks, and whether it still pinned, "
-        "is not known to us: pinned flows of 200G on uplinks of 400G never wait, with E-ECMP and 4 "
-        "QPs there is a cloud, and TE tightens it as published. Phase 4 needs the engine that "
-        "rearranges flows: the greedy one (last row) halves most scattered jobs. With two uplinks "
-        "failed in a quarter of the racks, which leaves 1:1 there, "
+        "The order is the published one; the scatter of phase 1 is not. In a fluid a pinned job "
+        "reaches its roofline or half of it, depending on whether rings meet on an uplink; real "
+        "jobs also vary with their hosts. We do not know how phase 2 doubled its uplinks, and "
+        "whether it still pinned: pinned flows of 200G on uplinks of 400G never wait, with E-ECMP "
+        "and 4 QPs there is a cloud, and TE tightens it as published. Phase 4 needs the engine "
+        "that rearranges flows: the greedy one (last row) halves most scattered jobs. With two "
+        "uplinks failed in a quarter of the racks, which leaves 1:1 there, "
         f"{_hurt(found, 'churn'):.0%} of the jobs (scattered: {_hurt(found, 'scatter'):.0%}) get "
-        "less than their roofline: they share racks where the repair found no placement of whole "
-        "flows.",
+        "less than their roofline: they share racks in which the repair found no placement of "
+        "whole flows.",
         "",
         "### Path pinning",
         "",
@@ -240,8 +241,8 @@ def history(found: Validation) -> list[str]:
         f"Worst jobs: fragments {found.median('pin/churn/worst'):.0%} after churn, "
         f"{found.median('pin/scatter/worst'):.0%} where scattered; "
         f"{found.median('pin/failed/worst'):.0%} with failures. Two rings that meet on an uplink "
-        "halve each other, and at 1:1 there is nothing between none and a half. What the published "
-        "30 % is a share of, and of which jobs, the write-ups do not say.",
+        "halve each other, and at 1:1 a job loses nothing or a half. The write-ups do not say "
+        "what the published 30 % is a share of, and of which jobs.",
         "",
     ]
 

@@ -1,10 +1,4 @@
-"""The command `rocelab`: which commands there are, and the one place where errors end.
-
-Exit codes: 0 fine, 1 an expectation failed, 2 the input is wrong, 3 this machine cannot run it,
-70 a defect of rocelab itself (EX_SOFTWARE of sysexits.h), 75 the connection to another machine
-broke and the run there goes on (EX_TEMPFAIL), 128 and its number where a signal ended the command:
-130 for Ctrl-C, 143 for SIGTERM; 141 where who read the output has gone.
-"""
+"""The command `rocelab`: which commands there are, and the one place where errors end."""
 
 from __future__ import annotations
 
@@ -37,8 +31,24 @@ from rocelab.report.console import is_reader_gone
 from rocelab.wording import printable, visible
 
 DEFECT_EXIT_CODE = 70
+"""EX_SOFTWARE of sysexits.h."""
 PIPE_EXIT_CODE = 141
 """What a shell says of a program that SIGPIPE ended, as most end when `| head` has seen enough."""
+
+EXIT_CODES = {
+    "0": "fine",
+    "1": "an expectation failed: a drill, a lab that is not converged, a probe that took another "
+    "path, a queue pair in error",
+    "2": "the input is wrong; the message says where and what to do",
+    "3": "this machine cannot run it, or could not carry what it ran",
+    "70": "a defect of rocelab: please report the traceback",
+    "75": "the connection to another machine broke; the run there goes on ([remote](remote.md))",
+    "130": "interrupted by Ctrl-C; what was begun has been undone, and one line says what that was",
+    "143, 129": "the same for SIGTERM, and for SIGHUP (the terminal is gone)",
+    "141": "the reader of the output has gone, as in `rocelab list | head -1`",
+}
+"""What each exit code means, as the page docs/commands.md says it. 75 is EX_TEMPFAIL of sysexits.h;
+a signal gives 128 and its number."""
 
 _PLAN, _RUN, _LOOK, _ELSEWHERE = "Plan", "Run", "Look in", "Elsewhere"
 

@@ -87,7 +87,7 @@ OneRunningLab = Annotated[
     str | None,
     typer.Argument(
         metavar="[LAB]",
-        help="A lab that is up; may be left out when there is only one.",
+        help="A lab that is up; optional when there is only one.",
         autocompletion=complete_running,
         show_default=False,
     ),
@@ -119,8 +119,8 @@ DilationOption = Annotated[
         min=1,
         max=10**9,
         metavar="D",
-        help="How many times slower than the modelled network's the lab's clock runs, instead of "
-        "its file's: what this machine can not carry it may carry at a greater one.",
+        help="How many times slower than the modelled network the lab runs, in place of its file's "
+        "value: a greater one asks less of this machine.",
         show_default=False,
     ),
 ]

@@ -11,9 +11,9 @@ CANNOT_RUN_EXIT_CODE = 3
 
 
 def doctor(json: JsonOption = False) -> None:
-    """Say of each thing a lab needs whether it is there, what it is for, how to get it.
+    """Check what a lab needs of this machine: what is there, what it is for, how to get it.
 
-    Exits 3 when a lab can not run here.
+    Exits 3 when a lab cannot run here.
     """
     from dataclasses import asdict
 

@@ -134,11 +134,11 @@ def run(
     junit: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Also write what came of it as JUnit XML.", show_default=False
+            metavar="FILE", help="Also write the outcome as JUnit XML.", show_default=False
         ),
     ] = None,
 ) -> None:
-    """Run a drill: lab up, traffic and faults or jobs, lab down, and what came of it. Exits 1 when
+    """Run a drill: lab up, traffic and faults or jobs, lab down, and the report. Exits 1 when
     an expectation of the drill failed."""
     from rocelab.documents import to_json
     from rocelab.drills.labuse import fresh, kept

@@ -150,7 +150,7 @@ def _wait(lab: Lab, spec: FaultSpec, json: bool) -> None:
 
 @app.command("list")
 def list_faults(lab: RunningLab, json: JsonOption = False) -> None:
-    """List the faults that a lab has, and who will undo each."""
+    """List the faults of a lab, and what will undo each."""
     from dataclasses import asdict
 
     from rocelab.faults.running import faults_of

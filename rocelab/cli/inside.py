@@ -146,7 +146,7 @@ def _address(lab: Lab, name: str) -> str:
 
 
 def cli(lab: RunningLab) -> None:
-    """Open Mininet's command line on a lab that is up, whatever its runtime."""
+    """Open Mininet's command line on a running lab of any runtime."""
     need_root("entering a node")
     chosen = running_lab(lab)
     from rocelab.mininet import LabCLI, LabNet

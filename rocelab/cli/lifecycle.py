@@ -43,9 +43,7 @@ def up(
     frr: FrrOption = None,
     reuse: Annotated[
         bool,
-        typer.Option(
-            "--reuse", help="Leave the lab as it is where it is up, as asked and healthy."
-        ),
+        typer.Option("--reuse", help="Keep a lab that is already up, as requested and healthy."),
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -133,11 +131,13 @@ def down(
     every: Annotated[
         bool, typer.Option("--all", help="Every lab on this machine, whoever brought it up.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --all: do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --all: do not ask. Needed without a terminal.")
+    ] = False,
 ) -> None:
     """Take a lab down, or what a killed command left of it. Needs the record only, no file.
 
-    A lab that is not up is said to be so, and is no error: what was asked for is the case.
+    A lab that is not up is no error.
     """
     from rocelab.errors import InputError, RocelabError
     from rocelab.runtime.lab import name_of

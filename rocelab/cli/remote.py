@@ -76,7 +76,7 @@ def runs(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the runs on another machine that go on, or whose results are still there."""
+    """List the runs on another machine that continue, or whose results are still there."""
     host = _host_of(context)
     from rocelab.cli.remote_command import remove_run, show_runs
 
@@ -90,10 +90,10 @@ def attach(
     context: typer.Context,
     run: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="May be left out when there is only one."),
+        typer.Argument(metavar="[RUN]", help="Optional when there is only one."),
     ] = None,
 ) -> None:
-    """Go on with a run on another machine: all of its output, its results, its exit code."""
+    """Attach to a run on another machine: all of its output, its results, its exit code."""
     host = _host_of(context)
     from rocelab.cli.remote_command import attach_to
 

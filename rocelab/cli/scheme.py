@@ -33,7 +33,7 @@ def scheme(
         str | None,
         typer.Argument(
             metavar="[SCHEME]",
-            help="The scheme to switch to; left out, the one that runs is shown.",
+            help="The scheme to switch to; without it, show the one that runs.",
             autocompletion=_complete_scheme,
             show_default=False,
         ),

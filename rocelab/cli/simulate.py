@@ -79,7 +79,7 @@ EpsOption = Annotated[
         "--eps",
         metavar="SHARE",
         help="Take completions within this share of the longest remaining time together; 0 is "
-        "exact. Where not said: 0 up to 50,000 transfers, 0.01 beyond.",
+        "exact. By default 0 up to 50,000 transfers, 0.01 beyond.",
         show_default=False,
         rich_help_panel=_ENGINE,
         min=0.0,

@@ -55,7 +55,7 @@ def sweep(
 ) -> None:
     """Simulate every combination of values of a lab's and a job's keys, and report side by side.
 
-    What has run is kept: after an interrupt, or kill -9, the same command goes on from there.
+    Finished cells are kept: after an interrupt, or kill -9, the same command continues.
 
     rocelab sweep uplinks.yaml --workers 4
 

@@ -30,7 +30,7 @@ def reference(
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
-    """Lay a table of nccl-tests beside a simulation of each of its sizes.
+    """Compare a table of nccl-tests with a simulation of each of its sizes.
 
     The fit is of the measured times to latency + size / bandwidth: the latency is what a fluid
     leaves out. Needs no root.

@@ -85,7 +85,7 @@ def traffic(
         _key(
             "duration",
             "TIME",
-            "Instead of a size: how long single sends go on, in the modelled network's time: 20ms.",
+            "Instead of a size: how long single sends last, in the modelled network's time: 20ms.",
             _RANKS,
         ),
     ] = None,
@@ -99,11 +99,11 @@ def traffic(
         ),
     ] = None,
     iterations: Annotated[
-        str | None, _key("iterations", "N", "Measured repetitions, 5 where not said.", _RANKS)
+        str | None, _key("iterations", "N", "Measured repetitions, 5 by default.", _RANKS)
     ] = None,
     warmup: Annotated[
         str | None,
-        _key("warmup", "N", "Repetitions before, not measured; 1 where not said.", _RANKS),
+        _key("warmup", "N", "Repetitions before, not measured; 1 by default.", _RANKS),
     ] = None,
     compute: Annotated[
         str | None,
@@ -115,7 +115,7 @@ def traffic(
     ] = None,
     channels: Annotated[
         str | None,
-        _key("channels", "N", "Parts of the buffer that go on independently.", _RANKS),
+        _key("channels", "N", "Parts of the buffer that proceed independently.", _RANKS),
     ] = None,
     placement: Annotated[
         str | None,
@@ -145,11 +145,11 @@ def traffic(
         ),
     ] = None,
     message: Annotated[
-        str | None, _key("message", "SIZE", "Longest message, 1MiB where not said.", _SENDING)
+        str | None, _key("message", "SIZE", "Longest message, 1MiB by default.", _SENDING)
     ] = None,
     mtu: Annotated[
         str | None,
-        _key("mtu", "BYTES", "Payload per packet, 256 to 4096 (where not said).", _SENDING),
+        _key("mtu", "BYTES", "Payload per packet, 256 to 4096 (the default).", _SENDING),
     ] = None,
     source_port: Annotated[
         str | None,
@@ -166,7 +166,7 @@ def traffic(
             "dcqcn",
             "NAME",
             "Congestion control: off, or parameters as published: sigcomm15, hpcc-dcqcn, "
-            "hpcc-dcqcn-paper, connectx4, simai. Off where not said.",
+            "hpcc-dcqcn-paper, connectx4, simai. Off by default.",
             _SENDING,
         ),
     ] = None,

@@ -1,7 +1,7 @@
 """The document of a prediction: loads of links, their balance, polarization, worst links.
 
 In: where a traffic matrix lands (`rocelab.predict.loads`). Out: a frozen `Prediction`, which
-`rocelab.documents.to_json` writes. docs/compare.md describes every field.
+`rocelab.documents.to_json` writes. docs/documents.md is made from it.
 """
 
 from __future__ import annotations
@@ -68,8 +68,12 @@ class WorstLink:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A traffic matrix on a lab. `tables` says whose: `kernel` of the running switches, else
-    `planned`. `notes` say what is not exact."""
+    """A traffic matrix on a lab.
+
+    tables: whose: `kernel` of the running switches, else `planned`. notes: what is not exact.
+    bytes, packets: None where they are not known. worst: the links with the highest load for their
+    rate.
+    """
 
     schema_version: int
     lab: str

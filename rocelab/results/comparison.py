@@ -1,7 +1,7 @@
 """The document of a comparison: what ran, what came of each cell, raw enough to be drawn again.
 
 In: runs that `rocelab.drills.compare.figures` derived. Out: a frozen `Comparison`, as JSON that
-reads back into the same object. docs/compare.md describes every field.
+reads back into the same object. docs/documents.md is made from it.
 
 KPI names follow draft-calabria-bmwg-ai-fabric-training-bench (IETF BMWG), sections 4, 8 and 10.
 """
@@ -103,7 +103,7 @@ class CellFigures:
     """What a cell comes to, over the iterations of its valid runs (of all where none is valid).
 
     Rates are packets per second of the modelled network. goodput_share: BusBW over the rate of a
-    NIC. polarization: of each pair of tiers, in the first run.
+    NIC. polarizations: of each pair of tiers, in the first run.
     """
 
     busbw_gbs: Spread

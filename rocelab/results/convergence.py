@@ -70,9 +70,9 @@ class Window:
 class Method:
     """How the measurement is made; every figure depends on these and is reported with them.
 
-    `sampling_interval_ns` is the Packet Sampling Interval of the rate-derived method (RFC 6412
-    section 3.7.4), `sustained_ns` the Sustained Convergence Validation Time (section 3.7.5): how
-    long forwarding must stay whole before it counts as recovered.
+    sampling_interval_ns: the Packet Sampling Interval of the rate-derived method (RFC 6412 section
+    3.7.4). sustained_ns: the Sustained Convergence Validation Time (section 3.7.5): how long
+    forwarding must stay whole before it counts as recovered.
     """
 
     sampling_interval_ns: int
@@ -83,10 +83,9 @@ class Method:
 class Outage:
     """A run of consecutive lost packets.
 
-    It starts when the first of them was sent and ends when the next packet that arrived was sent;
-    `end_ns` is None where none arrived after it. `event` is the index of the window it is held
-    against, None where it fell outside all of them.
-
+    start_ns: when the first of them was sent. end_ns: when the next packet that arrived was sent,
+        None where none arrived after it.
+    event: the index of the event that it is held against, None where it fell outside all windows.
     start_gap_ns, end_gap_ns: how far before its start the packet before was sent, and how far
         before its end the last that was lost: connectivity went, and came back, at some instant in
         between. 0 where there is no such packet.

@@ -1,7 +1,7 @@
 """The document of a diagnosis: what slowed a job down, where, by how much and what says so.
 
 In: findings of `rocelab.diagnose`. Out: a frozen `Diagnosis`, as JSON that reads back into the
-same object. docs/forensics.md describes every field.
+same object. docs/documents.md is made from it.
 """
 
 from __future__ import annotations
@@ -78,11 +78,12 @@ class Stretch:
 class Diagnosis:
     """What was found out about one job.
 
-    verdict: the cause with the greatest excess, or that the run was invalid and why; others:
-    further findings, those without an effect on the job's time included. problems: why the run was
-    invalid, none where it was not. shown: the recorded iteration that the verdict shows in most, or
-    without a cause the one with the greatest excess; `took` is its time, path its critical path.
-    typical: the median time of all recorded.
+    recorded: how many iterations have times. verdict: the cause with the greatest excess, or that
+    the run was invalid and why. others: further findings, those without an effect on the job's time
+    included. problems: why the run was invalid, none where it was not. notes: the job's own
+    collisions, the machine's stalls, why paths are not known. typical: the median time of all
+    recorded. shown: the recorded iteration that the verdict shows in most, or without a cause the
+    one with the greatest excess. took: its time. path: its critical path.
     """
 
     schema_version: int

@@ -1,7 +1,7 @@
 """What changed between two results of the same drill: figures, verdicts, machine, drill and lab.
 
-In: two results of one drill. Out: a frozen `DrillDiff`, as JSON that
-docs/drills.md describes. Nothing is measured here.
+In: two results of one drill. Out: a frozen `DrillDiff`, as JSON; docs/documents.md is made
+from it. Nothing is measured here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The result document of a drill: data first, from which every table, plot and page is made.
 
 In: what each phase measured in each repeat. Out: a frozen `DrillResult` with each phase's spread
-over repeats and its verdicts, as JSON that reads back into the same object. docs/results.md
-describes every field.
+over repeats and its verdicts, as JSON that reads back into the same object. docs/documents.md is
+made from it.
 """
 
 from __future__ import annotations
@@ -63,9 +63,12 @@ class ProbePlan:
 
 @dataclass(frozen=True, slots=True)
 class JobsRun:
-    """Jobs that ran at the same time: the report of each, in order, and, where they were modelled,
-    `fair_shares`. What devices counted is of all jobs, and the same in each report. `stages`, of
-    each event, and `health` are there where they were asked for."""
+    """Jobs that ran at the same time.
+
+    problems: why the run is invalid; empty when it is valid. reports: of each job, in order; what
+    devices counted is of all jobs, and the same in each report. fair_shares: where the phase was
+    modelled. stages: of each event, empty without `measure.stages`. health: None without `health`.
+    """
 
     problems: tuple[str, ...]
     reports: tuple[JobReport, ...]
@@ -76,8 +79,7 @@ class JobsRun:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One phase of one repeat: of probes or of jobs. It is valid when `problems` is empty:
-    otherwise the machine or the lab did not carry it, and its figures enter no headline."""
+    """One phase of one repeat: `probes` or `jobs`, the other is None."""
 
     phase: str
     probes: ProbeRun | None = None
@@ -117,9 +119,12 @@ class PhaseRun:
 
 @dataclass(frozen=True, slots=True)
 class FigureSummary:
-    """The KPIs of the probes, or of a job, over the valid runs. truths: in how many of them a KPI
-    was true; `spread` covers those that measured the KPI (its `n`); unmeasured: in how many a KPI
-    that applies was not. A KPI that is in none of them does not apply."""
+    """The KPIs of the probes, or of a job, over the valid runs. A KPI that is in none of the three
+    does not apply.
+
+    truths: in how many runs a KPI was true. spread: of those that measured the KPI (its `n`).
+    unmeasured: in how many runs a KPI that applies was not measured.
+    """
 
     truths: dict[str, int]
     spread: dict[str, Spread]
@@ -144,10 +149,13 @@ class PhaseSummary:
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
-    """Everything a drill found out. `drill` and `lab` are the specs in full, as JSON values.
+    """Everything a drill found out.
 
-    `repeats` holds a run per phase, in order. `passed` needs of every phase a valid run and every
-    verdict. notes: what the lab had to do without on this machine.
+    drill, lab: the specs in full, every default written out, as JSON values in ns, bit/s and bytes;
+    a drill that is a phase by itself has one phase of its name. dilation: how many times slower
+    than the modelled network the lab ran. notes: what the lab had to do without on this machine.
+    repeats: of each, a run per phase, in order. passed: what the exit code says: every phase has a
+    valid run and every verdict passed.
     """
 
     schema_version: int

@@ -17,8 +17,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The machine and the software that gave the result, and the command line, None where Python
-    called the library."""
+    """The machine and the software that gave the result.
+
+    started: UTC. command: the command line as typed, None where Python called the library.
+    """
 
     tool_version: str
     kernel: str

@@ -1,7 +1,7 @@
 """The document of a traffic job: what ran, where, what came of it and whether to believe it.
 
 In: figures that `rocelab.measure.job` derived. Out: a frozen `JobReport`, as JSON that reads back
-into the same object. docs/traffic.md describes every field.
+into the same object. docs/documents.md is made from it.
 
 Times stand in both clocks. Bandwidths are those of the modelled network; bytes and packets are the
 same in both.
@@ -62,8 +62,11 @@ class Headline:
 
 @dataclass(frozen=True, slots=True)
 class RankFigures:
-    """A rank, its NIC as `server:nic`, and how long an iteration (the median) it had nothing of its
-    own under way; None for streams and where the job failed."""
+    """A rank and its NIC.
+
+    nic: as `server:nic`. waiting: how long in an iteration (the median) it had nothing of its own
+    under way; None for streams and where the job failed.
+    """
 
     rank: int
     nic: str
@@ -77,11 +80,11 @@ class RankFigures:
 class Transport:
     """Counters of all queue pairs, warm-up included.
 
-    data_packets: sent, `retransmitted` among them; refused: of all kinds, not taken by a NIC.
-    ce: data packets that came with a congestion mark. naks, out_of_order, duplicates: at receivers.
+    data_packets: sent, `retransmitted` among them. refused: of all kinds, not taken by a NIC. ce:
+    data packets that came with a congestion mark. out_of_order, duplicates: at receivers.
     port_moves: how often a queue pair went on over the other port of its NIC. reordered: packets
-    that came after a later one, and `reordered_share` of all taken; reorder_extent: by how many
-    packets at most. Both are counted with `out_of_order` on, else None.
+    that came after a later one; None unless the transport takes packets out of order.
+    reordered_share: of all packets taken. reorder_extent: by how many packets at most.
     """
 
     queue_pairs: int
@@ -121,9 +124,9 @@ class RoundTrips:
 class QueueFigures:
     """What a switch port's queue of one traffic class did in this run; unused ones are left out.
 
-    marked: marked here; ce_out: left with a mark, given here or before. Depths are on arrival;
-    depth_max_bytes is an upper limit where an earlier run had the queue deeper. None is what the
-    lab's queues can not count.
+    None is what the lab's queues can not count. marked: marked here. ce_out: left with a mark,
+    given here or before. depth_max_bytes: on arrival; an upper limit where an earlier run had the
+    queue deeper. depth_mean_bytes: on arrival.
     """
 
     node: str
@@ -140,9 +143,11 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class LinkFigures:
-    """What a link carried from `sender` on. `packets` are the RoCEv2 packets that came in at the
-    far end, `bytes` all frames that left, routing's included; `share` is of the packets of its tier
-    in this direction, None where it carried none."""
+    """What a link carried from `sender` on.
+
+    packets: RoCEv2 packets that came in at the far end. bytes: of all frames that left, routing's
+    included. share: of the packets of its tier in this direction, None where it carried none.
+    """
 
     link: str
     tier: str
@@ -224,10 +229,11 @@ class Fidelity:
 class Steps:
     """When things happened in the last iterations, in ns of the lab since the job's start.
 
-    A row per iteration from `first` on (0 is the first, warm-up included); in posted_ns,
-    arrived_ns and acked_ns a column per send of the schedule, in began_ns and ended_ns per rank.
-    Negative for what never happened. posted: all that the send waits for is over and it was given
-    to its queue pairs; arrived: the receiver took its last byte.
+    A row per iteration from `first` on; negative for what never happened. first: its number; 0 is
+    the first, warm-up included. began_ns, ended_ns: with a column per rank. posted_ns: with a
+    column per send: all that the send waits for was over, and it was given to its queue pairs.
+    arrived_ns: with a column per send: the receiver took its last byte. acked_ns: with a column per
+    send.
     """
 
     first: int
@@ -240,8 +246,8 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class HostStall:
-    """`server` had packets to take or to send and did neither, in ns of the lab since the job's
-    start."""
+    """A server had packets to take or to send and did neither for 10 ms of the lab or more, in ns
+    of the lab since the job's start."""
 
     server: str
     began_ns: int
@@ -252,9 +258,10 @@ class HostStall:
 class FlowFigures:
     """The data of one queue pair in one direction, warm-up included.
 
-    packets: sent, `retransmitted` among them, in `messages`; naks, timeouts, cnps: what the sender
-    got. out_of_order, duplicates, ce: what the receiver saw. acks_sport and acks_port: the source
-    port of what comes back, and the port of the receiver's NIC that it leaves by.
+    port: of the sender's NIC. packets: sent, `retransmitted` among them, in `messages`. naks,
+    timeouts, cnps, rtt_p50_ns, rtt_p99_ns: at the sender. out_of_order, duplicates, ce: at the
+    receiver. acks_sport, acks_qp: source port and QP of what comes back. acks_port: the port of the
+    receiver's NIC that it leaves by.
     """
 
     rank: int
@@ -281,13 +288,22 @@ class FlowFigures:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """Everything a job found out. `job` and `lab` are the specs in full, as JSON values.
+    """Everything a job found out. It is a measurement only where `problems` is empty.
 
-    It is a measurement only where `problems` is empty. `errors` are queue pairs that failed.
-    iterations: the measured ones; roofline: the least an iteration can take. completion: of all
-    measured iterations, pauses included. steps: None for streams, and for a collective of more
-    sends than are recorded. events: what was broken meanwhile, in ns of the lab since the job's
-    start; impact: what the first of them cost.
+    job, lab: the specs in full, as JSON values. problems: why the run is invalid. errors: queue
+    pairs that failed; the job then ended, and has no headlines. headlines: time of an iteration,
+    algbw, busbw and JCT ratio; for streams goodput of all and of a sender. iterations: the measured
+    ones. roofline: the least time of an iteration: the bytes of the busiest NIC, with all headers
+    and Ethernet's preamble, FCS and gap, at its rate; no latency, no waiting, no links between
+    switches. completion: of all measured iterations, pauses included. round_trips: they hold the
+    queues, and the time that agents gather arrivals for (1 us x dilation, 50 us to 1 ms of the
+    lab). accounting: what devices and endpoints both counted. flows: per queue pair and direction
+    with data. steps: of the last iterations, up to 32,768 sends; None for streams, for failed jobs,
+    and where one iteration has more sends than are kept. stalls: of 10 ms of the lab or more.
+    events: what was broken and mended meanwhile, `t_ns` in ns of the lab since the start of the
+    jobs; nothing is merged, and what is undone only after the jobs has no end here. impact: what
+    the first fault cost; None for streams, without a fault, with fewer than five measured
+    iterations before it, and where the job failed or was over by then.
     """
 
     schema_version: int

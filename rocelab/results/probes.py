@@ -1,7 +1,7 @@
 """What flows of probes met while things broke: one measured run.
 
 In: what agents noted of each flow, and when what was broken. Out: a frozen `ProbeRun`, a part of
-the result document of a drill; docs/results.md describes every field.
+the result document of a drill; docs/documents.md is made from it.
 
 Instants of a run (`t_ns`, `start_ns`, ...) are nanoseconds of the lab's clock relative to the run's
 first event, so negative before it.
@@ -36,11 +36,13 @@ from rocelab.results.stages import Stages
 class Event:
     """Something the drill did to the lab: a Convergence Event (RFC 6412 section 3.7.1).
 
-    kind: that of the fault, `several faults` where it is of more than one; `change` says whether it
-    began or ended. changes: how many changes of the lab it stands for: those that follow each other
-    too closely to tell their recoveries apart are one event, from the first of them. took_ns: how
-    uncertain the instant is: the kernel, or the daemon that was asked, did it between `t_ns` and so
-    much later.
+    t_ns: the Convergence Event Instant, of the first of its changes. kind: that of the fault,
+    `several faults` where it is of more than one. change: `begin` where a fault began, `end` where
+    faults only ended. subject: what was broken, `rtsw1:ctsw2`; of more than four, the first four
+    and how many more. changes: how many changes of the lab it stands for: those that follow each
+    other within `measure.sustained` are one event, from the first of them. took_ns: how uncertain
+    the instant is: the kernel, or the daemon that was asked, did it between `t_ns` and so much
+    later; it is part of `resolution_ns`.
     """
 
     t_ns: int
@@ -109,8 +111,10 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class FibChange:
-    """A change of a switch's kernel FIB as netlink told it. Widths count next hops; None where
-    there was no route, or where it is not known."""
+    """A change of a switch's kernel FIB as netlink reported it.
+
+    width_before, width_after: next hops, None where there was no route or it is not known.
+    """
 
     t_ns: int
     node: str
@@ -124,10 +128,10 @@ class FibChange:
 class HashingRun:
     """Where undisturbed traffic landed under one seed plan.
 
-    `own` marks the lab's own plan, under which the faults ran. `polarizations` is empty where no
-    flow has two choices in a row, as in two tiers joined by single links. `misplaced_packets` took
-    another link than the prediction from FIBs and seeds: 0 says that model and kernel agree, None
-    that the seeds do not allow one.
+    own: whether it is the phase's own plan, under which the faults ran. polarizations: empty where
+    no flow has two choices in a row, as in two tiers joined by single links. misplaced_packets: how
+    many took another link than the prediction from FIBs and seeds: 0 where model and kernel agree,
+    None where the seeds or the scheme do not allow a prediction.
     """
 
     hashing: str
@@ -159,9 +163,14 @@ class Fidelity:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRun:
-    """One run of probes. It is valid when `problems` is empty: otherwise the machine or the lab did
-    not carry it, `problems` says why, and its figures enter no headline. `stages`, of each event,
-    and `health` are there where they were asked for."""
+    """One run of probes. Instants (`t_ns`, `start_ns`, `end_ns`) are relative to its first event,
+    negative before it.
+
+    problems: why the run is invalid; empty when it is valid. The figures of an invalid run enter
+    no headline. overall: the KPIs. hashing: where undisturbed traffic landed, by seed plan. stages:
+    of each event, empty without `measure.stages`. health: the SLIs of the whole faulted run,
+    warm-up and repair included, None without `health`. They enter neither verdicts nor validity.
+    """
 
     problems: tuple[str, ...]
     overall: Overall

@@ -2,8 +2,8 @@
 
 In: figures that `rocelab.sim.figures` derived. Out: a frozen `SimulationReport`, as JSON that reads
 back into the same object. Keys that a job's document has too (`headlines`, `tiers`, `lab`,
-`environment`) mean the same here; docs/simulate.md describes the others. All times are those of the
-modelled network.
+`environment`) mean the same here; docs/documents.md is made from the classes. All times are
+those of the modelled network.
 """
 
 from __future__ import annotations
@@ -64,11 +64,14 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """One job. ordered: sends went in the schedule's own order, one step each; otherwise all that
-    one rank sends another in a step went at once. cut_leaves, cut_zones: of the hops of a ring over
-    its ranks, those that lead to another leaf and to another zone. iterations_ns: None where the
-    job never came to its end. roofline_ns: the least an iteration can take, its busiest NIC or its
-    longest chain at the NICs' rate."""
+    """One job.
+
+    job: in full. nics: up to 4,096. ordered: sends went in the schedule's own order, one step each;
+    otherwise all that one rank sends another in a step went at once. cut_leaves, cut_zones: of the
+    hops of a ring over its ranks, those that lead to another leaf and to another zone.
+    iterations_ns: None where the job never came to its end. roofline_ns: the least an iteration can
+    take, its busiest NIC or its longest chain at the NICs' rate. steps: of the last iteration.
+    """
 
     name: str
     job: dict[str, Any]
@@ -96,10 +99,11 @@ class JobOutcome:
 class TierUse:
     """A tier of links between switches in one direction, link by link in the fabric's order.
 
-    nodes: the lower node of each group of parallel links, width: links of each group, the first
-    group's first; bytes: what each link carried on the wire; flows: how many took it, in parts
-    where switches divide flows; balance, utilisation_mean: of the links that some switch offers to
-    a flow of the jobs; utilisation: bytes over what its rate carries until the last job's end.
+    Utilisation is bytes over what a link's rate carries until the last job's end. nodes: the lower
+    node of each group of parallel links. width: links of each group; `bytes` and `flows` have the
+    first group's first. bytes: what each link carried on the wire. flows: how many took it, in
+    parts where switches divide flows. balance, utilisation_mean: of the links that some switch
+    offers to a flow of the jobs.
     """
 
     tier: str
@@ -145,9 +149,13 @@ class SimulatedEvent:
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
-    """Everything a simulation found out. `lab` is the spec in full, as JSON values. tiers are the
-    balance of flows per link beside random hashing, as a prediction's; uses what links carried.
-    finish_ns: when a hundredth, two hundredths, ... all of the transfers were over."""
+    """Everything a simulation found out.
+
+    lab: the spec in full, as JSON values. tiers: the balance of flows per link beside random
+    hashing, over the links that a switch can choose for some flow. uses: what links carried. worst:
+    the links with the highest load for their tier. finish_ns: when a hundredth, two hundredths, ...
+    all of the transfers were over, latency included.
+    """
 
     schema_version: int
     lab: dict[str, Any]

@@ -1,170 +1,40 @@
 """How each command of the first pages is run, where that is not simply as it is typed.
 
-A command that is in no table below runs as it stands and ends with 0. `Run` says what is typed for
-placeholders, what comes before and after, and what it shows; `NotRun` says why it is not run.
+A command that is in no table below, or in `reference.py`, runs as it stands and ends with 0. `Run`
+says what is typed for placeholders, what comes before and after, and what it shows; `NotRun` says
+why it is not run.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tests.machines.how import DOWN, OWN_LAB, SPEC, UP, NotRun, Run, write
+from tests.machines.reference import COMMAND_RUNS
 
 README = "README.md"
 
 PAGES = (
     README,
-    *(f"docs/{each}.md" for each in ("setup", "cli", "drills", "faults", "health", "traffic")),
-    *(f"docs/{each}.md" for each in ("schemes", "simulate", "forensics", "runtime", "remote")),
+    *(f"docs/{each}.md" for each in ("tutorial", "setup", "cli", "commands", "drills")),
+    *(f"docs/{each}.md" for each in ("faults", "health", "traffic", "schemes", "simulate")),
+    *(f"docs/{each}.md" for each in ("forensics", "runtime", "remote")),
 )
 """Pages that a newcomer types from, in the order in which their commands run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """How a command is run.
-
-    `lines` are run in its place, `()` means as it stands; `before` and
-    `after` must end with 0. `shows` are regular expressions that its output has; `block` begins
-    the block of its page that it shows. `typed` goes to its standard input, a terminal. After
-    `seconds` it gets Ctrl-C.
-    """
-
-    lines: tuple[str, ...] = ()
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-    code: int = 0
-    shows: tuple[str, ...] = ()
-    block: str = ""
-    typed: str = ""
-    seconds: float | None = None
-    shortened: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NotRun:
-    """Why a command is not run."""
-
-    reason: str
-
-
-OUT = "results/pages"
-UP = ("rocelab up zone-small",)
-DOWN = ("rocelab down zone-small",)
-SPEC = "name: mine\nfabric: {kind: clos, racks: 2, spines: 2}\n"
-JOB = "--job ranking-128"
-RING = "--pattern allreduce --ranks 8 --size 16MB"
-PASSED = r"passed"
-
-
-def _write(name: str, text: str) -> str:
-    """A line that writes a file."""
-    escaped = text.replace("\n", "\\n")
-    return f"printf '%b' '{escaped}' >{name}"
-
-
-OWN_LAB = _write("mine.yaml", SPEC)
-
 README_RUNS: dict[str, Run | NotRun] = {
     "make drill": Run(shows=(r"link-flap: passed",), block="Overall, 1 valid repeat"),
-    "make test": NotRun("a step of its own: `make test-machines RUN=test`"),
-    "sudo -s": NotRun("all is run as root; the step `sudo` has another user"),
-    "make lab-status": Run(shows=(r"zone-small",)),
     "make lab-shell NODE=rtsw1": Run(typed="ip -brief link\nexit\n", shows=(r"ctsw1", r"rtsw1")),
     "make lab-down": Run(after=("! rocelab list | grep -q zone-small",)),
+    "sudo -s": NotRun("all is run as root; the step `sudo` has another user"),
     "rocelab doctor": Run(shows=(r"FRR",)),
-    "rocelab plan LAB": Run(("rocelab plan zone-small", "rocelab plan zone-small --json")),
-    "rocelab render LAB -o DIR": Run(
-        (
-            f"rocelab render zone-small -o {OUT}/frr",
-            f"rocelab render zone-small -o {OUT}/clab --target containerlab",
-            f"rocelab render zone-small -o {OUT}/kube --target clabernetes",
-        ),
-        after=(f"test -s {OUT}/frr/rtsw1/bgpd.conf",),
-    ),
-    "rocelab graph LAB": Run((f"rocelab graph zone-small -o {OUT}/graph.svg",)),
-    "rocelab up LAB": Run(
-        (
-            "rocelab up zone-small",
-            "rocelab list",
-            "rocelab status zone-small",
-            "rocelab down zone-small",
-        )
-    ),
-    "rocelab up LAB --runtime mininet": Run(
-        ("rocelab up zone-small --runtime mininet",), after=DOWN
-    ),
-    "rocelab up LAB --frr PREFIX": NotRun("docs/setup.md has it"),
-    "rocelab --host user@vm COMMAND": Run(("rocelab --host me@vm doctor",), shows=(r"FRR",)),
-    "rocelab exec LAB NODE -- CMD": Run(
-        (
-            "rocelab exec zone-small rtsw1 -- ip -brief link",
-            "rocelab vtysh zone-small rtsw1 -c 'show bgp summary'",
-        ),
-        before=UP,
-        shows=(r"ctsw1", r"Neighbor"),
-    ),
-    "rocelab ping LAB SRC DST": Run(
-        ("rocelab ping zone-small srv1-1 srv4-1 -c 3",), shows=(r"3 received",)
-    ),
-    "rocelab capture LAB NODE IFACE -o x.pcapng": Run(
-        ("rocelab capture zone-small rtsw1 ctsw1 -o x.pcapng --seconds 5",),
-        after=("tshark -r x.pcapng -Y bgp | grep -q BGP",),
-    ),
-    "rocelab path LAB --src A --dst B --sport N": Run(
-        ("rocelab path zone-small --src srv1-1 --dst srv3-1 --sport 50000 --probe",),
-        shows=(r"srv3-1",),
-    ),
-    "rocelab traffic --pattern allreduce --ranks 8 --size 16MB": Run(shows=(r"(?i)busbw",)),
-    "rocelab scheme LAB e-ecmp": Run(
-        ("rocelab scheme zone-small e-ecmp",), after=("rocelab scheme zone-small ecmp",)
-    ),
-    "make compare": Run(
-        (
-            "rocelab compare zone-1-1 --qps 1,4 --schemes ecmp,e-ecmp --size 1MB --iterations 1"
-            f" --out {OUT}/compare",
-        ),
-        before=DOWN,
-        shortened="2 schemes, 2 counts of queue pairs and 1 MB instead of all: it takes minutes",
-    ),
-    'rocelab whatif LAB "drain ctsw7 for 2h" --job FILE': Run(
-        ('rocelab whatif zone-1-1 "drain ctsw4 for 2h" --job mine-job.yaml',),
-        before=(
-            _write(
-                "mine-job.yaml",
-                "jobs:\n  - {name: ring, collective: {pattern: allreduce, ranks: 16, size: 1GB}}\n",
-            ),
-        ),
-    ),
-    "rocelab drill run NAME": Run(
-        (f"rocelab drill run link-flap --repeat 2 --out {OUT}/flap",),
-        shows=(r"valid (of \d+ )?repeats",),
-    ),
-    "rocelab drill diff OLD NEW": Run((f"rocelab drill diff {OUT}/flap {OUT}/flap",)),
-    "rocelab drill list": Run(
-        ("rocelab drill list", "rocelab drill show link-flap"), shows=(r"silent-blackhole",)
-    ),
-    "rocelab fault inject LAB KIND": Run(
-        (
-            "rocelab fault inject zone-small carrier-down link=rtsw1:ctsw2",
-            "rocelab fault list zone-small",
-            "rocelab fault restore zone-small --all",
-            "rocelab fault kinds",
-        ),
-        before=UP,
-        shows=(r"carrier-down",),
-    ),
-    "rocelab health LAB": Run(("rocelab health zone-small --once",)),
-    "rocelab evidence LAB --out DIR": Run(
-        (f"rocelab evidence zone-small rtsw1 --out {OUT}/evidence",),
-        after=(f"test -s {OUT}/evidence/evidence.json",),
-    ),
-    "rocelab diagnose RESULT.json": Run(
-        (f"rocelab diagnose {OUT}/job/result.json",),
-        before=(f"rocelab traffic zone-small {RING} --out {OUT}/job",),
-        after=DOWN,
+    "rocelab labs": Run(shows=(r"zone-small",)),
+    "rocelab vtysh zone-small rtsw1 -c 'show bgp summary'": Run(shows=(r"Neighbor",)),
+    "rocelab path zone-small --src srv1-1 --dst srv3-1 --sport 50000": Run(shows=(r"srv3-1",)),
+    "rocelab traffic zone-small --pattern allreduce --ranks 8 --size 16MB": Run(
+        shows=(r"(?i)busbw",)
     ),
     "rocelab drill run silent-blackhole": Run(shows=(r"silent-blackhole: passed",)),
     "rocelab drill run storm": Run(shows=(r"storm: passed",)),
-    "rocelab fault inject zone-small carrier-down link=rtsw1:ctsw2 lasts=10s": Run(before=UP),
     "rocelab health zone-small": Run(seconds=5, code=130, after=DOWN),
     "sudo .venv/bin/python -m pytest examples": Run(shows=(r"\d+ passed",)),
     "rocelab up zone-small --runtime docker": Run(after=DOWN),
@@ -174,63 +44,17 @@ README_RUNS: dict[str, Run | NotRun] = {
     ),
 }
 
-CLI_RUNS: dict[str, Run | NotRun] = {
-    "rocelab labs": Run(
-        ("rocelab labs", "rocelab labs --json"), shows=(r"zone-small", r'"fits": true')
-    ),
-    "rocelab plan LAB": NotRun("README has it"),
-    "rocelab render LAB -o DIR": NotRun("README has it"),
-    "rocelab render LAB -o DIR --target containerlab|clabernetes": NotRun("README has it"),
-    "rocelab graph LAB": Run(("rocelab graph tiny --format mermaid",), shows=(r"rtsw1",)),
-    "rocelab schema": Run(shows=(r"properties",)),
-    "rocelab doctor": Run(("rocelab doctor --json",), shows=(r'"can_run": true',)),
-    "rocelab up LAB": Run(
-        ("rocelab up tiny --json", "rocelab up tiny --reuse --json"),
-        shows=(r'"reused": false', r'"reused": true'),
-    ),
-    "rocelab down LAB": Run(("rocelab down tiny",), after=UP),
-    "rocelab --host USER@HOST COMMAND": NotRun("README has it"),
-    "rocelab list": Run(("rocelab list", "rocelab list --json"), shows=(r"zone-small", r"running")),
-    "rocelab status": Run(
-        ("rocelab status", "rocelab status zone-small --json"), shows=(r'"converged": true',)
-    ),
-    "rocelab exec LAB NODE -- CMD...": Run(("rocelab exec zone-small srv1-1 -- ip route",)),
-    "rocelab shell LAB NODE": Run(
-        ("rocelab shell zone-small rtsw1",), typed="ip -brief link\nexit\n", shows=(r"ctsw1",)
-    ),
-    "rocelab vtysh LAB NODE": Run(
-        ("rocelab vtysh zone-small rtsw1 -c 'show bgp summary'",), shows=(r"Neighbor",)
-    ),
-    "rocelab cli LAB": Run(
-        ("rocelab cli zone-small",), typed="rtsw1 ip -brief link\nexit\n", shows=(r"ctsw1",)
-    ),
-    "rocelab path LAB --src S --dst D --sport P": NotRun("README has it"),
-    "rocelab scheme LAB": Run(("rocelab scheme zone-small",)),
-    "rocelab ping LAB SRC DST": NotRun("README has it"),
-    "rocelab capture LAB NODE IFACE -o FILE": NotRun("README has it"),
-    "rocelab traffic --pattern P --ranks N --size S": NotRun("README has it"),
-    "rocelab predict LAB --pattern P ...": NotRun("README has it"),
-    "rocelab compare LAB --schemes S,... --qps N,...": NotRun("README has it"),
-    "rocelab simulate LAB --pattern P ...": NotRun("README has it"),
-    "rocelab whatif LAB EVENT --job FILE": NotRun("README has it"),
-    "rocelab longrun LAB --timeline FILE": Run(
-        ("rocelab longrun zone-1-1 --rates llama3 --job mine-job.yaml",)
-    ),
-    "rocelab sweep FILE": NotRun("README has it"),
-    "rocelab reference LAB FILE --pattern P --ranks N": NotRun(
-        "needs a table of nccl-tests from a machine with GPUs"
-    ),
-    "rocelab drill list": NotRun("README has it"),
-    "rocelab drill show DRILL": NotRun("README has it"),
-    "rocelab drill diff OLD NEW": NotRun("README has it"),
-    "rocelab drill run DRILL": NotRun("README has it"),
-    "rocelab fault inject LAB KIND": NotRun("README has it"),
-    "rocelab fault list LAB": Run(("rocelab fault list zone-small",)),
-    "rocelab fault restore LAB NUMBER": NotRun("docs/faults.md has it"),
-    "rocelab fault kinds": Run(("rocelab fault kinds", "rocelab fault kinds --json"), after=DOWN),
-}
-
 OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
+    "docs/tutorial.md": {
+        "sudo -s": NotRun("all is run as root; the step `sudo` has another user"),
+        "rocelab doctor": NotRun("README has it"),
+        "rocelab drill run link-flap --out results/first": Run(
+            shows=(r"link-flap: passed",), after=("test -s results/first/report.html",)
+        ),
+    },
+    "docs/cli.md": {
+        "sudo -s": NotRun("all is run as root; the step `sudo` has another user"),
+    },
     "docs/setup.md": {
         "sudo .venv/bin/rocelab up tiny --frr /opt/debian13": Run(
             (
@@ -272,7 +96,7 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
             shortened="5 s of 30",
         ),
         "rocelab health zone-small --objectives mine.yaml --interval 500ms": Run(
-            before=(_write("mine.yaml", "interval: 500ms\nflaps: 2\n"),),
+            before=(write("mine.yaml", "interval: 500ms\nflaps: 2\n"),),
             seconds=5,
             code=130,
             after=DOWN,
@@ -292,7 +116,7 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
     },
     "docs/forensics.md": {
         "rocelab traffic zone-small --pattern allreduce --ranks 8 --size 16MB --out results/job": (
-            Run(before=UP, after=DOWN)
+            Run(before=("rm -rf results/job", *UP), after=DOWN)
         ),
     },
     "docs/runtime.md": {
@@ -331,7 +155,7 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
         "rocelab --host me@vm runs --remove RUN": NotRun("the same"),
         "ssh -F /run/rocelab/LAB/ssh/config rtsw1": Run(
             ("ssh -F /run/rocelab/mine/ssh/config rtsw1",),
-            before=(_write("mine.yaml", SPEC + "management: true\n"), "rocelab up mine.yaml"),
+            before=(write("mine.yaml", SPEC + "management: true\n"), "rocelab up mine.yaml"),
             typed="ip -brief link\nexit\n",
             shows=(r"ctsw1",),
         ),
@@ -345,11 +169,14 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
 
 RUNS: dict[str, dict[str, Run | NotRun]] = {
     README: README_RUNS,
-    "docs/cli.md": CLI_RUNS,
+    "docs/commands.md": COMMAND_RUNS,
     **OTHER_RUNS,
 }
 
 UNFENCED: dict[str, str] = {
+    "make setup": "what every step begins with",
+    "make test": "a step of its own: `make test-machines RUN=test`",
+    "make docs": "for contributors; needs nothing of the machine",
     "make soak": "a hundred kills and a thousand flaps",
     "make adversary": "hours, of a machine that is made to misbehave",
     "make drills": "every drill, one after the other: over half an hour",

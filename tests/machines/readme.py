@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import TextIO
 
 from tests.integration.engine import docker_engine
+from tests.machines.how import NotRun, Run
 from tests.machines.loopback import virtual_machine
-from tests.machines.pages import PAGES, RUNS, UNFENCED, NotRun, Run
+from tests.machines.pages import PAGES, RUNS, UNFENCED
 from tests.machines.run import NOTHING_MEASURED
 from tests.machines.typed import Typed, commands, differences, shown_blocks
 

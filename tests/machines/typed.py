@@ -2,7 +2,7 @@
 
 A command is a line of a fenced block without a language that begins with a program's name; what
 follows two spaces and # is the page's comment. In a table it is the first code of a row that begins
-with `rocelab` or `make`; the table of docs/cli.md leaves `rocelab` out. Everything here is pure.
+with `rocelab` or `make`. Everything here is pure.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ PROGRAMS = (
 )
 """What a command of a page begins with."""
 
-CLI_PAGE = "docs/cli.md"
-"""Its first table has commands without the word `rocelab`."""
-
 
 @dataclass(frozen=True, slots=True)
 class Typed:
@@ -33,12 +30,10 @@ class Typed:
 def commands(page: str, text: str) -> list[Typed]:
     """Every command of a page, in its order."""
     found = []
-    section = 0
     for number, line, fenced in _lines(text):
-        section += line.startswith("## ") and fenced is None
         command = _in_block(line) if fenced == "" else None
         if fenced is None:
-            command = _in_table(line, short=page == CLI_PAGE and not section)
+            command = _in_table(line)
         if command is not None:
             found.append(Typed(page, number, command))
     return found
@@ -97,11 +92,9 @@ def _without_options(command: str) -> str:
     return without if without == command else _without_options(without)
 
 
-def _in_table(line: str, *, short: bool) -> str | None:
+def _in_table(line: str) -> str | None:
     cell = re.match(r"\| `((?:[^`]|\\`)+)`", line)
     if cell is None:
         return None
     command = _without_options(cell[1].replace("\\|", "|"))
-    if short and re.match(r"(--host |[a-z]+( |$))", command):
-        return f"rocelab {command}"
     return command if command.split(" ")[0] in ("rocelab", "make") else None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.machines import readme
-from tests.machines.pages import Run
+from tests.machines.how import Run
 from tests.machines.run import NOTHING_MEASURED, STEPS, Outcome, main, summary
 from tests.machines.system import PASSED_ON, SYSTEMS, Machine, package_sources
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.machines.pages import PAGES, README, RUNS, UNFENCED, NotRun, Run
+from tests.machines.how import NotRun, Run
+from tests.machines.pages import PAGES, README, RUNS, UNFENCED
 from tests.machines.typed import Typed, commands, differences, shown_blocks
 
 CHECKOUT = Path(__file__).parents[2]

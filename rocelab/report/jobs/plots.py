@@ -1,4 +1,4 @@
-"""The plots of a drill of jobs: rates over time, DCQCN in the lab over its model, link loads.
+"""The plots of a phase of jobs: rates over time, DCQCN in the lab over its model, link loads.
 
 In: a phase's report. Out: figures, in the style of `rocelab.report.plots`. Times and rates are
 those of the modelled network.

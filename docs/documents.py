@@ -1,0 +1,171 @@
+"""The JSON documents that commands write, read from the dataclasses that they are made of.
+
+A class's docstring says what it is and, as `name: what it is.`, what its keys are; annotations give
+the types. Everything here is pure.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from rocelab.cli.catalog import CatalogRow
+from rocelab.drills.listing import DrillRow
+from rocelab.faults.asked import Kind
+from rocelab.faults.running import ListedFault
+from rocelab.predict.document import Prediction
+from rocelab.results.comparison import Comparison
+from rocelab.results.diagnosis import Diagnosis
+from rocelab.results.difference import DrillDiff
+from rocelab.results.drill import DrillResult
+from rocelab.results.health import HealthReport
+from rocelab.results.job import JobReport
+from rocelab.results.simulation import SimulationReport
+from rocelab.results.whatif import Outlook, WhatIf
+from rocelab.runtime.doctor import Check
+from rocelab.runtime.status import KnownLab
+from rocelab.traffic.reachability import Reachability
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document: its title, what writes it, and the dataclass that holds it."""
+
+    title: str
+    written_by: str
+    root: type[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A class of a document; rows: key, type and meaning. The root has no heading of its own."""
+
+    heading: str
+    text: str
+    rows: tuple[tuple[str, str, str], ...]
+
+
+OWN = "`own` beside these keys says whether it is in the current folder's"
+DOCUMENTS = (
+    Document("Drill", "`rocelab drill run`", DrillResult),
+    Document("Difference of drills", "`rocelab drill diff --json`", DrillDiff),
+    Document("Traffic", "`rocelab traffic`", JobReport),
+    Document("Comparison", "`rocelab compare`", Comparison),
+    Document("Prediction", "`rocelab predict --json`", Prediction),
+    Document("Simulation", "`rocelab simulate`", SimulationReport),
+    Document("What if", "`rocelab whatif --json`", WhatIf),
+    Document("Long run", "`rocelab longrun --json`", Outlook),
+    Document("Diagnosis", "`rocelab diagnose --json`", Diagnosis),
+    Document("Health", "`rocelab health --json`, its last line, as `report`", HealthReport),
+    Document("Reachability", "`rocelab reach --json`, beside `lab`", Reachability),
+    Document("Labs", f"`rocelab labs --json`, a list; {OWN} `labs/`", CatalogRow),
+    Document("Labs of this machine", "`rocelab list --json`, a list", KnownLab),
+    Document("Drills", f"`rocelab drill list --json`, a list; {OWN} `scripts/`", DrillRow),
+    Document("Faults of a lab", "`rocelab fault list --json`, a list", ListedFault),
+    Document("Kinds of fault", "`rocelab fault kinds --json`, a list", Kind),
+    Document("Needs of a machine", "`rocelab doctor --json`, `checks` beside `can_run`", Check),
+)
+
+
+def document_sections(document: Document) -> list[Section]:
+    """A document's own class, then those it holds that no earlier document has shown."""
+    before = [each.root for each in DOCUMENTS[: DOCUMENTS.index(document)]]
+    known = {each for root in before for each in _classes(root)}
+    return [
+        _section(each, root=each is document.root)
+        for each in _classes(document.root)
+        if each not in known
+    ]
+
+
+def _classes(root: type[Any]) -> list[type[Any]]:
+    """The dataclasses that a document consists of, in the order in which they are first named, less
+    those that are documents themselves."""
+    found: list[type[Any]] = []
+    others = {each.root for each in DOCUMENTS} - {root}
+
+    def visit(each: type[Any]) -> None:
+        if each not in found and each not in others:
+            found.append(each)
+            for hint in _hints(each).values():
+                for member in _members(hint):
+                    visit(member)
+
+    visit(root)
+    return found
+
+
+def _members(hint: object) -> Iterator[type[Any]]:
+    if isinstance(hint, type) and is_dataclass(hint):
+        yield hint
+    for argument in get_args(hint):
+        yield from _members(argument)
+
+
+def _hints(each: type[Any]) -> dict[str, Any]:
+    hints = get_type_hints(each)
+    return {field.name: hints[field.name] for field in fields(each)}
+
+
+def _section(each: type[Any], *, root: bool) -> Section:
+    hints = _hints(each)
+    text, meanings = described(inspect.getdoc(each) or "", list(hints))
+    rows = [(key, _type(hint), meanings.get(key, "")) for key, hint in hints.items()]
+    return Section("" if root else heading(each), text, tuple(rows))
+
+
+def heading(each: type[Any]) -> str:
+    """The heading of a class: its name, with its module where documents have two of that name."""
+    every = {one for document in DOCUMENTS for one in _classes(document.root)}
+    if sum(one.__name__ == each.__name__ for one in every) == 1:
+        return each.__name__
+    return f"{each.__name__} of {each.__module__.rsplit('.', 1)[-1]}"
+
+
+def described(docstring: str, keys: list[str]) -> tuple[str, Mapping[str, str]]:
+    """A docstring without what it says of keys, and that by key."""
+    name = "|".join(map(re.escape, keys))
+    begins = re.compile(rf"(?:(?<=[.;])\s+|(?<=\n)\s*)((?:{name})(?:(?:,| and)\s+(?:{name}))*):\s+")
+    text, *parts = begins.split(re.sub(r"\bNone\b", "`null`", docstring))
+    meanings: dict[str, str] = {}
+    for names, meaning in zip(parts[::2], parts[1::2], strict=True):
+        body, _, rest = meaning.partition("\n\n")
+        if rest:
+            text = f"{text}\n\n{rest}"
+        for key in re.split(r",\s+|\s+and\s+", names):
+            meanings[key] = " ".join(body.split()).rstrip(".;")
+    return text.rstrip(";, \n"), meanings
+
+
+def _type(hint: object) -> str:
+    """A type in the words of JSON; classes are links to their section."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_type(each) for each in arguments)
+    if origin is Literal:
+        return ", ".join(f"`{each}`" for each in arguments)
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}"
+    if origin in (dict, Mapping):
+        return f"object: {_type(arguments[1])} by {_type(arguments[0])}"
+    if isinstance(hint, type) and is_dataclass(hint):
+        root = next((each.title for each in DOCUMENTS if each.root is hint), None)
+        title = root or heading(hint)
+        return f"[{title}](#{title.lower().replace(' ', '-')})"
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return ", ".join(f"`{each.value}`" for each in hint)
+    return _WORDS.get(hint, "any")
+
+
+_WORDS: Mapping[object, str] = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "true or false",
+    type(None): "null",
+}

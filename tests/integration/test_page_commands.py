@@ -1,0 +1,83 @@
+"""The commands of the documentation that need no lab, run as they are typed.
+
+Each runs in a folder that has nothing but the files that its page names. `make test-machines` runs
+the commands that need a lab.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.integration.command import rocelab
+from tests.machines.typed import commands
+from tests.unit.nccl_sample import nccl_output
+
+pytestmark = pytest.mark.side_by_side
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
+
+WITHOUT_A_LAB = (
+    *("labs", "plan", "render", "graph", "schema", "path", "predict", "simulate", "whatif"),
+    *("longrun", "sweep", "reference", "drill list", "drill show", "drill diff", "fault kinds"),
+)
+
+NOT_RUN = {
+    "simulate meta-32k --job llama3-16k --event 'fail z1-rtsw40:z1-ctsw3 at 2s for 10s'": (
+        "a minute"
+    ),
+    "simulate llama3-24k --job llama3-16k": "half a minute",
+    "simulate llama3-24k --job llama3-16k --out results/llama3": "half a minute",
+    "simulate hpn-pod --pattern alltoall --ranks 512 --size 1GB --scheme spray --json": (
+        "half a minute"
+    ),
+    "predict llama3-24k --flows flows.csv --model crc32": "the flows below are of zone-1-1",
+    "simulate llama3-24k --job recorded.yaml": "needs traces that somebody recorded",
+    "whatif meta-32k --job llama3-16k 'drain z1-ctsw7 for 2h'": "a minute",
+    "whatif meta-32k 'drain z1-ctsw7 for 2h' --job llama3-16k": "a minute",
+    "longrun meta-32k --timeline events.yaml --work 2d --job llama3-16k": "a minute",
+    "sweep examples/uplinks.yaml": "20 s; test_simulator_sweep.py runs smaller ones",
+    "sweep uplinks.yaml --workers 4": "the same",
+    "sweep examples/uplinks.yaml --cluster 10.0.0.7:8786": "needs a cluster",
+    "drill diff results/before results/after": "needs two results; test_drill_command.py has them",
+    "drill diff results/frr-8 results/frr-10": "the same",
+}
+"""Commands without a lab that are not run, and why."""
+
+FILES = {
+    "flows.csv": "source,destination,sport\nsrv1-1,srv3-1,50000\nsrv2-1,srv4-1,50001\n",
+    "all_reduce.txt": nccl_output(),
+}
+"""What commands read that somebody has to have."""
+
+
+def typed_without_a_lab() -> list[str]:
+    """Every such command of the pages once, less the usage lines of the reference."""
+    found = []
+    for page in PAGES:
+        for each in commands(page, (ROOT / page).read_text()):
+            program, _, line = each.text.partition(" ")
+            if program == "rocelab" and "[OPTIONS]" not in line:
+                found.append(shlex.join(shlex.split(line)))
+    begins = tuple(f"{each} " for each in WITHOUT_A_LAB)
+    return sorted({line for line in found if f"{line} ".startswith(begins)})
+
+
+@pytest.mark.parametrize("line", [each for each in typed_without_a_lab() if each not in NOT_RUN])
+def test_a_command_of_the_pages_runs(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+
+    outcome = rocelab(*shlex.split(line))
+
+    assert outcome.returncode == 0, outcome.stderr
+
+
+def test_what_is_not_run_is_on_a_page() -> None:
+    assert sorted(NOT_RUN.keys() - set(typed_without_a_lab())) == []

@@ -1,0 +1,48 @@
+"""How a command of a page is run, where that is not simply as it is typed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a command is run.
+
+    `lines` are run in its place, `()` means as it stands; `before` and
+    `after` must end with 0. `shows` are regular expressions that its output has; `block` begins
+    the block of its page that it shows. `typed` goes to its standard input, a terminal. After
+    `seconds` it gets Ctrl-C.
+    """
+
+    lines: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    code: int = 0
+    shows: tuple[str, ...] = ()
+    block: str = ""
+    typed: str = ""
+    seconds: float | None = None
+    shortened: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """Why a command is not run."""
+
+    reason: str
+
+
+OUT = "results/pages"
+UP = ("rocelab up zone-small",)
+DOWN = ("rocelab down zone-small",)
+SPEC = "name: mine\nfabric: {kind: clos, racks: 2, spines: 2}\n"
+
+
+def write(name: str, text: str) -> str:
+    """A line that writes a file."""
+    escaped = text.replace("\n", "\\n")
+    return f"printf '%b' '{escaped}' >{name}"
+
+
+OWN_LAB = write("mine.yaml", SPEC)

@@ -1,0 +1,138 @@
+"""How each command of docs/commands.md is run.
+
+Usage lines have placeholders, examples run as they are. A new command of the application is a new
+usage line, which has to be in the table below.
+"""
+
+from __future__ import annotations
+
+from tests.machines.how import DOWN, OUT, UP, NotRun, Run, write
+
+README_HAS_IT = NotRun("README has it")
+DRILLS_HAVE_IT = NotRun("docs/drills.md has it")
+OWN_JOB = "jobs:\n  - {name: ring, collective: {pattern: allreduce, ranks: 16, size: 1GB}}\n"
+
+COMMAND_RUNS: dict[str, Run | NotRun] = {
+    "rocelab labs [OPTIONS]": Run(("rocelab labs --json",), shows=(r'"fits": true',)),
+    "rocelab plan LAB [OPTIONS]": Run(
+        ("rocelab plan zone-small", "rocelab plan zone-small --json")
+    ),
+    "rocelab render LAB --out DIR [OPTIONS]": Run(
+        (
+            f"rocelab render zone-small -o {OUT}/frr",
+            f"rocelab render zone-small -o {OUT}/clab --target containerlab",
+            f"rocelab render zone-small -o {OUT}/kube --target clabernetes",
+        ),
+        after=(f"test -s {OUT}/frr/rtsw1/bgpd.conf",),
+    ),
+    "rocelab graph LAB [OPTIONS]": Run(
+        (f"rocelab graph zone-small -o {OUT}/graph.svg", "rocelab graph tiny --format mermaid"),
+        shows=(r"rtsw1",),
+    ),
+    "rocelab schema": Run(shows=(r"properties",)),
+    "rocelab doctor [OPTIONS]": Run(("rocelab doctor --json",), shows=(r'"can_run": true',)),
+    "rocelab up LAB [OPTIONS]": Run(
+        (
+            "rocelab up tiny --json",
+            "rocelab up tiny --reuse --json",
+            "rocelab up zone-small --runtime mininet",
+        ),
+        shows=(r'"reused": false', r'"reused": true'),
+    ),
+    "rocelab down [LAB] [OPTIONS]": Run(("rocelab down tiny", "rocelab down zone-small"), after=UP),
+    "rocelab list [OPTIONS]": Run(
+        ("rocelab list", "rocelab list --json"), shows=(r"zone-small", r"running")
+    ),
+    "rocelab status [LAB] [OPTIONS]": Run(
+        ("rocelab status", "rocelab status zone-small --json"), shows=(r'"converged": true',)
+    ),
+    "rocelab shell LAB NODE": Run(
+        ("rocelab shell zone-small rtsw1",), typed="ip -brief link\nexit\n", shows=(r"ctsw1",)
+    ),
+    "rocelab vtysh LAB NODE [OPTIONS]": README_HAS_IT,
+    "rocelab cli LAB": Run(
+        ("rocelab cli zone-small",), typed="rtsw1 ip -brief link\nexit\n", shows=(r"ctsw1",)
+    ),
+    "rocelab path LAB --src SERVER --dst SERVER --sport PORT [OPTIONS]": Run(
+        ("rocelab path zone-small --src srv1-1 --dst srv3-1 --sport 50000 --probe",),
+        shows=(r"srv3-1",),
+    ),
+    "rocelab reach [LAB] [OPTIONS]": Run(("rocelab reach", "rocelab reach zone-small --json")),
+    "rocelab scheme LAB [SCHEME] [OPTIONS]": Run(
+        ("rocelab scheme zone-small", "rocelab scheme zone-small e-ecmp"),
+        after=("rocelab scheme zone-small ecmp",),
+    ),
+    "rocelab te [LAB] [OPTIONS]": NotRun(
+        "needs traffic under the scheme te: tests/integration/test_controller.py"
+    ),
+    "rocelab capture LAB NODE IFACE --out FILE [OPTIONS]": Run(
+        ("rocelab capture zone-small rtsw1 ctsw1 -o x.pcapng --seconds 5",),
+        after=("tshark -r x.pcapng -Y bgp | grep -q BGP",),
+    ),
+    "rocelab runs [OPTIONS]": NotRun("docs/remote.md has it"),
+    "rocelab attach [RUN]": NotRun("docs/remote.md has it"),
+    "rocelab exec LAB NODE -- CMD...": Run(
+        ("rocelab exec zone-small rtsw1 -- ip -brief link",), shows=(r"ctsw1",)
+    ),
+    "rocelab ping LAB SRC DST [OPTIONS]...": NotRun("its example is"),
+    "rocelab ping zone-small srv1-1 srv4-1 -c 3": Run(shows=(r"3 received",)),
+    "rocelab traffic [LAB] [OPTIONS]": README_HAS_IT,
+    "rocelab diagnose RESULT.json [OPTIONS]": NotRun("its example is"),
+    "rocelab diagnose results/job/result.json --picture map.svg": Run(
+        after=("test -s map.svg", "rm map.svg")
+    ),
+    "rocelab compare LAB [OPTIONS]": NotRun("its example is"),
+    "rocelab compare zone-1-1 --schemes ecmp,e-ecmp,spray --qps 1,4,16": Run(
+        (
+            "rocelab compare zone-1-1 --qps 1,4 --schemes ecmp,e-ecmp --size 1MB --iterations 1"
+            f" --out {OUT}/compare",
+        ),
+        before=DOWN,
+        shortened="2 schemes, 2 counts of queue pairs and 1 MB instead of all: it takes minutes",
+    ),
+    "rocelab predict LAB [OPTIONS]": NotRun("its example is"),
+    "rocelab predict llama3-24k --flows flows.csv --model crc32": NotRun(
+        "needs a file of a network's flows"
+    ),
+    "rocelab simulate LAB [OPTIONS]": NotRun("its examples are"),
+    "rocelab simulate llama3-24k --job llama3-16k --out results/llama3": NotRun(
+        "docs/simulate.md has it"
+    ),
+    "rocelab whatif LAB EVENT [OPTIONS]": Run(
+        ('rocelab whatif zone-1-1 "drain ctsw4 for 2h" --job mine-job.yaml',),
+        before=(write("mine-job.yaml", OWN_JOB),),
+    ),
+    "rocelab longrun LAB [OPTIONS]": NotRun("its example is"),
+    "rocelab sweep FILE [OPTIONS]": README_HAS_IT,
+    "rocelab sweep uplinks.yaml --workers 4": NotRun("README has it, with the file's path"),
+    "rocelab reference LAB FILE [OPTIONS]": NotRun("its example says why"),
+    "rocelab reference rail-superpod all_reduce.txt --pattern allreduce --ranks 8": NotRun(
+        "needs a table of nccl-tests from a machine with GPUs"
+    ),
+    "rocelab health LAB [OPTIONS]": Run(("rocelab health zone-small --once",), before=UP),
+    "rocelab evidence LAB [NODE]... --out DIR [OPTIONS]": Run(
+        (f"rocelab evidence zone-small rtsw1 --out {OUT}/evidence",),
+        after=(f"test -s {OUT}/evidence/evidence.json",),
+    ),
+    "rocelab drill list [OPTIONS]": Run(
+        ("rocelab drill list", "rocelab drill list --json"), shows=(r"silent-blackhole",)
+    ),
+    "rocelab drill show DRILL [OPTIONS]": README_HAS_IT,
+    "rocelab drill run DRILL [OPTIONS]": README_HAS_IT,
+    "rocelab drill diff OLD NEW [OPTIONS]": DRILLS_HAVE_IT,
+    "rocelab drill diff results/frr-8 results/frr-10": DRILLS_HAVE_IT,
+    "rocelab fault inject LAB KIND [KEY=VALUE]... [OPTIONS]": Run(
+        (
+            "rocelab fault inject zone-small carrier-down link=rtsw1:ctsw2",
+            "rocelab fault list zone-small",
+        ),
+        shows=(r"carrier-down",),
+    ),
+    "rocelab fault list LAB [OPTIONS]": Run(
+        ("rocelab fault list zone-small --json",), shows=(r"carrier-down",)
+    ),
+    "rocelab fault restore LAB [NUMBER] [OPTIONS]": Run(
+        ("rocelab fault restore zone-small --all",), after=DOWN
+    ),
+    "rocelab fault kinds [OPTIONS]": Run(("rocelab fault kinds", "rocelab fault kinds --json")),
+}

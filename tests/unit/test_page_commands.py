@@ -1,0 +1,102 @@
+"""Every command that the documentation names is one of the application, with its options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from rocelab.cli.main import build
+from tests.machines.typed import commands
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "*/*.md", "tests/*/README.md")
+    for path in ROOT.glob(pattern)
+    if path.name != "CHANGELOG.md"  # which names what was
+)
+PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b|\[|\.\.\.")
+AS_THEY_ARE = {"exec", "ping"}
+"""Commands that pass on what follows."""
+
+
+@cache
+def application() -> TyperGroup:
+    group = typer.main.get_command(build())
+    assert isinstance(group, TyperGroup)
+    return group
+
+
+def named(page: str) -> Iterator[tuple[str, bool]]:
+    """What a page calls `rocelab` with, and whether that is complete: a line that somebody types,
+    without placeholders. In a sentence a command may be shortened."""
+    text = (ROOT / page).read_text()
+    typed = {each.text for each in commands(page, text)}
+    inline = set(re.findall(r"`((?:sudo )?(?:\.venv/bin/)?rocelab [^`]+)`", text))
+    for line in sorted(typed | inline):
+        for part in re.split(r" && | \| |; ", line):
+            program, _, rest = part.partition("rocelab ")
+            if program in ("", "sudo ", ".venv/bin/", "sudo .venv/bin/"):
+                yield rest, line in typed and not PLACEHOLDER.search(rest)
+
+
+def problem(line: str, *, complete: bool) -> str | None:
+    """What the application would not take of a command line."""
+    group = application()
+    words = shlex.split(line.replace("\\|", "|"))
+    options = {name for each in group.params for name in each.opts}
+    while words and words[0].startswith("-"):
+        if words[0] not in options:
+            return f"no option {words[0]} before a command"
+        words = words[2:] if words[0] == "--host" else words[1:]
+    command = None
+    while words and command is None:
+        if PLACEHOLDER.fullmatch(words[0]) or words[0].isupper():
+            return None
+        found = group.commands.get(words[0])
+        if found is None:
+            return f"no command {words[0]}"
+        words = words[1:]
+        if isinstance(found, TyperGroup):
+            group = found
+        else:
+            command = found
+    if command is None or command.name in AS_THEY_ARE:
+        return None
+    if complete:
+        try:
+            command.make_context(command.name, list(words))
+        except Exception as error:
+            return str(error)
+    known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    known |= {"--help", "-h"}
+    given = (re.match(r"\[?(--?[a-z][a-z-]*)", word) for word in words)
+    unknown = [each[1] for each in given if each is not None and each[1] not in known]
+    return f"{command.name} has no {', '.join(unknown)}" if unknown else None
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_application_takes_every_command_of_a_page(page: str) -> None:
+    found = {line: problem(line, complete=complete) for line, complete in named(page)}
+    assert {line: what for line, what in found.items() if what} == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "complete"),
+    [
+        ("up zone-small --fast", False),
+        ("upp zone-small", False),
+        ("path zone-small --src a", True),
+        ("drill run link-flap --repeat many", True),
+        ("--hots vm list", False),
+    ],
+)
+def test_a_command_that_the_application_does_not_take_is_found(line: str, complete: bool) -> None:
+    assert problem(line, complete=complete)

@@ -1,0 +1,73 @@
+"""The pages of the documentation: each is in the site, the reference is as the code has it, and
+links lead somewhere. `make docs` checks links of the site again, as it has them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docs.documents import described
+from docs.generate import pages as generated_pages
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "*/README.md", "tests/*/README.md", "bench/*.md", "docs/*.md")
+    for path in ROOT.glob(pattern)
+)
+
+
+def pages(nav: list[Any]) -> list[str]:
+    """The pages that a navigation names, in order."""
+    found = []
+    for entry in nav:
+        for target in entry.values():
+            found += pages(target) if isinstance(target, list) else [target]
+    return found
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text())
+    written = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+    assert sorted(pages(settings["project"]["nav"])) == written
+
+
+@pytest.mark.parametrize("page", ["commands.md", "documents.md"])
+def test_the_reference_is_what_the_code_says(page: str) -> None:
+    committed = (ROOT / "docs" / page).read_text()
+    assert committed == generated_pages()[page], "`make docs` writes it anew"
+
+
+def test_a_docstring_is_divided_by_the_keys_that_it_explains() -> None:
+    explained = "low, high: its bounds,\n    None where unknown. unit: ns. Not: this."
+    docstring = f"A figure.\n\n{explained}\n\nMore."
+    text, meanings = described(docstring, ["low", "high", "unit"])
+    assert text == "A figure.\n\nMore."
+    assert meanings == {
+        "low": "its bounds, `null` where unknown",
+        "high": "its bounds, `null` where unknown",
+        "unit": "ns. Not: this",
+    }
+
+
+@pytest.mark.parametrize("page", sorted(set(PAGES)))
+def test_links_lead_to_a_file_and_a_heading(page: str) -> None:
+    file = ROOT / page
+    text = re.sub(r"^```.*?^```", "", file.read_text(), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (file.parent / path) if path else file
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked.read_text()), target
