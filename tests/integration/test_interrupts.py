@@ -150,7 +150,7 @@ def test_a_drill_undoes_its_fault_and_takes_its_lab_down(spec: Path) -> None:
     drill = spec.with_name("drill.yaml")
     drill.write_text(DRILL)
     out = spec.parent / "out"
-    stages = "drill short,processes"
+    stages = "short: probes,processes"
     code, said = signalled(stages, signal.SIGINT, "drill", "run", drill, "--out", out)
     assert code == 130, said
     assert said[-1].startswith("interrupted: ")

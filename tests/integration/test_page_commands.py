@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.command import rocelab
 from tests.machines.typed import commands
-from tests.unit.nccl_sample import nccl_output
+from tests.helpers.nccl_sample import nccl_output
 
 pytestmark = pytest.mark.side_by_side
 
