@@ -79,9 +79,7 @@ class CarrierDown:
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found: list[str] = []
         for node, links in _by_lower_end(self.links):
-            ports = read_ports(lab.node(node))
-            for link in links:
-                found += port_faults(link, node, ports[link.a.interface])
+            found += port_faults(lab.node(node), links)
             if not lab.fabric.node(node).is_switch and _lacking_ports(lab, node):
                 found.append(f"{node} has not its default route")
         return tuple(found)

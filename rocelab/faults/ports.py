@@ -1,7 +1,6 @@
-"""What a node's kernel says of its ports: up, carrier, dormant, MTU, permanent neighbours.
+"""What a node's kernel says of its ports, of their neighbours and of its default route.
 
-In: a node of a running lab. Out: a `PortState` per interface, and the interfaces that a server's
-default route leaves by. Read afresh at each call: faults are proven undone by it.
+Read afresh at each call: faults are proven undone by it.
 """
 
 from __future__ import annotations
@@ -9,63 +8,27 @@ from __future__ import annotations
 import fcntl
 import socket
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from pyroute2 import IPRoute
-
-from rocelab.kernel import namespaces
+from rocelab.kernel import fib, links, namespaces, netlink
 from rocelab.plan.fabric import Link, Port
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
-from rocelab.runtime.wiring import IF_LINK_MODE_DORMANT, NUD_PERMANENT
 
-IFF_UP = 0x1
 IFF_RUNNING = 0x40
-IFF_LOWER_UP = 0x10000
 SIOCGIFFLAGS = 0x8913
-RTN_UNICAST = 1
-RTNH_F_DEAD = 1
 
 _IFREQ = struct.Struct("=16sH22x")
 """`struct ifreq` with flags (netdevice(7))."""
 
 
-@dataclass(frozen=True, slots=True)
-class PortState:
-    """A port as its kernel has it. `neighbours` are the MAC addresses it knows for good."""
-
-    index: int
-    up: bool
-    carrier: bool
-    dormant: bool
-    mtu: int
-    neighbours: frozenset[str]
-
-
-def read_ports(node: NamespaceNode) -> Mapping[str, PortState]:
+def read_ports(node: NamespaceNode) -> Mapping[str, links.Link]:
     """The node's ports, by interface name. Raises OSError when it is not there."""
 
-    def read() -> dict[str, PortState]:
-        with IPRoute() as kernel:
-            known: dict[int, set[str]] = {}
-            for family in (socket.AF_INET, socket.AF_INET6):
-                for entry in kernel.get_neighbours(family=family):
-                    if entry["state"] & NUD_PERMANENT:
-                        known.setdefault(entry["ifindex"], set()).add(entry.get_attr("NDA_LLADDR"))
-            return {
-                link.get_attr("IFLA_IFNAME"): PortState(
-                    index=link["index"],
-                    up=bool(link["flags"] & IFF_UP),
-                    carrier=bool(link["flags"] & IFF_LOWER_UP),
-                    dormant=link.get_attr("IFLA_LINKMODE") == IF_LINK_MODE_DORMANT
-                    or link.get_attr("IFLA_OPERSTATE") == "DORMANT",
-                    mtu=link.get_attr("IFLA_MTU"),
-                    neighbours=frozenset(known.get(link["index"], set())),
-                )
-                for link in kernel.get_links()
-            }
+    def read() -> dict[str, links.Link]:
+        with netlink.open_socket() as channel:
+            return {link.name: link for link in links.read_links(channel)}
 
     return namespaces.inside(node.netns, read)
 
@@ -74,15 +37,9 @@ def read_default_ports(node: NamespaceNode) -> frozenset[int]:
     """Indexes of the interfaces that the node's default route leaves by, none where it has none."""
 
     def read() -> frozenset[int]:
-        with IPRoute() as kernel:
-            for route in kernel.get_default_routes(family=socket.AF_INET):
-                if route["type"] != RTN_UNICAST:
-                    continue
-                hops = route.get_attr("RTA_MULTIPATH")
-                if hops is None:
-                    return frozenset({route.get_attr("RTA_OIF")})
-                return frozenset(hop["oif"] for hop in hops if not hop["flags"] & RTNH_F_DEAD)
-        return frozenset()
+        with netlink.open_socket() as channel:
+            default = [each for each in fib.read_routes(channel) if each.length == 0]
+        return frozenset(hop.interface for route in fib.used(default) for hop in route.hops)
 
     return namespaces.inside(node.netns, read)
 
@@ -110,12 +67,20 @@ def _flags(kernel: socket.socket, interface: str) -> int:
     return int(_IFREQ.unpack(answer)[1])
 
 
-def port_faults(link: Link, node: str, state: PortState) -> tuple[str, ...]:
-    """What is wrong with a node's port of a link: down, or without its neighbour."""
-    port = link.port(node)
-    name = f"{node}:{port.interface}"
-    if not state.up:
-        return (f"{name} is down",)
-    if link.far(node).mac not in state.neighbours:
-        return (f"{name} has no entry for its neighbour",)
-    return ()
+def port_faults(node: NamespaceNode, cables: Iterable[Link]) -> list[str]:
+    """What is wrong with a node's ports of these links: down, or without their neighbour."""
+
+    def read() -> set[tuple[int, str]]:
+        with netlink.open_socket() as channel:
+            return {(each.interface, each.mac) for each in links.read_neighbours(channel)}
+
+    ports, known = read_ports(node), namespaces.inside(node.netns, read)
+    found = []
+    for cable in cables:
+        interface = cable.port(node.name).interface
+        name, port = f"{node.name}:{interface}", ports[interface]
+        if not port.up:
+            found.append(f"{name} is down")
+        elif (port.index, cable.far(node.name).mac) not in known:
+            found.append(f"{name} has no entry for its neighbour")
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocelab.faults.daemons import missing_daemons, running_daemons
-from rocelab.faults.ports import port_faults, read_ports, running_ports
+from rocelab.faults.ports import port_faults, running_ports
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.runtime import daemons, wiring
@@ -69,11 +69,8 @@ class SwitchPowerLoss:
         return begun
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
-        ports = read_ports(lab.node(self.node))
-        found = list(missing_daemons(lab, self.node))
-        for link in self._links(lab):
-            found += port_faults(link, self.node, ports[link.port(self.node).interface])
-        return tuple(found)
+        found = port_faults(lab.node(self.node), self._links(lab))
+        return (*missing_daemons(lab, self.node), *found)
 
     def _links(self, lab: Lab) -> tuple[Link, ...]:
         return lab.fabric.links_of[self.node]

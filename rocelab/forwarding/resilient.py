@@ -1,7 +1,7 @@
 """Resilient next-hop groups: which bucket a hash is in, and which member has the bucket.
 
-In: the weights of a group's members and its buckets, planned or read from a running namespace
-(`rocelab.kernel.nexthops`). Out: the member that takes a hash. A group starts with the table that
+In: the weights of a group's members and its buckets, planned or read from a running namespace.
+Out: the member that takes a hash. A group starts with the table that
 `filled` gives for empty buckets, and what a member's loss moves at once is known too, given which
 buckets are in use; what moves later, as buckets fall idle, depends on traffic and time: a running
 group's table is read.

@@ -1,86 +1,247 @@
-"""A running namespace's IPv4 forwarding table, as its kernel gives it."""
+"""Routes and next-hop objects of a namespace, as its kernel gives them over netlink.
+
+Decoded with `struct` and not by a netlink library (`rocelab.kernel.netlink` says why). Routes of a
+switch mostly have the same next hops, in the same bytes, which are decoded once.
+
+Source: include/uapi/linux/rtnetlink.h and nexthop.h.
+"""
 
 from __future__ import annotations
 
-import ipaddress
 import socket
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv6Address
 from pathlib import Path
-
-from pyroute2 import IPRoute
-from pyroute2.netlink import nlmsg_base
-from pyroute2.netlink.rtnl.rtmsg import RTNH_F_DEAD, RTNH_F_LINKDOWN
 
 from rocelab.errors import MachineError
 from rocelab.forwarding.fib import Fib, NextHop, Route
+from rocelab.kernel import netlink
 from rocelab.kernel.namespaces import inside
+from rocelab.plan.addressing import dotted
 
-_RT_TABLE_MAIN = 254
-_RTN_UNICAST = 1
-_RTN_DISCARDING = frozenset({6, 7, 8})
-"""RTN_BLACKHOLE, RTN_UNREACHABLE and RTN_PROHIBIT of linux/rtnetlink.h."""
+RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP = 7, 32
+RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
+RTM_NEWNEXTHOP, RTM_DELNEXTHOP, RTM_GETNEXTHOP = 104, 105, 106
+RT_TABLE_MAIN = 254
+RTN_UNICAST = 1
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_MULTIPATH = 1, 4, 5, 6, 9
+RTA_VIA, RTA_NH_ID = 18, 30
+RTNH_F_DEAD, RTNH_F_LINKDOWN = 1, 16
+NHA_ID, NHA_GROUP, NHA_GROUP_TYPE, NHA_OIF, NHA_GATEWAY, NHA_RES_GROUP = 1, 2, 3, 5, 6, 12
+NHA_RES_GROUP_BUCKETS = 1
+GROUP_TYPE_RESILIENT = 1
+RTMSG = struct.Struct("=BBBBBBBBI")
+NHMSG = struct.Struct("=BBBBI")
+GROUP_ENTRY = struct.Struct("=IBBH")
+
+_RTNEXTHOP = struct.Struct("=HBBi")
+_ROUTES_OF_MAIN = RTMSG.pack(socket.AF_INET, 0, 0, 0, RT_TABLE_MAIN, 0, 0, 0, 0)
+_DISTINCT_SETS = 4096
+"""Sets of next hops that are remembered: more than the switches of a zone have at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelHop:
+    """A next hop of a route: interface index, gateway as its bytes (empty: on the link), weight.
+
+    `carrier` is False where the kernel still hashes over it although its link is down.
+    """
+
+    interface: int
+    gateway: bytes
+    weight: int
+    carrier: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRoute:
+    """An IPv4 route of the main table. `group` is the id of its next-hop object, 0 if it has none.
+
+    Next hops are in the kernel's order, without those that it has given up.
+    """
+
+    destination: int
+    length: int
+    metric: int
+    protocol: int
+    kind: int
+    group: int
+    hops: tuple[KernelHop, ...]
+
+    @property
+    def prefix(self) -> str:
+        return f"{dotted(self.destination)}/{self.length}"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A next-hop object that is a next hop."""
+
+    interface: int
+    gateway: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A next-hop object that is a group: ids and weights; 0 buckets where it is not resilient."""
+
+    members: tuple[tuple[int, int], ...]
+    buckets: int
 
 
 def read_fib(netns: Path) -> Fib:
     """The main table of a running namespace.
 
     Groups of nexthop objects come resolved, in the order of the group, because the kernel lists
-    them in each route (net.ipv4.nexthop_compat_mode, on by default). Next hops that it has given
-    up are left out, and where a prefix has several routes the usable one with the lowest metric
-    stays, as in fib_table_lookup (net/ipv4/fib_trie.c).
+    them in each route (net.ipv4.nexthop_compat_mode, on by default).
 
     Raises OSError when the namespace can not be entered, MachineError when the kernel does not
     list the members of its groups.
     """
-    messages, names = inside(netns, _dump)
-    best: dict[str, tuple[int, Route]] = {}
-    for message in messages:
-        if message.get_attr("RTA_TABLE") != _RT_TABLE_MAIN:
-            continue
-        route = _route(message, names)
-        if route is None:
-            continue
-        metric = message.get_attr("RTA_PRIORITY") or 0
-        if route.prefix not in best or metric < best[route.prefix][0]:
-            best[route.prefix] = (metric, route)
-    return Fib(tuple(route for _, route in best.values()))
+
+    def read() -> Fib:
+        with netlink.open_socket(receive_buffer_bytes=4 << 20) as channel:
+            return fib_of(read_routes(channel), dict(socket.if_nameindex()))
+
+    return inside(netns, read)
 
 
-def _dump() -> tuple[list[nlmsg_base], dict[int, str]]:
-    with IPRoute() as netlink:
-        messages = list(netlink.get_routes(family=socket.AF_INET))
-    return messages, dict(socket.if_nameindex())
+def read_routes(channel: socket.socket) -> tuple[KernelRoute, ...]:
+    """The routes of the main table that forward or discard. Raises OSError, and MachineError as
+    `parse_route` does."""
+    found = map(parse_route, netlink.dump(channel, RTM_GETROUTE, _ROUTES_OF_MAIN))
+    return tuple(
+        route for route in found if route is not None and (route.hops or route.kind != RTN_UNICAST)
+    )
 
 
-def _route(message: nlmsg_base, names: Mapping[int, str]) -> Route | None:
-    """The route of a netlink message, None if it forwards nothing and discards nothing."""
-    prefix = str(ipaddress.IPv4Network((message.get_attr("RTA_DST") or 0, message["dst_len"])))
-    if message["type"] in _RTN_DISCARDING:
-        return Route(prefix, ())
-    if message["type"] != _RTN_UNICAST:
+def parse_route(body: bytes) -> KernelRoute | None:
+    """A route from the body of its message; None for those of other tables than the main one.
+
+    Raises MachineError when the kernel does not list the members of a group.
+    """
+    _, length, _, _, table, protocol, _, kind, flags = RTMSG.unpack_from(body)
+    if table != RT_TABLE_MAIN:
         return None
-    members = message.get_attr("RTA_MULTIPATH")
-    if members is None:
-        oif = message.get_attr("RTA_OIF")
-        if oif is None:
+    found = netlink.attributes(body, RTMSG.size)
+    hops: tuple[KernelHop, ...] = ()
+    if kind == RTN_UNICAST:
+        if RTA_MULTIPATH in found:
+            hops = _multipath(found[RTA_MULTIPATH])
+        elif RTA_OIF in found:
+            hops = _hops(netlink.number(found[RTA_OIF]), 1, flags, found)
+        elif RTA_NH_ID in found:
             raise MachineError(
-                f"the kernel does not list the next hops of {prefix}",
+                "the kernel does not list the next hops of its routes",
                 hint="set net.ipv4.nexthop_compat_mode to 1 in this namespace",
             )
-        flags = message["flags"]
-        hops = [] if flags & RTNH_F_DEAD else [_next_hop(message, oif, 1, flags, names)]
-    else:
-        hops = [
-            _next_hop(member, member["oif"], member["hops"] + 1, member["flags"], names)
-            for member in members
-            if not member["flags"] & RTNH_F_DEAD
-        ]
-    return Route(prefix, tuple(hops)) if hops else None
+    return KernelRoute(
+        int.from_bytes(found.get(RTA_DST, b""), "big"),
+        length,
+        netlink.number(found.get(RTA_PRIORITY, b"")),
+        protocol,
+        kind,
+        netlink.number(found.get(RTA_NH_ID, b"")),
+        hops,
+    )
 
 
-def _next_hop(
-    holder: nlmsg_base, index: int, weight: int, flags: int, names: Mapping[int, str]
-) -> NextHop:
-    via = holder.get_attr("RTA_VIA")
-    gateway = via["addr"] if via else holder.get_attr("RTA_GATEWAY")
-    return NextHop(names[index], gateway, weight, not flags & RTNH_F_LINKDOWN)
+def read_objects(channel: socket.socket) -> tuple[dict[int, Member], dict[int, Group]]:
+    """Next hops and groups by id. Raises OSError."""
+    members: dict[int, Member] = {}
+    groups: dict[int, Group] = {}
+    for body in netlink.dump(channel, RTM_GETNEXTHOP, bytes(NHMSG.size)):
+        found = netlink.attributes(body, NHMSG.size)
+        identity = netlink.number(found[NHA_ID])
+        if NHA_GROUP in found:
+            entries = tuple(
+                (number, (high << 8 | low) + 1)
+                for number, low, high, _ in GROUP_ENTRY.iter_unpack(found[NHA_GROUP])
+            )
+            groups[identity] = Group(entries, _buckets(found))
+        elif NHA_OIF in found:
+            members[identity] = Member(netlink.number(found[NHA_OIF]), found.get(NHA_GATEWAY, b""))
+    return members, groups
+
+
+def used(routes: Iterable[KernelRoute]) -> Iterable[KernelRoute]:
+    """The routes that the kernel forwards by: of several to a prefix the one with the lowest metric
+    (net/ipv4/fib_trie.c, fib_table_lookup)."""
+    best: dict[tuple[int, int], KernelRoute] = {}
+    for route in routes:
+        place = (route.destination, route.length)
+        if place not in best or route.metric < best[place].metric:
+            best[place] = route
+    return best.values()
+
+
+def live_widths(routes: Iterable[KernelRoute]) -> dict[str, int]:
+    """How many next hops with carrier the kernel has for each prefix."""
+    return {route.prefix: sum([hop.carrier for hop in route.hops]) for route in used(routes)}
+
+
+def fib_of(routes: Iterable[KernelRoute], names: Mapping[int, str]) -> Fib:
+    """What the kernel looks up. An interface that is in no `names`, because it has just gone, has
+    none of the fabric's."""
+    named: dict[int, tuple[NextHop, ...]] = {}
+    found = []
+    for route in used(routes):
+        # Routes that were read together share their next hops.
+        hops = named.get(id(route.hops))
+        if hops is None:
+            hops = tuple(
+                NextHop(
+                    names.get(hop.interface, f"#{hop.interface}"),
+                    gateway_text(hop.gateway),
+                    hop.weight,
+                    hop.carrier,
+                )
+                for hop in route.hops
+            )
+            named[id(route.hops)] = hops
+        found.append(Route(route.prefix, hops))
+    return Fib(tuple(found))
+
+
+def gateway_text(gateway: bytes) -> str | None:
+    """A gateway as text, None for none."""
+    if not gateway:
+        return None
+    if len(gateway) == 4:
+        return socket.inet_ntoa(gateway)
+    return str(IPv6Address(gateway))
+
+
+@lru_cache(_DISTINCT_SETS)
+def _multipath(data: bytes) -> tuple[KernelHop, ...]:
+    return tuple(_members(data))
+
+
+def _members(data: bytes) -> Iterator[KernelHop]:
+    start = 0
+    while start + _RTNEXTHOP.size <= len(data):
+        length, flags, weight, interface = _RTNEXTHOP.unpack_from(data, start)
+        if length < _RTNEXTHOP.size:
+            return
+        found = netlink.attributes(data[start + _RTNEXTHOP.size : start + length])
+        yield from _hops(interface, weight + 1, flags, found)
+        start += (length + 3) & ~3
+
+
+def _hops(
+    interface: int, weight: int, flags: int, found: Mapping[int, bytes]
+) -> tuple[KernelHop, ...]:
+    """The next hop, or none where the kernel has given it up."""
+    if flags & RTNH_F_DEAD:
+        return ()
+    gateway = found.get(RTA_GATEWAY) or found.get(RTA_VIA, b"")[2:]
+    return (KernelHop(interface, gateway, weight, not flags & RTNH_F_LINKDOWN),)
+
+
+def _buckets(found: Mapping[int, bytes]) -> int:
+    if netlink.number(found.get(NHA_GROUP_TYPE, b"")) != GROUP_TYPE_RESILIENT:
+        return 0
+    return netlink.number(netlink.attributes(found[NHA_RES_GROUP])[NHA_RES_GROUP_BUCKETS])

@@ -1,33 +1,17 @@
 """The kernel's routing tables of many namespaces, as a stream of events.
 
 In: namespaces, before routing starts so that nothing is missed. Out: the width of every route that
-changes. Formats: linux/rtnetlink.h, linux/nexthop.h.
+changes.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rocelab.kernel import fib, netlink
 from rocelab.kernel.listener import Listener
-from rocelab.plan.addressing import dotted
-
-RTNLGRP_IPV4_ROUTE = 7
-RTNLGRP_NEXTHOP = 32
-RTM_NEWROUTE, RTM_DELROUTE = 24, 25
-RTM_NEWNEXTHOP, RTM_DELNEXTHOP = 104, 105
-RTA_DST, RTA_MULTIPATH, RTA_NH_ID = 1, 9, 30
-NHA_ID, NHA_GROUP = 1, 2
-RTN_UNICAST = 1
-
-_RTMSG = struct.Struct("=BBBBBBBBI")
-_NHMSG = struct.Struct("=BBBBI")
-_U16 = struct.Struct("=H")
-_U32 = struct.Struct("=I")
-_BE32 = struct.Struct(">I")
-_GROUP_ENTRY_BYTES = 8
 
 
 class FibAction(StrEnum):
@@ -62,9 +46,7 @@ class FibWatch:
 
     def __init__(self, namespace_of: Mapping[str, int]) -> None:
         self._tables = {node: _Table() for node in namespace_of}
-        self._listener = Listener(namespace_of, (RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP))
-        self._buffer = self._listener.buffer
-        self._attributes = self._listener.attributes
+        self._listener = Listener(namespace_of, (fib.RTNLGRP_IPV4_ROUTE, fib.RTNLGRP_NEXTHOP))
 
     @property
     def overflowed(self) -> set[str]:
@@ -83,52 +65,38 @@ class FibWatch:
 
     def events(self, timeout_s: float) -> Iterator[FibEvent]:
         """What has happened, waiting up to `timeout_s` for the first event."""
-        for node, size, now_ns in self._listener.datagrams(timeout_s):
-            for kind, body, end in self._listener.messages(size):
-                if kind in (RTM_NEWROUTE, RTM_DELROUTE):
-                    yield from self._route(node, kind, body, end, now_ns)
-                elif kind in (RTM_NEWNEXTHOP, RTM_DELNEXTHOP):
-                    yield from self._next_hop(node, kind, body, end, now_ns)
+        for node, data, now_ns in self._listener.datagrams(timeout_s):
+            for kind, body in netlink.messages(data):
+                if kind in (fib.RTM_NEWROUTE, fib.RTM_DELROUTE):
+                    route = fib.parse_route(body)
+                    if route is not None and route.kind == fib.RTN_UNICAST:
+                        yield self._route(node, kind, route, now_ns)
+                elif kind in (fib.RTM_NEWNEXTHOP, fib.RTM_DELNEXTHOP):
+                    yield from self._next_hop(node, kind, body, now_ns)
 
-    def _route(self, node: str, kind: int, body: int, end: int, now_ns: int) -> Iterator[FibEvent]:
-        _, prefix_length, _, _, _, _, _, route_type, _ = _RTMSG.unpack_from(self._buffer, body)
-        if route_type != RTN_UNICAST:
-            return
-        destination, group, width = 0, None, 1
-        for attribute, start, stop in self._attributes(body + _RTMSG.size, end):
-            if attribute == RTA_DST:
-                destination = _BE32.unpack_from(self._buffer, start)[0]
-            elif attribute == RTA_NH_ID:
-                group = _U32.unpack_from(self._buffer, start)[0]
-            elif attribute == RTA_MULTIPATH:
-                width = self._multipath_width(start, stop)
-        prefix = f"{dotted(destination)}/{prefix_length}"
+    def _route(self, node: str, kind: int, route: fib.KernelRoute, now_ns: int) -> FibEvent:
+        prefix, group = route.prefix, route.group
         table = self._tables[node]
         old_group = table.group_of.pop(prefix, None)
         if old_group is not None:
             table.prefixes_of[old_group].discard(prefix)
-        if kind == RTM_DELROUTE:
-            yield FibEvent(now_ns, node, FibAction.DELETE, prefix, 0)
-            return
-        if group is not None:
+        if kind == fib.RTM_DELROUTE:
+            return FibEvent(now_ns, node, FibAction.DELETE, prefix, 0)
+        width = len(route.hops)
+        if group:
             table.group_of[prefix] = group
             table.prefixes_of.setdefault(group, set()).add(prefix)
             width = table.group_width.get(group, width)
-        yield FibEvent(now_ns, node, FibAction.SET, prefix, width)
+        return FibEvent(now_ns, node, FibAction.SET, prefix, width)
 
-    def _next_hop(
-        self, node: str, kind: int, body: int, end: int, now_ns: int
-    ) -> Iterator[FibEvent]:
+    def _next_hop(self, node: str, kind: int, body: bytes, now_ns: int) -> Iterator[FibEvent]:
         """A next hop or group: the kernel shrinks a group in place when a member loses carrier."""
-        identity, width = 0, 1
-        for attribute, start, stop in self._attributes(body + _NHMSG.size, end):
-            if attribute == NHA_ID:
-                identity = _U32.unpack_from(self._buffer, start)[0]
-            elif attribute == NHA_GROUP:
-                width = (stop - start) // _GROUP_ENTRY_BYTES
+        found = netlink.attributes(body, fib.NHMSG.size)
+        identity = netlink.number(found.get(fib.NHA_ID, b""))
+        width = len(found.get(fib.NHA_GROUP, bytes(fib.GROUP_ENTRY.size))) // fib.GROUP_ENTRY.size
         table = self._tables[node]
         prefixes = table.prefixes_of.get(identity, set())
-        if kind == RTM_DELNEXTHOP:
+        if kind == fib.RTM_DELNEXTHOP:
             table.group_width.pop(identity, None)
             for prefix in sorted(prefixes):
                 del table.group_of[prefix]
@@ -140,10 +108,3 @@ class FibWatch:
         if before != width:
             for prefix in sorted(prefixes):
                 yield FibEvent(now_ns, node, FibAction.SET, prefix, width)
-
-    def _multipath_width(self, start: int, stop: int) -> int:
-        count = 0
-        while start + 8 <= stop:
-            count += 1
-            start += (_U16.unpack_from(self._buffer, start)[0] + 3) & ~3
-        return count

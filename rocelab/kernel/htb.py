@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from rocelab.kernel import tc
+from rocelab.kernel import netlink, tc
 from rocelab.plan.queues import ETHERNET_OVERHEAD_BYTES, MIN_WIRE_BYTES, QueuedPort, strictness
 
 HANDLE = 0x1_0000
@@ -47,10 +47,10 @@ def burst_bytes(rate_bps: int, mtu: int) -> int:
 def tree(port: QueuedPort, classes: Sequence[int]) -> list[bytes]:
     """The messages that give a port its rate and a queue for each class, on interface index 0."""
     quantum = port.mtu + _ETHERNET_HEADER
-    root = tc.attribute(2, struct.pack("=IIIII", _VERSION, 10, 0, 0, 0))
+    root = netlink.attribute(2, struct.pack("=IIIII", _VERSION, 10, 0, 0, 0))
     messages = [
         tc.message(tc.RTM_NEWQDISC, "htb", handle=HANDLE, parent=tc.TC_H_ROOT, options=root),
-        _root_class(port.rate_bps, port.mtu, tc.REQUEST_ACK_CREATE_EXCL),
+        _root_class(port.rate_bps, port.mtu, netlink.REQUEST_ACK_CREATE_EXCL),
     ]
     return messages + [
         tc.message(
@@ -69,7 +69,7 @@ def tree(port: QueuedPort, classes: Sequence[int]) -> list[bytes]:
 def rate_change(rate_bps: int, mtu: int) -> bytes:
     """The message that gives a tree another rate, on interface index 0. Queues keep what they
     hold."""
-    return _root_class(rate_bps, mtu, tc.REQUEST_ACK)
+    return _root_class(rate_bps, mtu, netlink.REQUEST_ACK)
 
 
 def _root_class(rate_bps: int, mtu: int, flags: int) -> bytes:
@@ -88,9 +88,9 @@ def _root_class(rate_bps: int, mtu: int, flags: int) -> bytes:
 def _parameters(rate: int, ceil: int, burst_ticks: int, quantum: int, priority: int) -> bytes:
     numbers = _PARAMETERS.pack(burst_ticks, burst_ticks, quantum, 0, priority)
     return (
-        tc.attribute(1, ratespec(rate) + ratespec(ceil) + numbers)
-        + tc.attribute(6, struct.pack("=Q", rate))
-        + tc.attribute(7, struct.pack("=Q", ceil))
+        netlink.attribute(1, ratespec(rate) + ratespec(ceil) + numbers)
+        + netlink.attribute(6, struct.pack("=Q", rate))
+        + netlink.attribute(7, struct.pack("=Q", ceil))
     )
 
 

@@ -1,16 +1,13 @@
 """Many namespaces' rtnetlink events in one epoll, for the watches that decode them.
 
 In: the nodes' namespaces and the multicast groups to join. Out: datagrams, stamped with
-CLOCK_REALTIME when they are read: the kernel does not stamp them. Messages are read with `struct`
-and not with a netlink library, because a zone of 270 switches sends some hundred thousand of them
-while it converges. Formats: linux/rtnetlink.h.
+CLOCK_REALTIME when they are read: the kernel does not stamp them.
 """
 
 from __future__ import annotations
 
 import select
 import socket
-import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,15 +15,12 @@ from rocelab.kernel import namespaces, netlink
 
 RECEIVE_BUFFER_BYTES = 16 << 20
 
-_ATTRIBUTE = struct.Struct("=HH")
-_ATTRIBUTE_TYPE = 0x3FFF
-
 
 class Listener:
     """Listens to the events of `namespace_of`'s nodes until closed.
 
     `request` is sent once in each namespace; its answers come between the events, so that a watch
-    can know the state from which they start. `buffer` holds the datagram `datagrams` gave last.
+    can know the state from which they start.
     """
 
     def __init__(
@@ -36,7 +30,6 @@ class Listener:
         self._request = request
         self._sockets: dict[int, tuple[str, socket.socket]] = {}
         self._epoll = select.epoll()
-        self.buffer = bytearray(1 << 17)
         self.overflowed: set[str] = set()
         try:
             namespaces.inside_each(namespace_of, self._listen)
@@ -59,8 +52,8 @@ class Listener:
         self._sockets.clear()
         self._epoll.close()
 
-    def datagrams(self, timeout_s: float) -> Iterator[tuple[str, int, int]]:
-        """Node, bytes in `buffer` and CLOCK_REALTIME ns of each, waiting `timeout_s` for the first.
+    def datagrams(self, timeout_s: float) -> Iterator[tuple[str, bytes, int]]:
+        """Node, datagram and CLOCK_REALTIME ns of each, waiting `timeout_s` for the first.
 
         A node whose socket overflowed is added to `overflowed`: its events are incomplete.
         """
@@ -68,25 +61,10 @@ class Listener:
             node, listener = self._sockets[descriptor]
             while True:
                 try:
-                    size = listener.recv_into(self.buffer)
+                    data = listener.recv(netlink.DATAGRAM_BYTES)
                 except BlockingIOError:
                     break
                 except OSError:
                     self.overflowed.add(node)
                     continue
-                yield node, size, time.clock_gettime_ns(time.CLOCK_REALTIME)
-
-    def messages(self, size: int) -> Iterator[tuple[int, int, int]]:
-        """Type, start and end of the body of each message in the first `size` bytes of `buffer`."""
-        offset = 0
-        while offset + netlink.HEADER.size <= size:
-            length, kind, _, _, _ = netlink.HEADER.unpack_from(self.buffer, offset)
-            yield kind, offset + netlink.HEADER.size, offset + length
-            offset += (length + 3) & ~3
-
-    def attributes(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Type, start and end of each attribute's payload."""
-        while start + 4 <= end:
-            length, kind = _ATTRIBUTE.unpack_from(self.buffer, start)
-            yield kind & _ATTRIBUTE_TYPE, start + 4, start + length
-            start += (length + 3) & ~3
+                yield node, data, time.clock_gettime_ns(time.CLOCK_REALTIME)

@@ -1,8 +1,13 @@
-"""A raw rtnetlink socket that sends many messages at once and checks every answer, or reads all of
-a table.
+"""rtnetlink: a socket that sends many messages at once and checks every answer, or reads all of a
+table; and messages and attributes as bytes.
 
 Batches matter: a fabric of 270 switches is some 20,000 messages, and one round trip each would
-take longer than the kernel's own work.
+take longer than the kernel's own work. Decoding does too: such a fabric has a million next hops,
+and its tables are read while packets are measured. Therefore what is read often is decoded here,
+with `struct`, and not by pyroute2, which takes some 20 times as long; what is written once is
+encoded by pyroute2 (`rocelab.runtime.wiring`).
+
+Source: include/uapi/linux/netlink.h and rtnetlink.h.
 """
 
 from __future__ import annotations
@@ -10,51 +15,155 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 SO_SNDBUFFORCE = 32
 SO_RCVBUFFORCE = 33
 SOL_NETLINK = 270
 NETLINK_ADD_MEMBERSHIP = 1
 NETLINK_CAP_ACK = 10
+NETLINK_GET_STRICT_CHK = 12
 NLMSG_ERROR = 2
 NLMSG_DONE = 3
-REQUEST_DUMP = 0x301
 BATCH_BYTES = 256 * 1024
 DATAGRAM_BYTES = 128 * 1024
 """More than the kernel puts into one datagram (net/netlink/af_netlink.c)."""
 
+REQUEST_ACK = 0x005
+REQUEST_ACK_REPLACE = 0x505
+REQUEST_ACK_CREATE = 0x405
+REQUEST_ACK_CREATE_EXCL = 0x605
+REQUEST_DUMP = 0x301
+REQUEST_ECHO = 0x009
+"""What is asked for comes as if it were news, which only those hear who ask for an echo."""
+
 HEADER = struct.Struct("=IHHII")
+_SEQUENCES = count(1)
+_U32 = struct.Struct("=I")
 _ERRNO = struct.Struct("=i")
+_ATTRIBUTE = struct.Struct("=HH")
+_ATTRIBUTE_TYPE = 0x3FFF
 
 
 def open_socket(groups: Sequence[int] = (), receive_buffer_bytes: int = 1 << 20) -> socket.socket:
-    """An rtnetlink socket of the calling thread's namespace, joined to multicast `groups`."""
+    """An rtnetlink socket of the calling thread's namespace, joined to multicast `groups`.
+
+    Dumps that ask for one table get that one only (NETLINK_GET_STRICT_CHK).
+    """
     netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     netlink.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 4 * BATCH_BYTES)
     netlink.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, receive_buffer_bytes)
     netlink.setsockopt(SOL_NETLINK, NETLINK_CAP_ACK, 1)
+    netlink.setsockopt(SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1)
     netlink.bind((0, 0))
     for group in groups:
         netlink.setsockopt(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group)
     return netlink
 
 
-def send_batch(netlink: socket.socket, messages: Sequence[bytes]) -> None:
-    """Send `messages`, each asking for an acknowledgement, and read them all.
+def request(kind: int, body: bytes, flags: int = REQUEST_ACK) -> bytes:
+    """A message; by default one that is to be acknowledged."""
+    return HEADER.pack(HEADER.size + len(body), kind, flags, 0, 0) + body
 
-    Raises OSError with the kernel's errno for the first message refused; the rest of its batch
+
+def attribute(kind: int, value: bytes) -> bytes:
+    """A netlink attribute, padded to four bytes."""
+    return _ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def nested(kind: int, *attributes: bytes) -> bytes:
+    """An attribute that holds attributes."""
+    return attribute(kind, b"".join(attributes))
+
+
+def messages(datagram: bytes, sequence: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """Type and body of each message in a datagram, or only of the answers to the request of that
+    number: those to one that timed out may come later."""
+    offset = 0
+    while offset + HEADER.size <= len(datagram):
+        length, kind, _, answered, _ = HEADER.unpack_from(datagram, offset)
+        if length < HEADER.size:
+            return
+        if sequence is None or answered == sequence:
+            yield kind, datagram[offset + HEADER.size : offset + length]
+        offset += (length + 3) & ~3
+
+
+def attributes(data: bytes, start: int = 0) -> dict[int, bytes]:
+    """Attributes by kind, from the bytes that hold them from `start` on."""
+    found = {}
+    last = len(data) - 4
+    while start <= last:
+        length, kind = _ATTRIBUTE.unpack_from(data, start)
+        if length < 4:
+            break
+        found[kind & _ATTRIBUTE_TYPE] = data[start + 4 : start + length]
+        start += (length + 3) & ~3
+    return found
+
+
+def find(data: bytes, start: int, kind: int) -> bytes:
+    """The first attribute of a kind, nothing where there is none."""
+    last = len(data) - 4
+    while start <= last:
+        length, found = _ATTRIBUTE.unpack_from(data, start)
+        if found == kind:
+            return data[start + 4 : start + length]
+        if length < 4:
+            break
+        start += (length + 3) & ~3
+    return b""
+
+
+def u32(value: int) -> bytes:
+    """A number as attributes have it."""
+    return _U32.pack(value)
+
+
+def number(value: bytes) -> int:
+    """A number of any size as attributes have it; 0 for none."""
+    return int.from_bytes(value, sys.byteorder)
+
+
+def text(value: bytes) -> str:
+    """A string as attributes have it."""
+    return value.rstrip(b"\0").decode()
+
+
+def send_batch(netlink: socket.socket, requests: Sequence[bytes]) -> None:
+    """Send `requests`, each asking for an acknowledgement, and read them all.
+
+    Raises OSError with the kernel's errno for the first request refused; the rest of its batch
     has been carried out by then.
     """
     start = 0
-    while start < len(messages):
+    while start < len(requests):
         end, size = start, 0
-        while end < len(messages) and (size == 0 or size + len(messages[end]) <= BATCH_BYTES):
-            size += len(messages[end])
+        while end < len(requests) and (size == 0 or size + len(requests[end]) <= BATCH_BYTES):
+            size += len(requests[end])
             end += 1
-        netlink.send(b"".join(messages[start:end]))
-        _read_acknowledgements(netlink, end - start)
+        refused = 0
+        for kind, body in _answers(netlink, requests[start:end]):
+            if kind == NLMSG_ERROR:
+                refused = refused or -_ERRNO.unpack_from(body)[0]
+        if refused:
+            raise OSError(refused, f"netlink: {os.strerror(refused)}")
         start = end
+
+
+def ask(netlink: socket.socket, requests: Sequence[bytes]) -> list[bytes]:
+    """The body of each answer to `requests` that is no refusal. Each is answered once."""
+    return [body for kind, body in _answers(netlink, requests) if kind != NLMSG_ERROR]
+
+
+def _answers(netlink: socket.socket, requests: Sequence[bytes]) -> list[tuple[int, bytes]]:
+    netlink.send(b"".join(requests))
+    answers: list[tuple[int, bytes]] = []
+    while len(answers) < len(requests):
+        answers += messages(netlink.recv(DATAGRAM_BYTES), 0)
+    return answers
 
 
 def dump(netlink: socket.socket, kind: int, body: bytes) -> list[bytes]:
@@ -62,32 +171,14 @@ def dump(netlink: socket.socket, kind: int, body: bytes) -> list[bytes]:
 
     Raises OSError with its errno where it refuses.
     """
-    netlink.send(HEADER.pack(HEADER.size + len(body), kind, REQUEST_DUMP, 0, 0) + body)
+    sequence = next(_SEQUENCES)
+    netlink.send(HEADER.pack(HEADER.size + len(body), kind, REQUEST_DUMP, sequence, 0) + body)
     bodies: list[bytes] = []
     while True:
-        data, offset = netlink.recv(DATAGRAM_BYTES), 0
-        while offset < len(data):
-            length, answer, _, _, _ = HEADER.unpack_from(data, offset)
-            start = offset + HEADER.size
+        for answer, found in messages(netlink.recv(DATAGRAM_BYTES), sequence):
             if answer == NLMSG_DONE:
                 return bodies
             if answer == NLMSG_ERROR:
-                code = -_ERRNO.unpack_from(data, start)[0]
+                code = -_ERRNO.unpack_from(found)[0]
                 raise OSError(code, f"netlink dump: {os.strerror(code)}")
-            bodies.append(data[start : offset + length])
-            offset += (length + 3) & ~3
-
-
-def _read_acknowledgements(netlink: socket.socket, expected: int) -> None:
-    refused = 0
-    while expected:
-        data = netlink.recv(1 << 16)
-        offset = 0
-        while offset < len(data):
-            length, kind, _, _, _ = HEADER.unpack_from(data, offset)
-            if kind == NLMSG_ERROR:
-                refused = refused or -_ERRNO.unpack_from(data, offset + HEADER.size)[0]
-                expected -= 1
-            offset += (length + 3) & ~3
-    if refused:
-        raise OSError(refused, f"netlink: {os.strerror(refused)}")
+            bodies.append(found)

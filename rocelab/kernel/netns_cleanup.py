@@ -13,14 +13,9 @@ import select
 import socket
 import time
 
-from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
-from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK
-from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
-
 from rocelab.errors import MachineError
-from rocelab.kernel import namespaces, netlink
+from rocelab.kernel import links, namespaces, netlink
 
-RTNLGRP_LINK = 1
 _WATCHED_INDEX = 1000
 
 
@@ -36,7 +31,7 @@ def _await_cleanup(timeout_s: float) -> None:
     namespaces.unshare()
     doomed = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     namespaces.unshare()
-    with netlink.open_socket((RTNLGRP_LINK,)) as events:
+    with netlink.open_socket((links.RTNLGRP_LINK,)) as events:
         with netlink.open_socket() as channel:
             netlink.send_batch(channel, [_veth_into(doomed)])
         os.close(doomed)
@@ -45,18 +40,8 @@ def _await_cleanup(timeout_s: float) -> None:
 
 def _veth_into(namespace: int) -> bytes:
     """A message that makes a veth pair, one end here and one in `namespace`."""
-    peer = {"attrs": [("IFLA_IFNAME", "canary"), ("IFLA_NET_NS_FD", namespace)]}
-    data = {"attrs": [("VETH_INFO_PEER", peer)]}
-    message = ifinfmsg()
-    message["index"] = _WATCHED_INDEX
-    message["attrs"] = [
-        ("IFLA_IFNAME", "canary"),
-        ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}),
-    ]
-    message["header"]["type"] = RTM_NEWLINK
-    message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
-    message.encode()
-    return bytes(message.data)
+    far = netlink.attribute(links.IFLA_NET_NS_FD, netlink.u32(namespace))
+    return links.veth("watched", "watched", index=_WATCHED_INDEX, of_peer=far)
 
 
 def _await_deletion(events: socket.socket, deadline: float) -> None:
@@ -67,11 +52,7 @@ def _await_deletion(events: socket.socket, deadline: float) -> None:
                 "the kernel has not removed the lab's namespaces yet",
                 "it goes on in the background; `rocelab list` no longer shows the lab",
             )
-        data = events.recv(1 << 16)
-        offset = 0
-        while offset + netlink.HEADER.size <= len(data):
-            length, kind, _, _, _ = netlink.HEADER.unpack_from(data, offset)
-            index = int.from_bytes(data[offset + 20 : offset + 24], "little")
-            if kind == RTM_DELLINK and index == _WATCHED_INDEX:
+        for kind, body in netlink.messages(events.recv(netlink.DATAGRAM_BYTES)):
+            index = links.IFINFOMSG.unpack_from(body)[2]
+            if kind == links.RTM_DELLINK and index == _WATCHED_INDEX:
                 return
-            offset += (length + 3) & ~3

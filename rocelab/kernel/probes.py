@@ -17,31 +17,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rocelab.kernel import namespaces, netlink
-from rocelab.kernel.tc import (
-    CLSACT_HANDLE,
-    REQUEST_ACK_CREATE_EXCL,
-    RTM_NEWQDISC,
-    RTM_NEWTFILTER,
-    TC_H_CLSACT,
-    TC_H_ROOT,
-    TCA_KIND,
-    TCA_OPTIONS,
-    attribute,
-)
+from rocelab.kernel import links, namespaces, netlink, tc
+from rocelab.kernel.netlink import attribute
 from rocelab.plan.settings import SEED
 
 HASH_POLICY = "ipv4/fib_multipath_hash_policy"
 PORT = "probe"
-
-# include/uapi/linux/rtnetlink.h, pkt_sched.h, if_link.h
-RTM_NEWLINK = 16
-REQUEST_ACK_CREATE_REPLACE = 0x505
-IFLA_IFNAME = 3
-IFLA_LINKINFO = 18
-IFLA_INFO_KIND = 1
-CLSACT_INGRESS = 0xFFFF_FFF2
-ETH_P_ALL = 0x0003
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +103,21 @@ def _write(setting: str, value: str) -> None:
 
 def _make_veth() -> None:
     """A veth pair, the end called `PORT` being where qdiscs are tried."""
-    kind = attribute(IFLA_INFO_KIND, b"veth")
-    body = (
-        bytes(16) + attribute(IFLA_IFNAME, PORT.encode() + b"\0") + attribute(IFLA_LINKINFO, kind)
-    )
-    _send(RTM_NEWLINK, body)
+    with netlink.open_socket() as channel:
+        netlink.send_batch(channel, [links.veth(PORT)])
 
 
 def _add_qdisc(kind: str, options: bytes = b"") -> None:
-    clsact = kind == "clsact"
-    parent, handle = (TC_H_CLSACT, CLSACT_HANDLE) if clsact else (TC_H_ROOT, 0)
-    _send(RTM_NEWQDISC, _tc(kind, handle, parent, 0, options), REQUEST_ACK_CREATE_REPLACE)
+    flags = netlink.REQUEST_ACK_REPLACE
+    if kind == "clsact":
+        _send(tc.clsact(flags=flags))
+    else:
+        _send(tc.message(tc.RTM_NEWQDISC, kind, parent=tc.TC_H_ROOT, options=options, flags=flags))
+
+
+def _add_filter(kind: str, parent: int, options: bytes) -> None:
+    info = tc.filter_info(1, tc.ETH_P_ALL)
+    _send(tc.message(tc.RTM_NEWTFILTER, kind, parent=parent, info=info, options=options))
 
 
 def _add_htb() -> None:
@@ -142,17 +127,14 @@ def _add_htb() -> None:
 def _add_u32_filter() -> None:
     """A filter that matches nothing, on a root qdisc of its own (struct tc_u32_sel)."""
     _add_htb()
-    selector = attribute(5, bytes([1]) + bytes(15))
-    priority_and_protocol = 1 << 16 | socket.htons(ETH_P_ALL)
-    _send(RTM_NEWTFILTER, _tc("u32", 0, 0, priority_and_protocol, selector))
+    _add_filter("u32", 0, attribute(5, bytes([1]) + bytes(15)))
 
 
 def _add_classic_bpf_filter() -> None:
     """A filter of one classic BPF instruction, `return 0`: it needs no loader and no compiler."""
     instruction = struct.pack("=HBBI", 0x06, 0, 0, 0)
     options = attribute(4, struct.pack("=H", 1)) + attribute(5, instruction)
-    priority_and_protocol = 1 << 16 | socket.htons(ETH_P_ALL)
-    _send(RTM_NEWTFILTER, _tc("bpf", 0, CLSACT_INGRESS, priority_and_protocol, options))
+    _add_filter("bpf", tc.CLSACT_INGRESS, options)
 
 
 def tbf_options() -> bytes:
@@ -173,16 +155,10 @@ def netem_options() -> bytes:
     return struct.pack("=IIIIII", 0, 1000, 0, 0, 0, 0)
 
 
-def _tc(kind: str, handle: int, parent: int, info: int, options: bytes) -> bytes:
-    index = socket.if_nametoindex(PORT)
-    body = struct.pack("=BxxxiIII", socket.AF_UNSPEC, index, handle, parent, info)
-    return body + attribute(TCA_KIND, kind.encode() + b"\0") + attribute(TCA_OPTIONS, options)
-
-
-def _send(kind: int, body: bytes, flags: int = REQUEST_ACK_CREATE_EXCL) -> None:
-    message = netlink.HEADER.pack(netlink.HEADER.size + len(body), kind, flags, 1, 0) + body
+def _send(message: bytes) -> None:
+    """Send a request about the interface of index 0 for that of the port."""
     with netlink.open_socket() as channel:
-        netlink.send_batch(channel, [message])
+        netlink.send_batch(channel, [tc.on_interface(message, socket.if_nametoindex(PORT))])
 
 
 PROBES: dict[str, Callable[[], None]] = {

@@ -1,18 +1,20 @@
-"""Traffic control's netlink messages as bytes.
+"""Traffic control's netlink messages as bytes, and what a kernel holds of it.
 
-In go a kind (`htb`, `bpf`), handles and packed options; out come complete rtnetlink messages that
-ask for an acknowledgement. A message is made once with interface index 0 and then addressed to
-each interface, since the ports of a lab differ in little else.
+A request goes from a kind (`htb`, `bpf`), handles and packed options to a complete rtnetlink
+message that asks for an acknowledgement. It is made once with interface index 0 and then addressed
+to each interface, since the ports of a lab differ in little else.
 
-Source: include/uapi/linux/rtnetlink.h, pkt_sched.h and pkt_cls.h.
+Source: include/uapi/linux/rtnetlink.h, pkt_sched.h, pkt_cls.h and gen_stats.h.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from rocelab.kernel.netlink import HEADER
+from rocelab.kernel import netlink
 
 RTM_NEWQDISC = 36
 RTM_DELQDISC = 37
@@ -21,12 +23,11 @@ RTM_NEWTCLASS = 40
 RTM_GETTCLASS = 42
 RTM_NEWTFILTER = 44
 RTM_DELTFILTER = 45
-REQUEST_ACK = 0x005
-REQUEST_ACK_CREATE = 0x405
-REQUEST_ACK_CREATE_EXCL = 0x605
+RTM_GETTFILTER = 46
 
 TCA_KIND = 1
 TCA_OPTIONS = 2
+TCA_XSTATS = 4
 TCA_STATS2 = 7
 TC_H_ROOT = 0xFFFF_FFFF
 TC_H_CLSACT = 0xFFFF_FFF1
@@ -35,19 +36,56 @@ CLSACT_EGRESS = 0xFFFF_FFF3
 CLSACT_HANDLE = 0xFFFF_0000
 
 TCMSG = struct.Struct("=BxxxiIII")
-_INDEX_AT = HEADER.size + 4
-_ATTRIBUTE = struct.Struct("=HH")
+ETH_P_ALL = 0x0003
+_INDEX_AT = netlink.HEADER.size + 4
 _INDEX = struct.Struct("=i")
+_TCA_STATS_BASIC, _TCA_STATS_QUEUE = 1, 3
+_BASIC = struct.Struct("=QI")
+_QUEUE = struct.Struct("=5I")
+_TCA_BPF_CLASSID, _TCA_BPF_FD, TCA_BPF_NAME, _TCA_BPF_FLAGS = 3, 6, 7, 8
+_ACT_DIRECT = 1
 
 
-def attribute(kind: int, value: bytes) -> bytes:
-    """A netlink attribute, padded to four bytes."""
-    return _ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
+class Counts(NamedTuple):
+    """What a qdisc counted since it was made, and what it holds now."""
+
+    packets: int
+    bytes: int
+    dropped: int
+    backlog_bytes: int
 
 
-def nested(kind: int, *attributes: bytes) -> bytes:
-    """An attribute that holds attributes."""
-    return attribute(kind, b"".join(attributes))
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A qdisc, class or filter that a kernel holds. Attributes are sought when asked for."""
+
+    interface: int
+    handle: int
+    parent: int
+    info: int
+    body: bytes
+
+    @property
+    def kind(self) -> str:
+        """Its name, as `htb`; empty where the kernel says none."""
+        return netlink.text(self.find(TCA_KIND))
+
+    @property
+    def options(self) -> dict[int, bytes]:
+        """What it is set to."""
+        return netlink.attributes(self.find(TCA_OPTIONS))
+
+    @property
+    def counts(self) -> Counts:
+        """Of a qdisc."""
+        stats = self.find(TCA_STATS2)
+        size, packets = _BASIC.unpack_from(netlink.find(stats, 0, _TCA_STATS_BASIC))
+        _, backlog, drops, _, _ = _QUEUE.unpack_from(netlink.find(stats, 0, _TCA_STATS_QUEUE))
+        return Counts(packets, size, drops, backlog)
+
+    def find(self, kind: int) -> bytes:
+        """One of its attributes, nothing where it has none of the kind."""
+        return netlink.find(self.body, TCMSG.size, kind)
 
 
 def message(
@@ -58,16 +96,47 @@ def message(
     parent: int,
     info: int = 0,
     options: bytes = b"",
-    flags: int = REQUEST_ACK_CREATE_EXCL,
+    flags: int = netlink.REQUEST_ACK_CREATE_EXCL,
 ) -> bytes:
     """A request about a qdisc, class or filter of kind `what` on the interface of index 0.
 
     Makes one that must not be there yet, unless `flags` say otherwise.
     """
     body = TCMSG.pack(socket.AF_UNSPEC, 0, handle, parent, info)
-    body += attribute(TCA_KIND, what.encode() + b"\0")
-    body += attribute(TCA_OPTIONS, options) if options else b""
-    return HEADER.pack(HEADER.size + len(body), kind, flags, 0, 0) + body
+    body += netlink.attribute(TCA_KIND, what.encode() + b"\0")
+    body += netlink.attribute(TCA_OPTIONS, options) if options else b""
+    return netlink.request(kind, body, flags)
+
+
+def clsact(kind: int = RTM_NEWQDISC, *, flags: int = netlink.REQUEST_ACK_CREATE) -> bytes:
+    """A request about the hooks in front of a port's queues and behind its wire, on the interface
+    of index 0. Makes them unless somebody else's program has."""
+    return message(kind, "clsact", handle=CLSACT_HANDLE, parent=TC_H_CLSACT, flags=flags)
+
+
+def bpf_filter(program: int, parent: int, priority: int, name: str, classid: int = 0) -> bytes:
+    """A request for a program, by its descriptor, to decide over every packet at a hook, in place
+    of one that is there; it finds `classid` in its packets."""
+    return _bpf_filter(
+        RTM_NEWTFILTER,
+        parent,
+        priority,
+        netlink.attribute(_TCA_BPF_CLASSID, netlink.u32(classid)) * bool(classid)
+        + netlink.attribute(_TCA_BPF_FD, netlink.u32(program))
+        + netlink.attribute(TCA_BPF_NAME, f"{name}\0".encode())
+        + netlink.attribute(_TCA_BPF_FLAGS, netlink.u32(_ACT_DIRECT)),
+        netlink.REQUEST_ACK_CREATE,
+    )
+
+
+def bpf_removal(parent: int, priority: int) -> bytes:
+    """A request to take such a program off."""
+    return _bpf_filter(RTM_DELTFILTER, parent, priority, b"", netlink.REQUEST_ACK)
+
+
+def _bpf_filter(kind: int, parent: int, priority: int, options: bytes, flags: int) -> bytes:
+    info = filter_info(priority, ETH_P_ALL)
+    return message(kind, "bpf", handle=1, parent=parent, info=info, options=options, flags=flags)
 
 
 def on_interface(request: bytes, index: int) -> bytes:
@@ -80,11 +149,16 @@ def filter_info(priority: int, ethernet_protocol: int) -> int:
     return priority << 16 | socket.htons(ethernet_protocol)
 
 
-def attributes(data: bytes) -> dict[int, bytes]:
-    """Attributes by kind, from the bytes that hold them."""
-    found, offset = {}, 0
-    while offset + 4 <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, offset)
-        found[kind & 0x3FFF] = data[offset + 4 : offset + length]
-        offset += (length + 3) & ~3
-    return found
+def read(channel: socket.socket, kind: int, interface: int = 0, parent: int = 0) -> list[Installed]:
+    """The qdiscs, classes or filters (`RTM_GETQDISC` ...) of an interface of the socket's
+    namespace, filters those below `parent`; 0: the qdiscs of all interfaces. Raises OSError."""
+    body = TCMSG.pack(socket.AF_UNSPEC, interface, 0, parent, 0)
+    found = map(parse, netlink.dump(channel, kind, body))
+    # The kernel lists the qdiscs of all interfaces, whichever was asked for.
+    return [each for each in found if interface in (0, each.interface)]
+
+
+def parse(body: bytes) -> Installed:
+    """A qdisc, class or filter from the body of its message."""
+    _, interface, handle, parent, info = TCMSG.unpack_from(body)
+    return Installed(interface, handle, parent, info, body)

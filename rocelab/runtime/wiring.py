@@ -25,14 +25,14 @@ from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP, ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
+from rocelab.kernel.links import IF_LINK_MODE_DORMANT, NUD_PERMANENT
 from rocelab.plan.fabric import Fabric, Link, Node, Port
 from rocelab.runtime.queues.engine import LONGEST_PACKETS
 
 LOOPBACK_INDEX = 1
-NUD_PERMANENT = 0x80
 _NEW = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL
 _REPLACE = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE
-IF_LINK_MODE_DEFAULT, IF_LINK_MODE_DORMANT = 0, 1
+IF_LINK_MODE_DEFAULT = 0
 """include/uapi/linux/if.h."""
 
 

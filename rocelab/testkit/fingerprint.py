@@ -16,34 +16,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from rocelab.kernel import namespaces, netlink, tc
+from rocelab.kernel import fib, links, namespaces, netlink, tc
 from rocelab.plan.settings import node_settings
 from rocelab.runtime.daemons import vty_command
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
-from rocelab.runtime.wiring import NUD_PERMANENT
 
 Facts = Mapping[tuple[str, str], str]
 """What was found, by node and thing."""
 
-RTM_NEWLINK, RTM_GETLINK = 16, 18
-RTM_GETADDR, RTM_GETROUTE, RTM_GETNEIGH = 22, 26, 30
-RTM_GETTFILTER = 46
-IFF_UP, IFF_LOWER_UP, RTNH_F_LINKDOWN = 0x1, 0x10000, 16
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_QDISC = 1, 3, 4, 6
+RTM_GETADDR = 22
 IFA_ADDRESS, IFA_LOCAL = 1, 2
-NDA_DST, NDA_LLADDR = 1, 2
-RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_MULTIPATH, RTA_VIA = 1, 4, 5, 6, 9, 18
-RT_TABLE_MAIN = 254
-TCA_BPF_NAME = 7
 TCA_HTB_INIT = 2
 
-_IFINFO = struct.Struct("=BxHiII")
 _IFADDR = struct.Struct("=BBBBI")
-_NDMSG = struct.Struct("=BxxxiHBB")
-_RTMSG = struct.Struct("=BBBBBBBBI")
-_RTNEXTHOP = struct.Struct("=HBBi")
-_U32 = struct.Struct("=I")
 
 
 def read_facts(lab: Lab) -> Facts:
@@ -97,11 +83,11 @@ def _change(was: str | None, found: str | None) -> str:
 
 def _node_facts(channel: socket.socket, settings: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Everything of the calling thread's namespace but its processes."""
-    names = dict(socket.if_nameindex())
-    for body in netlink.dump(channel, RTM_GETLINK, bytes(_IFINFO.size)):
-        yield from _interface(body)
-    for index, name in names.items():
-        yield from _ordered(f"{name}'s queues", _queues(channel, index))
+    found = links.read_links(channel)
+    names = {link.index: link.name for link in found}
+    for link in found:
+        yield from _interface(link)
+        yield from _ordered(f"{link.name}'s queues", _queues(channel, link.index))
     yield from _ordered("address of", _addresses(channel, names))
     yield from _ordered("permanent neighbour on", _neighbours(channel, names))
     yield from _routes(channel, names)
@@ -109,15 +95,12 @@ def _node_facts(channel: socket.socket, settings: Iterable[str]) -> Iterator[tup
         yield f"net/{setting}", Path("/proc/sys/net", setting).read_text().strip()
 
 
-def _interface(body: bytes) -> Iterator[tuple[str, str]]:
-    flags = _IFINFO.unpack_from(body)[3]
-    told = tc.attributes(body[_IFINFO.size :])
-    name = _text(told[IFLA_IFNAME])
-    yield f"{name}'s state", "up" if flags & IFF_UP else "down"
-    yield f"{name}'s carrier", "present" if flags & IFF_LOWER_UP else "missing"
-    yield f"{name}'s MTU", str(_U32.unpack(told[IFLA_MTU])[0])
-    yield f"{name}'s MAC", told.get(IFLA_ADDRESS, b"").hex(":")
-    yield f"{name}'s root qdisc", _text(told.get(IFLA_QDISC, b""))
+def _interface(link: links.Link) -> Iterator[tuple[str, str]]:
+    yield f"{link.name}'s state", "up" if link.up else "down"
+    yield f"{link.name}'s carrier", "present" if link.carrier else "missing"
+    yield f"{link.name}'s MTU", str(link.mtu)
+    yield f"{link.name}'s MAC", link.mac
+    yield f"{link.name}'s root qdisc", link.qdisc
 
 
 def _ordered(title: str, found: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -133,80 +116,55 @@ def _queues(channel: socket.socket, index: int) -> Iterator[tuple[str, str]]:
     """Qdiscs, classes and filters of an interface, with a digest of what they are set to."""
     parents = []
     for kind, what in ((tc.RTM_GETQDISC, "qdisc"), (tc.RTM_GETTCLASS, "class")):
-        for body in netlink.dump(channel, kind, tc.TCMSG.pack(0, index, 0, 0, 0)):
-            _, owner, handle, parent, _ = tc.TCMSG.unpack_from(body)
-            told = tc.attributes(body[tc.TCMSG.size :])
-            if owner != index or tc.TCA_KIND not in told:
-                continue  # qdiscs of all interfaces are listed, whichever was asked for
-            name = _text(told[tc.TCA_KIND])
+        for each in tc.read(channel, kind, index):
             if what == "qdisc":
-                clsact = handle == tc.CLSACT_HANDLE
-                parents += [tc.CLSACT_INGRESS, tc.CLSACT_EGRESS] if clsact else [handle]
-            digest = _digest(_settled(name, told.get(tc.TCA_OPTIONS, b"")))
-            yield "", f"{what} {name} {handle:x} below {parent:x} ({digest})"
+                clsact = each.handle == tc.CLSACT_HANDLE
+                parents += [tc.CLSACT_INGRESS, tc.CLSACT_EGRESS] if clsact else [each.handle]
+            place = f"{each.handle:x} below {each.parent:x}"
+            yield "", f"{what} {each.kind} {place} ({_digest(_settled(each))})"
     for parent in parents:
-        for body in netlink.dump(channel, RTM_GETTFILTER, tc.TCMSG.pack(0, index, 0, parent, 0)):
-            _, _, handle, _, info = tc.TCMSG.unpack_from(body)
-            told = tc.attributes(body[tc.TCMSG.size :])
-            program = tc.attributes(told.get(tc.TCA_OPTIONS, b"")).get(TCA_BPF_NAME, b"")
-            kind_name = f"{_text(told[tc.TCA_KIND])} {_text(program)}".strip()
-            yield "", f"filter {kind_name} {handle:x} of priority {info >> 16} at {parent:x}"
+        for each in tc.read(channel, tc.RTM_GETTFILTER, index, parent):
+            name = netlink.text(each.options.get(tc.TCA_BPF_NAME, b""))
+            place = f"{each.handle:x} of priority {each.info >> 16} at {parent:x}"
+            yield "", f"filter {f'{each.kind} {name}'.strip()} {place}"
 
 
-def _settled(kind: str, options: bytes) -> bytes:
+def _settled(each: tc.Installed) -> bytes:
     """A qdisc's options without what counts packets (struct tc_htb_glob, direct_pkts)."""
-    if kind != "htb" or TCA_HTB_INIT not in (told := tc.attributes(options)):
-        return options
-    return told[TCA_HTB_INIT][:16]
+    if each.kind == "htb" and TCA_HTB_INIT in each.options:
+        return each.options[TCA_HTB_INIT][:16]
+    return each.find(tc.TCA_OPTIONS)
 
 
 def _addresses(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tuple[str, str]]:
     for body in netlink.dump(channel, RTM_GETADDR, bytes(_IFADDR.size)):
         _, length, _, _, index = _IFADDR.unpack_from(body)
-        told = tc.attributes(body[_IFADDR.size :])
-        address = told.get(IFA_LOCAL) or told[IFA_ADDRESS]
+        found = netlink.attributes(body, _IFADDR.size)
+        address = found.get(IFA_LOCAL) or found[IFA_ADDRESS]
         yield names[index], f"{ipaddress.ip_address(address)}/{length}"
 
 
 def _neighbours(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    for body in netlink.dump(channel, RTM_GETNEIGH, bytes(_NDMSG.size)):
-        _, index, state, _, _ = _NDMSG.unpack_from(body)
-        told = tc.attributes(body[_NDMSG.size :])
-        if state & NUD_PERMANENT and NDA_DST in told and index in names:
-            mac = told.get(NDA_LLADDR, b"").hex(":")
-            yield names[index], f"{ipaddress.ip_address(told[NDA_DST])} is {mac}"
+    for each in links.read_neighbours(channel):
+        if each.interface in names:
+            yield names[each.interface], f"{ipaddress.ip_address(each.address)} is {each.mac}"
 
 
 def _routes(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tuple[str, str]]:
     """Routes with their next hops as a set: their order depends on which session came up first."""
-    request = _RTMSG.pack(socket.AF_INET, 0, 0, 0, 0, 0, 0, 0, 0)
-    for body in netlink.dump(channel, RTM_GETROUTE, request):
-        _, length, _, _, table, _, _, kind, _ = _RTMSG.unpack_from(body)
-        if table != RT_TABLE_MAIN:
-            continue
-        told = tc.attributes(body[_RTMSG.size :])
-        metric = _U32.unpack(told.get(RTA_PRIORITY, bytes(4)))[0]
-        prefix = f"{ipaddress.ip_address(told.get(RTA_DST, bytes(4)))}/{length}"
-        hops = ", ".join(sorted(_hops(told, names)))
-        yield f"route {prefix} of type {kind} and metric {metric}", hops
+    for route in fib.read_routes(channel):
+        hops = ", ".join(sorted(_hop(hop, names) for hop in route.hops))
+        yield f"route {route.prefix} of type {route.kind} and metric {route.metric}", hops
 
 
-def _hops(told: Mapping[int, bytes], names: Mapping[int, str]) -> Iterator[str]:
-    if RTA_OIF in told:
-        yield _hop(_U32.unpack(told[RTA_OIF])[0], 1, told, names)
-    several, offset = told.get(RTA_MULTIPATH, b""), 0
-    while offset + _RTNEXTHOP.size <= len(several):
-        length, flags, weight, index = _RTNEXTHOP.unpack_from(several, offset)
-        attributes = tc.attributes(several[offset + _RTNEXTHOP.size : offset + length])
-        dead = " without carrier" if flags & RTNH_F_LINKDOWN else ""
-        yield _hop(index, weight + 1, attributes, names) + dead
-        offset += (length + 3) & ~3
-
-
-def _hop(index: int, weight: int, told: Mapping[int, bytes], names: Mapping[int, str]) -> str:
-    gateway = told.get(RTA_GATEWAY) or told.get(RTA_VIA, b"")[2:]
-    via = f" via {ipaddress.ip_address(gateway)}" if gateway else ""
-    return f"{names.get(index, index)}{via}" + (f" x {weight}" if weight > 1 else "")
+def _hop(hop: fib.KernelHop, names: Mapping[int, str]) -> str:
+    gateway = fib.gateway_text(hop.gateway)
+    return (
+        f"{names.get(hop.interface, hop.interface)}"
+        + (f" via {gateway}" if gateway else "")
+        + (f" x {hop.weight}" if hop.weight > 1 else "")
+        + ("" if hop.carrier else " without carrier")
+    )
 
 
 def _configurations(lab: Lab) -> Iterator[tuple[tuple[str, str], str]]:
@@ -237,7 +195,3 @@ def _processes(lab: Lab) -> Iterator[tuple[tuple[str, str], str]]:
 
 def _digest(data: bytes) -> str:
     return hashlib.blake2s(data, digest_size=4).hexdigest()
-
-
-def _text(data: bytes) -> str:
-    return data.rstrip(b"\0").decode()

@@ -25,10 +25,10 @@ import pytest
 from rocelab.errors import InputError
 from rocelab.forwarding.multipath import UDP, Flow5, select
 from rocelab.jobs.flow import Flow, permutation
-from rocelab.kernel.fib import read_fib
+from rocelab.kernel import netlink
+from rocelab.kernel.fib import read_fib, read_objects, read_routes
 from rocelab.kernel.namespaces import inside
 from rocelab.kernel.netlink import HEADER, NLMSG_ERROR
-from rocelab.kernel.tables import open_reader, read_objects, read_rows
 from rocelab.runtime.controller.collector import Collector
 from rocelab.runtime.controller.process import (
     ControllerFiles,
@@ -174,7 +174,7 @@ def groups_of(lab: Lab, switch: str) -> dict[int, int]:
     """Members of every group of next-hop objects in a switch's kernel, by id."""
 
     def read() -> dict[int, int]:
-        with open_reader() as channel:
+        with netlink.open_socket() as channel:
             return {number: len(g.members) for number, g in read_objects(channel)[1].items()}
 
     return inside(lab.node(switch).netns, read)
@@ -184,8 +184,8 @@ def own_routes(lab: Lab, switch: str) -> dict[str, int]:
     """The group of every route over one."""
 
     def read() -> dict[str, int]:
-        with open_reader() as channel:
-            return {row.prefix: row.group for row in read_rows(channel) if row.group}
+        with netlink.open_socket() as channel:
+            return {route.prefix: route.group for route in read_routes(channel) if route.group}
 
     return inside(lab.node(switch).netns, read)
 

@@ -18,10 +18,10 @@ from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fibs
 from rocelab.forwarding.flows import as_columns
 from rocelab.forwarding.multipath import multipath_hash, select
 from rocelab.forwarding.path import find_nic, walk
-from rocelab.forwarding.resilient import bucket_of, filled, without
-from rocelab.kernel.fib import read_fib
+from rocelab.forwarding.resilient import ResilientGroup, bucket_of, filled, without
+from rocelab.kernel import netlink
+from rocelab.kernel.fib import NHA_ID, NHMSG, read_fib, read_objects
 from rocelab.kernel.namespaces import inside
-from rocelab.kernel.nexthops import read_resilient_groups
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.settings import FIELD_BIT, POLICY_NUMBER, node_settings
@@ -46,6 +46,11 @@ from tests.integration.hash_router import (
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
+
+# include/uapi/linux/rtnetlink.h and nexthop.h
+RTM_GETNEXTHOPBUCKET = 118
+NHA_RES_BUCKET = 13
+NHA_RES_BUCKET_INDEX, NHA_RES_BUCKET_NH_ID = 1, 3
 
 
 FLOWS_PER_CASE = 40
@@ -158,7 +163,7 @@ def test_resilient_groups_start_with_the_predicted_table_and_take_the_predicted_
             order = generator.sample(range(18), len(weights))
             buckets = generator.randint(len(weights), 1000)
             fresh_resilient_group(order, weights, buckets, v6=v6)
-            group = read_resilient_groups(router)[number]
+            group = resilient_group(router, number)
             table = filled([None] * buckets, weights)
             assert group.weights == tuple(weights)
             assert group.buckets == tuple(group.members[i] for i in table)
@@ -193,13 +198,13 @@ def test_a_lost_member_of_a_resilient_group_leaves_the_predicted_table(
             flows = random_flows(flows_before, generator)
             kernel_choices(flows)
             busy = {bucket_of(multipath_hash(flow, 7, HashPolicy.L4), buckets) for flow in flows}
-            before = read_resilient_groups(router)[1000]
+            before = resilient_group(router, 1000)
             lost = generator.randrange(len(weights))
             table = [before.members.index(each) for each in before.buckets]
             predicted = without(table, weights, lost, busy)
             out = order[lost]
             run_ip([f"nexthop del id {100 - out}"], NETNS.name)
-            after = read_resilient_groups(router)[1000]
+            after = resilient_group(router, 1000)
             run_ip([f"nexthop add id {100 - out} via {gateway(out)} dev out{out}"], NETNS.name)
             assert after.buckets == tuple(before.members[i] for i in predicted)
             moved = {old for old, new in zip(table, predicted, strict=True) if old != new}
@@ -207,6 +212,26 @@ def test_a_lost_member_of_a_resilient_group_leaves_the_predicted_table(
     finally:
         subprocess.run(f"ip -n {NETNS.name} nexthop del id 1000".split(), check=True)
     assert (other_members_moved > 0) == (flows_before < 500)
+
+
+def resilient_group(router: Path, number: int) -> ResilientGroup:
+    """A resilient group with its buckets, as the kernel holds it."""
+
+    def read() -> ResilientGroup:
+        with netlink.open_socket() as channel:
+            group = read_objects(channel)[1][number]
+            answers = netlink.dump(channel, RTM_GETNEXTHOPBUCKET, bytes(NHMSG.size))
+        table = {}
+        for answer in answers:
+            found = netlink.attributes(answer, NHMSG.size)
+            if netlink.number(found[NHA_ID]) == number:
+                bucket = netlink.attributes(found[NHA_RES_BUCKET])
+                index = netlink.number(bucket[NHA_RES_BUCKET_INDEX])
+                table[index] = netlink.number(bucket[NHA_RES_BUCKET_NH_ID])
+        members, weights = zip(*group.members, strict=True)
+        return ResilientGroup(members, weights, tuple(table[each] for each in range(len(table))))
+
+    return inside(router, read)
 
 
 def operational_state(interface: str) -> str:

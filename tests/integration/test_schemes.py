@@ -253,13 +253,13 @@ def test_the_models_hash_is_the_programs_to_the_bit(zone: Lab) -> None:
 def attached(lab: Lab, program: int, node: str, interfaces: tuple[str, ...]) -> Iterator[None]:
     """A program that sees what leaves by some interfaces of a node, behind all others."""
     indexes = wiring.interface_indexes(lab.fabric)
-    options = tc.attribute(6, struct.pack("=I", program)) + tc.attribute(7, b"tap\0")
+    options = netlink.attribute(6, struct.pack("=I", program)) + netlink.attribute(7, b"tap\0")
     request = tc.message(
         tc.RTM_NEWTFILTER,
         "bpf",
         parent=tc.CLSACT_EGRESS,
         info=tc.filter_info(9, 3),
-        options=options + tc.attribute(8, struct.pack("=I", 1)),
+        options=options + netlink.attribute(8, struct.pack("=I", 1)),
     )
 
     def attach() -> None:

@@ -10,7 +10,6 @@ import ctypes
 import os
 import select
 import socket
-import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,11 +17,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from rocelab.forwarding.fib import Fib
-from rocelab.kernel import namespaces, netlink, tables
+from rocelab.kernel import fib, links, namespaces, netlink
 from rocelab.runtime.controller.resilient import GROUPS_FROM, IDS_END
 
-RTNLGRP_LINK, RTNLGRP_IPV4_ROUTE = 1, 7
-RTM_NEWLINK, RTM_DELLINK = 16, 17
 DEBOUNCE_S = 0.003
 """A failed link is some messages in two switches within a millisecond: one round for all."""
 
@@ -47,11 +44,11 @@ class _Switch:
     reader: socket.socket
     events: socket.socket
     names: dict[int, str]
-    rows: tuple[tables.Row, ...] = ()
+    routes: tuple[fib.KernelRoute, ...] = ()
 
     def knows_every_interface(self) -> bool:
         """Whether all that routes name were there when names were last read."""
-        return all(hop.interface in self.names for row in self.rows for hop in row.hops)
+        return all(hop.interface in self.names for route in self.routes for hop in route.hops)
 
 
 class Collector:
@@ -78,9 +75,10 @@ class Collector:
                 os.close(descriptor)
 
     def _open(self, name: str) -> None:
-        events = netlink.open_socket((RTNLGRP_LINK, RTNLGRP_IPV4_ROUTE), _EVENT_BUFFER)
+        events = netlink.open_socket((links.RTNLGRP_LINK, fib.RTNLGRP_IPV4_ROUTE), _EVENT_BUFFER)
         events.setblocking(False)
-        switch = _Switch(name, tables.open_reader(), events, dict(socket.if_nameindex()))
+        reader = netlink.open_socket(receive_buffer_bytes=4 << 20)
+        switch = _Switch(name, reader, events, dict(socket.if_nameindex()))
         self._switches[name] = switch
         self._by_descriptor[events.fileno()] = switch
         self._epoll.register(events, select.EPOLLIN)
@@ -107,22 +105,22 @@ class Collector:
         """Have the routes of a switch read again, because they were just changed."""
         self._stale.add(switch)
 
-    def rows(self) -> dict[str, tuple[tables.Row, ...]]:
+    def routes(self) -> dict[str, tuple[fib.KernelRoute, ...]]:
         """The routes of every switch, read where something has changed since. Raises OSError."""
         for name in sorted(self._stale):
             switch = self._switches[name]
-            switch.rows = tables.read_rows(switch.reader)
+            switch.routes = fib.read_routes(switch.reader)
             if not switch.knows_every_interface():
-                switch.names = tables.read_names(switch.reader)
+                found = links.read_links(switch.reader)
+                switch.names = {link.index: link.name for link in found}
         self._stale.clear()
-        return {name: switch.rows for name, switch in self._switches.items()}
+        return {name: switch.routes for name, switch in self._switches.items()}
 
     def fibs(self) -> dict[str, Fib]:
         """The tables of every switch, as `rocelab.kernel.fib.read_fib` gives them."""
-        rows = self.rows()
+        routes = self.routes()
         return {
-            name: tables.table_of(rows[name], switch.names)
-            for name, switch in self._switches.items()
+            name: fib.fib_of(routes[name], switch.names) for name, switch in self._switches.items()
         }
 
     def wait(self, until_s: float) -> set[Reason]:
@@ -170,25 +168,18 @@ def _read_events(events: socket.socket) -> tuple[set[Reason], bool]:
             found.add(Reason.ROUTE)
             is_one_gone = True
             continue
-        offset = 0
-        while offset + netlink.HEADER.size <= len(data):
-            length, kind, _, _, _ = netlink.HEADER.unpack_from(data, offset)
-            if kind in (RTM_NEWLINK, RTM_DELLINK):
+        for kind, body in netlink.messages(data):
+            if kind in (links.RTM_NEWLINK, links.RTM_DELLINK):
                 found.add(Reason.LINK)
-                is_one_gone |= kind == RTM_DELLINK
-            elif kind in (tables.RTM_NEWROUTE, tables.RTM_DELROUTE) and not _is_own(
-                data, offset + netlink.HEADER.size, offset + length
-            ):
+                is_one_gone |= kind == links.RTM_DELLINK
+            elif kind in (fib.RTM_NEWROUTE, fib.RTM_DELROUTE) and not _is_own(body):
                 found.add(Reason.ROUTE)
-            offset += (length + 3) & ~3
 
 
-def _is_own(data: bytes, start: int, end: int) -> bool:
+def _is_own(body: bytes) -> bool:
     """Whether a message is about a route that a controller has made."""
-    for kind, value in tables.attributes(data, start + tables.RTMSG.size, end):
-        if kind == tables.RTA_NH_ID:
-            return bool(GROUPS_FROM <= struct.unpack("=I", value)[0] < IDS_END)
-    return False
+    group = netlink.attributes(body, fib.RTMSG.size).get(fib.RTA_NH_ID, b"")
+    return GROUPS_FROM <= netlink.number(group) < IDS_END
 
 
 def _watch_folder(folder: Path) -> int:

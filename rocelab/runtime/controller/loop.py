@@ -21,7 +21,7 @@ from rocelab.forwarding.entries import EntryTable, program, wanted_entries
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.network import Edge, Network, Placement
 from rocelab.kernel import netlink
-from rocelab.kernel.tables import read_objects
+from rocelab.kernel.fib import read_objects
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.controller import resilient
 from rocelab.runtime.controller.collector import Collector, Reason
@@ -192,15 +192,15 @@ class ResilientRounds:
 
     def __call__(self, report: Report) -> None:
         with report.part("collect"):
-            rows = self._collector.rows()
+            routes = self._collector.routes()
         planned: dict[str, list[bytes]] = {}
         states = []
         with report.part("engine"):
-            for name in rows:
+            for name in routes:
                 present = resilient.own_state(
-                    rows[name], *read_objects(self._collector.channel(name))
+                    routes[name], *read_objects(self._collector.channel(name))
                 )
-                wanted = resilient.wanted_state(rows[name], present, self._buckets)
+                wanted = resilient.wanted_state(routes[name], present, self._buckets)
                 states.append(wanted)
                 if messages := resilient.messages(present, wanted):
                     planned[name] = messages
@@ -211,10 +211,10 @@ class ResilientRounds:
                 except OSError as error:
                     report.problems.append(f"{name}: {error}")
                 self._collector.forget(name)
-        groups, routes = resilient.group_sizes(states)
+        groups, grouped = resilient.group_sizes(states)
         report.fields |= {
             "changed": sum(len(messages) for messages in planned.values()),
-            "total": groups + routes,
+            "total": groups + grouped,
         }
 
 

@@ -23,7 +23,7 @@ from rocelab.errors import InputError, MachineError
 from rocelab.files import make_folder, write_file
 from rocelab.interpreter import module_command, module_environment
 from rocelab.kernel import namespaces, netlink, pidfile
-from rocelab.kernel.tables import open_reader, read_objects, read_rows
+from rocelab.kernel.fib import read_objects, read_routes
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.controller import resilient
 from rocelab.runtime.controller.collector import Collector
@@ -141,8 +141,8 @@ def stop_process(files: LabFiles) -> None:
 
 
 def _remove_groups() -> None:
-    with open_reader() as channel:
-        present = resilient.own_state(read_rows(channel), *read_objects(channel))
+    with netlink.open_socket() as channel:
+        present = resilient.own_state(read_routes(channel), *read_objects(channel))
         netlink.send_batch(channel, resilient.removal(present))
 
 

@@ -13,8 +13,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rocelab.kernel.netlink import HEADER
-from rocelab.kernel.tables import (
+from rocelab.kernel.fib import (
     GROUP_ENTRY,
     GROUP_TYPE_RESILIENT,
     NHA_GATEWAY,
@@ -36,11 +35,11 @@ from rocelab.kernel.tables import (
     RTMSG,
     RTN_UNICAST,
     Group,
+    KernelRoute,
     Member,
-    Row,
 )
+from rocelab.kernel.netlink import REQUEST_ACK_REPLACE, attribute, request, u32
 
-NLM_F_REQUEST = 0x1
 RTPROT_BGP = 186
 """FRR's number for routes of BGP (zebra/rt_netlink.h)."""
 
@@ -62,8 +61,6 @@ UNBALANCED_S = 0.0
 """Never move a bucket that is in use: RoCE's receivers take reordering for loss."""
 
 _USER_HZ = 100
-_ANSWERED = 4
-_CREATE, _REPLACE = 0x400, 0x100
 _RES_IDLE_TIMER, _RES_UNBALANCED_TIMER = 2, 3
 _NESTED = 0x8000
 
@@ -81,22 +78,22 @@ class State:
 
 
 def own_state(
-    rows: Iterable[Row], members: Mapping[int, Member], groups: Mapping[int, Group]
+    routes: Iterable[KernelRoute], members: Mapping[int, Member], groups: Mapping[int, Group]
 ) -> State:
     """Of all that a kernel holds what is ours."""
     return State(
         {number: each for number, each in members.items() if MEMBERS_FROM <= number < GROUPS_FROM},
         {number: each for number, each in groups.items() if GROUPS_FROM <= number < IDS_END},
-        {(row.destination, row.length): row.group for row in rows if is_own(row)},
+        {(route.destination, route.length): route.group for route in routes if is_own(route)},
     )
 
 
-def is_own(row: Row) -> bool:
+def is_own(route: KernelRoute) -> bool:
     """Whether a route is one of ours."""
-    return GROUPS_FROM <= row.group < IDS_END
+    return GROUPS_FROM <= route.group < IDS_END
 
 
-def wanted_state(rows: Iterable[Row], present: State, buckets: int) -> State:
+def wanted_state(routes: Iterable[KernelRoute], present: State, buckets: int) -> State:
     """What is to be ours: a group per set of next hops that a route of BGP has two or more of.
 
     A group that is there keeps its id, and with it its buckets, for most of the prefixes that use
@@ -105,13 +102,13 @@ def wanted_state(rows: Iterable[Row], present: State, buckets: int) -> State:
     """
     members: dict[int, Member] = {}
     wanted: dict[Place, tuple[tuple[int, int], ...]] = {}
-    for row in rows:
-        if row.protocol != RTPROT_BGP or len(row.hops) < 2:
+    for route in routes:
+        if route.protocol != RTPROT_BGP or len(route.hops) < 2:
             continue
-        for hop in row.hops:
+        for hop in route.hops:
             members[MEMBERS_FROM + hop.interface] = Member(hop.interface, hop.gateway)
-        wanted[row.destination, row.length] = tuple(
-            (MEMBERS_FROM + hop.interface, hop.weight) for hop in row.hops
+        wanted[route.destination, route.length] = tuple(
+            (MEMBERS_FROM + hop.interface, hop.weight) for hop in route.hops
         )
     groups: dict[int, Group] = {}
     group_of: dict[Place, int] = {}
@@ -193,24 +190,11 @@ def removal(present: State) -> list[bytes]:
     return messages(present, State({}, {}, {}))
 
 
-def _attribute(kind: int, value: bytes) -> bytes:
-    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
-
-
-def _message(kind: int, flags: int, body: bytes) -> bytes:
-    header = HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | _ANSWERED | flags, 0, 0)
-    return header + body
-
-
-def _u32(value: int) -> bytes:
-    return struct.pack("=I", value)
-
-
 def _set_member(number: int, member: Member) -> bytes:
     family = socket.AF_INET6 if len(member.gateway) == 16 else socket.AF_INET
-    body = NHMSG.pack(family, 0, PROTOCOL, 0, 0) + _attribute(NHA_ID, _u32(number))
-    body += _attribute(NHA_OIF, _u32(member.interface)) + _attribute(NHA_GATEWAY, member.gateway)
-    return _message(RTM_NEWNEXTHOP, _CREATE | _REPLACE, body)
+    body = NHMSG.pack(family, 0, PROTOCOL, 0, 0) + attribute(NHA_ID, u32(number))
+    body += attribute(NHA_OIF, u32(member.interface)) + attribute(NHA_GATEWAY, member.gateway)
+    return request(RTM_NEWNEXTHOP, body, REQUEST_ACK_REPLACE)
 
 
 def _set_group(number: int, group: Group) -> bytes:
@@ -218,35 +202,35 @@ def _set_group(number: int, group: Group) -> bytes:
         GROUP_ENTRY.pack(each, weight - 1 & 0xFF, weight - 1 >> 8, 0)
         for each, weight in group.members
     )
-    timers = _attribute(_RES_IDLE_TIMER, _u32(round(IDLE_S * _USER_HZ)))
-    timers += _attribute(_RES_UNBALANCED_TIMER, _u32(round(UNBALANCED_S * _USER_HZ)))
-    nested = _attribute(NHA_RES_GROUP_BUCKETS, struct.pack("=H", group.buckets)) + timers
-    body = NHMSG.pack(socket.AF_UNSPEC, 0, PROTOCOL, 0, 0) + _attribute(NHA_ID, _u32(number))
-    body += _attribute(NHA_GROUP, entries)
-    body += _attribute(NHA_GROUP_TYPE, struct.pack("=H", GROUP_TYPE_RESILIENT))
-    body += _attribute(NHA_RES_GROUP | _NESTED, nested)
-    return _message(RTM_NEWNEXTHOP, _CREATE | _REPLACE, body)
+    timers = attribute(_RES_IDLE_TIMER, u32(round(IDLE_S * _USER_HZ)))
+    timers += attribute(_RES_UNBALANCED_TIMER, u32(round(UNBALANCED_S * _USER_HZ)))
+    nested = attribute(NHA_RES_GROUP_BUCKETS, struct.pack("=H", group.buckets)) + timers
+    body = NHMSG.pack(socket.AF_UNSPEC, 0, PROTOCOL, 0, 0) + attribute(NHA_ID, u32(number))
+    body += attribute(NHA_GROUP, entries)
+    body += attribute(NHA_GROUP_TYPE, struct.pack("=H", GROUP_TYPE_RESILIENT))
+    body += attribute(NHA_RES_GROUP | _NESTED, nested)
+    return request(RTM_NEWNEXTHOP, body, REQUEST_ACK_REPLACE)
 
 
 def _delete_object(number: int) -> bytes:
-    body = NHMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + _attribute(NHA_ID, _u32(number))
-    return _message(RTM_DELNEXTHOP, 0, body)
+    body = NHMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + attribute(NHA_ID, u32(number))
+    return request(RTM_DELNEXTHOP, body)
 
 
 def _route(place: Place) -> bytes:
     destination, length = place
     body = RTMSG.pack(socket.AF_INET, length, 0, 0, RT_TABLE_MAIN, PROTOCOL, 0, RTN_UNICAST, 0)
-    body += _attribute(RTA_DST, destination.to_bytes(4, "big"))
-    return body + _attribute(RTA_PRIORITY, _u32(METRIC))
+    body += attribute(RTA_DST, destination.to_bytes(4, "big"))
+    return body + attribute(RTA_PRIORITY, u32(METRIC))
 
 
 def _set_route(place: Place, group: int) -> bytes:
-    body = _route(place) + _attribute(RTA_NH_ID, _u32(group))
-    return _message(RTM_NEWROUTE, _CREATE | _REPLACE, body)
+    body = _route(place) + attribute(RTA_NH_ID, u32(group))
+    return request(RTM_NEWROUTE, body, REQUEST_ACK_REPLACE)
 
 
 def _delete_route(place: Place) -> bytes:
-    return _message(RTM_DELROUTE, 0, _route(place))
+    return request(RTM_DELROUTE, _route(place))
 
 
 def group_sizes(states: Sequence[State]) -> tuple[int, int]:

@@ -13,13 +13,12 @@ import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 from pathlib import Path
 
 from rocelab.errors import MachineError
 from rocelab.interpreter import module_command, module_environment
-from rocelab.kernel import namespaces, netlink, offloads, pidfile, tc
+from rocelab.kernel import links, namespaces, netlink, offloads, pidfile
 from rocelab.runtime.impairments import program
 from rocelab.runtime.impairments.delayline import RECEIVES
 from rocelab.runtime.impairments.maps import ImpairmentMaps
@@ -32,12 +31,6 @@ FIRST_INDEX = 60001
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 5.0
 
-# include/uapi/linux/rtnetlink.h, if_link.h, ethtool.h
-_RTM_NEWLINK, _RTM_DELLINK = 16, 17
-_IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_GRO_MAX_SIZE = 3, 4, 18, 58
-_IFLA_INFO_KIND, _IFLA_INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
-_IFINFOMSG = struct.Struct("=BxHiII")
-_IFF_UP = 1
 _ETHTOOL_STXCSUM = 0x17
 
 
@@ -123,19 +116,11 @@ def _make_pair(resume: int, mtu: int) -> None:
     # Room for the VLAN tag. With GRO the receiving end has one queue, whose order does not depend
     # on the CPU that a packet comes from (rocelab/kernel/offloads.py); of a byte at most, GRO
     # merges nothing.
-    shared = tc.attribute(_IFLA_MTU, struct.pack("=I", mtu + 4))
-    shared += tc.attribute(_IFLA_GRO_MAX_SIZE, struct.pack("=I", 1))
-    peer = _IFINFOMSG.pack(0, 0, FIRST_INDEX + 1, 0, 0)
-    peer += tc.attribute(_IFLA_IFNAME, f"{RECEIVES}\0".encode()) + shared
-    kind = tc.attribute(_IFLA_INFO_KIND, b"veth") + tc.nested(
-        _IFLA_INFO_DATA, tc.attribute(_VETH_INFO_PEER, peer)
-    )
-    made = tc.attribute(_IFLA_IFNAME, f"{REDIRECTS}\0".encode()) + shared
-    made += tc.attribute(_IFLA_LINKINFO, kind)
+    shared = netlink.attribute(links.IFLA_MTU, netlink.u32(mtu + 4))
+    shared += netlink.attribute(links.IFLA_GRO_MAX_SIZE, netlink.u32(1))
+    pair = links.veth(REDIRECTS, RECEIVES, index=FIRST_INDEX, shared=shared)
     with netlink.open_socket() as channel:
-        netlink.send_batch(
-            channel, [_link_request(_RTM_NEWLINK, made, flags=tc.REQUEST_ACK_CREATE_EXCL)]
-        )
+        netlink.send_batch(channel, [pair])
         for name in (REDIRECTS, RECEIVES):
             ipv6 = Path("/proc/sys/net/ipv6/conf", name, "disable_ipv6")
             if ipv6.exists():
@@ -147,26 +132,13 @@ def _make_pair(resume: int, mtu: int) -> None:
                 offloads.set_offload(control, name, offloads.ETHTOOL_STSO, 0)
                 offloads.set_offload(control, name, offloads.ETHTOOL_SGRO, 1)
         program.attach(resume, 0, FIRST_INDEX, at_egress=False)
-        up = [_link_request(_RTM_NEWLINK, b"", index=FIRST_INDEX + end, up=True) for end in (0, 1)]
-        netlink.send_batch(channel, up)
+        netlink.send_batch(channel, [links.set_up(FIRST_INDEX + end) for end in (0, 1)])
 
 
 def _remove_pair() -> None:
     with netlink.open_socket() as channel:
         try:
-            netlink.send_batch(channel, [_link_request(_RTM_DELLINK, b"")])
+            netlink.send_batch(channel, [links.removal(FIRST_INDEX)])
         except OSError as error:
             if error.errno != errno.ENODEV:
                 raise
-
-
-def _link_request(
-    kind: int,
-    attributes: bytes,
-    *,
-    index: int = FIRST_INDEX,
-    up: bool = False,
-    flags: int = tc.REQUEST_ACK,
-) -> bytes:
-    body = _IFINFOMSG.pack(0, 0, index, _IFF_UP if up else 0, _IFF_UP if up else 0) + attributes
-    return netlink.HEADER.pack(netlink.HEADER.size + len(body), kind, flags, 0, 0) + body

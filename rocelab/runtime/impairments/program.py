@@ -11,7 +11,6 @@ import errno
 import os
 import shutil
 import socket
-import struct
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,14 +27,6 @@ NEEDS = ("clsact", "cls_bpf")
 NAME = "rocelab-impairments"
 PRIORITY = 1
 """Asked before the filters of queues and steering, which have priority 10."""
-
-_HANDLE = 1
-_ETH_P_ALL = 0x0003
-_ACT_DIRECT = 1
-
-# include/uapi/linux/pkt_cls.h, rtnetlink.h
-_TCA_BPF_CLASSID, _TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS = 3, 6, 7, 8
-_RTM_DELQDISC, _RTM_GETTFILTER = 37, 46
 
 
 def pins_folder(files: LabFiles) -> Path:
@@ -80,31 +71,7 @@ def remove_pins(files: LabFiles) -> None:
 
 def attach(program: int, classid: int, index: int, *, at_egress: bool) -> None:
     """Put a program first on a port, in place of one that is there. Raises OSError."""
-    options = (
-        tc.attribute(_TCA_BPF_CLASSID, struct.pack("=I", classid))
-        + tc.attribute(_TCA_BPF_FD, struct.pack("=I", program))
-        + tc.attribute(_TCA_BPF_NAME, f"{NAME}\0".encode())
-        + tc.attribute(_TCA_BPF_FLAGS, struct.pack("=I", _ACT_DIRECT))
-    )
-    requests = (
-        # Without EXCL: the queues' or the schemes' program may have made it.
-        tc.message(
-            tc.RTM_NEWQDISC,
-            "clsact",
-            handle=tc.CLSACT_HANDLE,
-            parent=tc.TC_H_CLSACT,
-            flags=tc.REQUEST_ACK_CREATE,
-        ),
-        tc.message(
-            tc.RTM_NEWTFILTER,
-            "bpf",
-            handle=_HANDLE,
-            parent=_side(at_egress),
-            info=tc.filter_info(PRIORITY, _ETH_P_ALL),
-            options=options,
-            flags=tc.REQUEST_ACK_CREATE,
-        ),
-    )
+    requests = (tc.clsact(), tc.bpf_filter(program, _side(at_egress), PRIORITY, NAME, classid))
     with netlink.open_socket() as channel:
         netlink.send_batch(channel, [tc.on_interface(request, index) for request in requests])
 
@@ -113,23 +80,10 @@ def detach(index: int, *, at_egress: bool) -> None:
     """Take the program off a port, if it is there. Raises OSError."""
     with netlink.open_socket() as channel:
         if _is_on(channel, index, _side(at_egress)):
-            request = tc.message(
-                tc.RTM_DELTFILTER,
-                "bpf",
-                handle=_HANDLE,
-                parent=_side(at_egress),
-                info=tc.filter_info(PRIORITY, _ETH_P_ALL),
-                flags=tc.REQUEST_ACK,
-            )
+            request = tc.bpf_removal(_side(at_egress), PRIORITY)
             netlink.send_batch(channel, [tc.on_interface(request, index)])
         if not any(_filters(channel, index, _side(each)) for each in (False, True)):
-            request = tc.message(
-                _RTM_DELQDISC,
-                "clsact",
-                handle=tc.CLSACT_HANDLE,
-                parent=tc.TC_H_CLSACT,
-                flags=tc.REQUEST_ACK,
-            )
+            request = tc.clsact(tc.RTM_DELQDISC, flags=netlink.REQUEST_ACK)
             try:
                 netlink.send_batch(channel, [tc.on_interface(request, index)])
             except OSError as error:
@@ -150,15 +104,10 @@ def _side(at_egress: bool) -> int:
 def _is_on(channel: socket.socket, index: int, side: int) -> bool:
     wanted = f"{NAME}\0".encode()
     return any(
-        tc.attributes(each.get(tc.TCA_OPTIONS, b"")).get(_TCA_BPF_NAME) == wanted
-        for each in _filters(channel, index, side)
+        each.options.get(tc.TCA_BPF_NAME) == wanted for each in _filters(channel, index, side)
     )
 
 
-def _filters(channel: socket.socket, index: int, side: int) -> list[dict[int, bytes]]:
-    """The attributes of every filter on one side of a port's clsact; none where it has none."""
-    body = tc.TCMSG.pack(socket.AF_UNSPEC, index, 0, side, 0)
-    return [
-        tc.attributes(answer[tc.TCMSG.size :])
-        for answer in netlink.dump(channel, _RTM_GETTFILTER, body)
-    ]
+def _filters(channel: socket.socket, index: int, side: int) -> list[tc.Installed]:
+    """Every filter on one side of a port's clsact; none where it has none."""
+    return tc.read(channel, tc.RTM_GETTFILTER, index, side)

@@ -21,8 +21,6 @@ QUEUE_FIELDS = ("bytes", "ce_out", "dropped_packets", "dropped_bytes", "depth_ma
 QUEUE_WORDS = len(QUEUE_FIELDS) + 2 * BINS
 """64-bit words of the program's `struct queue`: these fields, packets by depth, marks by depth."""
 
-ETH_P_ALL = 0x0003
-_ACT_DIRECT = 1
 _SETTINGS = struct.Struct(f"=4Q{BINS}QQ64B")
 _PROBABILITY_ONE = 1 << 31
 
@@ -46,19 +44,10 @@ class Marker:
                 is_map = name != "sample"
                 kept = self._loaded.map(name) if is_map else self._loaded.program(name)
                 bpf.pin(kept, folder / name)
+            program = self._loaded.program("enqueue")
             self._filter = [
-                tc.message(
-                    tc.RTM_NEWQDISC, "clsact", handle=tc.CLSACT_HANDLE, parent=tc.TC_H_CLSACT
-                ),
-                tc.message(
-                    tc.RTM_NEWTFILTER,
-                    "bpf",
-                    parent=tc.CLSACT_EGRESS,
-                    info=tc.filter_info(10, ETH_P_ALL),
-                    options=tc.attribute(6, struct.pack("=I", self._loaded.program("enqueue")))
-                    + tc.attribute(7, b"rocelab\0")
-                    + tc.attribute(8, struct.pack("=I", _ACT_DIRECT)),
-                ),
+                tc.clsact(),
+                tc.bpf_filter(program, tc.CLSACT_EGRESS, 10, "rocelab"),
             ]
         except BaseException:
             self._loaded.close()

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from rocelab.kernel import htb, netlink, tc
 
-REQUEST_ACK_CREATE_REPLACE = 0x505
 TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST = 1, 4, 6
 TCA_HTB_PARMS, TCA_HTB_RATE64 = 1, 6
 _TBF_NUMBERS = struct.Struct("=III")
@@ -36,10 +35,12 @@ def change(rate_bps: int, mtu: int, *, queued: bool, buffer_bytes: int) -> bytes
         return htb.rate_change(rate_bps, mtu)
     rate = max(1, rate_bps // 8)
     spec = htb.ratespec(rate)
+    parameters = spec + bytes(len(spec)) + _TBF_NUMBERS.pack(buffer_bytes, 0, 0)
+    burst = htb.burst_bytes(rate_bps, mtu)
     options = (
-        tc.attribute(TCA_TBF_PARMS, spec + bytes(len(spec)) + _TBF_NUMBERS.pack(buffer_bytes, 0, 0))
-        + tc.attribute(TCA_TBF_RATE64, _RATE64.pack(rate))
-        + tc.attribute(TCA_TBF_BURST, struct.pack("=I", htb.burst_bytes(rate_bps, mtu)))
+        netlink.attribute(TCA_TBF_PARMS, parameters)
+        + netlink.attribute(TCA_TBF_RATE64, _RATE64.pack(rate))
+        + netlink.attribute(TCA_TBF_BURST, netlink.u32(burst))
     )
     return tc.message(
         tc.RTM_NEWQDISC,
@@ -47,39 +48,33 @@ def change(rate_bps: int, mtu: int, *, queued: bool, buffer_bytes: int) -> bytes
         handle=htb.HANDLE,
         parent=tc.TC_H_ROOT,
         options=options,
-        flags=REQUEST_ACK_CREATE_REPLACE,
+        flags=netlink.REQUEST_ACK_REPLACE,
     )
 
 
 def bucket_removal() -> bytes:
     """The message that takes a port's token bucket away, on interface index 0."""
     return tc.message(
-        tc.RTM_DELQDISC, "tbf", handle=htb.HANDLE, parent=tc.TC_H_ROOT, flags=tc.REQUEST_ACK
+        tc.RTM_DELQDISC, "tbf", handle=htb.HANDLE, parent=tc.TC_H_ROOT, flags=netlink.REQUEST_ACK
     )
 
 
 def read_rate(index: int) -> PortRate | None:
     """What limits a port of the calling thread's namespace; None where nothing does."""
     with netlink.open_socket() as channel:
-        request = tc.TCMSG.pack(0, index, 0, 0, 0)
-        qdiscs = netlink.dump(channel, tc.RTM_GETQDISC, request)
-        classes = netlink.dump(channel, tc.RTM_GETTCLASS, request)
-    for body in qdiscs:
-        _, interface, _, parent, _ = tc.TCMSG.unpack_from(body)
-        told = tc.attributes(body[tc.TCMSG.size :])
-        if interface == index and parent == tc.TC_H_ROOT and told[tc.TCA_KIND] == b"tbf\0":
-            return PortRate("tbf", 8 * _rate(told, TCA_TBF_PARMS, TCA_TBF_RATE64))
-    for body in classes:
-        _, _, handle, _, _ = tc.TCMSG.unpack_from(body)
-        told = tc.attributes(body[tc.TCMSG.size :])
-        if handle == htb.ROOT_CLASS and told[tc.TCA_KIND] == b"htb\0":
-            return PortRate("htb", 8 * _rate(told, TCA_HTB_PARMS, TCA_HTB_RATE64))
+        qdiscs = tc.read(channel, tc.RTM_GETQDISC, index)
+        classes = tc.read(channel, tc.RTM_GETTCLASS, index)
+    for qdisc in qdiscs:
+        if qdisc.parent == tc.TC_H_ROOT and qdisc.kind == "tbf":
+            return PortRate("tbf", 8 * _rate(qdisc.options, TCA_TBF_PARMS, TCA_TBF_RATE64))
+    for each in classes:
+        if each.handle == htb.ROOT_CLASS and each.kind == "htb":
+            return PortRate("htb", 8 * _rate(each.options, TCA_HTB_PARMS, TCA_HTB_RATE64))
     return None
 
 
-def _rate(told: dict[int, bytes], parameters: int, wide: int) -> int:
+def _rate(options: dict[int, bytes], parameters: int, wide: int) -> int:
     """Bytes per second; beyond 32 bits the kernel has them in an attribute of their own."""
-    options = tc.attributes(told[tc.TCA_OPTIONS])
     if wide in options:
         return int(_RATE64.unpack(options[wide])[0])
     return int(htb.RATESPEC.unpack_from(options[parameters])[-1])

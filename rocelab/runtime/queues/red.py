@@ -14,7 +14,7 @@ import math
 import struct
 from collections.abc import Callable
 
-from rocelab.kernel import htb, tc
+from rocelab.kernel import htb, netlink, tc
 from rocelab.plan.queues import DscpBlock, QueuedPort, QueuePlan, dscp_blocks
 
 CONTROL_DSCP = 48
@@ -82,10 +82,10 @@ def red_options(plan: QueuePlan) -> bytes:
     p_log = min(31, max(0, round(math.log2((high - low) / probability))))
     flags = RED_ECN | RED_NODROP
     return (
-        tc.attribute(1, struct.pack("=IIIBBBB", limit, low, high, 0, p_log, 0, 0))
-        + tc.attribute(2, bytes([_FORGET]) * 256)
-        + tc.attribute(3, struct.pack("=I", min(_MAX_LIMIT, round(probability * 2**32))))
-        + tc.attribute(4, struct.pack("=II", flags, flags))
+        netlink.attribute(1, struct.pack("=IIIBBBB", limit, low, high, 0, p_log, 0, 0))
+        + netlink.attribute(2, bytes([_FORGET]) * 256)
+        + netlink.attribute(3, struct.pack("=I", min(_MAX_LIMIT, round(probability * 2**32))))
+        + netlink.attribute(4, struct.pack("=II", flags, flags))
     )
 
 
@@ -163,5 +163,5 @@ def _u32(priority: int, protocol: int, keys: list[Key], target: int) -> bytes:
         "u32",
         parent=htb.HANDLE,
         info=tc.filter_info(priority, protocol),
-        options=tc.attribute(1, struct.pack("=I", target)) + tc.attribute(5, selector),
+        options=netlink.attribute(1, struct.pack("=I", target)) + netlink.attribute(5, selector),
     )

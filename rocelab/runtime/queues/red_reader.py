@@ -1,6 +1,6 @@
 """Reads what qdiscs count where the engine is `red`: a dump of each switch's queues.
 
-Source: include/uapi/linux/gen_stats.h and struct tc_red_xstats of pkt_sched.h.
+Source: struct tc_red_xstats of include/uapi/linux/pkt_sched.h.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from rocelab.plan.queues import QueuePlan
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import TRAFFIC_CLASSES
 
-TCA_XSTATS = 4
-_BASIC = struct.Struct("=QI")
-_QUEUE = struct.Struct("=5I")
 _RED = struct.Struct("=4I")
 
 
@@ -58,27 +55,20 @@ class RedReader:
 def read_queues() -> list[tuple[str, int, QueueCounters]]:
     """Interface, traffic class and counters of each queue in the calling thread's namespace."""
     names = dict(socket.if_nameindex())
-    found: list[tuple[str, int, QueueCounters]] = []
     with netlink.open_socket() as channel:
-        for body in netlink.dump(channel, tc.RTM_GETQDISC, bytes(tc.TCMSG.size)):
-            queue = parse_queue(body)
-            if queue is not None:
-                index, each, counters = queue
-                found.append((names[index], each, counters))
-    return found
+        queues = map(queue_of, tc.read(channel, tc.RTM_GETQDISC))
+    return [(names[queue[0]], *queue[1:]) for queue in queues if queue is not None]
 
 
-def parse_queue(body: bytes) -> tuple[int, int, QueueCounters] | None:
-    """Interface index, traffic class and counters in a qdisc's message; None for other qdiscs."""
-    _, index, _, parent, _ = tc.TCMSG.unpack_from(body)
-    each = parent - htb.class_id(0)
+def queue_of(qdisc: tc.Installed) -> tuple[int, int, QueueCounters] | None:
+    """Interface index, traffic class and counters of a qdisc; None for other qdiscs."""
+    each = qdisc.parent - htb.class_id(0)
     if not 0 <= each < TRAFFIC_CLASSES:
         return None
-    told = tc.attributes(body[tc.TCMSG.size :])
-    stats = tc.attributes(told[tc.TCA_STATS2])
-    size, packets = _BASIC.unpack_from(stats[1])
-    _, backlog, drops, _, _ = _QUEUE.unpack_from(stats[3])
-    marked = 0
-    if told[tc.TCA_KIND].startswith(b"red\0"):
-        *_, marked = _RED.unpack_from(told[TCA_XSTATS])
-    return index, each, QueueCounters(packets, size, marked, drops, backlog, None, None, None)
+    counts, marked = qdisc.counts, 0
+    if qdisc.kind == "red":
+        *_, marked = _RED.unpack_from(qdisc.find(tc.TCA_XSTATS))
+    counters = QueueCounters(
+        counts.packets, counts.bytes, marked, counts.dropped, counts.backlog_bytes, None, None, None
+    )
+    return qdisc.interface, each, counters

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,14 +29,8 @@ NEEDS = ("clsact", "cls_bpf")
 MAX_ENTRIES = 1 << 18
 """Exact-match entries of a lab, all switches together; memory is taken as they come."""
 
-ETH_P_ALL = 0x0003
-_ACT_DIRECT = 1
-_PRIORITY = 10
-_HANDLE = 1
+PRIORITY = 10
 _MAJOR = 1 << 16
-
-# include/uapi/linux/pkt_cls.h
-_TCA_BPF_CLASSID, _TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS = 3, 6, 7, 8
 
 
 def pins_folder(files: LabFiles) -> Path:
@@ -63,7 +56,13 @@ def attach(fabric: Fabric, files: LabFiles, pins: int, progress: ProgressSink) -
         for name in MAPS:
             bpf.pin(loaded.map(name), folder / name)
         program = loaded.program("steer")
-        _on_every_port(fabric, files, lambda name: _attached(program, ids[name]), progress)
+
+        def requests(node: str) -> list[bytes]:
+            classid = _MAJOR | ids[node]
+            attached = tc.bpf_filter(program, tc.CLSACT_INGRESS, PRIORITY, "rocelab", classid)
+            return [tc.clsact(), attached]
+
+        _on_every_port(fabric, files, requests, progress)
     finally:
         loaded.close()
 
@@ -71,43 +70,8 @@ def attach(fabric: Fabric, files: LabFiles, pins: int, progress: ProgressSink) -
 def detach(fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
     """Take the program off every port and let go of its maps. Raises OSError."""
     shutil.rmtree(pins_folder(files), ignore_errors=True)
-    request = tc.message(
-        tc.RTM_DELTFILTER,
-        "bpf",
-        handle=_HANDLE,
-        parent=tc.CLSACT_INGRESS,
-        info=tc.filter_info(_PRIORITY, ETH_P_ALL),
-        flags=tc.REQUEST_ACK,
-    )
+    request = tc.bpf_removal(tc.CLSACT_INGRESS, PRIORITY)
     _on_every_port(fabric, files, lambda _: [request], progress)
-
-
-def _attached(program: int, node: int) -> list[bytes]:
-    options = (
-        tc.attribute(_TCA_BPF_CLASSID, struct.pack("=I", _MAJOR | node))
-        + tc.attribute(_TCA_BPF_FD, struct.pack("=I", program))
-        + tc.attribute(_TCA_BPF_NAME, b"rocelab\0")
-        + tc.attribute(_TCA_BPF_FLAGS, struct.pack("=I", _ACT_DIRECT))
-    )
-    return [
-        # Without EXCL: the queues' program may have made it.
-        tc.message(
-            tc.RTM_NEWQDISC,
-            "clsact",
-            handle=tc.CLSACT_HANDLE,
-            parent=tc.TC_H_CLSACT,
-            flags=tc.REQUEST_ACK_CREATE,
-        ),
-        tc.message(
-            tc.RTM_NEWTFILTER,
-            "bpf",
-            handle=_HANDLE,
-            parent=tc.CLSACT_INGRESS,
-            info=tc.filter_info(_PRIORITY, ETH_P_ALL),
-            options=options,
-            flags=tc.REQUEST_ACK_CREATE,
-        ),
-    ]
 
 
 def _on_every_port(

@@ -15,9 +15,9 @@ from rocelab.cli import app as cli_app
 from rocelab.cli.arguments import running_or_planned
 from rocelab.cli.main import build
 from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
+from rocelab.kernel.fib import KernelHop, KernelRoute, live_widths
 from rocelab.render.files import MARKER, write_rendered
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.status import live_widths
 
 BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3}\n"
 
@@ -313,11 +313,17 @@ def test_render_refuses_a_file_in_place_of_a_folder(rocelab, tmp_path: Path) -> 
 
 
 def test_a_next_hop_without_carrier_is_not_counted() -> None:
+    live, down = KernelHop(3, b"", 1), KernelHop(4, b"", 1, carrier=False)
+
+    def route(last: int, length: int, metric: int, *hops: KernelHop) -> KernelRoute:
+        return KernelRoute(0xC6120000 + last, length, metric, 186, 1, 0, hops)
+
     routes = [
-        {"dst": "198.18.0.4", "nexthops": [{"flags": []}, {"flags": ["dead", "linkdown"]}]},
-        {"dst": "198.18.0.8/30", "flags": []},
-        {"dst": "198.18.0.12/30", "flags": ["linkdown"]},
-        {"dst": "default", "flags": []},
+        route(4, 32, 20, live, down),
+        route(8, 30, 20, live),
+        route(12, 30, 20, down),
+        KernelRoute(0, 0, 10, 186, 1, 0, (live,)),
+        KernelRoute(0, 0, 20, 186, 1, 0, (live, live)),
     ]
     assert live_widths(routes) == {
         "198.18.0.4/32": 1,

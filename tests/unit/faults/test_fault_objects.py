@@ -18,7 +18,7 @@ from rocelab.faults.hosts import HostPause
 from rocelab.faults.leaks import BadPrefix, RouteLeak
 from rocelab.faults.links import ALL_PPM, CarrierDown, MtuMismatch, RateDegrade
 from rocelab.faults.power import SwitchPowerLoss
-from rocelab.kernel import htb, tc
+from rocelab.kernel import htb, netlink, tc
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import lab_rate_bps
@@ -111,25 +111,25 @@ def test_a_neighbour_on_an_unnumbered_link_goes_by_the_interface() -> None:
 
 
 def test_a_dormant_port_is_asked_for_in_one_message() -> None:
-    told = tc.attributes(wiring.set_dormant(7, dormant=True)[32:])
+    told = netlink.attributes(wiring.set_dormant(7, dormant=True)[32:])
     assert (told[16][0], told[17][0]) == (5, 1)
-    told = tc.attributes(wiring.set_dormant(7, dormant=False)[32:])
+    told = netlink.attributes(wiring.set_dormant(7, dormant=False)[32:])
     assert (told[16][0], told[17][0]) == (6, 0)
 
 
 def test_a_tree_s_rate_is_changed_and_not_made() -> None:
     request = rates.change(80_000_000, 9000, queued=True, buffer_bytes=0)
     (flags,) = struct.unpack_from("=H", request, 6)
-    assert flags == tc.REQUEST_ACK
-    told = tc.attributes(request[36:])
+    assert flags == netlink.REQUEST_ACK
+    told = netlink.attributes(request[36:])
     assert told[tc.TCA_KIND] == b"htb\0"
-    spec = tc.attributes(told[tc.TCA_OPTIONS])[1]
+    spec = netlink.attributes(told[tc.TCA_OPTIONS])[1]
     assert htb.RATESPEC.unpack_from(spec)[-1] == 10_000_000
 
 
 def test_a_token_bucket_takes_the_rate_and_holds_the_buffer() -> None:
     request = rates.change(80_000_000, 9000, queued=False, buffer_bytes=1_000_000)
-    told = tc.attributes(tc.attributes(request[36:])[tc.TCA_OPTIONS])
+    told = netlink.attributes(netlink.attributes(request[36:])[tc.TCA_OPTIONS])
     assert struct.unpack("=Q", told[4]) == (10_000_000,)
     assert struct.unpack_from("=I", told[1], 2 * htb.RATESPEC.size) == (1_000_000,)
     assert struct.unpack("=I", told[6])[0] >= 9014

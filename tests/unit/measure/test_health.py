@@ -22,6 +22,7 @@ from rocelab.drills.faulted import FaultedRun, Settings
 from rocelab.errors import InputError
 from rocelab.jobs.flow import permutation
 from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
+from rocelab.kernel.fib import live_widths, parse_route
 from rocelab.measure.evidence import bundle
 from rocelab.measure.evidence.shelf import MOST_BYTES, Shelf, tail
 from rocelab.measure.health import monitor as monitoring
@@ -33,7 +34,6 @@ from rocelab.measure.health.ports import PortReading
 from rocelab.measure.health.prometheus import loopback_address
 from rocelab.measure.health.reading import Reading
 from rocelab.measure.health.report import Account
-from rocelab.measure.health.routes import parse_route
 from rocelab.measure.health.sample import Places, Sample, compare, deepest
 from rocelab.measure.health.sessions import both_up, parse_changes
 from rocelab.measure.timeline import FibTimeline
@@ -407,7 +407,9 @@ def test_next_hops_without_carrier_do_not_count() -> None:
     body = struct.pack("=BBBBBBBBI", 2, 24, 0, 0, 254, 186, 0, 1, 0)
     body += struct.pack("=HH4s", 8, 1, bytes([198, 18, 128, 0]))
     body += struct.pack("=HH", 4 + len(hops), 9) + hops
-    assert parse_route(body) == ("198.18.128.0/24", 2)
+    route = parse_route(body)
+    assert route is not None
+    assert live_widths([route]) == {"198.18.128.0/24": 2}
     local = body[:4] + bytes([255]) + body[5:]
     assert parse_route(local) is None
 

@@ -15,8 +15,7 @@ from rocelab.forwarding.demand import read_demands
 from rocelab.jobs.flow import permutation
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
-from rocelab.kernel.netlink import HEADER
-from rocelab.kernel.tables import (
+from rocelab.kernel.fib import (
     NHA_GROUP,
     NHA_ID,
     NHMSG,
@@ -25,11 +24,11 @@ from rocelab.kernel.tables import (
     RTM_NEWNEXTHOP,
     RTM_NEWROUTE,
     Group,
-    Hop,
+    KernelHop,
+    KernelRoute,
     Member,
-    Row,
-    attributes,
 )
+from rocelab.kernel.netlink import HEADER, attributes
 from rocelab.plan.build import build_fabric
 from rocelab.runtime.controller import rounds as rounds_module
 from rocelab.runtime.controller.resilient import (
@@ -169,9 +168,9 @@ def test_what_a_killed_run_left_behind_is_not_read(tmp_path: Path) -> None:
 # Resilient groups, carried out by a kernel of a few lines.
 
 
-def row(prefix: int, *interfaces: int, protocol: int = RTPROT_BGP, group: int = 0) -> Row:
-    hops = tuple(Hop(index, bytes([10, 0, 0, index]), 1) for index in interfaces)
-    return Row(prefix, 24, 20, protocol, 1, group, hops)
+def row(prefix: int, *interfaces: int, protocol: int = RTPROT_BGP, group: int = 0) -> KernelRoute:
+    hops = tuple(KernelHop(index, bytes([10, 0, 0, index]), 1) for index in interfaces)
+    return KernelRoute(prefix, 24, 20, protocol, 1, group, hops)
 
 
 def carried_out(before: State, sent: list[bytes]) -> State:
@@ -180,9 +179,7 @@ def carried_out(before: State, sent: list[bytes]) -> State:
     for message in sent:
         _, kind, _, _, _ = HEADER.unpack_from(message)
         start = HEADER.size + 12 if kind in (RTM_NEWROUTE, RTM_DELROUTE) else HEADER.size
-        found = dict(
-            attributes(message, start + (0 if start > HEADER.size else NHMSG.size), len(message))
-        )
+        found = attributes(message, start + (0 if start > HEADER.size else NHMSG.size))
         if kind in (RTM_NEWROUTE, RTM_DELROUTE):
             place = (int.from_bytes(found[1], "big"), message[HEADER.size + 1])
             if kind == RTM_DELROUTE:
@@ -212,7 +209,7 @@ def carried_out(before: State, sent: list[bytes]) -> State:
 EMPTY = State({}, {}, {})
 
 
-def after(before: State, *rows: Row) -> State:
+def after(before: State, *rows: KernelRoute) -> State:
     wanted = wanted_state(rows, before, BUCKETS)
     done = carried_out(before, messages(before, wanted))
     assert done == wanted
@@ -242,7 +239,7 @@ def test_a_prefix_that_loses_a_next_hop_alone_gets_a_group_that_began_like_the_o
     wanted = wanted_state(rows, state, BUCKETS)
     sent = messages(state, wanted)
     made = [
-        dict(attributes(each, HEADER.size + NHMSG.size, len(each)))[NHA_GROUP]
+        attributes(each, HEADER.size + NHMSG.size)[NHA_GROUP]
         for each in sent
         if HEADER.unpack_from(each)[1] == RTM_NEWNEXTHOP
     ]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from rocelab.errors import InputError
-from rocelab.kernel import pidfile
+from rocelab.kernel import pidfile, tc
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.impairments import program
@@ -194,7 +194,7 @@ def test_the_wire_is_asked_before_steering() -> None:
         message.decode()
         return int(message["info"] >> 16)
 
-    (attached,) = (each for each in steering._attached(3, 1) if priority(each))
+    attached = tc.bpf_filter(3, tc.CLSACT_INGRESS, steering.PRIORITY, "rocelab", 1)
     assert 0 < program.PRIORITY < priority(attached)
 
 

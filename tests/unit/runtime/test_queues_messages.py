@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from rocelab.kernel import htb, tc
+from rocelab.kernel import htb, netlink, tc
 from rocelab.plan.build import plan
 from rocelab.plan.queues import QueuedPort, QueuePlan, class_of_dscp, dscp_blocks, plan_queues
 from rocelab.runtime.queues import marker, red, red_reader
@@ -60,7 +60,7 @@ def test_a_tree_has_the_port_s_rate_above_and_a_queue_per_class_below() -> None:
 
 def test_a_frame_counts_with_what_ethernet_adds_and_at_its_least_size() -> None:
     _, root, *_ = htb.tree(PORT, (3,))
-    parameters = tc.attributes(tc.attributes(root[36:])[tc.TCA_OPTIONS])[1]
+    parameters = netlink.attributes(netlink.attributes(root[36:])[tc.TCA_OPTIONS])[1]
     _, linklayer, overhead, _, mpu, rate = struct.unpack_from("=BBHhHI", parameters)
     assert (linklayer, overhead, mpu, rate) == (1, 24, 84, 50_000_000)
 
@@ -82,7 +82,7 @@ def test_settings_have_the_line_the_bins_and_the_classes() -> None:
 
 def test_red_looks_at_the_queue_as_it_is_and_drops_only_at_the_buffer() -> None:
     made = plan_with({"buffer": "1MB", "ecn": {"kmin": "10KB", "kmax": "20KB", "pmax": 0.2}})
-    told = tc.attributes(red.red_options(made))
+    told = netlink.attributes(red.red_options(made))
     limit, low, high, w_log, _, scell_log, flags = struct.unpack("=IIIBBBB", told[1])
     assert (limit, low, high, w_log, scell_log, flags) == (1_000_000, 10_000, 20_000, 0, 0, 0)
     assert len(told[2]) == 256
@@ -144,21 +144,21 @@ def test_a_u32_filter_is_as_the_kernel_s_headers_lay_it_out() -> None:
     assert message.get_attr("TCA_KIND") == "u32"
     assert message["parent"] == htb.HANDLE
     assert message["info"] == 1 << 16 | 0x0008
-    told = tc.attributes(tc.attributes(first[36:])[tc.TCA_OPTIONS])
+    told = netlink.attributes(netlink.attributes(first[36:])[tc.TCA_OPTIONS])
     assert struct.unpack("=I", told[1]) == (htb.class_id(5),)
     flags, _, keys = struct.unpack_from("=BBB", told[5])
     assert (flags, keys, len(told[5])) == (1, 3, 16 + 3 * 16)
 
 
 def test_a_red_queue_s_counters_are_read_from_its_dump() -> None:
-    stats = tc.attribute(1, struct.pack("=QIxxxx", 5000, 50)) + tc.attribute(
+    stats = netlink.attribute(1, struct.pack("=QIxxxx", 5000, 50)) + netlink.attribute(
         3, struct.pack("=5I", 2, 200, 7, 0, 9)
     )
     body = tc.TCMSG.pack(0, 12, red.leaf_handle(3), htb.class_id(3), 1)
-    body += tc.attribute(tc.TCA_KIND, b"red\0") + tc.nested(tc.TCA_STATS2, stats)
-    body += tc.attribute(red_reader.TCA_XSTATS, struct.pack("=4I", 1, 2, 3, 11))
+    body += netlink.attribute(tc.TCA_KIND, b"red\0") + netlink.nested(tc.TCA_STATS2, stats)
+    body += netlink.attribute(tc.TCA_XSTATS, struct.pack("=4I", 1, 2, 3, 11))
 
-    read = red_reader.parse_queue(body)
+    read = red_reader.queue_of(tc.parse(body))
     assert read is not None
     index, traffic_class, counters = read
     assert (index, traffic_class) == (12, 3)
@@ -171,7 +171,7 @@ def test_a_red_queue_s_counters_are_read_from_its_dump() -> None:
 def test_a_netlink_attribute_is_padded_and_says_its_unpadded_length(
     kind: int, value: bytes
 ) -> None:
-    encoded = tc.attribute(kind, value)
+    encoded = netlink.attribute(kind, value)
     assert len(encoded) % 4 == 0
     assert struct.unpack_from("=HH", encoded) == (4 + len(value), kind)
     assert encoded[4 : 4 + len(value)] == value

@@ -1,0 +1,160 @@
+"""The interfaces and neighbours of a namespace, as its kernel gives them over netlink.
+
+Source: include/uapi/linux/if_link.h, if.h and neighbour.h; RFC 2863 section 3.1.14 for
+`operstate` (Documentation/networking/operstates.rst).
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rocelab.kernel import netlink
+
+RTNLGRP_LINK = 1
+RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
+RTM_GETNEIGH = 30
+IFF_UP, IFF_LOWER_UP = 0x1, 1 << 16
+IF_LINK_MODE_DORMANT, IF_OPER_DORMANT = 1, 5
+NUD_PERMANENT = 0x80
+IFINFOMSG = struct.Struct("=BxHiII")
+
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_QDISC, IFLA_OPERSTATE, IFLA_LINKMODE = 1, 3, 4, 6, 16, 17
+IFLA_LINKINFO, IFLA_STATS64, IFLA_NET_NS_FD, IFLA_CARRIER_DOWN_COUNT = 18, 23, 28, 48
+IFLA_GRO_MAX_SIZE = 58
+IFLA_INFO_KIND, IFLA_INFO_DATA, VETH_INFO_PEER = 1, 2, 1
+_STATS = struct.Struct("=8Q")
+_NDMSG = struct.Struct("=BxxxiHBB")
+_NDA_DST, _NDA_LLADDR = 1, 2
+
+
+class LinkCounters(NamedTuple):
+    """What an interface counted since it was made. `tx_dropped` are packets that left a veth and
+    that its peer's kernel did not take."""
+
+    rx_packets: int
+    tx_packets: int
+    rx_bytes: int
+    tx_bytes: int
+    tx_dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An interface. Its attributes, some 40, are sought when they are asked for."""
+
+    index: int
+    flags: int
+    body: bytes
+
+    @property
+    def name(self) -> str:
+        return netlink.text(self._find(IFLA_IFNAME))
+
+    @property
+    def up(self) -> bool:
+        return bool(self.flags & IFF_UP)
+
+    @property
+    def carrier(self) -> bool:
+        """Whether the interface is up and has carrier."""
+        return bool(self.flags & IFF_LOWER_UP)
+
+    @property
+    def operstate(self) -> int:
+        """The kernel's number: 2 down, 6 up."""
+        return self._find(IFLA_OPERSTATE)[0]
+
+    @property
+    def dormant(self) -> bool:
+        mode = self._find(IFLA_LINKMODE)[0]
+        return mode == IF_LINK_MODE_DORMANT or self.operstate == IF_OPER_DORMANT
+
+    @property
+    def mtu(self) -> int:
+        return netlink.number(self._find(IFLA_MTU))
+
+    @property
+    def mac(self) -> str:
+        return self._find(IFLA_ADDRESS).hex(":")
+
+    @property
+    def qdisc(self) -> str:
+        """The name of the root qdisc."""
+        return netlink.text(self._find(IFLA_QDISC))
+
+    @property
+    def carrier_losses(self) -> int:
+        return netlink.number(self._find(IFLA_CARRIER_DOWN_COUNT))
+
+    @property
+    def counters(self) -> LinkCounters:
+        rx_packets, tx_packets, rx_bytes, tx_bytes, _, _, _, tx_dropped = _STATS.unpack_from(
+            self._find(IFLA_STATS64)
+        )
+        return LinkCounters(rx_packets, tx_packets, rx_bytes, tx_bytes, tx_dropped)
+
+    def _find(self, kind: int) -> bytes:
+        return netlink.find(self.body, IFINFOMSG.size, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """An address that an interface's kernel knows the MAC address of for good."""
+
+    interface: int
+    address: bytes
+    mac: str
+
+
+def read_links(channel: socket.socket) -> list[Link]:
+    """The interfaces of the socket's namespace. Raises OSError."""
+    return [parse_link(body) for body in netlink.dump(channel, RTM_GETLINK, bytes(IFINFOMSG.size))]
+
+
+def parse_link(body: bytes) -> Link:
+    """An interface from the body of its message."""
+    _, _, index, flags, _ = IFINFOMSG.unpack_from(body)
+    return Link(index, flags, body)
+
+
+def read_neighbours(channel: socket.socket) -> Iterator[Neighbour]:
+    """The permanent neighbours of the socket's namespace, of IPv4 and IPv6. Raises OSError."""
+    for body in netlink.dump(channel, RTM_GETNEIGH, bytes(_NDMSG.size)):
+        _, interface, state, _, _ = _NDMSG.unpack_from(body)
+        found = netlink.attributes(body, _NDMSG.size)
+        if state & NUD_PERMANENT and _NDA_DST in found:
+            mac = found.get(_NDA_LLADDR, b"").hex(":")
+            yield Neighbour(interface, found[_NDA_DST], mac)
+
+
+def veth(
+    name: str, peer: str = "", *, index: int = 0, shared: bytes = b"", of_peer: bytes = b""
+) -> bytes:
+    """A request for a veth pair: an end of that name and index, and its peer of that name and the
+    next index, which the kernel chooses where they are empty and 0; further attributes of both
+    ends and of the peer."""
+    far = IFINFOMSG.pack(0, 0, index + 1 if index else 0, 0, 0) + of_peer + shared
+    far += _name(peer) if peer else b""
+    data = netlink.attribute(VETH_INFO_PEER, far)
+    info = netlink.attribute(IFLA_INFO_KIND, b"veth") + netlink.attribute(IFLA_INFO_DATA, data)
+    body = IFINFOMSG.pack(0, 0, index, 0, 0) + _name(name) + shared
+    body += netlink.attribute(IFLA_LINKINFO, info)
+    return netlink.request(RTM_NEWLINK, body, netlink.REQUEST_ACK_CREATE_EXCL)
+
+
+def _name(name: str) -> bytes:
+    return netlink.attribute(IFLA_IFNAME, name.encode() + b"\0")
+
+
+def set_up(index: int) -> bytes:
+    """A request to set an interface up."""
+    return netlink.request(RTM_NEWLINK, IFINFOMSG.pack(0, 0, index, IFF_UP, IFF_UP))
+
+
+def removal(index: int) -> bytes:
+    """A request to remove an interface, with its peer if it has one."""
+    return netlink.request(RTM_DELLINK, IFINFOMSG.pack(0, 0, index, 0, 0))
