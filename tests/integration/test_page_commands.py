@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.nccl_sample import nccl_output
 from tests.integration.command import rocelab
 from tests.machines.typed import commands
-from tests.helpers.nccl_sample import nccl_output
 
 pytestmark = pytest.mark.side_by_side
 
