@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocelab.agent.ring import SECOND_NS, Ring
-from rocelab.kernel.pidfile import claim
+from rocelab.kernel.background import serving
 from rocelab.runtime.impairments.maps import ImpairmentMaps
 
 RECEIVES = "delay-out"
@@ -218,29 +218,22 @@ class DelayLine:
 
 
 def main() -> None:
-    """`python -m rocelab.runtime.impairments.delayline PINS PID_FILE MTU CPU READY_FD`."""
-    pins, pid_file, mtu, cpu, ready_fd = sys.argv[1:]
-    if os.fork():
-        os._exit(0)
+    """`python -m rocelab.runtime.impairments.delayline PINS MTU CPU PID_FILE READY_FD`."""
+    pins, mtu, cpu, *found_by = sys.argv[1:]
     told, tells = os.pipe()
     os.set_blocking(tells, False)
     signal.set_wakeup_fd(tells)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    _be_on_time(int(cpu))
-    with claim(Path(pid_file)), ImpairmentMaps(Path(pins)) as maps:
+    with serving(*found_by) as ready, ImpairmentMaps(Path(pins)) as maps:
+        _be_on_time(int(cpu))
 
         def delay_of(slot: int) -> int:
             rule = maps.rule(slot)
             return 0 if rule is None else rule.delay_ns
 
         line = DelayLine(open_delay_ring(RECEIVES, int(mtu)), Outlet(RECEIVES), delay_of)
-        try:
-            os.write(int(ready_fd), b"r")
-        except BrokenPipeError:
-            # Whoever started this has been killed: nobody knows of it.
-            return
-        os.close(int(ready_fd))
+        ready()
         line.run(told)
 
 
