@@ -30,7 +30,7 @@ from rocelab.agent.live import LiveFile
 from rocelab.agent.nic import NEVER_NS, SECOND_NS, Nic, Outlet
 from rocelab.agent.priority import run_first
 from rocelab.agent.prober import ProbeFlow, Prober
-from rocelab.agent.ring import Ring, open_sink
+from rocelab.agent.ring import open_ring, open_sink
 from rocelab.agent.steps import STALL_NS
 
 PATIENCE = 16
@@ -73,7 +73,7 @@ class Agent:
         ]
         self._carrier = CarrierWatch()
         self._look_at_carrier()
-        self._ring = Ring(fields["frame_bytes"])
+        self._ring = open_ring(fields["frame_bytes"])
         self._demux = Demux(
             self._ring,
             self._endpoint.queue_pairs,

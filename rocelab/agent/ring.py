@@ -1,8 +1,9 @@
-"""The receiving end of a server: RoCEv2 frames off all its NICs, with kernel timestamps.
+"""Frames off packet sockets, with kernel timestamps: all RoCEv2 frames of a server, or what comes
+into a delay line.
 
-A packet socket with a TPACKET_V2 ring (Linux Documentation/networking/packet_mmap.rst): the kernel
-stamps each frame as it arrives and copies it into the ring, where it is read in place, so that
-receiving costs no system call per packet.
+A socket has a TPACKET_V2 ring (Linux Documentation/networking/packet_mmap.rst): the kernel stamps
+each frame as it arrives and copies it into the ring, where it is read in place, so that receiving
+costs no system call per packet. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ the hypervisor has to find the memory first."""
 
 SECOND_NS = 10**9
 DRAIN_LIMIT = 512
-"""Frames taken in one go at most, so that senders get their turn."""
+"""Frames that a server takes in one go at most, so that senders get their turn."""
 
 _ETH_P_IP = 0x0800
 _SOL_PACKET = 263
@@ -32,12 +33,13 @@ _PACKET_STATISTICS = 6
 _PACKET_VERSION = 10
 _TPACKET_V2 = 1
 _TP_STATUS_USER = 1
+_TP_STATUS_VLAN_VALID = 16
 _ALIGNMENT = 16
 _BLOCK_BYTES = 64 * 1024
 
 # struct tpacket2_hdr (linux/if_packet.h): status, length, captured, offset of the Ethernet header,
-# of the IP header, seconds, nanoseconds.
-_FRAME = struct.Struct("=IIIHHII")
+# of the IP header, seconds, nanoseconds, VLAN tag.
+_FRAME = struct.Struct("=IIIHHIIH")
 _MOST_HEADROOM_BYTES = 128
 
 
@@ -66,19 +68,32 @@ def slot_bytes(frame_bytes: int) -> int:
     return -(-(frame_bytes + _MOST_HEADROOM_BYTES) // _ALIGNMENT) * _ALIGNMENT
 
 
+def open_ring(frame_bytes: int) -> Ring:
+    """A ring of the RoCEv2 frames of the calling thread's namespace, on every interface.
+
+    Raises OSError without CAP_NET_RAW or memory.
+    """
+    # Protocol 0 until filter and ring stand: nothing else ever gets in. ETH_P_IP, not ETH_P_ALL,
+    # keeps the socket off the path of outgoing packets.
+    packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    attach_filter(packets, roce_filter())
+    ring = Ring(packets, frame_bytes, DRAIN_LIMIT)
+    _bind_to_all_interfaces(packets)
+    return ring
+
+
 class Ring:
-    """Receives the RoCEv2 frames of the namespace it is made in, on every interface."""
+    """The ring of a packet socket, which is bound once its ring stands."""
 
-    def __init__(self, frame_bytes: int) -> None:
-        """Starts receiving frames of `frame_bytes` at most (below 64 KiB; longer ones are cut).
+    def __init__(self, packets: socket.socket, frame_bytes: int, limit: int) -> None:
+        """Makes room for frames of `frame_bytes` at most (below 64 KiB; longer ones are cut), of
+        which up to `limit` are taken in one go.
 
-        Raises OSError without CAP_NET_RAW or memory.
+        Raises OSError without memory.
         """
-        # Protocol 0 until filter and ring stand: nothing else ever gets in. ETH_P_IP, not
-        # ETH_P_ALL, keeps the socket off the path of outgoing packets.
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-        attach_filter(self._socket, roce_filter())
-        self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
+        self._socket = packets
+        self._limit = limit
+        packets.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
         slot = slot_bytes(frame_bytes)
         self._starts = tuple(
             block + start
@@ -87,36 +102,43 @@ class Ring:
         )
         blocks = RING_BYTES // _BLOCK_BYTES
         request = struct.pack("4I", _BLOCK_BYTES, blocks, slot, len(self._starts))
-        self._socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
-        self.memory = memoryview(mmap.mmap(self._socket.fileno(), RING_BYTES))
+        packets.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
+        self.memory = memoryview(mmap.mmap(packets.fileno(), RING_BYTES))
         """The ring; `frames` says where the frames are."""
         self._next = 0
-        _bind_to_all_interfaces(self._socket)
 
     def fileno(self) -> int:
         """Readable once a frame is there."""
         return self._socket.fileno()
 
     def frames(self) -> Iterator[tuple[int, int, int]]:
-        """Every frame that is there, up to DRAIN_LIMIT: where its Ethernet header starts in
+        """Every frame that is there, up to the limit: where its Ethernet header starts in
         `memory`, and the seconds and nanoseconds (CLOCK_REALTIME) of its arrival.
 
         A frame stays where it is until the next is asked for.
         """
         memory, starts, slots = self.memory, self._starts, len(self._starts)
         unpack = _FRAME.unpack_from
-        for _ in range(DRAIN_LIMIT):
+        for _ in range(self._limit):
             start = starts[self._next]
-            status, _, _, mac, _, seconds, nanoseconds = unpack(memory, start)
+            status, _, _, mac, _, seconds, nanoseconds, _ = unpack(memory, start)
             if not status & _TP_STATUS_USER:
                 return
             yield start + mac, seconds, nanoseconds
             memory[start : start + 4] = b"\0\0\0\0"
             self._next = (self._next + 1) % slots
 
+    def tag_and_length(self) -> tuple[int, int] | None:
+        """VLAN tag and bytes of the frame that `frames` gave last; None for one that has no tag or
+        was cut."""
+        status, length, captured, _, _, _, _, tag = _FRAME.unpack_from(
+            self.memory, self._starts[self._next]
+        )
+        return (tag, length) if status & _TP_STATUS_VLAN_VALID and captured == length else None
+
     def waiting_since_ns(self) -> int | None:
         """When the frame that `frames` gives next arrived (CLOCK_REALTIME), None for none."""
-        status, _, _, _, _, seconds, nanoseconds = _FRAME.unpack_from(
+        status, _, _, _, _, seconds, nanoseconds, _ = _FRAME.unpack_from(
             self.memory, self._starts[self._next]
         )
         return seconds * SECOND_NS + nanoseconds if status & _TP_STATUS_USER else None

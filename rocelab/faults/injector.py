@@ -27,9 +27,8 @@ from rocelab.faults.record import (
 )
 from rocelab.faults.resolve import resolve
 from rocelab.faults.spec import SingleFaultSpec
-from rocelab.interpreter import module_command, module_environment
 from rocelab.interruption import shielded, undone
-from rocelab.kernel import namespaces
+from rocelab.kernel import background, namespaces
 from rocelab.kernel.bracket import Bracket, realtime_ns
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
@@ -305,18 +304,9 @@ def _start_guardian(lab: Lab) -> subprocess.Popen[bytes]:
     """
     record = faults_folder(LabFiles(lab.name))
     driver = Driver.this_process()
-    command = module_command(
-        "rocelab.faults.guardian", lab.name, str(record), str(driver.pid), str(driver.started)
-    )
+    arguments = lab.name, str(record), str(driver.pid), str(driver.started)
 
     def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=module_environment(),
-            start_new_session=True,
-        )
+        return background.launch("rocelab.faults.guardian", *arguments, stdin=subprocess.PIPE)
 
     return namespaces.inside(lab.node(lab.fabric.switches[0].name).netns, start)

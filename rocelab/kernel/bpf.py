@@ -125,14 +125,21 @@ class Loaded:
         """Let the object go. What is pinned or attached stays in the kernel."""
         self._library.bpf_object__close(self._object)
 
-    def map(self, name: str) -> int:
-        """The descriptor of a map."""
-        return int(self._library.bpf_map__fd(self._map(name)))
+    def descriptor(self, name: str) -> int:
+        """That of a map or a program."""
+        if found := self._map(name):
+            return int(self._library.bpf_map__fd(found))
+        program = self._library.bpf_object__find_program_by_name(self._object, name.encode())
+        return int(self._library.bpf_program__fd(ctypes.c_void_p(program)))
 
-    def program(self, name: str) -> int:
-        """The descriptor of a program."""
-        found = self._library.bpf_object__find_program_by_name(self._object, name.encode())
-        return int(self._library.bpf_program__fd(ctypes.c_void_p(found)))
+    def pin(self, names: Iterable[str], folder: Path) -> None:
+        """Keep maps and programs in the kernel under their names in a folder of a bpffs.
+
+        Raises BpfError.
+        """
+        for name in names:
+            if self._library.bpf_obj_pin(self.descriptor(name), os.fsencode(folder / name)) != 0:
+                raise BpfError(f"{folder / name} can not be pinned: {_reason()}")
 
     def _map(self, name: str) -> ctypes.c_void_p:
         found = self._library.bpf_object__find_map_by_name(self._object, name.encode())
@@ -147,12 +154,6 @@ def mount(folder: Path) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"rocelab", os.fsencode(folder), b"bpf", 0, b"mode=0700") != 0:
         raise BpfError(f"a bpffs can not be mounted: {_reason()}")
-
-
-def pin(descriptor: int, path: Path) -> None:
-    """Keep a program or map in the kernel under a path of a bpffs. Raises BpfError."""
-    if _libbpf().bpf_obj_pin(descriptor, os.fsencode(path)) != 0:
-        raise BpfError(f"{path} can not be pinned: {_reason()}")
 
 
 def pinned(path: Path) -> int:
@@ -216,7 +217,7 @@ class Pinned:
             for name in names:
                 self._pinned[name] = pinned(folder / name)
         except BaseException:
-            self.close()
+            Pinned.close(self)
             raise
 
     def __enter__(self) -> Self:

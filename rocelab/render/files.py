@@ -11,14 +11,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-import yaml
-
 from rocelab.errors import InputError
 from rocelab.outputs import OVERWRITE
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.render import clabernetes
-from rocelab.render.clab_check import topology_problems
 from rocelab.render.containerlab import mounted_files, topology_file, topology_text
 from rocelab.render.deployment import deployment, warnings
 from rocelab.render.frr import frr_configuration
@@ -64,8 +61,6 @@ def write_containerlab(
     made = deployment(fabric, image)
     mounted = dict(mounted_files(made))
     topology = topology_text(made)
-    problems = topology_problems(yaml.load(topology, Loader=_LOADER), mounted)  # noqa: S506
-    assert not problems, problems
 
     def files() -> Iterator[tuple[str, str]]:
         for done, (path, text) in enumerate(mounted.items(), start=1):
@@ -86,9 +81,6 @@ def write_clabernetes(
     made = clabernetes.manifests(fabric, image)
     _write(fabric.name, folder, made.files.items(), overwrite=overwrite)
     return made.warnings
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _write(name: str, folder: Path, files: Iterable[tuple[str, str]], *, overwrite: bool) -> None:

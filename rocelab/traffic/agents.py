@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import selectors
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from typing import IO, Any, Self
 
 from rocelab.agent.channel import Channel, ChannelClosedError, Message, join
 from rocelab.errors import MachineError
-from rocelab.interpreter import module_command, module_environment
 from rocelab.interruption import undone
+from rocelab.kernel import background
 
 REPLY_TIMEOUT_S = 60.0
 
@@ -45,13 +44,12 @@ class Agent:
         self._channel = Channel(ours)
         with theirs:
             # Without `site`: an agent needs this package and the standard library only.
-            self._process = subprocess.Popen(
-                module_command("rocelab.agent.agent", str(os.getpid()), site=False),
+            self._process = background.launch(
+                "rocelab.agent.agent",
+                str(os.getpid()),
                 stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=self._stderr,
-                env=module_environment(),
-                process_group=0,
+                errors=self._stderr,
+                site=False,
             )
 
     def fileno(self) -> int:
@@ -92,8 +90,10 @@ class Agent:
     def _ended(self) -> MachineError:
         status = self._process.wait()
         self._stderr.seek(0)
-        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        reason = lines[-1] if lines else f"exit status {status}"
+        reason = (
+            background.last_line(self._stderr.read().decode(errors="replace"))
+            or f"exit status {status}"
+        )
         return MachineError(
             f"the traffic agent of {self.server} ended: {reason}",
             hint="is the lab up, and no other traffic session running on it?",

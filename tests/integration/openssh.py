@@ -35,6 +35,7 @@ class Server:
     root: Path
     netns: Path
     port: int
+    client: tuple[str, ...] = ROCELAB
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -121,7 +122,7 @@ class Server:
         terminal: int | None = None,
     ) -> subprocess.Popen[bytes]:
         """`rocelab --host SERVER WORDS...` in the server's namespace, as the user."""
-        command = [*ROCELAB, "--host", host or self.host, *map(str, words)]
+        command = [*self.client, "--host", host or self.host, *map(str, words)]
         pipe = subprocess.PIPE if terminal is None else terminal
         return namespaces.inside(
             self.netns,

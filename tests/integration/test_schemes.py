@@ -218,7 +218,7 @@ def test_the_models_hash_is_the_programs_to_the_bit(zone: Lab) -> None:
     tap = bpf.Loaded(bpf.compiled(Path(__file__).with_name("hash_tap.bpf.c")), {})
     try:
         with (
-            attached(lab, tap.program("tap"), "rtsw1", SPINES),
+            attached(lab, tap.descriptor("tap"), "rtsw1", SPINES),
             scheme_wire(lab, "srv1-1", "srv2-1", ()) as line,
         ):
             line.send(
@@ -236,7 +236,9 @@ def test_the_models_hash_is_the_programs_to_the_bit(zone: Lab) -> None:
                 )
             )
         read = [
-            struct.unpack("=I", bpf.element(tap.map("hashes"), struct.pack("=I", psn), 4) or b"")[0]
+            struct.unpack(
+                "=I", bpf.element(tap.descriptor("hashes"), struct.pack("=I", psn), 4) or b""
+            )[0]
             for psn in range(count)
         ]
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import sysconfig
@@ -11,14 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.openssh import ROCELAB, ssh_server
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("labs", "report", "scripts", "templates", "traffic")
 OWN = f"""
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import rocelab
+from rocelab.runtime.controller.process import controller_pid
+from rocelab.runtime.management import ManagementFiles
 from rocelab.testkit import Lab
 
 import {", ".join(FOLDERS)}
@@ -40,6 +46,24 @@ def test_every_process_of_the_wheels_starts(lab: Lab, traffic, measure):
 @pytest.mark.lab("mine")
 def test_its_own_labs_are_found_by_name(lab: Lab):
     assert len(lab.fabric.switches) == 3
+@pytest.mark.lab(str(HERE / "lab.yaml"))
+def test_the_controller_and_the_relay_are_the_wheels(lab: Lab):
+    controller = Path("/proc", str(controller_pid(lab.runtime.files)))
+    assert f"PYTHONPATH={{Path(rocelab.__file__).parents[1]}}" in environment_of(controller)
+    configuration = ManagementFiles(lab.runtime.files).configuration
+    assert f"PYTHONPATH={{Path(rocelab.__file__).parents[1]}}" in configuration.read_text()
+    done = subprocess.run(
+        ["ssh", "-F", configuration, "ctsw1", "echo $ROCELAB_NODE"], capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "ctsw1", done.stderr
+
+def environment_of(process: Path) -> list[str]:
+    return (process / "environ").read_text().split(chr(0))
+"""
+LAB = """name: wheel
+fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 1}
+scheme: {kind: te}
+management: true
 """
 
 
@@ -72,10 +96,25 @@ def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
         (project / folder / "__init__.py").touch()
     (project / "labs" / "mine.yaml").write_text("name: mine\nfabric: {racks: 2, spines: 1}\n")
     (project / "tests" / "test_own.py").write_text(OWN)
+    (project / "lab.yaml").write_text(LAB)
     run = [python, "-m", "pytest", "-p", "no:cacheprovider", "--rocelab-require"]
     done = subprocess.run(run, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
+
+
+@pytest.mark.side_by_side
+def test_a_wheel_sends_its_kit_whose_supervisor_runs_the_command(
+    wheel: Path, tmp_path: Path
+) -> None:
+    python = str(environment_with(wheel, tmp_path / "venv"))
+    with ssh_server(tmp_path / "server", "t-wheel", 2223) as server:
+        server.client = (python, *ROCELAB[1:])
+        environment = server.environment(PYTHONPATH="")
+        words = ("plan", "tiny", "--json")
+        code, out, errors = server.rocelab(*words, cwd=tmp_path, environment=environment)
+    assert code == 0, errors
+    assert json.loads(out)["lab"] == "tiny"
 
 
 def environment_with(wheel: Path, folder: Path) -> Path:

@@ -11,18 +11,15 @@ runs in the machine's own network namespace. All that is known of it is in files
 
 from __future__ import annotations
 
-import os
-import select
-import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from rocelab.errors import InputError, MachineError
-from rocelab.files import make_folder, write_file
-from rocelab.interpreter import module_command, module_environment
-from rocelab.kernel import namespaces, netlink, pidfile
+from rocelab.errors import InputError
+from rocelab.files import make_folder
+from rocelab.kernel import background, namespaces, netlink, pidfile
 from rocelab.kernel.fib import read_objects, read_routes
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.controller import resilient
@@ -66,10 +63,9 @@ class ControllerFiles:
         return self.files.root / "demand"
 
     def make(self) -> None:
-        """Make the folders and the file to hold. Raises OSError."""
+        """Make the folders. Raises OSError."""
         make_folder(self.folder, exist_ok=True)
         make_folder(self.demands, exist_ok=True)
-        self.pid.touch(mode=0o600)
 
 
 def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int:
@@ -84,39 +80,15 @@ def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int
             f"lab {files.lab} has a controller (process {running})", hint="stop it first"
         )
     ours.make()
-    write_file(ours.errors, b"")
-    told, tells = os.pipe()
-    command = module_command("rocelab.runtime.controller", files.lab, scheme.model_dump_json())
-
-    def start() -> subprocess.Popen[bytes]:
-        with ours.errors.open("wb") as errors:
-            return subprocess.Popen(
-                [*command, str(tells)],
-                stdin=subprocess.DEVNULL,
-                stdout=errors,
-                stderr=errors,
-                pass_fds=(tells,),
-                env=module_environment(),
-                start_new_session=True,
-            )
-
-    try:
-        launched = namespaces.inside(files.netns_of(fabric.switches[0].name), start)
-        os.close(tells)
-        tells = -1
-        launched.wait(START_TIMEOUT_S)
-        ready, _, _ = select.select([told], [], [], START_TIMEOUT_S)
-        pid = os.read(told, 32) if ready else b""
-    finally:
-        os.close(told)
-        if tells >= 0:
-            os.close(tells)
-    if not pid:
-        lines = ours.errors.read_text(errors="replace").strip().splitlines()
-        reason = lines[-1] if lines else f"no round within {START_TIMEOUT_S:.0f} s"
-        stop_process(files)
-        raise MachineError(f"the controller of lab {files.lab} did not start: {reason}")
-    return int(pid)
+    return background.start(
+        f"the controller of lab {files.lab}",
+        "rocelab.runtime.controller",
+        (files.lab, scheme.model_dump_json()),
+        pid_file=ours.pid,
+        log=ours.errors,
+        netns=files.netns_of(fabric.switches[0].name),
+        timeout_s=START_TIMEOUT_S,
+    )
 
 
 def controller_pid(files: LabFiles) -> int | None:
@@ -147,26 +119,13 @@ def _remove_groups() -> None:
 
 
 def run_controller(
-    fabric: Fabric, files: LabFiles, scheme: ControllerScheme, ready_fd: int
+    fabric: Fabric, files: LabFiles, scheme: ControllerScheme, ready: Callable[[], None]
 ) -> None:
-    """Be the lab's controller until killed; writes its process id to `ready_fd` when at work.
-
-    Raises InputError where another one runs.
-    """
+    """Be the lab's controller until killed; calls `ready` when at work."""
     ours = ControllerFiles(files)
-    ours.make()
-    try:
-        lock = pidfile.claim(ours.pid)
-    except BlockingIOError:
-        raise InputError(f"lab {files.lab} has a controller already") from None
-
-    def ready() -> None:
-        os.write(ready_fd, str(os.getpid()).encode())
-        os.close(ready_fd)
-
     log = RoundLog(ours.rounds)
     netns_of = {node.name: files.netns_of(node.name) for node in fabric.switches}
-    with lock, Collector(netns_of, ours.demands) as collector:
+    with Collector(netns_of, ours.demands) as collector:
         rounds: TeRounds | ResilientRounds
         if isinstance(scheme, TeScheme):
             table = Steering(fabric, files)

@@ -11,12 +11,10 @@ Every packet costs it CPU time, far more than forwarding one does.
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 from collections import deque
@@ -25,7 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from rocelab.kernel.pidfile import claim
+from rocelab.agent.ring import SECOND_NS, Ring
+from rocelab.kernel.background import serving
 from rocelab.runtime.impairments.maps import ImpairmentMaps
 
 RECEIVES = "delay-out"
@@ -36,10 +35,6 @@ HELD_LIMIT_BYTES = 128 << 20
 
 PACKET_COST_BYTES = 200
 """What Python adds to a packet that is held."""
-
-RING_BYTES = 4 << 20
-"""Cleared by the kernel in one go (10 ms where the hypervisor has to find the memory first), in
-which nothing else runs on that CPU: a delay may begin in the middle of what is measured."""
 
 DRAIN_LIMIT = 64
 REST_NS = 4_000_000
@@ -53,22 +48,10 @@ EARLY_NS = 20_000
 
 _ETH_P_ALL = 0x0003
 _SOL_PACKET = 263
-_PACKET_RX_RING = 5
-_PACKET_VERSION = 10
 _PACKET_IGNORE_OUTGOING = 23
-_TPACKET_V2 = 1
-_TP_STATUS_USER = 1
-_TP_STATUS_VLAN_VALID = 16
-_ALIGNMENT = 16
-_BLOCK_BYTES = 256 * 1024
-_HEADROOM_BYTES = 128
 _SO_MARK = 36
 _SO_SNDBUFFORCE = 32
 _PR_SET_TIMERSLACK = 29
-
-# struct tpacket2_hdr (linux/if_packet.h): status, length, captured, offset of the Ethernet header,
-# of the IP header, seconds, nanoseconds, VLAN tag.
-_FRAME = struct.Struct("=IIIHHIIH")
 
 
 class Arrival(NamedTuple):
@@ -79,45 +62,23 @@ class Arrival(NamedTuple):
     frame: bytes
 
 
-class DelayRing:
-    """What comes into the pair: a TPACKET_V2 ring (Documentation/networking/packet_mmap.rst)."""
+def open_delay_ring(interface: str, mtu: int) -> Ring:
+    """What comes into the pair from now on. Raises OSError without CAP_NET_RAW or memory."""
+    packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    packets.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+    ring = Ring(packets, mtu, DRAIN_LIMIT)
+    packets.bind((interface, _ETH_P_ALL))
+    return ring
 
-    def __init__(self, interface: str, mtu: int) -> None:
-        """Receives from now on. Raises OSError without CAP_NET_RAW or memory."""
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-        self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
-        self._socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
-        slot = -(-(mtu + _HEADROOM_BYTES) // _ALIGNMENT) * _ALIGNMENT
-        self._starts = tuple(
-            block + start
-            for block in range(0, RING_BYTES, _BLOCK_BYTES)
-            for start in range(0, _BLOCK_BYTES - slot + 1, slot)
-        )
-        blocks = RING_BYTES // _BLOCK_BYTES
-        request = struct.pack("4I", _BLOCK_BYTES, blocks, slot, len(self._starts))
-        self._socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
-        self._memory = memoryview(mmap.mmap(self._socket.fileno(), RING_BYTES))
-        self._next = 0
-        self._socket.bind((interface, _ETH_P_ALL))
 
-    def fileno(self) -> int:
-        """Readable once a packet is there."""
-        return self._socket.fileno()
-
-    def arrivals(self) -> Iterator[Arrival]:
-        """Every packet that is there, up to DRAIN_LIMIT."""
-        memory, unpack = self._memory, _FRAME.unpack_from
-        for _ in range(DRAIN_LIMIT):
-            start = self._starts[self._next]
-            status, length, captured, mac, _, seconds, nanoseconds, tag = unpack(memory, start)
-            if not status & _TP_STATUS_USER:
-                return
-            if status & _TP_STATUS_VLAN_VALID and captured == length:
-                begin = start + mac
-                t_ns = seconds * 1_000_000_000 + nanoseconds
-                yield Arrival(tag, t_ns, bytes(memory[begin : begin + length]))
-            memory[start : start + 4] = b"\0\0\0\0"
-            self._next = (self._next + 1) % len(self._starts)
+def arrivals(ring: Ring) -> Iterator[Arrival]:
+    """Every packet that is there, up to DRAIN_LIMIT."""
+    for at, seconds, nanoseconds in ring.frames():
+        found = ring.tag_and_length()
+        if found is not None:
+            slot, length = found
+            frame = bytes(ring.memory[at : at + length])
+            yield Arrival(slot, seconds * SECOND_NS + nanoseconds, frame)
 
 
 class Held(NamedTuple):
@@ -189,7 +150,7 @@ class Outlet:
 class DelayLine:
     """Takes packets in and lets them out when their time has come."""
 
-    def __init__(self, ring: DelayRing, outlet: Outlet, delay_of: Callable[[int], int]) -> None:
+    def __init__(self, ring: Ring, outlet: Outlet, delay_of: Callable[[int], int]) -> None:
         """`delay_of` gives the delay in ns that a slot's packets have now."""
         self._ring = ring
         self._outlet = outlet
@@ -242,7 +203,7 @@ class DelayLine:
         offset_ns = now_ns - real_ns
         delays: dict[int, int] = {}
         count = 0
-        for slot, t_ns, frame in self._ring.arrivals():
+        for slot, t_ns, frame in arrivals(self._ring):
             count += 1
             if slot not in delays:
                 delays[slot] = self._delay_of(slot)
@@ -257,29 +218,22 @@ class DelayLine:
 
 
 def main() -> None:
-    """`python -m rocelab.runtime.impairments.delayline PINS PID_FILE MTU CPU READY_FD`."""
-    pins, pid_file, mtu, cpu, ready_fd = sys.argv[1:]
-    if os.fork():
-        os._exit(0)
+    """`python -m rocelab.runtime.impairments.delayline PINS MTU CPU PID_FILE READY_FD`."""
+    pins, mtu, cpu, *found_by = sys.argv[1:]
     told, tells = os.pipe()
     os.set_blocking(tells, False)
     signal.set_wakeup_fd(tells)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    _be_on_time(int(cpu))
-    with claim(Path(pid_file)), ImpairmentMaps(Path(pins)) as maps:
+    with serving(*found_by) as ready, ImpairmentMaps(Path(pins)) as maps:
+        _be_on_time(int(cpu))
 
         def delay_of(slot: int) -> int:
             rule = maps.rule(slot)
             return 0 if rule is None else rule.delay_ns
 
-        line = DelayLine(DelayRing(RECEIVES, int(mtu)), Outlet(RECEIVES), delay_of)
-        try:
-            os.write(int(ready_fd), b"r")
-        except BrokenPipeError:
-            # Whoever started this has been killed: nobody knows of it.
-            return
-        os.close(int(ready_fd))
+        line = DelayLine(open_delay_ring(RECEIVES, int(mtu)), Outlet(RECEIVES), delay_of)
+        ready()
         line.run(told)
 
 

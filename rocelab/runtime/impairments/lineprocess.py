@@ -9,16 +9,12 @@ no matter. Taking the lab down ends all of it.
 from __future__ import annotations
 
 import errno
-import os
-import select
 import signal
 import socket
-import subprocess
 from pathlib import Path
 
 from rocelab.errors import MachineError
-from rocelab.interpreter import module_command, module_environment
-from rocelab.kernel import links, namespaces, netlink, offloads, pidfile
+from rocelab.kernel import background, links, namespaces, netlink, offloads, pidfile
 from rocelab.runtime.impairments import program
 from rocelab.runtime.impairments.delayline import RECEIVES
 from rocelab.runtime.impairments.maps import ImpairmentMaps
@@ -39,6 +35,10 @@ def pid_file(files: LabFiles, node: str) -> Path:
     return files.root / f"delay-line-{node}"
 
 
+def _log_file(files: LabFiles, node: str) -> Path:
+    return files.root / f"delay-line-{node}.log"
+
+
 def is_alive(files: LabFiles, node: str) -> bool:
     """Whether the switch's packets would be held and let go."""
     return pidfile.holder(pid_file(files, node)) is not None
@@ -53,39 +53,19 @@ def start(files: LabFiles, node: str, place: int, maps: ImpairmentMaps, mtu: int
         return
     netns = files.netns_of(node)
     namespaces.inside(netns, lambda: _make_pair(maps.program("resume"), mtu))
-    # Made here: a process whose starter was killed, and cleaned up after, finds nothing to claim.
-    pid_file(files, node).touch(mode=0o600)
-    told, tells = os.pipe()
-    pins = str(program.pins_folder(files))
-    pid = str(pid_file(files, node))
-    command = module_command("rocelab.runtime.impairments.delayline", pins, pid, str(mtu))
-
-    def launch() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*command, str(place), str(tells)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=(tells,),
-            env=module_environment(),
-            start_new_session=True,
-        )
-
     try:
-        with namespaces.inside(netns, launch) as launched:
-            os.close(tells)
-            tells = -1
-            ready = select.select([told], [], [], START_TIMEOUT_S)[0] and os.read(told, 1)
-            if not ready:
-                assert launched.stderr is not None
-                os.set_blocking(launched.stderr.fileno(), False)
-                lines = (launched.stderr.read() or b"no reason given").decode().splitlines()
-                stop(files, node)
-                raise MachineError(f"the delay line of {node} did not start: {lines[-1]}")
-    finally:
-        os.close(told)
-        if tells >= 0:
-            os.close(tells)
+        background.start(
+            f"the delay line of {node}",
+            "rocelab.runtime.impairments.delayline",
+            (str(program.pins_folder(files)), str(mtu), str(place)),
+            pid_file=pid_file(files, node),
+            log=_log_file(files, node),
+            netns=netns,
+            timeout_s=START_TIMEOUT_S,
+        )
+    except MachineError:
+        stop(files, node)
+        raise
 
 
 def stop(files: LabFiles, node: str) -> None:
@@ -93,9 +73,9 @@ def stop(files: LabFiles, node: str) -> None:
 
     Idempotent. Raises MachineError where its process does not end.
     """
-    file = pid_file(files, node)
-    pidfile.end(file, STOP_TIMEOUT_S)
-    file.unlink(missing_ok=True)
+    pidfile.end(pid_file(files, node), STOP_TIMEOUT_S)
+    for file in (pid_file(files, node), _log_file(files, node)):
+        file.unlink(missing_ok=True)
     namespaces.inside(files.netns_of(node), _remove_pair)
 
 

@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 import socket
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from rocelab.files import make_folder
@@ -42,19 +42,15 @@ def make_pins(files: LabFiles, slots: int) -> None:
     folder = pins_folder(files)
     if folder.is_dir():
         return
-    loaded = bpf.Loaded(bpf.compiled(SOURCE), {"rules": slots, "counters": slots + 1})
-    try:
+    sizes = {"rules": slots, "counters": slots + 1}
+    with closing(bpf.Loaded(bpf.compiled(SOURCE), sizes)) as loaded:
         bpf.mount(bpf_folder(files))
         # A folder with the right name is whole.
         fresh = folder.with_name("impairments-new")
         shutil.rmtree(fresh, ignore_errors=True)
         make_folder(fresh, 0o700)
-        for name in PINS:
-            is_map = name in ("rules", "counters")
-            bpf.pin(loaded.map(name) if is_map else loaded.program(name), fresh / name)
+        loaded.pin(PINS, fresh)
         fresh.rename(folder)
-    finally:
-        loaded.close()
 
 
 def remove_pins(files: LabFiles) -> None:

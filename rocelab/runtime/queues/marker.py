@@ -39,16 +39,11 @@ class Marker:
         queues = slots * TRAFFIC_CLASSES
         self._loaded = bpf.Loaded(file, {"queues": queues, "depths": queues, "ports": slots})
         try:
-            bpf.set_element(self._loaded.map("settings"), bytes(4), settings(plan))
-            for name in PINS:
-                is_map = name != "sample"
-                kept = self._loaded.map(name) if is_map else self._loaded.program(name)
-                bpf.pin(kept, folder / name)
-            program = self._loaded.program("enqueue")
-            self._filter = [
-                tc.clsact(),
-                tc.bpf_filter(program, tc.CLSACT_EGRESS, 10, "rocelab"),
-            ]
+            settings_map = self._loaded.descriptor("settings")
+            bpf.set_element(settings_map, bytes(4), settings(plan))
+            self._loaded.pin(PINS, folder)
+            program = self._loaded.descriptor("enqueue")
+            self._filter = [tc.clsact(), tc.bpf_filter(program, tc.CLSACT_EGRESS, 10, "rocelab")]
         except BaseException:
             self._loaded.close()
             raise

@@ -7,7 +7,6 @@ at one moment takes one run of the program's `sample`.
 from __future__ import annotations
 
 import mmap
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,14 @@ from rocelab.errors import InputError
 from rocelab.kernel import bpf
 from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
 from rocelab.plan.queues import BINS, QueuePlan
-from rocelab.runtime.queues.marker import QUEUE_FIELDS, QUEUE_WORDS
+from rocelab.runtime.queues.marker import PINS, QUEUE_FIELDS, QUEUE_WORDS
 from rocelab.spec.queues import TRAFFIC_CLASSES
 
 Words = npt.NDArray[np.uint64]
 _WORD_BYTES = 8
 
 
-class MarkerReader:
+class MarkerReader(bpf.Pinned):
     """A lab's counters while it is up."""
 
     def __init__(self, plan: QueuePlan, folder: Path) -> None:
@@ -33,27 +32,31 @@ class MarkerReader:
         self._plan = plan
         queues = (len(plan.ports) + 1) * TRAFFIC_CLASSES
         try:
-            self._sample = bpf.pinned(folder / "sample")
+            super().__init__(folder, PINS)
         except bpf.BpfError as error:
             raise InputError(f"the lab's queues can not be read: {error}") from None
         self._maps = {
-            "queues": _map(folder / "queues", queues * QUEUE_WORDS),
-            "depths": _map(folder / "depths", queues),
+            "queues": self._map("queues", queues * QUEUE_WORDS),
+            "depths": self._map("depths", queues),
         }
         shape = (-1, TRAFFIC_CLASSES, QUEUE_WORDS)
         self._queues = _words(self._maps["queues"], queues * QUEUE_WORDS).reshape(shape)
         self._depths = _words(self._maps["depths"], queues).reshape(-1, TRAFFIC_CLASSES)
 
+    def _map(self, name: str, words: int) -> mmap.mmap:
+        size = -(-words * _WORD_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE
+        return mmap.mmap(self._pinned[name], size, mmap.MAP_SHARED, mmap.PROT_READ)
+
     def close(self) -> None:
         """Let go of the pins."""
-        os.close(self._sample)
+        super().close()
         del self._queues, self._depths
         for mapped in self._maps.values():
             mapped.close()
 
     def depths_bytes(self) -> Words:
         """Bytes in each queue now, by slot and class; row 0 is of no port."""
-        bpf.run(self._sample)
+        bpf.run(self._pinned["sample"])
         return self._depths.copy()
 
     def counters(self) -> PortCounters:
@@ -89,15 +92,6 @@ class MarkerReader:
 
 
 UNUSED = MarkerReader._counters([0] * QUEUE_WORDS, 0)
-
-
-def _map(pin: Path, words: int) -> mmap.mmap:
-    descriptor = bpf.pinned(pin)
-    try:
-        size = -(-words * _WORD_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE
-        return mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ)
-    finally:
-        os.close(descriptor)
 
 
 def _words(mapped: mmap.mmap, count: int) -> Words:

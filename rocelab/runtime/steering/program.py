@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from rocelab.files import make_folder
@@ -49,13 +49,11 @@ def attach(fabric: Fabric, files: LabFiles, pins: int, progress: ProgressSink) -
     folder = pins_folder(files)
     nodes = len(fabric.nodes) + 1
     sizes = {"nodes": nodes, "counters": nodes, "pins": max(1, pins), "entries": MAX_ENTRIES}
-    loaded = bpf.Loaded(file, sizes)
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    with closing(bpf.Loaded(file, sizes)) as loaded:
         make_folder(folder, 0o700)
-        for name in MAPS:
-            bpf.pin(loaded.map(name), folder / name)
-        program = loaded.program("steer")
+        loaded.pin(MAPS, folder)
+        program = loaded.descriptor("steer")
 
         def requests(node: str) -> list[bytes]:
             classid = _MAJOR | ids[node]
@@ -63,8 +61,6 @@ def attach(fabric: Fabric, files: LabFiles, pins: int, progress: ProgressSink) -
             return [tc.clsact(), attached]
 
         _on_every_port(fabric, files, requests, progress)
-    finally:
-        loaded.close()
 
 
 def detach(fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:

@@ -22,7 +22,6 @@ from rocelab.errors import InputError
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.render import clabernetes
-from rocelab.render.clab_check import topology_problems
 from rocelab.render.clabernetes import (
     CONFIG_MAP_BYTES,
     STORE_BYTES,
@@ -37,6 +36,7 @@ from rocelab.render.deployment import deployment
 from rocelab.render.files import MARKER, write_clabernetes
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
+from tests.helpers.clab_check import topology_problems
 from tests.helpers.target_schemas import clab_schema, topology_schema
 from tests.unit.render.test_containerlab import SMALL_LABS, fabric, run, small
 

@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,13 @@ from rocelab.cli.main import main
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
-from rocelab.render.clab_check import topology_problems
 from rocelab.render.containerlab import container_name, mounted_files, topology_text
 from rocelab.render.deployment import Deployment, deployment, warnings
 from rocelab.render.files import MARKER, write_containerlab
 from rocelab.render.frr import frr_configuration
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
+from tests.helpers.clab_check import topology_problems
 from tests.helpers.target_schemas import clab_schema
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -392,14 +391,3 @@ def run(*arguments: object) -> int:
         main([str(argument) for argument in arguments])
     assert isinstance(ended.value.code, int)
     return ended.value.code
-
-
-def test_a_topology_that_is_not_sound_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = deployment(fabric())
-    twice = replace(made, links=(*made.links, made.links[0]))
-    monkeypatch.setattr("rocelab.render.files.deployment", lambda *_: twice)
-    with pytest.raises(AssertionError, match="is an end of 2 links"):
-        write_containerlab(fabric(), tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -1,0 +1,117 @@
+"""Our own modules as processes beside a lab: launched, found again, awaited and ended.
+
+All of them are launched by `launch`. Those that outlive the command that started them (controller,
+delay line) are started by `start`, which returns when they are at work, and are `serving` by then:
+each holds its pid file (`rocelab.kernel.pidfile`), by which it is found and ended. Those that end
+with their command (agent, guardian) are told so by the end of their standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from rocelab.errors import MachineError
+from rocelab.files import write_file
+from rocelab.interpreter import module_command, module_environment
+from rocelab.kernel import namespaces, pidfile
+
+STOP_TIMEOUT_S = 10.0
+
+
+def launch(
+    module: str,
+    *arguments: str,
+    stdin: int = subprocess.DEVNULL,
+    errors: int | IO[bytes] = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
+    site: bool = True,
+) -> subprocess.Popen[bytes]:
+    """One of our modules as a process of a session of its own: no terminal's signal reaches it.
+
+    `site`: whether it needs more than our package and the standard library.
+    """
+    return subprocess.Popen(
+        module_command(module, *arguments, site=site),
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        pass_fds=pass_fds,
+        env=module_environment(),
+        start_new_session=True,
+    )
+
+
+def start(
+    what: str,
+    module: str,
+    arguments: Sequence[str],
+    *,
+    pid_file: Path,
+    log: Path,
+    netns: Path,
+    timeout_s: float,
+) -> int:
+    """Start a module in a namespace; its process id once it says that it is at work.
+
+    Its last two arguments are those of `serving`, and `log` has what it writes to standard error.
+    Raises MachineError with the log's last line where it does not start within `timeout_s`.
+    """
+    # Made here: a process whose starter was killed, and cleaned up after, finds nothing to claim.
+    pid_file.touch(mode=0o600)
+    write_file(log, b"", 0o600)
+    reading, writing = os.pipe()
+
+    def launched() -> subprocess.Popen[bytes]:
+        with log.open("ab") as errors:
+            numbered = (*arguments, str(pid_file), str(writing))
+            return launch(module, *numbered, errors=errors, pass_fds=(writing,))
+
+    with os.fdopen(reading, "rb", buffering=0) as ready:
+        try:
+            process = namespaces.inside(netns, launched)
+        finally:
+            os.close(writing)
+        with process:
+            if select.select([ready], [], [], timeout_s)[0] and ready.read(1):
+                pid = pidfile.holder(pid_file)
+                if pid is not None:
+                    return pid
+            process.kill()
+    pidfile.end(pid_file, STOP_TIMEOUT_S)
+    reason = (
+        last_line(log.read_text(errors="replace")) or f"it was not ready within {timeout_s:.0f} s"
+    )
+    raise MachineError(f"{what} did not start: {reason}")
+
+
+@contextmanager
+def serving(pid_file: str, ready_fd: str) -> Iterator[Callable[[], None]]:
+    """Go on in a child whose parent ends at once, so that nobody has to wait for it, and hold the
+    pid file. Gives what is to be called when the process is at work.
+
+    Raises BlockingIOError where another process holds the file, FileNotFoundError where it is gone.
+    """
+    if os.fork():
+        os._exit(0)
+
+    def ready() -> None:
+        try:
+            os.write(int(ready_fd), b"r")
+        except BrokenPipeError:
+            raise SystemExit("whoever started this has been killed") from None
+        os.close(int(ready_fd))
+
+    with pidfile.claim(Path(pid_file)):
+        yield ready
+
+
+def last_line(text: str) -> str:
+    """The last line of what a process wrote, mostly the reason for which it ended."""
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else ""
