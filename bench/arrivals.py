@@ -15,7 +15,7 @@ from rocelab.agent.filters import NOTHING, attach_filter, roce_filter
 from rocelab.agent.headers import BTH_OFFSET, PAYLOAD_OFFSET, PSN_MASK, PSN_OFFSET, UDP_OFFSET
 from rocelab.agent.icrc import icrc_is_right
 from rocelab.kernel import namespaces
-from rocelab.runtime.link import read_counters
+from rocelab.kernel.links import read_counters
 
 _ETH_P_IP = 0x0800
 _SO_RCVBUFFORCE = 33

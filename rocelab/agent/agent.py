@@ -28,7 +28,7 @@ from rocelab.agent.endpoint import Endpoint
 from rocelab.agent.lag import Lag, Port
 from rocelab.agent.live import LiveFile
 from rocelab.agent.nic import NEVER_NS, SECOND_NS, Nic, Outlet
-from rocelab.agent.priority import run_first
+from rocelab.agent.priority import run_first, wake_on_time
 from rocelab.agent.prober import ProbeFlow, Prober
 from rocelab.agent.ring import open_ring, open_sink
 from rocelab.agent.steps import STALL_NS
@@ -38,7 +38,6 @@ PATIENCE = 16
 
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
-_PR_SET_TIMERSLACK = 29
 
 
 class Agent:
@@ -278,7 +277,7 @@ def _die_with(parent: int) -> None:
 
 def main() -> None:
     _die_with(int(sys.argv[1]))
-    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)  # wake at the deadline, not up to 50 us later
+    wake_on_time()
     gc.disable()  # nothing here makes cycles, and a collection would delay packets
     try:
         Agent(Channel(socket.socket(fileno=0))).run()

@@ -7,8 +7,16 @@ senders, and the thread that notes FIB changes, come before the routing daemons 
 
 from __future__ import annotations
 
+import ctypes
 import os
 from contextlib import suppress
+
+_PR_SET_TIMERSLACK = 29
+
+
+def wake_on_time() -> None:
+    """Have the calling thread wake at its deadline, not up to 50 us later (prctl(2))."""
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
 def run_first() -> None:

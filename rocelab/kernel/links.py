@@ -1,15 +1,18 @@
 """The interfaces and neighbours of a namespace, as its kernel gives them over netlink.
 
-Source: include/uapi/linux/if_link.h, if.h and neighbour.h; RFC 2863 section 3.1.14 for
+Source: include/uapi/linux/if_link.h, if.h, neighbour.h and ethtool.h; RFC 2863 section 3.1.14 for
 `operstate` (Documentation/networking/operstates.rst).
 """
 
 from __future__ import annotations
 
+import array
+import fcntl
 import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from rocelab.kernel import netlink
@@ -26,7 +29,11 @@ IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_QDISC, IFLA_OPERSTATE, IFLA_LINKMODE =
 IFLA_LINKINFO, IFLA_STATS64, IFLA_NET_NS_FD, IFLA_CARRIER_DOWN_COUNT = 18, 23, 28, 48
 IFLA_GRO_MAX_SIZE = 58
 IFLA_INFO_KIND, IFLA_INFO_DATA, VETH_INFO_PEER = 1, 2, 1
-_STATS = struct.Struct("=8Q")
+SIOCETHTOOL = 0x8946
+ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGRO = 0x17, 0x1F, 0x2C
+_IFREQ = struct.Struct("16sP16x")
+_STATS = struct.Struct("=4Q16x2Q")
+"""struct rtnl_link_stats64 up to the dropped packets, without errors."""
 _NDMSG = struct.Struct("=BxxxiHBB")
 _NDA_DST, _NDA_LLADDR = 1, 2
 
@@ -39,6 +46,7 @@ class LinkCounters(NamedTuple):
     tx_packets: int
     rx_bytes: int
     tx_bytes: int
+    rx_dropped: int
     tx_dropped: int
 
 
@@ -92,10 +100,7 @@ class Link:
 
     @property
     def counters(self) -> LinkCounters:
-        rx_packets, tx_packets, rx_bytes, tx_bytes, _, _, _, tx_dropped = _STATS.unpack_from(
-            self._find(IFLA_STATS64)
-        )
-        return LinkCounters(rx_packets, tx_packets, rx_bytes, tx_bytes, tx_dropped)
+        return LinkCounters(*_STATS.unpack_from(self._find(IFLA_STATS64)))
 
     def _find(self, kind: int) -> bytes:
         return netlink.find(self.body, IFINFOMSG.size, kind)
@@ -113,6 +118,24 @@ class Neighbour:
 def read_links(channel: socket.socket) -> list[Link]:
     """The interfaces of the socket's namespace. Raises OSError."""
     return [parse_link(body) for body in netlink.dump(channel, RTM_GETLINK, bytes(IFINFOMSG.size))]
+
+
+def read_counters() -> dict[str, LinkCounters]:
+    """Counters of every interface of the calling thread's namespace, by name, from /proc/net/dev:
+    half the time of the same by netlink."""
+    found = {}
+    for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
+        name, _, text = line.partition(":")
+        field = [int(word) for word in text.split()]
+        found[name.strip()] = LinkCounters(
+            rx_packets=field[1],
+            tx_packets=field[9],
+            rx_bytes=field[0],
+            tx_bytes=field[8],
+            rx_dropped=field[3],
+            tx_dropped=field[11],
+        )
+    return found
 
 
 def parse_link(body: bytes) -> Link:
@@ -158,3 +181,11 @@ def set_up(index: int) -> bytes:
 def removal(index: int) -> bytes:
     """A request to remove an interface, with its peer if it has one."""
     return netlink.request(RTM_DELLINK, IFINFOMSG.pack(0, 0, index, 0, 0))
+
+
+def set_offload(control: socket.socket, interface: str, command: int, value: int) -> None:
+    """One of ethtool's on-off settings (struct ethtool_value), by any socket of the interface's
+    namespace. Raises OSError."""
+    setting = array.array("I", (command, value))
+    address, _ = setting.buffer_info()
+    fcntl.ioctl(control, SIOCETHTOOL, _IFREQ.pack(interface.encode(), address))

@@ -16,12 +16,11 @@ from typing import Self
 from rocelab.agent.filters import data_filter, roce_filter
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel import namespaces
+from rocelab.kernel.links import LinkCounters, read_counters
 from rocelab.measure.queues import QueueWatch
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.results.job import QueueFigures
-from rocelab.runtime.base import Counters
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.link import read_counters
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobparts import nic_links
 from rocelab.traffic.taps import LinkPackets, Taps
@@ -89,8 +88,8 @@ class DeviceWatch:
         )
 
 
-def _all_counters(netns_of: Mapping[str, int]) -> dict[str, dict[str, Counters]]:
-    found: dict[str, dict[str, Counters]] = {}
+def _all_counters(netns_of: Mapping[str, int]) -> dict[str, dict[str, LinkCounters]]:
+    found: dict[str, dict[str, LinkCounters]] = {}
 
     def read(node: str) -> None:
         found[node] = read_counters()

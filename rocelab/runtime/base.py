@@ -9,24 +9,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from rocelab.kernel.links import LinkCounters
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """A port's counters since it was created, as its node's kernel counts them."""
-
-    rx_packets: int
-    rx_bytes: int
-    tx_packets: int
-    tx_bytes: int
-    rx_dropped: int
-    tx_dropped: int
 
 
 class NodeHandle(Protocol):
@@ -65,7 +53,7 @@ class LinkHandle(Protocol):
         """Give the carrier back."""
         ...
 
-    def counters(self) -> dict[str, Counters]:
+    def counters(self) -> dict[str, LinkCounters]:
         """Counters of both ports, by node name."""
         ...
 

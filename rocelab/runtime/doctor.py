@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from rocelab.errors import MachineError
@@ -376,3 +377,27 @@ def compile_bpf(program: str) -> tuple[bool, str]:
         return True, f"clang {program_version((clang, '--version'))}"
     errors = [line for line in done.stderr.splitlines() if "error" in line]
     return False, errors[0] if errors else f"clang ended with {done.returncode}"
+
+
+@cache
+def why_not(*, own_frr: bool) -> str | None:
+    """What keeps labs from running here, with this machine's FRR or another, and the remedies; None
+    where nothing does."""
+    status = Path("/proc/self/status").read_text()
+    checks = capability_checks(effective_capabilities(status))
+    checks += place_checks()
+    if all(check.ok for check in checks if check.needed):
+        checks += kernel_checks(probes.probe_kernel())
+    if own_frr:
+        checks.append(frr_check())
+    return explained(checks)
+
+
+def explained(checks: list[Check]) -> str | None:
+    """Of the checks, those without which no lab runs, in words; None where all are fine."""
+    missing = [check for check in checks if check.needed and not check.ok]
+    if not missing:
+        return None
+    remedies = dict.fromkeys(check.remedy for check in missing)
+    named = ", ".join(f"{check.name} ({check.found})" for check in missing)
+    return f"this machine can not run labs: {named}; {'; '.join(remedies)}"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rocelab.errors import InputError
-from rocelab.runtime.record import LabFiles
+from rocelab.runtime.record import RUN_ROOT, TURN, LabFiles, is_still_at, open_turn
 
 MOST_BYTES = 200
 
@@ -42,3 +42,18 @@ def in_use(files: LabFiles, what: str, *, shared: bool = False) -> Iterator[None
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def turn() -> Iterator[None]:
+    """Wait until nobody else brings a lab up or measures on this machine, which would falsify what
+    is measured beside it, and hold the turn. It ends with the process at the latest."""
+    while True:
+        descriptor = open_turn()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if is_still_at(descriptor, RUN_ROOT / TURN):
+                yield
+                return
+        finally:
+            os.close(descriptor)

@@ -26,8 +26,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.installation import Installation, find_installation
-from rocelab.runtime.link import VethLink
-from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.node import NamespaceNode, VethLink
 from rocelab.runtime.providers import NodeProvider, RuntimeKind, provider_of
 from rocelab.runtime.record import DamagedRecordError, State, locked, read_record, recorded_labs
 from rocelab.runtime.runtime import LabRuntime

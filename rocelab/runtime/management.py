@@ -33,8 +33,7 @@ from cryptography.hazmat.primitives.serialization import (
 from rocelab.errors import InputError, MachineError
 from rocelab.files import make_folder, write_file
 from rocelab.interpreter import module_command, module_environment
-from rocelab.kernel import namespaces
-from rocelab.kernel.growth import watch_growth
+from rocelab.kernel import inotify, namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.daemons import FrrFiles
@@ -264,7 +263,7 @@ def _start_sshd(sshd: str, own: ManagementFiles, node: str, configuration: Path)
     """Start a node's sshd and return when it listens. Raises MachineError."""
     log = own.of_node(node, "sshd.log")
     write_file(log, b"", 0o600)
-    watch = watch_growth(log)
+    watch = inotify.watch(log)
     arguments = [sshd, "-f", str(configuration), "-E", str(log)]
     try:
         done = namespaces.inside(

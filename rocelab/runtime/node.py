@@ -16,7 +16,9 @@ from typing import NoReturn
 from rocelab.errors import InputError, MachineError
 from rocelab.kernel import namespaces, netlink, processes
 from rocelab.kernel.bracket import Bracket
-from rocelab.runtime import daemons
+from rocelab.kernel.links import LinkCounters, read_counters
+from rocelab.plan.fabric import Link
+from rocelab.runtime import daemons, wiring
 from rocelab.runtime.installation import Installation, read_installation
 from rocelab.runtime.record import LabFiles
 
@@ -155,3 +157,36 @@ class NamespaceNode:
                 return Bracket.of(lambda: netlink.send_batch(channel, messages))
 
         return namespaces.inside(self.netns, send)
+
+
+@dataclass(frozen=True, slots=True)
+class VethLink:
+    """A link that is a veth pair; its state is that of its lower end."""
+
+    link: Link
+    files: LabFiles
+    indexes: Mapping[tuple[str, str], int]
+
+    @property
+    def name(self) -> str:
+        return self.link.name
+
+    def down(self) -> None:
+        """Take the lower end down: both ends lose carrier at once."""
+        index = self.indexes[self.link.a.node, self.link.a.interface]
+        self._send([wiring.set_up(index, up=False)])
+
+    def up(self) -> None:
+        """Give the carrier back."""
+        self._send(wiring.bring_up(self.link, self.link.a.node, self.indexes))
+
+    def _send(self, messages: Sequence[bytes]) -> None:
+        NamespaceNode(self.link.a.node, self.files).send(messages)
+
+    def counters(self) -> dict[str, LinkCounters]:
+        ports = (self.link.a, self.link.b)
+        read = {
+            port.node: namespaces.inside(self.files.netns_of(port.node), read_counters)
+            for port in ports
+        }
+        return {port.node: read[port.node][port.interface] for port in ports}

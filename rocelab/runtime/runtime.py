@@ -19,7 +19,7 @@ from importlib.metadata import version
 from rocelab.errors import InputError, MachineError
 from rocelab.files import make_folder
 from rocelab.interruption import shielded
-from rocelab.kernel import namespaces, netlink, offloads
+from rocelab.kernel import namespaces, netlink
 from rocelab.kernel import settings as kernel
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.kernel.rights import check_rights, may_prioritise
@@ -35,10 +35,9 @@ from rocelab.runtime.installation import (
     untested,
     write_installation,
 )
-from rocelab.runtime.link import VethLink
-from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.node import NamespaceNode, VethLink
 from rocelab.runtime.providers import NodeProvider
-from rocelab.runtime.queues.engine import SwitchQueues
+from rocelab.runtime.queues.engine import SwitchQueues, keep_order
 from rocelab.runtime.record import LabFiles, Record, State, locked, write_record
 from rocelab.runtime.steering import Steering
 from rocelab.runtime.teardown import take_down, tear_down
@@ -217,7 +216,7 @@ class LabRuntime:
             # The answers to one batch of small messages wait together.
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
                 netlink.send_batch(channel, messages)
-            offloads.keep_order(fabric, name, slots)
+            keep_order(fabric, name, slots)
 
         namespaces.inside_each(descriptors, configure)
 

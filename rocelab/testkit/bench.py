@@ -22,6 +22,7 @@ from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.results.probes import ProbeRun
 from rocelab.runtime.convergence import convergence_timeout_s
+from rocelab.runtime.inuse import turn
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.record import LabFiles, recorded_labs
@@ -29,7 +30,6 @@ from rocelab.runtime.teardown import take_down
 from rocelab.spec.load import load_spec
 from rocelab.testkit.fingerprint import Facts, differences, read_facts
 from rocelab.testkit.naming import suite_name
-from rocelab.testkit.turns import turn
 
 if TYPE_CHECKING:
     from rocelab.testkit.measurement import Measurement

@@ -31,10 +31,10 @@ from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Overall
 from rocelab.results.probes import ProbeRun
 from rocelab.runtime.convergence import convergence_timeout_s
+from rocelab.runtime.inuse import turn
 from rocelab.spec.base import SECOND
 from rocelab.testkit.bench import Bench
 from rocelab.testkit.duration import Duration
-from rocelab.testkit.turns import turn
 from rocelab.testkit.written import as_fault
 from rocelab.units import format_duration
 

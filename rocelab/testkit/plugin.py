@@ -294,7 +294,7 @@ def _evidence_base(config: pytest.Config) -> Path:
 
 
 def _need_machine(config: pytest.Config) -> None:
-    from rocelab.testkit.machine import why_not
+    from rocelab.runtime.doctor import why_not
 
     reason = why_not(own_frr=_given_frr(config) is None)
     if reason is not None:

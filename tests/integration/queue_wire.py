@@ -18,11 +18,12 @@ from itertools import pairwise
 from math import exp, lgamma, log, log1p
 
 from rocelab.agent.priority import run_first
-from rocelab.kernel import htb, namespaces
+from rocelab.kernel import namespaces
 from rocelab.kernel.counters import QueueCounters
 from rocelab.kernel.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
 from rocelab.plan.fabric import Port
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.queues import htb
 from rocelab.runtime.queues.reading import read_queue_counters
 from tests.integration.conftest import MakeLab
 

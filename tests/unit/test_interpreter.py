@@ -21,7 +21,7 @@ from tests.helpers.hostile import fill_with_traps, sprung
 
 ROOT = Path(__file__).parents[2]
 MODULES = (
-    ("rocelab.runtime.controller", True),
+    ("rocelab.runtime.controller.process", True),
     ("rocelab.remote.host.supervisor", True),
     ("rocelab.runtime.management", True),
     ("rocelab.runtime.impairments.delayline", True),

@@ -55,12 +55,24 @@ class PortReader:
         qdiscs = map(tc.parse, netlink.ask(self._channel, self._qdiscs))
         drops = {qdisc.interface: qdisc.counts.dropped for qdisc in qdiscs}
         return {
-            name: PortReading(
-                link.carrier, link.carrier_losses, *link.counters, drops.get(index, 0)
-            )
+            name: _reading(link, drops.get(index, 0))
             for index, name in self._names.items()
             if (link := found.get(index)) is not None
         }
+
+
+def _reading(link: links.Link, tc_drops: int) -> PortReading:
+    rx_packets, tx_packets, rx_bytes, tx_bytes, _, lost = link.counters
+    return PortReading(
+        link.carrier,
+        link.carrier_losses,
+        rx_packets,
+        tx_packets,
+        rx_bytes,
+        tx_bytes,
+        lost,
+        tc_drops,
+    )
 
 
 def clsact_request(index: int) -> bytes:

@@ -26,7 +26,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NoReturn
 
-from rocelab.kernel.growth import watch_growth
+from rocelab.kernel import inotify
 from rocelab.remote.host.bootstrap import MARK, NO_SPACE_EXIT
 from rocelab.remote.host.frames import MAX_PAYLOAD, Frame, FrameReader, Kind
 from rocelab.remote.host.runfolder import INTERRUPT, Request, RunFolder, State
@@ -229,7 +229,7 @@ def follow(folder: RunFolder, offset: int) -> None:
     reader = FrameReader(offset)
     with folder.log.open("rb") as log:
         log.seek(offset)
-        watch = watch_growth(folder.log)
+        watch = inotify.watch(folder.log)
         poll = select.poll()
         poll.register(watch, select.POLLIN)
         # Without events: only that the reader is gone is told.

@@ -1,6 +1,6 @@
 // The queues of a lab's switch ports: which one a packet joins, whether it still fits the buffer,
 // and whether it is marked. Runs at clsact egress of every switch port, in front of the port's HTB
-// tree (rocelab/kernel/htb.py), whose queues it reads: the depth is the kernel's own.
+// tree (rocelab/runtime/queues/htb.py), whose queues it reads: the depth is the kernel's own.
 //
 // One program and one set of maps serve all ports of a lab. A port is told by its interface's
 // group (IFLA_GROUP), which `rocelab.runtime.wiring` sets to the port's slot in the plan; slot 0 is
@@ -24,7 +24,7 @@
 #define ROCE_PORT 4791
 #define CE 3
 
-// As in rocelab/kernel/htb.py and rocelab/plan/queues.py.
+// As in rocelab/runtime/queues/htb.py and rocelab/plan/queues.py.
 #define HTB_HANDLE 0x10000
 #define FIRST_MINOR 0x10
 #define CLASSES 8

@@ -6,7 +6,6 @@ only where something has happened, and the reasons for which `wait` has returned
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import socket
@@ -17,15 +16,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from rocelab.forwarding.fib import Fib
-from rocelab.kernel import fib, links, namespaces, netlink
+from rocelab.kernel import fib, inotify, links, namespaces, netlink
 from rocelab.runtime.controller.resilient import GROUPS_FROM, IDS_END
 
 DEBOUNCE_S = 0.003
 """A failed link is some messages in two switches within a millisecond: one round for all."""
 
 _EVENT_BUFFER = 4 << 20
-_IN_CLOSE_WRITE, _IN_MOVED_TO, _IN_DELETE = 0x8, 0x80, 0x200
-_IN_CLOEXEC, _IN_NONBLOCK = 0o2000000, 0o4000
 
 
 class Reason(StrEnum):
@@ -60,7 +57,9 @@ class Collector:
         self._by_descriptor: dict[int, _Switch] = {}
         self._stale: set[str] = set(netns_of)
         self._epoll = select.epoll()
-        self._demands = _watch_folder(demands)
+        self._demands = inotify.watch(
+            demands, inotify.IN_CLOSE_WRITE | inotify.IN_MOVED_TO | inotify.IN_DELETE
+        )
         self._epoll.register(self._demands, select.EPOLLIN)
         descriptors: dict[str, int] = {}
         try:
@@ -180,14 +179,3 @@ def _is_own(body: bytes) -> bool:
     """Whether a message is about a route that a controller has made."""
     group = netlink.attributes(body, fib.RTMSG.size).get(fib.RTA_NH_ID, b"")
     return GROUPS_FROM <= netlink.number(group) < IDS_END
-
-
-def _watch_folder(folder: Path) -> int:
-    """A descriptor, readable when a file of the folder was written or removed (inotify(7))."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = int(libc.inotify_init1(_IN_CLOEXEC | _IN_NONBLOCK))
-    mask = _IN_CLOSE_WRITE | _IN_MOVED_TO | _IN_DELETE
-    if descriptor < 0 or libc.inotify_add_watch(descriptor, os.fsencode(folder), mask) < 0:
-        errno = ctypes.get_errno()
-        raise OSError(errno, f"inotify on {folder}: {os.strerror(errno)}")
-    return descriptor

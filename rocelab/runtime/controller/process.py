@@ -11,6 +11,7 @@ runs in the machine's own network namespace. All that is known of it is in files
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,15 @@ from rocelab.errors import InputError
 from rocelab.files import make_folder
 from rocelab.kernel import background, namespaces, netlink, pidfile
 from rocelab.kernel.fib import read_objects, read_routes
+from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.controller import resilient
 from rocelab.runtime.controller.collector import Collector
 from rocelab.runtime.controller.loop import ResilientRounds, TeRounds, period_s, run_rounds
 from rocelab.runtime.controller.rounds import RoundLog
-from rocelab.runtime.record import LabFiles
+from rocelab.runtime.record import LabFiles, read_record
 from rocelab.runtime.steering import Steering
+from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import ResilientScheme, SchemeSpec, TeScheme
 
 START_TIMEOUT_S = 60.0
@@ -82,7 +85,7 @@ def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int
     ours.make()
     return background.start(
         f"the controller of lab {files.lab}",
-        "rocelab.runtime.controller",
+        "rocelab.runtime.controller.process",
         (files.lab, scheme.model_dump_json()),
         pid_file=ours.pid,
         log=ours.errors,
@@ -141,3 +144,19 @@ def parse_scheme(text: str) -> ControllerScheme:
     if not isinstance(scheme, TeScheme | ResilientScheme):
         raise InputError(f"scheme {text} needs no controller")
     return scheme
+
+
+def main() -> None:
+    """`python -m rocelab.runtime.controller.process LAB SCHEME_JSON PID_FILE READY_FD`: plan the
+    fabric of the lab's record and be its controller."""
+    lab, scheme, *found_by = sys.argv[1:]
+    record = read_record(lab)
+    if record is None:
+        raise InputError(f"lab {lab} is not up")
+    with background.serving(*found_by) as ready:
+        fabric = plan(LabSpec.model_validate(record.spec))
+        run_controller(fabric, LabFiles(lab), parse_scheme(scheme), ready)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,6 @@ Every packet costs it CPU time, far more than forwarding one does.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
@@ -23,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from rocelab.agent.priority import run_first, wake_on_time
 from rocelab.agent.ring import SECOND_NS, Ring
 from rocelab.kernel.background import serving
 from rocelab.runtime.impairments.maps import ImpairmentMaps
@@ -51,7 +51,6 @@ _SOL_PACKET = 263
 _PACKET_IGNORE_OUTGOING = 23
 _SO_MARK = 36
 _SO_SNDBUFFORCE = 32
-_PR_SET_TIMERSLACK = 29
 
 
 class Arrival(NamedTuple):
@@ -240,12 +239,11 @@ def main() -> None:
 def _be_on_time(cpu: int) -> None:
     """Run before ordinary processes (sched(7)), on one CPU: a packet sent by another might pass
     one that waits in the first one's backlog. Where the machine forbids it, packets are late."""
-    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    wake_on_time()
+    run_first()
     with suppress(OSError):
         usable = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {usable[cpu % len(usable)]})
-        lowest = os.sched_get_priority_min(os.SCHED_RR)
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(lowest))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import socket
 from pathlib import Path
 
 from rocelab.errors import MachineError
-from rocelab.kernel import background, links, namespaces, netlink, offloads, pidfile
+from rocelab.kernel import background, links, namespaces, netlink, pidfile
 from rocelab.runtime.impairments import program
 from rocelab.runtime.impairments.delayline import RECEIVES
 from rocelab.runtime.impairments.maps import ImpairmentMaps
@@ -26,8 +26,6 @@ FIRST_INDEX = 60001
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 5.0
-
-_ETHTOOL_STXCSUM = 0x17
 
 
 def pid_file(files: LabFiles, node: str) -> Path:
@@ -94,7 +92,7 @@ def is_made(files: LabFiles, node: str) -> bool:
 def _make_pair(resume: int, mtu: int) -> None:
     _remove_pair()
     # Room for the VLAN tag. With GRO the receiving end has one queue, whose order does not depend
-    # on the CPU that a packet comes from (rocelab/kernel/offloads.py); of a byte at most, GRO
+    # on the CPU that a packet comes from (`queues.engine.keep_order`); of a byte at most, GRO
     # merges nothing.
     shared = netlink.attribute(links.IFLA_MTU, netlink.u32(mtu + 4))
     shared += netlink.attribute(links.IFLA_GRO_MAX_SIZE, netlink.u32(1))
@@ -108,9 +106,9 @@ def _make_pair(resume: int, mtu: int) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
             for name in (REDIRECTS, RECEIVES):
                 # The process takes whole packets: cut to the MTU, with checksums.
-                offloads.set_offload(control, name, _ETHTOOL_STXCSUM, 0)
-                offloads.set_offload(control, name, offloads.ETHTOOL_STSO, 0)
-                offloads.set_offload(control, name, offloads.ETHTOOL_SGRO, 1)
+                links.set_offload(control, name, links.ETHTOOL_STXCSUM, 0)
+                links.set_offload(control, name, links.ETHTOOL_STSO, 0)
+                links.set_offload(control, name, links.ETHTOOL_SGRO, 1)
         program.attach(resume, 0, FIRST_INDEX, at_egress=False)
         netlink.send_batch(channel, [links.set_up(FIRST_INDEX + end) for end in (0, 1)])
 

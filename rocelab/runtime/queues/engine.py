@@ -8,14 +8,15 @@ that another command reads the right counters.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import socket
+from collections.abc import Container, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
 from rocelab.errors import MachineError
 from rocelab.files import write_file
-from rocelab.kernel import namespaces, probes, tc
+from rocelab.kernel import links, namespaces, probes, tc
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import QueuedPort, plan_queues
 from rocelab.runtime.queues.marker import Marker
@@ -167,6 +168,28 @@ class SwitchQueues:
                 "run `rocelab doctor` for what it needs, or set queues.engine: auto",
             ) from None
         write_file(_engine_file(self._files), engine.value)
+
+
+def keep_order(fabric: Fabric, node: str, queued: Container[tuple[str, str]]) -> None:
+    """Have packets from every queued port arrive in order, as far as it takes this node's ends.
+
+    A queue is emptied now by the CPU that fills it, now by the one whose timer let it send. A plain
+    veth hands each packet to the backlog of whichever CPU that is, and the next switch may take a
+    later packet first: reliable connections then send again what was never lost. With NAPI the far
+    end has one ring, which one CPU at a time empties in order. The kernel uses NAPI where the far
+    end has GRO and the near end no TSO (drivers/net/veth.c, veth_xmit). RoCE is not merged by that:
+    the kernel merges UDP only where rx-udp-gro-forwarding or fraglist GRO is on
+    (net/ipv4/udp_offload.c).
+
+    The calling thread must be inside the node's namespace. Raises OSError.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
+        for link in fabric.links_of[node]:
+            port, far = link.port(node), link.far(node)
+            if (port.node, port.interface) in queued:
+                links.set_offload(control, port.interface, links.ETHTOOL_STSO, 0)
+            if (far.node, far.interface) in queued:
+                links.set_offload(control, port.interface, links.ETHTOOL_SGRO, 1)
 
 
 def _engine_file(files: LabFiles) -> Path:

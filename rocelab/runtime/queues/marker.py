@@ -10,8 +10,9 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from rocelab.kernel import bpf, htb, tc
+from rocelab.kernel import bpf, tc
 from rocelab.plan.queues import BINS, QueuedPort, QueuePlan
+from rocelab.runtime.queues import htb
 from rocelab.spec.queues import TRAFFIC_CLASSES
 
 SOURCE = Path(__file__).parents[1] / "bpf" / "queues.bpf.c"

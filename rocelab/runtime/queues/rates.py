@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from rocelab.kernel import htb, netlink, tc
+from rocelab.kernel import netlink, tc
+from rocelab.runtime.queues import htb
 
 TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST = 1, 4, 6
 TCA_HTB_PARMS, TCA_HTB_RATE64 = 1, 6

@@ -14,8 +14,9 @@ import math
 import struct
 from collections.abc import Callable
 
-from rocelab.kernel import htb, netlink, tc
+from rocelab.kernel import netlink, tc
 from rocelab.plan.queues import DscpBlock, QueuedPort, QueuePlan, dscp_blocks
+from rocelab.runtime.queues import htb
 
 CONTROL_DSCP = 48
 ROCE_PORT = 4791

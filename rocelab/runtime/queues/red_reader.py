@@ -11,9 +11,10 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.kernel import htb, namespaces, netlink, tc
+from rocelab.kernel import namespaces, netlink, tc
 from rocelab.kernel.counters import Place, PortCounters, QueueCounters
 from rocelab.plan.queues import QueuePlan
+from rocelab.runtime.queues import htb
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import TRAFFIC_CLASSES
 

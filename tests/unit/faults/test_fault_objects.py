@@ -18,13 +18,13 @@ from rocelab.faults.hosts import HostPause
 from rocelab.faults.leaks import BadPrefix, RouteLeak
 from rocelab.faults.links import ALL_PPM, CarrierDown, MtuMismatch, RateDegrade
 from rocelab.faults.power import SwitchPowerLoss
-from rocelab.kernel import htb, netlink, tc
+from rocelab.kernel import netlink, tc
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.runtime import wiring
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.queues import rates
+from rocelab.runtime.queues import htb, rates
 from rocelab.spec.model import LabSpec
 
 

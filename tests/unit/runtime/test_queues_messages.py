@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from rocelab.kernel import htb, netlink, tc
+from rocelab.kernel import netlink, tc
 from rocelab.plan.build import plan
 from rocelab.plan.queues import QueuedPort, QueuePlan, class_of_dscp, dscp_blocks, plan_queues
-from rocelab.runtime.queues import marker, red, red_reader
+from rocelab.runtime.queues import htb, marker, red, red_reader
 from rocelab.spec.model import LabSpec
 
 PORT = QueuedPort(1, "rtsw1", "srv1-1", 400_000_000, 9000)

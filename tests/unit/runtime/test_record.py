@@ -16,6 +16,7 @@ import pytest
 
 from rocelab.errors import InputError
 from rocelab.runtime import record
+from rocelab.runtime.inuse import turn
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import (
     DamagedRecordError,
@@ -30,7 +31,6 @@ from rocelab.runtime.record import (
 )
 from rocelab.runtime.status import Presence, known_labs
 from rocelab.runtime.teardown import take_down
-from rocelab.testkit.turns import turn
 
 WHOLE = Record("t-whole", "netns", State.RUNNING, 1.5, "0.1", {"name": "t-whole"}, 4026531833)
 
@@ -39,7 +39,7 @@ WHOLE = Record("t-whole", "netns", State.RUNNING, 1.5, "0.1", {"name": "t-whole"
 def run_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "run"
     monkeypatch.setattr(record, "RUN_ROOT", root)
-    monkeypatch.setattr("rocelab.testkit.turns.RUN_ROOT", root)
+    monkeypatch.setattr("rocelab.runtime.inuse.RUN_ROOT", root)
     root.mkdir()
     write_record(LabFiles("t-whole"), WHOLE)
     return root

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from rocelab.drills.spec import MeasureSpec
 from rocelab.errors import InputError, SpecError
 from rocelab.plan.build import plan
-from rocelab.runtime.doctor import Check
+from rocelab.runtime import doctor
+from rocelab.runtime.doctor import Check, explained
 from rocelab.spec.base import MAX_NAME_LENGTH, check_name
 from rocelab.spec.model import LabSpec
-from rocelab.testkit import Duration, MeasureMaker, Traffic, TrafficMaker, machine
+from rocelab.testkit import Duration, MeasureMaker, Traffic, TrafficMaker
 from rocelab.testkit.bench import evidence_folder
 from rocelab.testkit.choice import chosen_labs
 from rocelab.testkit.fingerprint import differences
-from rocelab.testkit.machine import explained
 from rocelab.testkit.naming import left_behind, suite_name
 from rocelab.testkit.written import as_block, as_fault, lasting
 
@@ -43,7 +43,7 @@ FABRIC = plan(
 
 @pytest.fixture
 def no_lab_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "why_not", lambda **_: "this machine can not run labs: no FRR")
+    monkeypatch.setattr(doctor, "why_not", lambda **_: "this machine can not run labs: no FRR")
 
 
 @pytest.mark.usefixtures("no_lab_runs_here")
@@ -112,7 +112,7 @@ def test_the_frr_of_the_command_line_is_that_of_the_labs(
     def why_not(*, own_frr: bool) -> None:
         asked.append(own_frr)
 
-    monkeypatch.setattr(machine, "why_not", why_not)
+    monkeypatch.setattr(doctor, "why_not", why_not)
     monkeypatch.setattr("rocelab.testkit.bench.Bench.up", lambda bench: None)
     monkeypatch.setattr("rocelab.testkit.bench.Bench.end", lambda bench: None)
     folder = pytester.mkdir("frr-10")
@@ -179,7 +179,7 @@ def test_tests_of_several_modules_share_a_lab_of_session_scope(
             steps.append(f"down {self.name}")
 
     monkeypatch.setattr("rocelab.testkit.bench.Bench", Bench)
-    monkeypatch.setattr(machine, "why_not", lambda **_: None)
+    monkeypatch.setattr(doctor, "why_not", lambda **_: None)
     test = MARKED.format(arguments="'tiny'")
     pytester.makepyfile(test_one=test, test_two=test)
     pytester.runpytest_inprocess().assert_outcomes(passed=2)
