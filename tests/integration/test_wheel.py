@@ -100,7 +100,7 @@ def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
     run = [python, "-m", "pytest", "-p", "no:cacheprovider", "--rocelab-require"]
     done = subprocess.run(run, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 @pytest.mark.side_by_side
