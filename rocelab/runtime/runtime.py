@@ -45,7 +45,7 @@ from rocelab.workers import workers
 
 
 class LabRuntime:
-    """Realises a fabric on this machine (`rocelab.runtime.base.Runtime`)."""
+    """Realises a fabric on this machine and owns what it creates."""
 
     def __init__(self, fabric: Fabric, provider: NodeProvider) -> None:
         self.fabric = fabric

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from probe_reader import Probe, parse_probe
 from roce_packets import CONNECTX_4_LX_CNP
 from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from rocelab.agent.icrc import icrc
-from rocelab.agent.probe import MIN_PAYLOAD_BYTES, Probe, ProbeStamper, parse_probe
+from rocelab.agent.probe import MIN_PAYLOAD_BYTES, ProbeStamper
 from rocelab.jobs.flow import Endpoints
 from rocelab.traffic.roce import probe_frame
 
