@@ -6,6 +6,7 @@ compare releases of FRR are in a folder per release below it, apart from those o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ from bench.convergence.document import CELL, JOB, CellResult, ConvergenceTable, 
 from bench.convergence.plan import Cell, lab_spec
 from rocelab.documents import to_json
 from rocelab.errors import InputError
-from rocelab.runtime.installation import release_order
 from rocelab.spec.model import LabSpec
 
 JOB_FILE = "link-failure-test.json"
@@ -109,3 +109,9 @@ def _is_lab_of(cell: Cell, result: CellResult) -> bool:
         return LabSpec.model_validate(result.lab) == lab_spec(cell)
     except ValidationError:
         return False
+
+
+def release_order(version: str) -> tuple[tuple[int, ...], str]:
+    """Sorts versions: 8.4.4 before 10.3, and what is no number before all."""
+    numbers = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, numbers[0].split("."))) if numbers else (), version

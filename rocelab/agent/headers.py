@@ -164,19 +164,9 @@ def extension_bytes(opcode: int) -> int:
     return sum(EXTENSION_BYTES[extension] for extension in extensions(opcode))
 
 
-def has_reth(opcode: int) -> bool:
-    """Whether virtual address, remote key and DMA length follow the BTH."""
-    return Extension.RETH in extensions(opcode)
-
-
 def has_imm(opcode: int) -> bool:
     """Whether the packet carries immediate data."""
     return Extension.IMM in extensions(opcode)
-
-
-def has_aeth(opcode: int) -> bool:
-    """Whether the packet carries a syndrome and a message sequence number."""
-    return Extension.AETH in extensions(opcode)
 
 
 def has_payload(opcode: int) -> bool:

@@ -17,9 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-MAC_BYTES = 12
-"""What an Ethernet header begins with: destination and source."""
-
 Way = TypeVar("Way")
 WayTaken = TypeVar("WayTaken", contravariant=True)
 

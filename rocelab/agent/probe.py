@@ -1,8 +1,8 @@
 """Probe packets as bytes: RoCEv2 frames that say which flow they are of, which number, sent when.
 
 In: a complete frame of a flow (`rocelab.traffic.roce` builds it). Out: the same frame with another
-sequence number, time and ICRC, at a few microseconds a piece; or, from a frame off the wire, what
-it says. Needs nothing but the standard library, so that the process in each server starts fast.
+sequence number, time and ICRC, at a few microseconds a piece. Needs nothing but the standard
+library, so that the process in each server starts fast.
 
     Ethernet | IPv4 | UDP to 4791 | BTH | magic 4, flow 4, sequence 8, time 8, zeros ... | ICRC 4
 """
@@ -10,7 +10,6 @@ it says. Needs nothing but the standard library, so that the process in each ser
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 from zlib import crc32
 
 from rocelab.agent.headers import (
@@ -20,12 +19,9 @@ from rocelab.agent.headers import (
     PAYLOAD_OFFSET,
     PSN_MASK,
     PSN_OFFSET,
-    ROCE_PORT,
-    UDP_OFFSET,
-    Opcode,
     bth_offset,
 )
-from rocelab.agent.icrc import crc_before_psn, icrc
+from rocelab.agent.icrc import crc_before_psn
 
 MAGIC = 0x526F4345
 NO_FLOW = 2**32 - 1
@@ -45,51 +41,11 @@ _SEQUENCE_OFFSET = PAYLOAD_OFFSET + 8
 _ICRC = struct.Struct("<I")
 
 
-class Probe(NamedTuple):
-    """What an intact probe says. Times are CLOCK_REALTIME nanoseconds."""
-
-    flow: int
-    sequence: int
-    send_ns: int
-    psn: int
-    dest_qp: int
-    sport: int
-    ttl: int
-
-
 def _is_ipv4(frame: bytes | bytearray) -> bool:
     try:
         return bth_offset(frame) == BTH_OFFSET
     except ValueError:
         return False
-
-
-def parse_probe(frame: bytes) -> Probe | None:
-    """What a frame says, or None where it is not a probe or its ICRC is wrong.
-
-    A NIC drops a packet of wrong ICRC too, so a damaged probe counts as a lost one.
-    """
-    if not _is_ipv4(frame) or len(frame) < HEADER_END + ICRC_BYTES:
-        return None
-    total_bytes = int.from_bytes(frame[16:18], "big")
-    frame = frame[: IP_OFFSET + total_bytes]
-    if len(frame) < max(HEADER_END + ICRC_BYTES, IP_OFFSET + total_bytes):
-        return None
-    sport, dport = struct.unpack_from("!HH", frame, UDP_OFFSET)
-    magic, flow, sequence, send_ns = PROBE_HEADER.unpack_from(frame, PAYLOAD_OFFSET)
-    if dport != ROCE_PORT or frame[BTH_OFFSET] != Opcode.RC_SEND_ONLY or magic != MAGIC:
-        return None
-    if icrc(frame) != frame[-ICRC_BYTES:]:
-        return None
-    return Probe(
-        flow=flow,
-        sequence=sequence,
-        send_ns=send_ns,
-        psn=int.from_bytes(frame[PSN_OFFSET + 1 : PAYLOAD_OFFSET], "big"),
-        dest_qp=int.from_bytes(frame[BTH_OFFSET + 5 : PSN_OFFSET], "big"),
-        sport=sport,
-        ttl=frame[IP_OFFSET + 8],
-    )
 
 
 class ProbeStamper:

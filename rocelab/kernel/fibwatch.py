@@ -41,31 +41,16 @@ class _Table:
     prefixes_of: dict[int, set[str]] = field(default_factory=dict)
 
 
-class FibWatch:
+class FibWatch(Listener):
     """Listens to the tables of `namespace_of`'s nodes until closed."""
 
     def __init__(self, namespace_of: Mapping[str, int]) -> None:
         self._tables = {node: _Table() for node in namespace_of}
-        self._listener = Listener(namespace_of, (fib.RTNLGRP_IPV4_ROUTE, fib.RTNLGRP_NEXTHOP))
-
-    @property
-    def overflowed(self) -> set[str]:
-        """The nodes whose socket had no room for an event: theirs are incomplete."""
-        return self._listener.overflowed
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._listener.close()
-
-    def __enter__(self) -> FibWatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__(namespace_of, (fib.RTNLGRP_IPV4_ROUTE, fib.RTNLGRP_NEXTHOP))
 
     def events(self, timeout_s: float) -> Iterator[FibEvent]:
         """What has happened, waiting up to `timeout_s` for the first event."""
-        for node, data, now_ns in self._listener.datagrams(timeout_s):
+        for node, data, now_ns in self.datagrams(timeout_s):
             for kind, body in netlink.messages(data):
                 if kind in (fib.RTM_NEWROUTE, fib.RTM_DELROUTE):
                     route = fib.parse_route(body)

@@ -30,27 +30,12 @@ class LinkEvent:
     operstate: int
 
 
-class LinkWatch:
+class LinkWatch(Listener):
     """Listens to the interfaces of `namespace_of`'s nodes until closed."""
 
     def __init__(self, namespace_of: Mapping[str, int]) -> None:
         self._known: dict[tuple[str, str], tuple[bool, bool, int]] = {}
-        self._listener = Listener(namespace_of, (links.RTNLGRP_LINK,), _ALL_LINKS)
-
-    @property
-    def overflowed(self) -> set[str]:
-        """The nodes whose socket had no room for an event: theirs are incomplete."""
-        return self._listener.overflowed
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._listener.close()
-
-    def __enter__(self) -> LinkWatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__(namespace_of, (links.RTNLGRP_LINK,), _ALL_LINKS)
 
     def events(self, timeout_s: float) -> Iterator[LinkEvent]:
         """What has changed, waiting up to `timeout_s` for the first event.
@@ -58,7 +43,7 @@ class LinkWatch:
         The kernel also tells of interfaces whose state is as it was, after a change of MTU for
         example: that is no change here.
         """
-        for node, data, now_ns in self._listener.datagrams(timeout_s):
+        for node, data, now_ns in self.datagrams(timeout_s):
             for kind, body in netlink.messages(data):
                 if kind == links.RTM_NEWLINK:
                     yield from self._link(node, links.parse_link(body), now_ns)

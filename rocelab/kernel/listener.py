@@ -10,6 +10,7 @@ import select
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
 
 from rocelab.kernel import namespaces, netlink
 
@@ -31,6 +32,7 @@ class Listener:
         self._sockets: dict[int, tuple[str, socket.socket]] = {}
         self._epoll = select.epoll()
         self.overflowed: set[str] = set()
+        """The nodes whose socket had no room for an event: theirs are incomplete."""
         try:
             namespaces.inside_each(namespace_of, self._listen)
         except BaseException:
@@ -51,6 +53,12 @@ class Listener:
             listener.close()
         self._sockets.clear()
         self._epoll.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def datagrams(self, timeout_s: float) -> Iterator[tuple[str, bytes, int]]:
         """Node, datagram and CLOCK_REALTIME ns of each, waiting `timeout_s` for the first.

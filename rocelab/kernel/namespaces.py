@@ -9,8 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -99,6 +99,17 @@ def inside(netns: Path | int, function: Callable[[], Result]) -> Result:
         return function()
 
     return on_own_thread(visit)
+
+
+@contextmanager
+def opened(netns_of: Mapping[str, Path]) -> Iterator[Mapping[str, int]]:
+    """A descriptor of each namespace, by the same names, closed at the end. Raises OSError."""
+    with ExitStack() as stack:
+        descriptors = {}
+        for name, path in netns_of.items():
+            descriptors[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptors[name])
+        yield descriptors
 
 
 def inside_each(netns_of: Mapping[str, int], function: Callable[[str], None]) -> None:

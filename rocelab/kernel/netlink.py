@@ -43,7 +43,8 @@ HEADER = struct.Struct("=IHHII")
 _SEQUENCES = count(1)
 _U32 = struct.Struct("=I")
 _ERRNO = struct.Struct("=i")
-_ATTRIBUTE = struct.Struct("=HH")
+_unpack_attribute = struct.Struct("=HH").unpack_from
+_pack_attribute = struct.Struct("=HH").pack
 _ATTRIBUTE_TYPE = 0x3FFF
 
 
@@ -70,7 +71,7 @@ def request(kind: int, body: bytes, flags: int = REQUEST_ACK) -> bytes:
 
 def attribute(kind: int, value: bytes) -> bytes:
     """A netlink attribute, padded to four bytes."""
-    return _ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
+    return _pack_attribute(4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
 def nested(kind: int, *attributes: bytes) -> bytes:
@@ -96,7 +97,7 @@ def attributes(data: bytes, start: int = 0) -> dict[int, bytes]:
     found = {}
     last = len(data) - 4
     while start <= last:
-        length, kind = _ATTRIBUTE.unpack_from(data, start)
+        length, kind = _unpack_attribute(data, start)
         if length < 4:
             break
         found[kind & _ATTRIBUTE_TYPE] = data[start + 4 : start + length]
@@ -108,8 +109,8 @@ def find(data: bytes, start: int, kind: int) -> bytes:
     """The first attribute of a kind, nothing where there is none."""
     last = len(data) - 4
     while start <= last:
-        length, found = _ATTRIBUTE.unpack_from(data, start)
-        if found == kind:
+        length, found = _unpack_attribute(data, start)
+        if found & _ATTRIBUTE_TYPE == kind:
             return data[start + 4 : start + length]
         if length < 4:
             break

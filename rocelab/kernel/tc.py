@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rocelab.kernel import netlink
@@ -55,8 +54,7 @@ class Counts(NamedTuple):
     backlog_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(NamedTuple):
     """A qdisc, class or filter that a kernel holds. Attributes are sought when asked for."""
 
     interface: int

@@ -9,18 +9,18 @@ time this process needed to be woken and to read it.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Literal, Self
 
 from rocelab.agent.priority import run_first
 from rocelab.errors import ExpectationError
 from rocelab.forwarding.fib import Fib
+from rocelab.kernel import namespaces
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.fibwatch import FibAction, FibEvent, FibWatch
 from rocelab.measure.stages.delay import SWITCH_INTERVAL_S
@@ -33,18 +33,11 @@ POLL_S = 0.25
 SHOWN = 4
 
 
-@contextmanager
-def opened_namespaces(lab: Lab, nodes: tuple[Node, ...]) -> Iterator[Mapping[str, int]]:
+def opened_namespaces(
+    lab: Lab, nodes: tuple[Node, ...]
+) -> AbstractContextManager[Mapping[str, int]]:
     """A descriptor of each node's namespace, by node name, closed at the end."""
-    descriptors: dict[str, int] = {}
-    try:
-        for node in nodes:
-            path = lab.node(node.name).netns
-            descriptors[node.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        yield descriptors
-    finally:
-        for descriptor in descriptors.values():
-            os.close(descriptor)
+    return namespaces.opened({node.name: lab.node(node.name).netns for node in nodes})
 
 
 class FibTimeline:

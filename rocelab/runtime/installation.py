@@ -246,12 +246,6 @@ def release_of(version: str) -> str:
     return found[0] if found else version
 
 
-def release_order(version: str) -> tuple[tuple[int, ...], str]:
-    """Sorts versions: 8.4.4 before 10.3, and what is no number before all."""
-    numbers = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(int, numbers[0].split("."))) if numbers else (), version
-
-
 def untested(version: str) -> str | None:
     """What to tell of a release that the suite has not run with; None where it has."""
     if release_of(version) in TESTED_RELEASES:

@@ -1,4 +1,7 @@
-"""The names of the runtimes: what can be asked for with `--runtime`."""
+"""The names of the runtimes: what can be asked for with `--runtime`.
+
+A module of their own: the command line reads its arguments without loading what makes a lab.
+"""
 
 from __future__ import annotations
 

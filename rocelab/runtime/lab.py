@@ -164,7 +164,7 @@ class Lab:
 
         Where the kernel can not seed its ECMP hash the lab runs on the one secret that all
         namespaces share, as with `hashing: 0`; where it can not mark as asked, ports have simpler
-        queues or none. `notes` says so. Raises as `rocelab.runtime.base.Runtime.up` does.
+        queues or none. `notes` says so. Raises as `rocelab.runtime.runtime.LabRuntime.up` does.
         """
         spec = as_it_runs(self.fabric.spec)
         if spec != self.fabric.spec:

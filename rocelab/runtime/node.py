@@ -1,6 +1,6 @@
 """A running node: its namespace, its daemons, and whatever is to run in it.
 
-In: a node's name and its lab's files. Out: a handle (`rocelab.runtime.base.NodeHandle`) that reads
+In: a node's name and its lab's files. Out: a handle that reads
 the node's state afresh at each call, so that any process may hold one.
 """
 

@@ -45,7 +45,7 @@ from rocelab.workers import workers
 
 
 class LabRuntime:
-    """Realises a fabric on this machine (`rocelab.runtime.base.Runtime`)."""
+    """Realises a fabric on this machine and owns what it creates."""
 
     def __init__(self, fabric: Fabric, provider: NodeProvider) -> None:
         self.fabric = fabric
@@ -135,11 +135,8 @@ class LabRuntime:
         raise_descriptor_limit(3 * len(self.fabric.nodes) + 256)
         with self._stage("nodes"):
             self._make_nodes(progress)
-        descriptors = {
-            node.name: os.open(self.files.netns_of(node.name), os.O_RDONLY | os.O_CLOEXEC)
-            for node in self.fabric.nodes
-        }
-        try:
+        netns_of = {node.name: self.files.netns_of(node.name) for node in self.fabric.nodes}
+        with namespaces.opened(netns_of) as descriptors:
             with self._stage("links"), SwitchQueues(self.fabric, self.files) as queues:
                 self.notes += (queues.note,) if queues.note else ()
                 self._make_links(descriptors, queues, progress)
@@ -162,9 +159,6 @@ class LabRuntime:
 
                 with self._stage("management"):
                     management.start(self.fabric, self.files, progress)
-        finally:
-            for descriptor in descriptors.values():
-                os.close(descriptor)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:

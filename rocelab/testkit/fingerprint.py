@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import os
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 
 from rocelab.kernel import fib, links, namespaces, netlink, tc
@@ -36,19 +34,15 @@ def read_facts(lab: Lab) -> Facts:
     """The lab as kernels, daemons and processes are now. Raises OSError where a node is gone."""
     facts: dict[tuple[str, str], str] = {}
     fabric = lab.fabric
-    with ExitStack() as stack:
-        descriptors = {}
-        for node in fabric.nodes:
-            opened = os.open(lab.node(node.name).netns, os.O_RDONLY | os.O_CLOEXEC)
-            stack.callback(os.close, opened)
-            descriptors[node.name] = opened
 
-        def visit(name: str) -> None:
-            settings = node_settings(fabric, fabric.node(name))
-            with netlink.open_socket() as channel:
-                for thing, found in _node_facts(channel, settings):
-                    facts[name, thing] = found
+    def visit(name: str) -> None:
+        settings = node_settings(fabric, fabric.node(name))
+        with netlink.open_socket() as channel:
+            for thing, found in _node_facts(channel, settings):
+                facts[name, thing] = found
 
+    netns_of = {node.name: lab.node(node.name).netns for node in fabric.nodes}
+    with namespaces.opened(netns_of) as descriptors:
         namespaces.inside_each(descriptors, visit)
     facts.update(_configurations(lab))
     facts.update(_processes(lab))

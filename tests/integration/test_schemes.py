@@ -23,6 +23,7 @@ import pytest
 
 from rocelab.errors import InputError
 from rocelab.forwarding.bulk import e_ecmp_hashes
+from rocelab.forwarding.entries import program
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.forwarding.steering import EntryKey, PinKey, SteeringModel, planned_pins, steering_hash
 from rocelab.kernel import bpf, namespaces, netlink, tc
@@ -313,13 +314,14 @@ def test_each_flow_takes_the_predicted_path(
     ports = chance.sample(range(0xC000, 0x10000), 12)
     if scheme.kind == "te":
         switches = [node for node in lab.fabric.switches if lab.fabric.uplinks(node.name)]
-        lab.steering.set_entries(
+        program(
+            lab.steering,
             {
                 EntryKey(node.name, one.ip, other.ip, port): chance.randrange(1 << 32)
                 for one, other in pairs
                 for port in ports[:8]
                 for node in switches
-            }
+            },
         )
     model, plain = lab.steering.model(), SteeringModel(lab.fabric, EcmpScheme())
     compared = moved = 0
@@ -502,15 +504,15 @@ def test_a_flow_goes_where_its_entry_says_and_elsewhere_when_that_uplink_dies(
     with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
         own = spine_to(line, target, 0)
         for index in range(4):
-            lab.steering.set_entries(entry(index))
+            program(lab.steering, entry(index))
             assert lab.steering.read_entries() == entry(index)
             assert spine_to(line, target, 1 + index) == uplinks[index]
-        lab.steering.set_entries({EntryKey("rtsw1", source, target, 49153): 0})
+        program(lab.steering, {EntryKey("rtsw1", source, target, 49153): 0})
         assert spine_to(line, target, 5) == own
         counted = lab.steering.counters()["rtsw1"]
         assert (counted.hits, counted.misses) == (4, 2)
 
-        lab.steering.set_entries(entry(2))
+        program(lab.steering, entry(2))
         with link_down(lab, f"rtsw1:{uplinks[2]}"):
             await_width(lab, "rtsw1", target, 3)
             line.seen(0)
@@ -524,7 +526,7 @@ def test_a_flow_goes_where_its_entry_says_and_elsewhere_when_that_uplink_dies(
 def test_entries_are_refused_under_another_scheme(zone: Lab) -> None:
     zone.steering.set_scheme(E_ECMP)
     with pytest.raises(InputError, match="has no entries: its scheme is e-ecmp"):
-        zone.steering.set_entries({})
+        program(zone.steering, {})
 
 
 def test_switching_schemes_under_a_thousand_packets_a_second_loses_none(zone: Lab) -> None:

@@ -77,11 +77,8 @@ class HealthReader:
                 hint=f"bring it up with `rocelab up {self._lab.name}`",
             )
         with ExitStack() as undo:
-            descriptors = {}
-            for node in self._fabric.nodes:
-                path = self._files.netns_of(node.name)
-                descriptors[node.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                undo.callback(os.close, descriptors[node.name])
+            netns_of = {node.name: self._files.netns_of(node.name) for node in self._fabric.nodes}
+            descriptors = undo.enter_context(namespaces.opened(netns_of))
             self._first = self._fabric.nodes[0].name
             self._inode = os.fstat(descriptors[self._first]).st_ino
             keep = undo.enter_context(ExitStack())

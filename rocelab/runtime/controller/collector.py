@@ -61,17 +61,12 @@ class Collector:
             demands, inotify.IN_CLOSE_WRITE | inotify.IN_MOVED_TO | inotify.IN_DELETE
         )
         self._epoll.register(self._demands, select.EPOLLIN)
-        descriptors: dict[str, int] = {}
         try:
-            for name, path in netns_of.items():
-                descriptors[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            namespaces.inside_each(descriptors, self._open)
+            with namespaces.opened(netns_of) as descriptors:
+                namespaces.inside_each(descriptors, self._open)
         except BaseException:
             self.close()
             raise
-        finally:
-            for descriptor in descriptors.values():
-                os.close(descriptor)
 
     def _open(self, name: str) -> None:
         events = netlink.open_socket((links.RTNLGRP_LINK, fib.RTNLGRP_IPV4_ROUTE), _EVENT_BUFFER)

@@ -54,11 +54,6 @@ class Round:
     tiers: Mapping[str, TierUse] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
-    @property
-    def did_something(self) -> bool:
-        """Whether it changed what forwards packets."""
-        return bool(self.changed or self.removed)
-
 
 class RoundLog:
     """The file that a controller writes its rounds to."""

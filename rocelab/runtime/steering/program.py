@@ -7,10 +7,9 @@ whole by the next. Ports may have the queues' program at egress: each has its ow
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from rocelab.files import make_folder
@@ -91,14 +90,7 @@ def _on_every_port(
         done += 1
         progress(Progress("scheme", done, total))
 
-    with ExitStack() as stack:
-        descriptors: Mapping[str, int] = {
-            node.name: _opened(stack, files.netns_of(node.name)) for node in fabric.switches
-        }
+    with namespaces.opened(
+        {node.name: files.netns_of(node.name) for node in fabric.switches}
+    ) as descriptors:
         namespaces.inside_each(descriptors, visit)
-
-
-def _opened(stack: ExitStack, netns: Path) -> int:
-    descriptor = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)
-    stack.callback(os.close, descriptor)
-    return descriptor

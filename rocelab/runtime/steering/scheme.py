@@ -107,25 +107,17 @@ class Steering:
 
             start_controller(self._fabric, self._files, scheme)
 
-    def set_entries(self, entries: Mapping[EntryKey, int]) -> None:
-        """Make `entries` the lab's, new ones before old ones go.
+    def write_entries(self, entries: Mapping[EntryKey, int]) -> None:
+        """Set entries, leaving others.
 
         Raises InputError while the lab's scheme is not `te`, BpfError for more than
         `program.MAX_ENTRIES`.
         """
         with self._entry_maps() as maps:
-            present = maps.read_entries()
-            changed = {key: hash for key, hash in entries.items() if present.get(key) != hash}
-            maps.write_entries(changed)
-            maps.remove_entries(present.keys() - entries.keys())
-
-    def write_entries(self, entries: Mapping[EntryKey, int]) -> None:
-        """Set entries, leaving others. Raises as `set_entries` does."""
-        with self._entry_maps() as maps:
             maps.write_entries(entries)
 
     def remove_entries(self, keys: Iterable[EntryKey]) -> None:
-        """Remove entries; what is not there is passed over. Raises as `set_entries` does."""
+        """Remove entries; what is not there is passed over. Raises as `write_entries` does."""
         with self._entry_maps() as maps:
             maps.remove_entries(keys)
 

@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.agent.icrc import icrc_is_right
-from rocelab.agent.lag import MAC_BYTES, Lag, Port, affinity
+from rocelab.agent.lag import Lag, Port, affinity
 from rocelab.agent.prober import ProbeFlow
 from rocelab.agent.rc.queue_pair import QueuePair
 from rocelab.agent.rc.responder import ACK
 from tests.helpers.rc_fakes import FakeOutlet, header, nic, pair_settings
 
 NAMES = ("tor1a", "tor1b")
+MAC_BYTES = 12
 MACS = (b"\x06\0\0\0\0\x01\x02\0\0\0\0\x01", b"\x06\0\0\0\0\x02\x02\0\0\0\0\x02")
 
 

@@ -16,6 +16,7 @@ from scapy.packet import NoPayload, Packet, Raw
 
 from rocelab.agent.headers import (
     ICRC_BYTES,
+    Extension,
     NakCode,
     Opcode,
     Syndrome,
@@ -23,10 +24,8 @@ from rocelab.agent.headers import (
     bth_offset,
     extension_bytes,
     extensions,
-    has_aeth,
     has_imm,
     has_payload,
-    has_reth,
     is_last,
 )
 from rocelab.traffic.roce import (
@@ -247,9 +246,9 @@ def test_an_ipv6_frame_carries_traffic_class_flow_label_and_hop_limit() -> None:
 @every_opcode
 def test_the_predicates_say_which_layers_a_dissected_packet_has(opcode: Opcode) -> None:
     packet = Ether(example_frame(ENVELOPE_4, opcode))
-    assert (RETH in packet) == has_reth(opcode)
+    assert (RETH in packet) == (Extension.RETH in extensions(opcode))
     assert (ImmDt in packet) == has_imm(opcode)
-    assert (AETH in packet) == has_aeth(opcode)
+    assert (AETH in packet) == (Extension.AETH in extensions(opcode))
     assert is_last(opcode) == ("LAST" in opcode.name or "ONLY" in opcode.name)
 
 
