@@ -186,7 +186,14 @@ class Simulation:
         """Seconds of the last iteration of each job while these links, L, are routed over and sends
         carry so much, 2L; inf where it does not get on."""
         paths = self._paths(self.flows, link_up)
-        outcome = run(self.program, paths, capacity_bps, eps=self.eps, prove=self.options.prove)
+        outcome = run(
+            self.program,
+            paths,
+            capacity_bps,
+            eps=self.eps,
+            prove=self.options.prove,
+            progress=self._progress,
+        )
         return {
             job.name: times[-1]
             for job, times in zip(self.jobs, self.iteration_seconds(outcome), strict=True)

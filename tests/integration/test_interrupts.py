@@ -235,9 +235,17 @@ def test_evidence_that_is_not_whole_is_removed(whole: Lab, tmp_path: Path) -> No
     assert not folder.exists()
 
 
-def test_a_simulation_ends_at_once() -> None:
+@pytest.mark.parametrize(
+    ("stage", "command"),
+    [
+        ("simulating", ("simulate", "zone-small")),
+        ("flows", ("predict", "zone-small")),
+        ("simulating", ("whatif", "zone-small", "drain ctsw1 for 1s")),
+    ],
+)
+def test_what_needs_no_lab_ends_at_once(stage: str, command: tuple[str, ...]) -> None:
     job = ("--pattern", "allreduce", "--ranks", "8", "--size", "1MB")
-    code, said = signalled("simulating", signal.SIGINT, "simulate", "zone-small", *job)
+    code, said = signalled(stage, signal.SIGINT, *command, *job)
     assert (code, said) == (130, ["interrupted: nothing had to be undone"])
 
 

@@ -37,6 +37,8 @@ from rocelab.runtime.teardown import take_down
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.traceroute import probe_path
 from tests.integration.engine import docker_engine
+from tests.integration.test_interrupts import signalled
+from tests.integration.test_ownership import belongings
 from tests.integration.waiting import wait_until, wait_until_whole
 from tests.measured import probe_runs
 
@@ -221,6 +223,16 @@ def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_pat
     assert not files.root.exists()
     if kind in CONTAINERS:
         assert "it-run-kill" not in find_engine().run("ps", "--all", "--format", "{{.Names}}")
+
+
+def test_an_interrupted_up_takes_the_lab_back(kind: RuntimeKind, tmp_path: Path) -> None:
+    spec = tmp_path / "lab.yaml"
+    spec.write_text(SPEC.format(name="it-run-sig"))
+    code, said = signalled("daemons", signal.SIGINT, "up", spec, "--runtime", str(kind))
+    assert (code, said) == (130, ["interrupted: lab it-run-sig was taken down"])
+    assert belongings("it-run-sig") == []
+    if kind in CONTAINERS:
+        assert "it-run-sig" not in find_engine().run("ps", "--all", "--format", "{{.Names}}")
 
 
 def opened_processes(namespaces: Iterable[int]) -> list[int]:
