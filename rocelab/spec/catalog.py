@@ -23,14 +23,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The files of one kind. `folder` is one of FOLDERS; `kind` is what messages call a file."""
+    """The files of one kind. `folder` is one of FOLDERS; `kind` is what messages call a file, and
+    `listing` the command that lists them, where there is one."""
 
     folder: str
     kind: str
+    listing: str = ""
 
 
-LABS = Catalog("labs", "lab")
-DRILLS = Catalog("scripts", "drill")
+LABS = Catalog("labs", "lab", "rocelab labs")
+DRILLS = Catalog("scripts", "drill", "rocelab drill list")
 JOBS = Catalog("traffic", "file of jobs")
 FLOWS = Catalog("traffic", "file of flows")
 
@@ -80,7 +82,7 @@ def find(text: str, catalog: Catalog, tree: Path = Path(), folder: Path = Path()
     that starts at `folder`.
 
     Text with a slash or ending in .yaml or .yml is a path whether or not the file exists; reading
-    it says so. Raises InputError with the names that there are when there is no such file.
+    it says so. Raises InputError, which says where to find the names, when there is no such file.
     """
     own, ship = own_files(catalog, tree), shipped_names(catalog)
     if text in own:
@@ -91,11 +93,14 @@ def find(text: str, catalog: Catalog, tree: Path = Path(), folder: Path = Path()
     if "/" in text or path.suffix in (".yaml", ".yml") or _is_file(path):
         return path
     names = sorted({*own, *ship})
+    listed = f"the names are {', '.join(names)}"
+    if catalog.listing:
+        listed = f"`{catalog.listing}` lists the names"
     meant = did_you_mean(text, names)
     raise InputError(
         f"there is no {catalog.kind} {shown(text)}, and no such file",
-        f"{meant + ' ' if meant else ''}the names are {', '.join(names)}; a file of your own is "
-        f"given by its path, or by its name where it is {catalog.folder}/NAME.yaml",
+        f"{meant + ' ' if meant else ''}{listed}; a file of your own is given by its "
+        f"path, or by its name where it is {catalog.folder}/NAME.yaml",
     )
 
 

@@ -197,7 +197,7 @@ def test_a_catalog_name_is_the_catalog_s_even_beside_a_file_of_that_name(
     assert find_lab("tiny").parent.name == "labs"
 
 
-def test_an_unknown_lab_names_the_catalog_and_the_nearest() -> None:
+def test_an_unknown_lab_names_the_nearest_and_what_lists_them() -> None:
     with pytest.raises(InputError) as caught:
         find_lab("zone_small")
 
@@ -205,7 +205,7 @@ def test_an_unknown_lab_names_the_catalog_and_the_nearest() -> None:
     assert "there is no lab 'zone_small'" in caught.value.message
     assert caught.value.hint is not None
     assert caught.value.hint.startswith("did you mean zone-small? ")
-    assert all(name in caught.value.hint for name in catalog_names())
+    assert "`rocelab labs` lists the names" in caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["", ".", "x" * 5000, "a\0b", "a\x1b[31m", "$(id)"])
