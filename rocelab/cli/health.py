@@ -227,7 +227,7 @@ def view(snapshot: Snapshot) -> RenderableType:
 def print_report(report: HealthReport) -> None:
     """The report for a person: every SLI with its worst value."""
     seconds = (report.ended_ns - report.started_ns) / NS_PER_S
-    title = f"lab {report.lab}: {report.samples} samples over {seconds:.1f} s"
+    title = f"lab {report.lab}: {seconds:.1f} s in {report.sampling}"
     lines = table(title, ("SLI", "worst", "objective", "missed in", "where"))
     for each in report.slis:
         lines.add_row(

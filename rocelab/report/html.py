@@ -161,7 +161,7 @@ def _watched(run: ProbeRun | JobsRun, name: str) -> dict[str, Any]:
         ],
         "stage_columns": COLUMNS,
         "health": None if run.health is None else health_rows(run.health),
-        "samples": 0 if run.health is None else run.health.samples,
+        "sampling": "" if run.health is None else run.health.sampling,
         "evidence": () if run.health is None else run.health.evidence,
     }
 

@@ -114,7 +114,7 @@ def _health_table(health: HealthReport | None) -> Table | None:
     if health is None:
         return None
     columns = ["", "objective", "worst", "where", "breaches"]
-    shown = table(f"SLIs in {health.samples} samples", columns)
+    shown = table(f"SLIs in {health.sampling}", columns)
     for row in health_rows(health):
         shown.add_row(row.title, row.objective, row.worst, row.where, row.breaches)
     return shown

@@ -41,6 +41,8 @@ class SliReport:
 class HealthReport:
     """The health of a lab from `started_ns` to `ended_ns`.
 
+    `samples` were due every `interval_ns`; on a busy machine they are up to `longest_interval_ns`
+    apart, and what came and went between two of them was not seen, except what the kernel counts.
     `problems` says what could not be read, and why watching ended early; `unread_samples` are those
     that lack something; `cpu_s` is what watching cost; `evidence` are folders of bundles.
     """
@@ -55,6 +57,12 @@ class HealthReport:
     cpu_s: float
     evidence: tuple[str, ...] = ()
     unread_samples: int = 0
+    longest_interval_ns: int = 0
+
+    @property
+    def sampling(self) -> str:
+        """How often the lab was looked at, in words: `12 samples, up to 1.02 s apart`."""
+        return f"{self.samples} samples, up to {self.longest_interval_ns / 1e9:.2f} s apart"
 
     @property
     def met(self) -> bool:

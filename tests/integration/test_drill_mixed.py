@@ -32,11 +32,11 @@ phases:
       - {{kind: carrier-down, at: 500ms, link: "{LINK}", lasts: 800ms}}
     expect: {{restored: true, affected_flows: ">= 1"}}
   - name: iterations
-    jobs: [{{pattern: allreduce, ranks: 4, size: 256KB, iterations: 30}}]
+    jobs: [{{pattern: allreduce, ranks: 4, size: 256KB, iterations: 100}}]
     measure: {{stages: true}}
-    health: {{}}
+    health: {{interval: 200ms}}
     faults:
-      - {{kind: carrier-down, at: 300ms, link: "{LINK}", lasts: 500ms}}
+      - {{kind: carrier-down, at: 300ms, link: "{LINK}", lasts: 2s}}
     expect: {{completed: true}}
 """
 

@@ -114,7 +114,9 @@ def test_what_a_full_queue_marks_is_counted_at_the_receiver(make_lab: MakeLab) -
     marking = "{ecn: {kmin: 2KB, kmax: 4KB, pmax: 1}}"
     made = make_lab(
         "t-marks",
-        f"fabric: {{racks: 3, spines: 1}}\nlinks: {{server_rate: 10G}}\nqueues: {marking}",
+        f"fabric: {{racks: 3, spines: 1}}\nlinks: {{server_rate: 10G}}\nqueues: {marking}\n"
+        # The port carries 100 packets a second: Scapy fills its queue on a busy machine too.
+        "dilation: 10000",
     )
     made.up()
     flows = [("srv1-1", "50000", "ect0", "200"), ("srv2-1", "50001", "not-ect", "200")]

@@ -135,6 +135,7 @@ class HealthMonitor:
             cpu_s=self._cpu_s,
             evidence=tuple(str(folder) for folder in self._collected.values()),
             unread_samples=self._account.unread_samples,
+            longest_interval_ns=self._account.longest_interval_ns,
         )
 
     def collect_evidence(self) -> None:

@@ -42,11 +42,13 @@ class Account:
         self._problems: dict[str, None] = {}
         self.samples = 0
         self.unread_samples = 0
+        self.longest_interval_ns = 0
 
     def add(self, sample: Sample) -> dict[Sli, dict[str, float]]:
         """Count a sample; what of it missed its objective."""
         self.samples += 1
         self.unread_samples += bool(sample.gaps)
+        self.longest_interval_ns = max(self.longest_interval_ns, sample.span_ns)
         self._problems.update(dict.fromkeys(f"could not read {gap}" for gap in sample.gaps))
         for sli, values in sample.values.items():
             tally = self._tallies[sli]

@@ -356,6 +356,17 @@ def test_a_lab_that_was_not_read_whole_is_not_known_to_be_healthy(
     assert "1 of 2 samples lack what could not be read" in said
 
 
+def test_the_report_says_how_far_apart_its_samples_were() -> None:
+    account = Account(HealthSpec())
+    for number, span_ns in enumerate((10**9, 2_340_000_000, 10**9), start=1):
+        account.add(replace(sample(number), span_ns=span_ns))
+    report = HealthReport(
+        *("a-lab", 0, 1, 1, account.samples, account.slis(), account.problems, 0.0),
+        longest_interval_ns=account.longest_interval_ns,
+    )
+    assert report.sampling == "3 samples, up to 2.34 s apart"
+
+
 def test_an_objective_can_be_raised_and_turned_off() -> None:
     spec = HealthSpec.model_validate({"flaps": 2, "out_of_sequence": "off", "link_loss": False})
     seen = sample(1, flaps={"a": 2.0}, out_of_sequence={"b": 99.0}, link_loss={"c": 1.0})
