@@ -193,19 +193,14 @@ class Injector:
         intact = self._intact.pop(held.recorded.number, None)
         if intact is None or all(each.fault is not held.fault for each in self.happened()):
             return
-        named = f"{held.fault.kind} of {held.fault.subject}"
-        try:
-            left = intact & held.fault.intact(self._lab)
-        except (RocelabError, OSError) as error:
-            self.unseen.append(
-                f"not valid because it could not be read whether {named} took effect: {error}"
-            )
-            return
-        if not intact:
-            self.unseen.append(f"not valid because there was nothing that {named} could change")
-        elif left:
-            shown = "; ".join(sorted(left)[:SHOWN])
-            self.unseen.append(f"not valid because {named} was not seen to take effect: {shown}")
+        if unseen := _unseen_effect(self._lab, held.fault, intact):
+            self.unseen.append(f"not valid because {unseen}")
+
+    def wait_for_effect(self, held: Held) -> None:
+        """Return once a fault that was injected is seen to take effect. Raises ExpectationError as
+        `wait_for_effect`."""
+        if (intact := self._intact.pop(held.recorded.number, None)) is not None:
+            wait_for_effect(self._lab, held.fault, held.recorded, intact)
 
     def restore(self, held: Held) -> None:
         """Mend it, once it was looked at. It stays in the record until `prove`."""
@@ -245,6 +240,39 @@ class Injector:
             failures.append(failure)
         if failures:
             raise failures[0]
+
+
+def wait_for_effect(
+    lab: Lab, fault: Fault, recorded: RecordedFault, intact: frozenset[str]
+) -> None:
+    """Return once nothing of what was `intact` before a fault was injected is so any more.
+
+    A lab that has another fault on one of its nodes is not looked at: what that one has taken away
+    this one cannot change. Raises ExpectationError where there was nothing that the fault could
+    change, and where its effect is not seen in time.
+    """
+    others = [each for each in read_faults(LabFiles(lab.name)) if each.number != recorded.number]
+    if any(set(resolve(lab.fabric, each.spec).nodes) & set(fault.nodes) for each in others):
+        return
+    deadline = time.monotonic() + PROOF_TIMEOUT_S
+    while unseen := _unseen_effect(lab, fault, intact):
+        if not intact or time.monotonic() > deadline:
+            raise ExpectationError(unseen, hint=f"`rocelab status {lab.name}` says how the lab is")
+        time.sleep(PROOF_STEP_S)
+
+
+def _unseen_effect(lab: Lab, fault: Fault, intact: frozenset[str]) -> str | None:
+    """Why a fault that was injected cannot be taken for one; None where its effect is seen."""
+    named = f"{fault.kind} of {fault.subject}"
+    if not intact:
+        return f"there was nothing that {named} could change"
+    try:
+        left = intact & fault.intact(lab)
+    except (RocelabError, OSError) as error:
+        return f"it could not be read whether {named} took effect: {error}"
+    if left:
+        return f"{named} was not seen to take effect: {'; '.join(sorted(left)[:SHOWN])}"
+    return None
 
 
 def _named(faults: Sequence[Fault]) -> str:

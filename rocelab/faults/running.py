@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from rocelab.errors import InputError
+from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.base import Fault
-from rocelab.faults.injector import Change, Injector, restore_faults
+from rocelab.faults.injector import Change, Injector, restore_faults, wait_for_effect
 from rocelab.faults.record import RecordedFault, faults_folder, read_faults, write_fault
 from rocelab.faults.resolve import resolve
 from rocelab.faults.schedule import Timed, expand
@@ -62,8 +62,11 @@ class ListedFault:
 
 
 def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fault]:
-    """Break the lab until someone restores it. Raises as the fault's `prepare` and `inject` do, and
-    then leaves nothing of it; InputError while a drill or a job uses the lab."""
+    """Break the lab until someone restores it, and return once the fault is seen to take effect.
+
+    Raises as the fault's `prepare` and `inject` and as `wait_for_effect` do, and then leaves
+    nothing of it; InputError while a drill or a job uses the lab.
+    """
     fault = resolve(lab.fabric, spec)
     with (
         _by_hand(lab),
@@ -73,7 +76,9 @@ def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fa
         try:
             with shield.lifted():
                 fault.prepare(lab)
+                intact = fault.intact(lab)
                 fault.inject(lab)
+                wait_for_effect(lab, fault, recorded, intact)
         except BaseException:
             restore_faults(lab, [recorded])
             raise
@@ -84,10 +89,10 @@ def inject_and_wait(
     lab: Lab, spec: FaultSpec, progress: ProgressSink = no_progress
 ) -> tuple[tuple[Change, ...], tuple[str, ...]]:
     """Carry a fault out that ends by itself, and return once it is proven undone: its changes, and
-    which of them came late or were not seen to take effect. Undone too where this is interrupted
-    or killed.
+    which of them came late. Undone too where this is interrupted or killed.
 
-    Raises InputError where the fault does not fit the lab, and while a drill or a job uses it.
+    Raises InputError where the fault does not fit the lab, and while a drill or a job uses it;
+    ExpectationError where a change was not seen to take effect.
     """
     faults = expand(lab.fabric, (spec,))
     for timed in faults:
@@ -98,8 +103,13 @@ def inject_and_wait(
         injector.restore_all()
         instant = isinstance(spec, SessionResetSpec)
         changes = tuple(each for each in injector.changes if each.begins or not instant)
-    problems = (*late, *injector.unseen)
-    return changes, tuple(each.removeprefix("not valid because ") for each in problems)
+    if injector.unseen:
+        raise ExpectationError("; ".join(_reasons(injector.unseen)))
+    return changes, _reasons(late)
+
+
+def _reasons(problems: Sequence[str]) -> tuple[str, ...]:
+    return tuple(problem.removeprefix("not valid because ") for problem in problems)
 
 
 def _by_hand(lab: Lab) -> AbstractContextManager[None]:

@@ -92,8 +92,9 @@ class InjectedFault:
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Fault:
-        """Break it. Raises InputError where the fault does not fit the lab, MachineError where
-        this machine can not."""
+        """Break it, and outside a measurement wait until that is seen; a measurement looks when the
+        fault ends. Raises InputError where the fault does not fit the lab, MachineError where this
+        machine cannot, ExpectationError where the fault is not seen to take effect."""
         run = self._bench.measuring
         with ExitStack() as stack:
             if run is not None:
@@ -106,6 +107,8 @@ class InjectedFault:
             self._bench.note_fault(held.fault)
             stack.callback(injector.restore, held)
             injector.inject(held)
+            if run is None:
+                injector.wait_for_effect(held)
             self._cleanup = stack.pop_all()
         return held.fault
 
