@@ -6,7 +6,6 @@ keeps nanoseconds.
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import threading
@@ -47,6 +46,7 @@ def capture(
 ) -> None:
     """Capture packets of a node's interface until Ctrl-C, --count or --seconds. However it ends,
     FILE is whole; after Ctrl-C the exit code is 130."""
+    from rocelab.measure.tcpdump import counts_in
     from rocelab.outputs import check_new_file, create_file
 
     need_root("capturing in a node")
@@ -55,7 +55,7 @@ def capture(
     check_new_file(file, overwrite=force)
     with (
         handed_over(file),
-        _tcpdump(chosen, node, interface, count) as (process, messages),
+        _tcpdump(chosen, node, interface, count) as process,
         shielded("what tcpdump holds is written", lambda: process.send_signal(signal.SIGINT)),
         create_file(file, overwrite=force) as target,
     ):
@@ -64,10 +64,12 @@ def capture(
             timer.start()
         until = "" if count or seconds else ", Ctrl-C ends it"
         err().print(f"capturing on {interface} of {node}{until}")
-        assert process.stdout is not None
+        assert process.stdout is not None and process.stderr is not None
         packets = _copy(process.stdout, target, f"{node}:{interface}")
         timer.cancel()
-        lost = _lost(messages.read().decode(errors="replace"))
+        counts = counts_in(process.stderr.read())
+        # After --count packets it stops: what came meanwhile was not asked for.
+        lost = counts.dropped if count else counts.dropped + counts.unread
         say(f"{packets:,} packets in {file}" + (f", {lost:,} more were lost" if lost else ""))
         undone(f"{file} is whole")
 
@@ -88,41 +90,16 @@ def _check_interface(lab: Lab, node: str, interface: str) -> None:
 @contextmanager
 def _tcpdump(
     lab: Lab, node: str, interface: str, count: int | None
-) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    """tcpdump that captures already, and its messages. Raises MachineError when it can not."""
-    from rocelab.errors import MachineError
-    from rocelab.kernel import namespaces
+) -> Iterator[subprocess.Popen[bytes]]:
+    """tcpdump that captures already. Raises MachineError when it cannot."""
+    from rocelab.measure.tcpdump import await_listening, start_tcpdump
 
-    arguments = ["tcpdump", "-i", interface, "-n", "-U", "-w", "-", "-B", str(_BUFFER_KIB)]
-    arguments += ["--time-stamp-precision=nano", "--immediate-mode"]
-    arguments += ["-c", str(count)] if count else []
-
-    def start() -> subprocess.Popen[bytes]:
-        # A group of its own keeps Ctrl-C for us, who then end it and write what it still has.
-        return subprocess.Popen(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            process_group=0,
-        )
-
-    try:
-        process = namespaces.inside(lab.node(node).netns, start)
-    except FileNotFoundError:
-        raise MachineError(
-            "tcpdump is not installed", hint="install it with `make setup`"
-        ) from None
-    with process:
-        assert process.stderr is not None
+    options = ["-U", "-B", str(_BUFFER_KIB), *(("-c", str(count)) if count else ())]
+    netns = lab.node(node).netns
+    with start_tcpdump(netns, interface, *options, output=subprocess.PIPE) as process:
         try:
-            said = b""
-            while b"listening on" not in said:
-                line = process.stderr.readline()
-                if not line:
-                    raise MachineError(f"tcpdump did not start: {said.decode(errors='replace')}")
-                said += line
-            yield process, process.stderr
+            await_listening(process)
+            yield process
         finally:
             process.kill()
 
@@ -140,9 +117,3 @@ def _copy(stream: IO[bytes], target: IO[bytes], interface: str) -> int:
         target.write(pcapng_packet(packet))
         packets += 1
     return packets
-
-
-def _lost(messages: str) -> int:
-    """Packets that tcpdump says the kernel had no room for."""
-    found = re.search(r"(\d+) packets dropped by kernel", messages)
-    return int(found[1]) if found else 0

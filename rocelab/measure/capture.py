@@ -7,9 +7,7 @@ run little and a run that is killed leaves nothing behind.
 
 from __future__ import annotations
 
-import ctypes
 import heapq
-import re
 import signal
 import struct
 import subprocess
@@ -23,22 +21,18 @@ from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 from rocelab.agent.headers import ROCE_PORT
-from rocelab.errors import InputError, MachineError
+from rocelab.errors import InputError
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.kernel import namespaces
 from rocelab.measure.pcapng import Capture, Packet, pcapng_header, pcapng_packet, read_pcap
+from rocelab.measure.tcpdump import await_listening, counts_in, start_tcpdump
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.jobparts import nic_links
 
 _BUFFER_KIB = 4096
 _ETHERNET_BYTES = 18
-_PR_SET_PDEATHSIG = 1
 _STOP_TIMEOUT_S = 10.0
 _DRAIN_TIMEOUT_S = 10.0
 _LOOK_S = 0.02
-_COUNTS = re.compile(
-    r"(\d+) packets? captured\D+(\d+) packets? received by filter\D+(\d+) packets? dropped"
-)
 
 
 class _Tap(NamedTuple):
@@ -67,11 +61,14 @@ class NicCapture:
             for link in nic_links([self._plan]):
                 netns = self._lab.node(link.a.node).netns
                 file = undo.enter_context(tempfile.TemporaryFile())
-                process = _tcpdump(netns, link.a.interface, link.mtu, file)
+                # Its ring has room for packets of the length that it is told, 256 KiB otherwise.
+                length = str(link.mtu + _ETHERNET_BYTES)
+                options = ("-s", length, "-B", str(_BUFFER_KIB), f"udp port {ROCE_PORT}")
+                process = start_tcpdump(netns, link.a.interface, *options, output=file)
                 undo.callback(_end, process)
                 self._taps.append(_Tap(link.name, process, file))
             for tap in self._taps:
-                _await_listening(tap.process)
+                await_listening(tap.process)
             self._cleanup = undo.pop_all()
         return self
 
@@ -85,7 +82,7 @@ class NicCapture:
             for tap in self._taps:
                 if error is None:
                     _drain(tap.process)
-                counts = _counts(_end(tap.process))
+                counts = counts_in(_end(tap.process))
                 self.lost += counts.received - counts.written
             if error is None:
                 self._write()
@@ -107,45 +104,6 @@ class NicCapture:
             raise InputError(f"can not write {self._path}: {error.strerror}") from error
 
 
-def _tcpdump(netns: Path, interface: str, mtu: int, file: IO[bytes]) -> subprocess.Popen[bytes]:
-    def begin() -> None:
-        # In the child alone: it ends with us, even killed, and sees what its node sees.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        namespaces.enter(netns)
-
-    # Its ring has room for packets of the length that it is told, 256 KiB where it is not.
-    longest = mtu + _ETHERNET_BYTES
-    arguments = ["tcpdump", "-i", interface, "-n", "-w", "-", "-s", str(longest)]
-    arguments += ["-B", str(_BUFFER_KIB)]
-    # Immediate: nothing waits in a block of its ring when it ends. Root: a change of user would
-    # clear the parent-death signal (Linux kernel/cred.c commit_creds).
-    arguments += ["--time-stamp-precision=nano", "--immediate-mode", "-Z", "root"]
-    arguments.append(f"udp port {ROCE_PORT}")
-    try:
-        return subprocess.Popen(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.PIPE,
-            process_group=0,
-            preexec_fn=begin,
-        )
-    except FileNotFoundError:
-        raise MachineError(
-            "tcpdump is not installed", hint="install it with `make setup`"
-        ) from None
-
-
-def _await_listening(process: subprocess.Popen[bytes]) -> None:
-    assert process.stderr is not None
-    said = b""
-    while b"listening on" not in said:
-        line = process.stderr.readline()
-        if not line:
-            raise MachineError(f"tcpdump did not start: {said.decode(errors='replace')}")
-        said += line
-
-
 def _drain(process: subprocess.Popen[bytes]) -> None:
     """Let it read what is still in its ring, which it would leave there at its end: where jobs took
     the CPUs, that can be much. Nothing more is coming in."""
@@ -153,12 +111,12 @@ def _drain(process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _DRAIN_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
         process.send_signal(signal.SIGUSR1)  # It says how far it is: tcpdump(1).
-        if _counts(process.stderr.readline().decode(errors="replace")).unread == 0:
+        if counts_in(process.stderr.readline()).unread == 0:
             return
         time.sleep(_LOOK_S)
 
 
-def _end(process: subprocess.Popen[bytes]) -> str:
+def _end(process: subprocess.Popen[bytes]) -> bytes:
     """Have it write what it holds and end; what it said since it listened. Idempotent."""
     assert process.stderr is not None
     if process.poll() is None:
@@ -169,27 +127,9 @@ def _end(process: subprocess.Popen[bytes]) -> str:
             process.kill()
             process.wait()
     if process.stderr.closed:
-        return ""
+        return b""
     with process.stderr:
-        return process.stderr.read().decode(errors="replace")
-
-
-class _Counts(NamedTuple):
-    """What tcpdump says that it wrote, that came in, and that found no room (of what came in)."""
-
-    written: int
-    received: int
-    dropped: int
-
-    @property
-    def unread(self) -> int:
-        return self.received - self.dropped - self.written
-
-
-def _counts(said: str) -> _Counts:
-    """Zeros where it says nothing of the kind."""
-    found = _COUNTS.search(said)
-    return _Counts(*map(int, found.groups())) if found else _Counts(0, 0, 0)
+        return process.stderr.read()
 
 
 def _merged(captures: list[Capture]) -> Iterator[tuple[int, Packet]]:
