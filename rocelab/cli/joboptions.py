@@ -1,55 +1,64 @@
-"""The options that describe a job, for every command that takes one: those of `rocelab traffic`.
-
-In: a command that takes `**job`. Out: the same command with an option for each key of a job.
-"""
+"""The options that describe a job, for every command that takes one (`rocelab.jobs.keys`)."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar, get_type_hints
+from inspect import Parameter
+from typing import Annotated, Any, TypeVar
 
-from rocelab.cli.traffic import traffic
-from rocelab.jobs.options import KEYS
+import typer
+
+from rocelab.jobs.keys import KEYS, JobKey
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def takes_job_options(*, but: Collection[str] = ()) -> Callable[[Command], Command]:
-    """A decorator that gives a command's `**job` the options of a job, all but those named."""
+    """A decorator that gives a command's `**job` the options of a job, all but those named. They
+    come after the command's arguments, as typer reads them from a signature."""
 
     def decorate(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True)
-        hints = get_type_hints(traffic, include_extras=True)
-        added = [
-            parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-            for name, parameter in inspect.signature(traffic).parameters.items()
-            if option_of(name) in KEYS and option_of(name) not in but
-        ]
-        kept = [
-            parameter
+        parameters = [
+            parameter.replace(kind=Parameter.KEYWORD_ONLY)
             for parameter in own.parameters.values()
-            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+            if parameter.kind is not Parameter.VAR_KEYWORD
         ]
-        command.__dict__["__signature__"] = own.replace(
-            parameters=[
-                parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept
-            ]
-            + added
-        )
+        parameters += [_option(name, key) for name, key in KEYS.items() if name not in but]
+        command.__dict__["__signature__"] = own.replace(parameters=parameters)
         return command
 
     return decorate
 
 
-def option_of(name: str) -> str:
-    """The option of a parameter: `source-port` for `source_port`."""
-    return name.replace("_", "-")
+def _option(name: str, key: JobKey) -> Parameter:
+    """A parameter for typer; what the option's text means the job's model says."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in key.words if word.startswith(incomplete)]
+
+    option = typer.Option(
+        f"--{name}",
+        metavar=key.metavar or None,
+        help=key.help,
+        show_default=False,
+        rich_help_panel=key.about.value,
+        autocompletion=complete if key.words else None,
+    )
+    read_as, default = (bool, False) if key.is_flag else (str | None, None)
+    return Parameter(
+        name.replace("-", "_"),
+        Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[read_as, option],
+    )
 
 
 def given(job: dict[str, Any]) -> dict[str, str]:
     """The options that were given, by their names; a flag that is set is `true`."""
-    found = {name: value for name, value in job.items() if value not in (None, False)}
     return {
-        option_of(name): "true" if value is True else str(value) for name, value in found.items()
+        name.replace("_", "-"): "true" if value is True else str(value)
+        for name, value in job.items()
+        if value not in (None, False)
     }

@@ -10,63 +10,50 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rocelab.errors import InputError, SpecError
+from rocelab.errors import InputError, Problem, SpecError
 from rocelab.jobs.job import JobSpec
-from rocelab.spec.load import read_model, validate
+from rocelab.jobs.keys import KEYS
+from rocelab.spec.load import validate
 from rocelab.spec.scalars import read_scalar
-from rocelab.spec.source import Data, Source
+from rocelab.spec.source import Data, Source, read_source
 from rocelab.wording import KeyPath, RefusedError
-
-KEYS: Mapping[str, str] = {
-    "pattern": "pattern",
-    "algorithm": "algorithm",
-    "ranks": "ranks",
-    "size": "size",
-    "duration": "duration",
-    "starts": "starts",
-    "iterations": "iterations",
-    "warmup": "warmup_iterations",
-    "compute": "compute",
-    "placement": "placement",
-    "seed": "seed",
-    "channels": "channels",
-    "qps": "transport.qps",
-    "strategy": "transport.strategy",
-    "message": "transport.message",
-    "mtu": "transport.mtu",
-    "source-port": "transport.source_port",
-    "dcqcn": "transport.dcqcn",
-    "ecn": "transport.ecn",
-    "admission": "transport.admission",
-    "out-of-order": "transport.out_of_order",
-}
-"""The key of a job that each option sets; `--job FILE` has the others."""
 
 _LISTS = ("starts",)
 
 
 def job_from_file(path: Path) -> JobSpec:
     """The job that a YAML file describes. Raises SpecError with every problem."""
-    return read_model(path, JobSpec)
+    source = read_source(path)
+    if "jobs" in source.data:
+        raise SpecError(
+            [
+                Problem(
+                    source.file,
+                    source.line(("jobs",)),
+                    "jobs",
+                    "a list of jobs is for the simulator; a lab runs one collective",
+                    "`rocelab simulate LAB --job` takes this file; for a lab, give a file with "
+                    "the keys of one collective, as traffic/allreduce.yaml",
+                )
+            ]
+        )
+    return validate(source, JobSpec)
 
 
-def job_from_options(
-    options: Mapping[str, str | None], command: str = "rocelab traffic"
-) -> JobSpec:
-    """The job that options of `command` describe, by their names; None for those not given.
+def job_from_options(options: Mapping[str, str], command: str = "rocelab traffic") -> JobSpec:
+    """The job that options of `command` describe, by their names.
 
     Raises SpecError with every problem, InputError without any option.
     """
-    given = {name: text for name, text in options.items() if text is not None}
-    if not given:
+    if not options:
         raise InputError(
             "no job is described",
             hint="say what the ranks do, such as `--pattern allreduce --ranks 8 --size 64MB`, or "
             "give a file with `--job`",
         )
     data: dict[str, Data] = {}
-    for name, text in given.items():
-        *block, key = KEYS[name].split(".")
+    for name, text in options.items():
+        *block, key = KEYS[name].key.split(".")
         target = data
         for part in block:
             inner = target.setdefault(part, {})
@@ -75,7 +62,7 @@ def job_from_options(
         target[key] = _value(name, text)
     # The validator points at keys that have a line; of options only the name is shown.
     places: dict[KeyPath, int] = {
-        tuple(KEYS[name].split(".")): number for number, name in enumerate(given)
+        tuple(KEYS[name].key.split(".")): number for number, name in enumerate(options)
     }
     try:
         return validate(Source(command, data, places), JobSpec)
@@ -96,7 +83,7 @@ def _value(name: str, text: str) -> Data:
 
 def _option(key: str) -> str:
     """`--warmup` for `warmup_iterations`; the key itself where no option sets it."""
-    for name, dotted in KEYS.items():
-        if key == dotted or key.startswith(f"{dotted}["):
+    for name, option in KEYS.items():
+        if key == option.key or key.startswith(f"{option.key}["):
             return f"--{name}"
     return key

@@ -10,21 +10,21 @@ from typer.testing import CliRunner
 
 from rocelab.cli.app import Settings
 from rocelab.cli.main import build
-from rocelab.cli.traffic import WORDS
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.collectives import Algorithm, Pattern
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.options import KEYS, job_from_file, job_from_options
+from rocelab.jobs.keys import KEYS
+from rocelab.jobs.options import job_from_file, job_from_options
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.sport import SourcePort
 from rocelab.jobs.transport import Ecn, Strategy
 
-BASE: dict[str, str | None] = {"pattern": "allreduce", "ranks": "8", "size": "64MB"}
+BASE: dict[str, str] = {"pattern": "allreduce", "ranks": "8", "size": "64MB"}
 
 
 def test_options_and_a_file_make_the_same_job(tmp_path: Path) -> None:
-    options = BASE | {"qps": "4", "strategy": "split", "warmup": "0", "dcqcn": "off", "mtu": None}
+    options = BASE | {"qps": "4", "strategy": "split", "warmup": "0", "dcqcn": "off"}
     file = tmp_path / "job.yaml"
     file.write_text(
         "pattern: allreduce\nranks: 8\nsize: 64MB\nwarmup_iterations: 0\n"
@@ -51,19 +51,19 @@ def test_a_placement_of_nics_is_a_list() -> None:
         ({"dcqcn": "cubic"}, "--dcqcn", "sigcomm15"),
         ({"mtu": "1500"}, "--mtu", "4096"),
         ({"duration": "5ms"}, "--duration", "expected size or duration"),
-        ({"duration": "5ms", "size": None}, "--duration", "means nothing for allreduce"),
+        ({"duration": "5ms", "size": ""}, "--duration", "means nothing for allreduce"),
         (
-            {"pattern": "incast", "size": None, "duration": "5ms", "starts": "9ms"},
+            {"pattern": "incast", "size": "", "duration": "5ms", "starts": "9ms"},
             "--starts",
             "9ms",
         ),
     ],
 )
 def test_a_bad_value_is_refused_at_its_option(
-    options: dict[str, str | None], option: str, said: str
+    options: dict[str, str], option: str, said: str
 ) -> None:
     with pytest.raises(SpecError) as refused:
-        job_from_options(BASE | options)
+        job_from_options({name: text for name, text in (BASE | options).items() if text})
     text = str(refused.value)
     assert f"rocelab traffic: {option}: " in text
     assert said in text
@@ -82,15 +82,22 @@ def test_a_bad_file_is_refused_at_its_line(tmp_path: Path) -> None:
         job_from_file(file)
 
 
+def test_a_list_of_jobs_is_for_the_simulator(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("jobs:\n  - {collective: {pattern: allreduce, ranks: 4, size: 1MB}}\n")
+    with pytest.raises(SpecError, match=r"jobs.yaml:1: jobs: a list of jobs .*\n.*simulate LAB"):
+        job_from_file(file)
+
+
 def test_no_option_at_all_is_told_what_to_say() -> None:
     with pytest.raises(InputError, match="--pattern"):
-        job_from_options({"pattern": None})
+        job_from_options({})
 
 
 def test_every_option_sets_a_key_that_a_job_has() -> None:
     schema = JobSpec.model_json_schema()
-    for path in KEYS.values():
-        *block, key = path.split(".")
+    for option in KEYS.values():
+        *block, key = option.key.split(".")
         properties = (
             schema["$defs"]["TransportSpec"]["properties"] if block else schema["properties"]
         )
@@ -98,13 +105,13 @@ def test_every_option_sets_a_key_that_a_job_has() -> None:
 
 
 def test_the_shell_completes_the_words_that_a_job_takes() -> None:
-    assert set(WORDS["pattern"].split()) == {each.value for each in Pattern}
-    assert set(WORDS["algorithm"].split()) == {each.value for each in Algorithm}
-    assert set(WORDS["placement"].split()) == {each.value for each in Placement}
-    assert set(WORDS["strategy"].split()) == {each.value for each in Strategy}
-    assert set(WORDS["source-port"].split()) == {each.value for each in SourcePort}
-    assert set(WORDS["ecn"].split()) == {each.value for each in Ecn}
-    assert set(WORDS["dcqcn"].split()) == {"off", *PROFILES}
+    assert set(KEYS["pattern"].words) == {each.value for each in Pattern}
+    assert set(KEYS["algorithm"].words) == {each.value for each in Algorithm}
+    assert set(KEYS["placement"].words) == {each.value for each in Placement}
+    assert set(KEYS["strategy"].words) == {each.value for each in Strategy}
+    assert set(KEYS["source-port"].words) == {each.value for each in SourcePort}
+    assert set(KEYS["ecn"].words) == {each.value for each in Ecn}
+    assert set(KEYS["dcqcn"].words) == {"off", *PROFILES}
 
 
 def test_every_key_has_an_option_of_that_name() -> None:

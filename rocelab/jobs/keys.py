@@ -1,0 +1,120 @@
+"""The keys of a job that have an option on the command line: the one table of them.
+
+`rocelab.cli.joboptions` makes the options of every command that takes a job from it, and
+`rocelab.jobs.options` reads a job from their values. It loads no model, so that `--help` and the
+shell's completion do not wait for one; a unit test holds `words` to the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class About(Enum):
+    """What a key describes, as the help groups the options."""
+
+    RANKS = "What the ranks do"
+    NICS = "How their NICs send"
+
+
+@dataclass(frozen=True, slots=True)
+class JobKey:
+    """A key of a job, by its dotted name in a job file, and the option that sets it.
+
+    `words` are the values that the shell completes; a flag takes none and sets the key to true.
+    """
+
+    key: str
+    metavar: str
+    help: str
+    words: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> About:
+        return About.NICS if self.key.startswith("transport.") else About.RANKS
+
+    @property
+    def is_flag(self) -> bool:
+        return not self.metavar
+
+
+KEYS: Mapping[str, JobKey] = {
+    "pattern": JobKey(
+        "pattern",
+        "NAME",
+        "Collectives: allreduce, allgather, reducescatter, alltoall, alltoallv, broadcast, gather. "
+        "Single sends: incast (all to rank 0), pairs, permutation.",
+        (
+            *("allreduce", "allgather", "reducescatter", "alltoall", "alltoallv", "broadcast"),
+            *("gather", "incast", "pairs", "permutation"),
+        ),
+    ),
+    "ranks": JobKey("ranks", "N", "How many, each on a NIC of its own."),
+    "size": JobKey("size", "SIZE", "Bytes as nccl-tests counts them: 64MB, 1MiB."),
+    "duration": JobKey(
+        "duration",
+        "TIME",
+        "Instead of a size: how long single sends last, in the modelled network's time: 20ms.",
+    ),
+    "starts": JobKey(
+        "starts", "TIME,...", "With --duration: senders in as many groups, each begins then."
+    ),
+    "iterations": JobKey("iterations", "N", "Measured repetitions, 5 by default."),
+    "warmup": JobKey("warmup_iterations", "N", "Repetitions before, not measured; 1 by default."),
+    "compute": JobKey("compute", "TIME", "Pause of every rank between iterations."),
+    "algorithm": JobKey(
+        "algorithm",
+        "NAME",
+        "Of an allreduce: ring, tree, hierarchical.",
+        ("ring", "tree", "hierarchical"),
+    ),
+    "channels": JobKey("channels", "N", "Parts of the buffer that proceed independently."),
+    "placement": JobKey(
+        "placement",
+        "HOW",
+        "contiguous (server by server), topology-aware (leaf by leaf), fragmented (zones and "
+        "leaves in turn), random, or a list: srv1-1,srv2-1:2.",
+        ("contiguous", "topology-aware", "fragmented", "random"),
+    ),
+    "seed": JobKey("seed", "N", "Draws random placements and permutations, and ports."),
+    "qps": JobKey("transport.qps", "N", "Queue pairs per pair of NICs: more of them, more paths."),
+    "strategy": JobKey(
+        "transport.strategy",
+        "NAME",
+        "Messages over queue pairs: round-robin, or split (each over all).",
+        ("round-robin", "split"),
+    ),
+    "message": JobKey("transport.message", "SIZE", "Longest message, 1MiB by default."),
+    "mtu": JobKey("transport.mtu", "BYTES", "Payload per packet, 256 to 4096 (the default)."),
+    "source-port": JobKey(
+        "transport.source_port",
+        "NAME",
+        "UDP source ports, which ECMP hashes: per-qp, fixed, flow-label, rxe.",
+        ("per-qp", "fixed", "flow-label", "rxe"),
+    ),
+    "dcqcn": JobKey(
+        "transport.dcqcn",
+        "NAME",
+        "Congestion control: off, or parameters as published: sigcomm15, hpcc-dcqcn, "
+        "hpcc-dcqcn-paper, connectx4, simai. Off by default.",
+        ("off", "sigcomm15", "hpcc-dcqcn", "hpcc-dcqcn-paper", "connectx4", "simai"),
+    ),
+    "ecn": JobKey(
+        "transport.ecn",
+        "NAME",
+        "ect0 (switches may mark), not-ect, ce (all marked).",
+        ("ect0", "not-ect", "ce"),
+    ),
+    "admission": JobKey(
+        "transport.admission",
+        "BOOL",
+        "true: nothing is sent before a clear-to-send.",
+        ("true", "false"),
+    ),
+    "out-of-order": JobKey(
+        "transport.out_of_order", "", "NICs take packets in any order: for labs that spray."
+    ),
+}
+"""By the name of the option, in the order of the help."""
