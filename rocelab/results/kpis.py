@@ -332,6 +332,15 @@ KPIS: dict[str, Kpi] = {
             of_job=lambda job: all(check.agrees for check in job.report.accounting),
         ),
         Kpi(
+            "iteration_time",
+            Quantity.DURATION,
+            "Time of an iteration",
+            "from the end of the iteration before, of the modelled network, median",
+            better=Better.LOWER,
+            of_job=lambda job: job.headline("iteration_time"),
+            applies=_is_collective,
+        ),
+        Kpi(
             "busbw",
             Quantity.BANDWIDTH,
             "Bus bandwidth",

@@ -141,7 +141,10 @@ def idle(busbw: float = 11.0, problems: tuple[str, ...] = ()) -> JobReport:
         problems=problems,
         errors=(),
         fidelity=Fidelity(0.0, 1000, 2000, 1.0, 1.0, 0.0, 0, 0),
-        headlines=(Headline("busbw", "busbw", "GB/s", "iterations", spread([busbw]), None),),
+        headlines=(
+            Headline("iteration_time", "time", "ns", "iterations", spread([5500.0]), None),
+            Headline("busbw", "busbw", "GB/s", "iterations", spread([busbw]), None),
+        ),
         iterations=(times(5500),),
         roofline=times(5300),
         completion=times(5500),

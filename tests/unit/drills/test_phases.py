@@ -139,6 +139,7 @@ def test_sizes_and_bandwidths_are_compared_in_bytes_and_gigabytes_per_second() -
     assert parse_expectation("queue_max", "<= 2MB").met_by(2_000_000)
     assert not parse_expectation("queue_max", "<= 2MB").met_by(2_000_001)
     assert parse_expectation("busbw", ">= 40").met_by(40.0)
+    assert parse_expectation("iteration_time", "<= 80ms").met_by(80 * 10**6)
     assert format_kpi("queue_max", 1_900_000) == "1,900 KB"
     assert format_kpi("busbw", 48.84) == "48.8 GB/s"
 
@@ -153,7 +154,7 @@ def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
     assert figures["rtt_p99"] == 50 * US
     assert figures["rate_ratio"] == 1.02
     assert figures["completed"] is figures["accounted"] is True
-    of_iterations = {"busbw", "jct_ratio"}
+    of_iterations = {"iteration_time", "busbw", "jct_ratio"}
     of_faults = {"jct_overhead", "zero_impact"}
     of_links = {"uplink_mmr", "uplink_jfi", "unused_links"}  # the sample has none
     inapplicable = of_iterations | of_faults | of_links | {"nic_port_share"}
@@ -173,6 +174,7 @@ def test_each_of_several_jobs_has_figures_of_its_own_and_devices_those_of_all() 
     assert (incast["cnps"], pair["cnps"]) == (90, 0)
     assert "busbw" not in incast
     assert pair["busbw"] == 11.0
+    assert pair["iteration_time"] == 5500
     for kpi in ("class_6_packets", "queue_max", "switch_marks", "marks_outside_data"):
         assert incast[kpi] == pair[kpi]
     assert incast["marks_outside_data"] == 0
