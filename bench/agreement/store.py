@@ -10,8 +10,7 @@ from pathlib import Path
 
 from bench.agreement.document import LAB, LabResult
 from bench.agreement.plan import lab_spec
-from rocelab.documents import to_json
-from rocelab.errors import InputError
+from bench.kept import KeptDocuments
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,32 +19,22 @@ class Store:
 
     folder: Path
 
+    @property
+    def _labs(self) -> KeptDocuments[LabResult]:
+        return KeptDocuments(self.folder, LAB)
+
     def write(self, result: LabResult) -> None:
-        """Keep a lab. A killed writer leaves the file as it was."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(result.name)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(to_json(result), encoding="utf-8")
-        fresh.replace(path)
+        """Keep a lab."""
+        self._labs.write(result.name, result)
 
     def read(self, name: str) -> LabResult | None:
         """What is kept of a lab; None where that is nothing, or of a spec that is no longer the
         plan's. Raises InputError where the file is none of ours."""
-        try:
-            text = self._path(name).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-        try:
-            result = LAB.read(text)
-        except InputError as error:
-            raise InputError(f"{self._path(name)}: {error.message}", error.hint) from error
+        result = self._labs.read(name)
         wanted = lab_spec(name).model_dump(mode="json", exclude_none=True)
-        return result if result.lab == wanted else None
+        return result if result is not None and result.lab == wanted else None
 
     def is_finished(self, name: str) -> bool:
         """Whether a lab was run to its end."""
         result = self.read(name)
         return result is not None and result.failed is None
-
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{name}.json"

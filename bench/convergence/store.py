@@ -15,11 +15,10 @@ from pydantic import ValidationError
 
 from bench.convergence.document import CELL, JOB, CellResult, ConvergenceTable, LinkFailureTest
 from bench.convergence.plan import Cell, lab_spec
-from rocelab.documents import to_json
-from rocelab.errors import InputError
+from bench.kept import KeptDocuments
 from rocelab.spec.model import LabSpec
 
-JOB_FILE = "link-failure-test.json"
+_JOB_NAME = "link-failure-test"
 _OF_RELEASE = "frr-"
 
 
@@ -28,6 +27,14 @@ class Store:
     """A folder of measured cells."""
 
     folder: Path
+
+    @property
+    def _cells(self) -> KeptDocuments[CellResult]:
+        return KeptDocuments(self.folder, CELL)
+
+    @property
+    def _jobs(self) -> KeptDocuments[LinkFailureTest]:
+        return KeptDocuments(self.folder, JOB)
 
     def of_release(self, version: str) -> Store:
         """The store of the cells that this FRR is compared by."""
@@ -48,25 +55,18 @@ class Store:
             self.write_job(table.job)
 
     def _take_cell(self, result: CellResult) -> None:
-        if not self._path(result.name).exists():
+        if not self._cells.has(result.name):
             self.write(result)
 
     def write(self, result: CellResult) -> None:
         """Keep a cell, measured or failed."""
-        self._write(self._path(result.name), to_json(result))
+        self._cells.write(result.name, result)
 
     def read(self, cell: Cell) -> CellResult | None:
         """What is kept of a cell; None where that is nothing, or of a lab that is no longer the
         plan's. Raises InputError where the file is none of ours."""
-        try:
-            text = self._path(cell.name).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-        try:
-            result = CELL.read(text)
-        except InputError as error:
-            raise InputError(f"{self._path(cell.name)}: {error.message}", error.hint) from error
-        return result if _is_lab_of(cell, result) else None
+        result = self._cells.read(cell.name)
+        return result if result is not None and _is_lab_of(cell, result) else None
 
     def read_all(self, cells: Sequence[Cell]) -> tuple[CellResult, ...]:
         """Everything kept of these cells, in their order."""
@@ -78,28 +78,15 @@ class Store:
 
     def write_job(self, result: LinkFailureTest) -> None:
         """Keep the link-failure test."""
-        self._write(self.folder / JOB_FILE, to_json(result))
+        self._jobs.write(_JOB_NAME, result)
 
     def read_job(self) -> LinkFailureTest | None:
         """The link-failure test that is kept, if any. Raises InputError as `read` does."""
-        try:
-            return JOB.read((self.folder / JOB_FILE).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
+        return self._jobs.read(_JOB_NAME)
 
     def _is_finished(self, cell: Cell, wanted: int) -> bool:
         result = self.read(cell)
         return result is not None and result.is_whole and len(result.failures) >= wanted
-
-    def _write(self, path: Path, text: str) -> None:
-        """A killed writer leaves the file as it was."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
-
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{name}.json"
 
 
 def _is_lab_of(cell: Cell, result: CellResult) -> bool:
