@@ -154,10 +154,7 @@ def _predicted_flows(lab: Lab, cell: Cell) -> Mapping[tuple[str, str], int]:
     wires = Wires(fabric)
     matrix = matrix_of(wires, rows_of_jobs(plan_jobs(fabric, [cell.job])))
     flows = predict_loads(wires, matrix, Setting(lab.fib_of)).flows
-    return {
-        (wires.link(send).name, fabric.nodes[int(wires.sender[send])].name): count
-        for send, count in enumerate(flows.tolist())
-    }
+    return {fabric.directed_links[send].key: count for send, count in enumerate(flows.tolist())}
 
 
 def loads_of(cell: Cell, packets: LinkPackets, flows: Mapping[tuple[str, str], int]) -> Loads:

@@ -16,8 +16,8 @@ import numpy as np
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.diagnose.case import Case
-from rocelab.forwarding.balance import Direction
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.plan.fabric import Direction
 from rocelab.results.diagnosis import Cause, Verdict, Way
 from rocelab.results.job import FlowFigures, LinkFigures, QueueFigures
 

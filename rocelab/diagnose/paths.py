@@ -122,6 +122,5 @@ class _Walk:
         return tuple(found)
 
     def _way(self, send: int) -> Way:
-        nodes = self._wires.fabric.nodes
-        sender, receiver = self._wires.sender[send], self._wires.receiver[send]
-        return Way(self._wires.link(send).name, nodes[sender].name, nodes[receiver].name)
+        directed = self._wires.fabric.directed_links[send]
+        return Way(directed.link.name, directed.sender, directed.receiver)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from rocelab.forwarding.balance import Choice, Direction, link_loads, polarizations, tier_balances
+from rocelab.forwarding.balance import Choice, link_loads, polarizations, tier_balances
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.interruption import shielded, undone
@@ -20,7 +20,7 @@ from rocelab.jobs.flow import Flow
 from rocelab.kernel import namespaces
 from rocelab.kernel.settings import write_settings
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Direction, Fabric
 from rocelab.plan.settings import SEED
 from rocelab.results.probes import HashingRun
 from rocelab.runtime.lab import Lab
@@ -90,12 +90,10 @@ def predict(
         )
         groups = set()
         for hop in path.hops:
-            link = fabric.link_by_name[hop.link]
-            lower, upper = fabric.node(link.a.node), fabric.node(link.b.node)
-            if lower.is_switch:
-                packets[hop.link, hop.node] += count
-                direction = Direction.UP if hop.node == lower.name else Direction.DOWN
-                groups.add((f"{lower.role.value}-{upper.role.value}", direction, lower.name))
+            directed = fabric.directed(hop.link, hop.node)
+            if fabric.carries_session(directed):
+                packets[directed.key] += count
+                groups.add((directed.tier, directed.direction, directed.lower))
         crossing.update(groups)
         choices.append(_choices(fabric, path))
     return Prediction(packets, tuple(choices), crossing)

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.plan.fabric import Fabric, Role
+from rocelab.plan.fabric import DirectedLink, Direction, Fabric, Role
 
 _SEED = 20240804
 
@@ -117,13 +117,6 @@ def random_unused(groups: Iterable[tuple[int, int]]) -> float:
     return sum(k * (1 - 1 / k) ** n for n, k in groups) / sum(k for _, k in groups)
 
 
-class Direction(StrEnum):
-    """Which way a link's packets went: towards the top of the fabric, or towards the servers."""
-
-    UP = "up"
-    DOWN = "down"
-
-
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
     """What one link carried in one direction. `tier` is `rtsw-ctsw` and the like, `group` the
@@ -134,6 +127,11 @@ class LinkLoad:
     direction: Direction
     group: str
     packets: int
+
+    @classmethod
+    def of(cls, directed: DirectedLink, packets: int) -> Self:
+        """The load of a directed link."""
+        return cls(directed.link.name, directed.tier, directed.direction, directed.lower, packets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +165,11 @@ def link_loads(fabric: Fabric, packets: Mapping[tuple[str, str], int]) -> tuple[
     `packets` counts what was sent, by (link name, sending node). Raises KeyError where a link's end
     is missing: a counter that was not read is not a load of 0.
     """
-    loads = []
-    for link in fabric.sessions:
-        lower, upper = link.a.node, link.b.node
-        tier = f"{fabric.node(lower).role.value}-{fabric.node(upper).role.value}"
-        for direction, sender in ((Direction.UP, lower), (Direction.DOWN, upper)):
-            count = packets[link.name, sender]
-            loads.append(LinkLoad(link.name, tier, direction, lower, count))
-    return tuple(loads)
+    return tuple(
+        LinkLoad.of(directed, packets[directed.key])
+        for directed in fabric.directed_links
+        if fabric.carries_session(directed)
+    )
 
 
 def tier_balances(

@@ -118,6 +118,41 @@ class Link:
         return self.b if self.port(node) is self.a else self.a
 
 
+class Direction(StrEnum):
+    """Which way a link's packets go: towards the top of the fabric, or towards the servers."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectedLink:
+    """A link in one direction: what `sender` puts on it. `tier` is `rtsw-ctsw` and the like, the
+    roles of the link's lower and upper end."""
+
+    link: Link
+    sender: str
+    tier: str
+
+    @property
+    def receiver(self) -> str:
+        return self.link.far(self.sender).node
+
+    @property
+    def direction(self) -> Direction:
+        return Direction.UP if self.sender == self.lower else Direction.DOWN
+
+    @property
+    def lower(self) -> str:
+        """The node nearer the servers: its links of a tier are the parallel choices, both ways."""
+        return self.link.a.node
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The names of link and sender, by which counters are kept."""
+        return self.link.name, self.sender
+
+
 @dataclass(frozen=True, slots=True)
 class Nic:
     """A server's NIC, `number` from 1: one address, and one link or, with two ports, two."""
@@ -186,6 +221,28 @@ class Fabric:
     @cached_property
     def servers(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if not node.is_switch)
+
+    @cached_property
+    def directed_links(self) -> tuple[DirectedLink, ...]:
+        """Every link in both directions, in build order: link i up at 2i, and down at 2i + 1."""
+        return tuple(
+            DirectedLink(link, end.node, f"{lower.role.value}-{upper.role.value}")
+            for link in self.links
+            for lower, upper in [(self.node(link.a.node), self.node(link.b.node))]
+            for end in (link.a, link.b)
+        )
+
+    @cached_property
+    def _directed_by_key(self) -> dict[tuple[str, str], DirectedLink]:
+        return {directed.key: directed for directed in self.directed_links}
+
+    def directed(self, link: str, sender: str) -> DirectedLink:
+        """A link of that name as `sender` uses it. Raises KeyError if there is none."""
+        return self._directed_by_key[link, sender]
+
+    def carries_session(self, directed: DirectedLink) -> bool:
+        """Whether both of its ends are switches."""
+        return self.node(directed.lower).is_switch
 
     @cached_property
     def sessions(self) -> tuple[Link, ...]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from rocelab.forwarding.balance import (
     Balance,
-    Direction,
     LinkLoad,
     Polarization,
     TierBalance,
@@ -20,6 +19,7 @@ from rocelab.forwarding.balance import (
     polarization,
     tier_balances,
 )
+from rocelab.plan.fabric import Direction
 from rocelab.predict.choice import Model
 from rocelab.predict.loads import LinkLoads
 from rocelab.predict.matrix import Matrix
@@ -124,13 +124,11 @@ def prediction(
 def switch_loads(wires: Wires, values: Ints) -> list[LinkLoad]:
     """Values of sends as the loads of links between switches, in both directions."""
     fabric = wires.fabric
-    loads = []
-    for link in fabric.sessions:
-        tier = f"{fabric.node(link.a.node).role.value}-{fabric.node(link.b.node).role.value}"
-        for direction, sender in ((Direction.UP, link.a.node), (Direction.DOWN, link.b.node)):
-            value = int(values[wires.send(link, sender)])
-            loads.append(LinkLoad(link.name, tier, direction, link.a.node, value))
-    return loads
+    return [
+        LinkLoad.of(directed, int(values[send]))
+        for send, directed in enumerate(fabric.directed_links)
+        if fabric.carries_session(directed)
+    ]
 
 
 def _total(values: Ints | None) -> int | None:
@@ -142,23 +140,18 @@ def _at(values: Ints | None, send: int) -> int | None:
 
 
 def _links(wires: Wires, loads: LinkLoads) -> tuple[LinkPrediction, ...]:
-    fabric = wires.fabric
-    found = []
-    for send in range(wires.sends):
-        link = wires.link(send)
-        lower, upper = fabric.node(link.a.node), fabric.node(link.b.node)
-        found.append(
-            LinkPrediction(
-                link=link.name,
-                sender=fabric.nodes[wires.sender[send]].name,
-                tier=f"{lower.role.value}-{upper.role.value}",
-                direction=wires.direction(send),
-                flows=int(loads.flows[send]),
-                bytes=_at(loads.bytes, send),
-                packets=_at(loads.packets, send),
-            )
+    return tuple(
+        LinkPrediction(
+            link=directed.link.name,
+            sender=directed.sender,
+            tier=directed.tier,
+            direction=directed.direction,
+            flows=int(loads.flows[send]),
+            bytes=_at(loads.bytes, send),
+            packets=_at(loads.packets, send),
         )
-    return tuple(found)
+        for send, directed in enumerate(wires.fabric.directed_links)
+    )
 
 
 def _tiers(wires: Wires, loads: LinkLoads) -> tuple[TierPrediction, ...]:

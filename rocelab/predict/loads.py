@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.forwarding.balance import Direction, PairedChoices
+from rocelab.forwarding.balance import PairedChoices
 from rocelab.forwarding.path import NoPathError
+from rocelab.plan.fabric import Direction
 from rocelab.predict.choice import Chooser
 from rocelab.predict.groups import Group, GroupOf
 from rocelab.predict.matrix import Matrix
@@ -47,7 +48,7 @@ class LinkLoads:
         if self.packets is None:
             raise ValueError("packets are not known")
         return {
-            (wires.link(send).name, wires.fabric.nodes[wires.sender[send]].name): count
+            wires.fabric.directed_links[send].key: count
             for send, count in enumerate(self.packets.tolist())
         }
 
@@ -137,10 +138,9 @@ def _crossing(wires: Wires, carried: Ints) -> dict[tuple[str, Direction, str], i
     found: dict[tuple[str, Direction, str], int] = {}
     fabric = wires.fabric
     for send in np.flatnonzero(carried).tolist():
-        link = wires.link(send)
-        lower, upper = fabric.node(link.a.node), fabric.node(link.b.node)
-        if lower.is_switch:
-            key = (f"{lower.role.value}-{upper.role.value}", wires.direction(send), lower.name)
+        directed = fabric.directed_links[send]
+        if fabric.carries_session(directed):
+            key = (directed.tier, directed.direction, directed.lower)
             found[key] = found.get(key, 0) + int(carried[send])
     return found
 

@@ -12,7 +12,6 @@ from ipaddress import IPv4Address
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.forwarding.balance import Direction
 from rocelab.jobs.placement import NicRef
 from rocelab.plan.fabric import Fabric, Link, Nic
 
@@ -22,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 class Wires:
     """Numbers for the nodes, NICs and links of a fabric.
 
-    Send 2i is link i in the direction of the top, sent by its lower end; 2i + 1 is the way back.
+    Sends are numbered as `Fabric.directed_links`: 2i is link i upward, 2i + 1 downward.
     """
 
     def __init__(self, fabric: Fabric) -> None:
@@ -46,14 +45,6 @@ class Wires:
     def send(self, link: Link, sender: str) -> int:
         """The number of what `sender` puts on `link`."""
         return 2 * self._link_number[link.name] + (link.a.node != sender)
-
-    def link(self, send: int) -> Link:
-        """The link of a send."""
-        return self.fabric.links[send // 2]
-
-    def direction(self, send: int) -> Direction:
-        """Which way a send goes."""
-        return Direction.DOWN if send % 2 else Direction.UP
 
     def nic(self, ref: NicRef) -> int:
         """The number of a NIC that is there. Raises KeyError for others."""

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.arrays import Floats
-from rocelab.forwarding.balance import Direction, LinkLoad, TierBalance, balance, tier_balances
+from rocelab.forwarding.balance import LinkLoad, TierBalance, balance, tier_balances
 from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.jobs.steps import roofline_s
-from rocelab.plan.fabric import Role
+from rocelab.plan.fabric import Direction, Role
 from rocelab.predict.choice import Model
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline

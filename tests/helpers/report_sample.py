@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 
 from rocelab.drills.spec import DrillSpec, PhaseDrillSpec, PhaseSpec
-from rocelab.forwarding.balance import Choice, Direction, link_loads, polarizations, tier_balances
+from rocelab.forwarding.balance import Choice, link_loads, polarizations, tier_balances
 from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Direction, Fabric
 from rocelab.results.convergence import FlowSamples
 from rocelab.results.drill import DrillResult, PhaseRun, ProbePlan, conclude, in_both_clocks
 from rocelab.results.environment import Environment

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rocelab.forwarding.balance import (
-    Direction,
     Polarization,
     TierBalance,
     link_loads,
@@ -19,7 +18,7 @@ from rocelab.forwarding.balance import (
 )
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row, jct_ratio
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Direction, Fabric
 from rocelab.results.comparison import CellFigures, LinkUse, Run, Status, TierFigures
 from rocelab.results.job import JobReport, Times
 from rocelab.statistics import spread

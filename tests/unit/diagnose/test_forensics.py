@@ -24,12 +24,11 @@ from rocelab.diagnose.paths import predicted_paths, ways_of
 from rocelab.diagnose.terminal import heat_map, path_table, print_diagnosis
 from rocelab.documents import to_json
 from rocelab.errors import InputError
-from rocelab.forwarding.balance import Direction
 from rocelab.jobs.collectives import Send
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Direction, Fabric
 from rocelab.predict.matrix import FlowRow, rows_of_jobs
 from rocelab.results.diagnosis import Cause, Diagnosis, Verdict, Way, from_json
 from rocelab.results.job import (

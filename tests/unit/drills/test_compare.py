@@ -15,10 +15,9 @@ from rocelab.documents import to_json
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
 from rocelab.drills.compare.matrix import Cell, cells
 from rocelab.errors import InputError, SpecError
-from rocelab.forwarding.balance import Direction
 from rocelab.measure.run import assemble
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Direction, Fabric
 from rocelab.report.compare.html import render_html
 from rocelab.report.compare.terminal import print_comparison
 from rocelab.report.compare.view import (

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from rocelab.cli.main import main
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
-from rocelab.forwarding.balance import Direction
 from rocelab.forwarding.fib import planned_fibs
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.jobs.placement import NicRef
 from rocelab.plan.build import build_fabric, plan
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Direction, Fabric
 from rocelab.predict.choice import Model
 from rocelab.predict.document import Prediction
 from rocelab.predict.flowfile import read_flows
