@@ -152,6 +152,13 @@ class DirectedLink:
         """The names of link and sender, by which counters are kept."""
         return self.link.name, self.sender
 
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __str__(self) -> str:
+        """`rtsw1:ctsw2 to ctsw2`"""
+        return f"{self.link.name} to {self.receiver}"
+
 
 @dataclass(frozen=True, slots=True)
 class Nic:
@@ -239,6 +246,10 @@ class Fabric:
     def directed(self, link: str, sender: str) -> DirectedLink:
         """A link of that name as `sender` uses it. Raises KeyError if there is none."""
         return self._directed_by_key[link, sender]
+
+    def towards(self, link: Link, receiver: str) -> DirectedLink:
+        """A link of this fabric in the direction of one of its ends."""
+        return self.directed(link.name, link.far(receiver).node)
 
     def carries_session(self, directed: DirectedLink) -> bool:
         """Whether both of its ends are switches."""

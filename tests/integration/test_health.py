@@ -157,8 +157,8 @@ def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_
             spec = job(pattern="allreduce", size="4MB", iterations=8)
             outcome = run_job(lab, spec, progress=Midway(half_a_second_without_spines, 0.2))
             lost = {
-                f"{direction.link} to {direction.towards}": counted.lost
-                for direction, counted in impairments.counters().items()
+                str(directed): counted.lost
+                for directed, counted in impairments.counters().items()
                 if counted.lost
             }
     finally:

@@ -149,7 +149,7 @@ def _links(snapshot: Snapshot) -> Iterator[Metric]:
     packets = _counter("link_sent_packets", "Packets sent onto the link", _DIRECTION)
     size = _counter("link_sent_bytes", "Bytes sent onto the link", _DIRECTION)
     for name, direction in places.directions.items():
-        labels = (lab.name, direction.link, direction.towards)
+        labels = (lab.name, direction.link.name, direction.receiver)
         lost.add_metric(labels, reading.lost.get(direction, 0))
         port = reading.ports.get(places.queues[name])
         if port is not None:
@@ -184,7 +184,7 @@ def _queues(snapshot: Snapshot) -> Iterator[Metric]:
         for each, queue in snapshot.reading.queues.get(place, {}).items():
             if not queue.packets and not queue.dropped_packets:
                 continue
-            values = (snapshot.lab.name, direction.link, direction.towards, str(each))
+            values = (snapshot.lab.name, direction.link.name, direction.receiver, str(each))
             packets.add_metric(values, queue.packets)
             dropped.add_metric(values, queue.dropped_packets)
             marked.add_metric(values, queue.marked)

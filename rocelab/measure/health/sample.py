@@ -13,10 +13,9 @@ from rocelab.agent.live import LiveCounters
 from rocelab.kernel.counters import DepthCounters, Place, QueueCounters
 from rocelab.measure.health.objectives import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
 from rocelab.measure.health.reading import Reading
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.plan.queues import QueuePlan
 from rocelab.results.health import Sli
-from rocelab.runtime.impairments.impairment import Direction
 
 _EMPTY = QueueCounters(0, 0, 0, 0, 0, None, None, None)
 _SILENT = LiveCounters()
@@ -32,28 +31,23 @@ class Places:
     fabric: Fabric
 
     @cached_property
-    def directions(self) -> dict[str, Direction]:
+    def directions(self) -> dict[str, DirectedLink]:
         """Both directions of every link, in build order, by name: `rtsw1:ctsw2 to ctsw2`."""
-        return {
-            f"{link.name} to {end.node}": Direction(link.name, end.node)
-            for link in self.fabric.links
-            for end in (link.b, link.a)
-        }
+        return {str(directed): directed for directed in self.fabric.directed_links}
 
     @cached_property
     def queues(self) -> dict[str, Place]:
         """The port whose queue packets of a direction wait in, by the direction's name."""
         return {
-            f"{link.name} to {far.node}": (port.node, port.interface)
-            for link in self.fabric.links
-            for port, far in ((link.a, link.b), (link.b, link.a))
+            name: (directed.sender, directed.link.port(directed.sender).interface)
+            for name, directed in self.directions.items()
         }
 
     def nodes_of(self, sli: Sli, where: str) -> tuple[str, ...]:
         """The nodes concerned: a link's ends; a server and the switches it is wired to."""
         match DEFINITIONS[sli].of:
             case Of.DIRECTION:
-                return _ends(self.fabric.link_by_name[self.directions[where].link])
+                return _ends(self.directions[where].link)
             case Of.LINK:
                 return _ends(self.fabric.link_by_name[where])
             case Of.SERVER:

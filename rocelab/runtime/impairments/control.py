@@ -22,9 +22,9 @@ from dataclasses import replace
 from rocelab.errors import InputError, MachineError
 from rocelab.kernel import namespaces, probes
 from rocelab.kernel.bracket import Bracket
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime.impairments import lineprocess, program
-from rocelab.runtime.impairments.impairment import Direction, Hook, Hooks, Impairment, Kind
+from rocelab.runtime.impairments.impairment import Hook, Hooks, Impairment, Kind
 from rocelab.runtime.impairments.maps import (
     ALL,
     IDLE,
@@ -54,7 +54,7 @@ class Impairments:
         Raises InputError where the lab is not up or has no such link, MachineError where this
         machine can not.
         """
-        hook = self._hooks.find(Direction(link, towards))
+        hook = self._hooks.find(link, towards)
         with self._alone():
             self._prepare(hook, kind)
 
@@ -64,7 +64,7 @@ class Impairments:
 
         Takes well below a millisecond once prepared. Raises as `prepare` does.
         """
-        hook = self._hooks.find(Direction(link, towards))
+        hook = self._hooks.find(link, towards)
         kind = impairment.kind
         with self._alone():
             rule = self._rule(hook)
@@ -83,7 +83,7 @@ class Impairments:
         Packets that a delay line holds leave at once, in order. Idempotent and from any state;
         None where there is nothing. Raises InputError where the lab has no such link.
         """
-        hook = self._hooks.find(Direction(link, towards))
+        hook = self._hooks.find(link, towards)
         if not self._files.root.exists():
             return None
         with self._alone():
@@ -101,10 +101,10 @@ class Impairments:
             if not self._rules():
                 program.remove_pins(self._files)
 
-    def active(self) -> dict[Direction, tuple[Impairment, ...]]:
-        """What is set, by direction; none where a direction is prepared only."""
+    def active(self) -> dict[DirectedLink, tuple[Impairment, ...]]:
+        """What is set, by directed link; none where one is prepared only."""
         return {
-            self._hooks.at(slot).direction: tuple(
+            self._hooks.at(slot).directed: tuple(
                 _impairment(Kind(kind), part, rule.delay_ns)
                 for kind, part in enumerate(rule.parts)
                 if part.share
@@ -115,15 +115,15 @@ class Impairments:
     def is_impaired(self, link: str, towards: str, kind: Kind) -> bool:
         """Whether the kernel has an impairment of that kind, begun or not, ended or not. Raises
         InputError where the lab has no such link."""
-        rule = self._rule(self._hooks.find(Direction(link, towards)))
+        rule = self._rule(self._hooks.find(link, towards))
         return rule is not None and bool(rule.parts[kind].share)
 
-    def counters(self) -> dict[Direction, ImpairmentCounters]:
-        """What has been counted since each direction was prepared."""
+    def counters(self) -> dict[DirectedLink, ImpairmentCounters]:
+        """What has been counted since each directed link was prepared."""
         found = {}
         for slot in sorted(self._rules()):
             with self._maps() as maps:
-                found[self._hooks.at(slot).direction] = maps.counters(slot)
+                found[self._hooks.at(slot).directed] = maps.counters(slot)
         return found
 
     def remains(self, link: str, towards: str, kind: Kind) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ class Impairments:
         What another kind on the same port needs is not this one's. Raises InputError where the
         lab has no such link.
         """
-        hook = self._hooks.find(Direction(link, towards))
+        hook = self._hooks.find(link, towards)
         if not self._files.root.exists():
             return ()
         found = []

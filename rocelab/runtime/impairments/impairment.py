@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from rocelab.errors import InputError
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime import wiring
 from rocelab.wording import name_hint
 
@@ -70,20 +70,12 @@ class Impairment:
             )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Direction:
-    """The packets that a link brings to the node `towards`."""
-
-    link: str
-    towards: str
-
-
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """Where packets of a direction are met: ingress of the switch they come to, or egress of the
-    switch before the server they go to. `slot` is the direction's number in its fabric, from 1."""
+    """Where packets of a directed link are met: ingress of the switch they come to, or egress of
+    the switch before the server they go to. `slot` is the number of the directed link, from 1."""
 
-    direction: Direction
+    directed: DirectedLink
     node: str
     interface: str
     index: int
@@ -97,36 +89,40 @@ class Hooks:
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self._indexes = wiring.interface_indexes(fabric)
-        self._place_of = {link.name: place for place, link in enumerate(fabric.links)}
+        self._slot_of = {
+            directed.key: number for number, directed in enumerate(fabric.directed_links, start=1)
+        }
         self.most = 2 * len(fabric.links)
         """The largest slot."""
 
-    def find(self, direction: Direction) -> Hook:
-        """Raises InputError where the fabric has no such link or it does not end there."""
-        link = self._fabric.link_by_name.get(direction.link)
+    def find(self, name: str, towards: str) -> Hook:
+        """The hook of a link in the direction of `towards`. Raises InputError where the fabric has
+        no such link, or where it does not end there."""
+        link = self._fabric.link_by_name.get(name)
         if link is None:
             raise InputError(
-                f"lab {self._fabric.name} has no link {direction.link}",
-                hint=name_hint(direction.link, self._fabric.link_by_name),
+                f"lab {self._fabric.name} has no link {name}",
+                hint=name_hint(name, self._fabric.link_by_name),
             )
-        if direction.towards not in (link.a.node, link.b.node):
+        if towards not in (link.a.node, link.b.node):
             raise InputError(
-                f"link {link.name} does not lead to {direction.towards}",
+                f"link {name} does not lead to {towards}",
                 hint=f"it joins {link.a.node} and {link.b.node}",
             )
-        at_egress = not self._fabric.node(direction.towards).is_switch
-        end = link.far(direction.towards) if at_egress else link.port(direction.towards)
-        slot = 1 + 2 * self._place_of[link.name] + (direction.towards == link.b.node)
-        if slot > MAX_SLOT:
-            raise InputError(
-                f"link {link.name} is beyond the {MAX_SLOT // 2:,} that can be impaired",
-                hint="break one of the first, or a smaller lab",
-            )
-        index = self._indexes[end.node, end.interface]
-        return Hook(direction, end.node, end.interface, index, at_egress, slot)
+        return self._of(self._fabric.towards(link, towards))
 
     def at(self, slot: int) -> Hook:
         """The hook of that slot."""
-        link = self._fabric.links[(slot - 1) // 2]
-        port = link.a if slot % 2 else link.b
-        return self.find(Direction(link.name, port.node))
+        return self._of(self._fabric.directed_links[slot - 1])
+
+    def _of(self, directed: DirectedLink) -> Hook:
+        slot = self._slot_of[directed.key]
+        if slot > MAX_SLOT:
+            raise InputError(
+                f"link {directed.link.name} is beyond the {MAX_SLOT // 2:,} that can be impaired",
+                hint="break one of the first, or a smaller lab",
+            )
+        at_egress = not self._fabric.node(directed.receiver).is_switch
+        end = directed.link.port(directed.sender if at_egress else directed.receiver)
+        index = self._indexes[end.node, end.interface]
+        return Hook(directed, end.node, end.interface, index, at_egress, slot)

@@ -40,7 +40,6 @@ from rocelab.measure.timeline import FibTimeline
 from rocelab.plan.queues import plan_queues
 from rocelab.results.convergence import Method
 from rocelab.results.health import HealthReport, Sli
-from rocelab.runtime.impairments.impairment import Direction
 from rocelab.runtime.impairments.maps import ImpairmentCounters
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
@@ -175,10 +174,10 @@ def test_what_a_full_queue_drops_is_never_a_loss(steps: list[tuple[int, int, int
         queues: PortCounters = {("rtsw1", interface): {3: queue(queued)}}
         found = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
         clsact += late
-        assert found[Direction(LINK.name, "rtsw1")] <= really_lost
-        assert found[Direction(LINK.name, LINK.far("rtsw1").node)] == 0
+        assert found[FABRIC.towards(LINK, "rtsw1")] <= really_lost
+        assert found[FABRIC.towards(LINK, LINK.far("rtsw1").node)] == 0
     found = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
-    assert found[Direction(LINK.name, "rtsw1")] == really_lost
+    assert found[FABRIC.towards(LINK, "rtsw1")] == really_lost
 
 
 def test_what_a_peer_does_not_take_is_lost_towards_it() -> None:
@@ -186,7 +185,7 @@ def test_what_a_peer_does_not_take_is_lost_towards_it() -> None:
     interface = LINK.port("rtsw1").interface
     found = tracker.look(ports(**{interface: port(lost=5)}), {}, {})
     assert {direction for direction, lost in found.items() if lost} == {
-        Direction(LINK.name, LINK.far("rtsw1").node)
+        FABRIC.towards(LINK, LINK.far("rtsw1").node)
     }
     assert sum(found.values()) == 5
 
@@ -194,7 +193,7 @@ def test_what_a_peer_does_not_take_is_lost_towards_it() -> None:
 def wire_lost(towards_server: int | None, towards_switch: int | None) -> dict[Any, Any]:
     each = {"srv1-1": towards_server, "rtsw1": towards_switch}
     return {
-        Direction(SERVER_LINK.name, node): ImpairmentCounters(0, lost, 0, 0, 0)
+        FABRIC.towards(SERVER_LINK, node): ImpairmentCounters(0, lost, 0, 0, 0)
         for node, lost in each.items()
         if lost is not None
     }
@@ -202,7 +201,7 @@ def wire_lost(towards_server: int | None, towards_switch: int | None) -> dict[An
 
 def test_both_directions_of_a_servers_link_are_told_apart() -> None:
     tracker = LossTracker(FABRIC, queues_in_clsact=True)
-    to_server, to_switch = (Direction(SERVER_LINK.name, node) for node in ("srv1-1", "rtsw1"))
+    to_server, to_switch = (FABRIC.towards(SERVER_LINK, node) for node in ("srv1-1", "rtsw1"))
     interface = SERVER_LINK.port("rtsw1").interface
 
     def look(tc_drops: int, wire: dict[Any, Any]) -> tuple[int, int]:
