@@ -3,7 +3,8 @@
     sudo .venv/bin/python traffic/count_marks.py zone-small srv3-1 10
 
 Prints `counting` once it sees every packet and, 10 seconds later, a line for each sender and UDP
-source port. Packets that were sent as ect0 and arrive as ce were marked by a switch.
+source port; with a number of packets as fourth argument, as soon as so many have come. Packets that
+were sent as ect0 and arrive as ce were marked by a switch.
 """
 
 import sys
@@ -22,22 +23,26 @@ CODEPOINTS = ("not-ect", "ect1", "ect0", "ce")
 Flow = tuple[str, int]
 
 
-def main(name: str, server: str, seconds: str) -> None:
+def main(name: str, server: str, seconds: str, most: str = "0") -> None:
     lab = Lab.running(name)
     ports = [link.a for nic in lab.fabric.nics(server) for link in nic.links]
     addresses = {port.ip for port in ports}
     counts: dict[Flow, Counter[str]] = {}
 
+    def is_received(packet: Packet) -> bool:
+        return UDP in packet and packet[UDP].dport == ROCE_PORT and packet[IP].dst in addresses
+
     def count(packet: Packet) -> None:
-        if UDP in packet and packet[UDP].dport == ROCE_PORT and packet[IP].dst in addresses:
-            flow = (packet[IP].src, packet[UDP].sport)
-            counts.setdefault(flow, Counter())[CODEPOINTS[packet[IP].tos & 3]] += 1
+        flow = (packet[IP].src, packet[UDP].sport)
+        counts.setdefault(flow, Counter())[CODEPOINTS[packet[IP].tos & 3]] += 1
 
     def listen() -> None:
         conf.ifaces.reload()
         sniff(
             iface=[port.interface for port in ports],
+            lfilter=is_received,
             prn=count,
+            count=int(most),
             store=False,
             timeout=float(seconds),
             started_callback=lambda: print("counting", flush=True),

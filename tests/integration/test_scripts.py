@@ -87,7 +87,9 @@ def test_a_drained_switch_forwards_nothing_and_nothing_is_lost(lab: Lab) -> None
 def counted(lab: str, *flows: tuple[str, str, str, str]) -> dict[str, dict[str, int]]:
     """What `count_marks` prints of flows to srv3-1 (source, source port, codepoint, packets):
     packets by codepoint, of each source port."""
-    command = [sys.executable, SCRIPTS["count_marks"], lab, "srv3-1", "15"]
+    # As long as a busy machine may take: it ends once all packets have come.
+    packets = sum(int(number) for *_, number in flows)
+    command = [sys.executable, SCRIPTS["count_marks"], lab, "srv3-1", "300", str(packets)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as counting:
         assert counting.stdout is not None
         assert counting.stdout.readline() == "counting\n"
