@@ -1,4 +1,4 @@
-"""Which of its two implementations the engine uses: compiled by numba, or numpy alone.
+"""Chooses the engine's implementation: compiled by numba, or numpy alone.
 
 Both give the same results to 1e-9. numba is an optional extra and is only imported when it is used.
 """
@@ -12,7 +12,7 @@ from rocelab.errors import MachineError
 
 
 class Backend(StrEnum):
-    """NUMBA solves again only what an event touches; NUMPY solves everything at every event."""
+    """NUMBA solves only what an event affects; NUMPY solves everything at every event."""
 
     NUMBA = "numba"
     NUMPY = "numpy"
