@@ -1,8 +1,7 @@
-"""What a job's NICs send and receive, as one pcapng file with an interface per NIC.
+"""Captures what a job's NICs send and receive as one pcapng file with an interface per NIC.
 
-In: a running lab, a job's plan, a file. Out: the file, written when the run is over, packets in
-order of time. tcpdump captures in each server into a file without a name, so that writing costs the
-run little and a run that is killed leaves nothing behind.
+The file is written after the run, packets in order of time. tcpdump in each server captures into an
+unnamed file, so that writing costs the run little and a killed run leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class _Tap(NamedTuple):
 
 
 class NicCapture:
-    """Captures within its context, and writes the file at the end of it."""
+    """Captures within its context and writes the file at the end."""
 
     def __init__(self, lab: Lab, plan: JobPlan, path: Path) -> None:
         self._lab = lab
@@ -59,10 +58,10 @@ class NicCapture:
         self._taps: list[_Tap] = []
         self._cleanup = ExitStack()
         self.lost = 0
-        """Packets that tcpdump had no room or no time for, known at the end."""
+        """Packets that tcpdump lost for lack of buffer or time, known at the end."""
 
     def __enter__(self) -> Self:
-        """Raises MachineError where tcpdump can not capture."""
+        """Raises MachineError if tcpdump cannot capture."""
         with ExitStack() as undo:
             for link in nic_links([self._plan]):
                 netns = self._lab.node(link.a.node).netns
@@ -109,15 +108,16 @@ class NicCapture:
 
 def _tcpdump(netns: Path, interface: str, mtu: int, file: IO[bytes]) -> subprocess.Popen[bytes]:
     def begin() -> None:
-        # In the child alone: it ends with us, even killed, and sees what its node sees.
+        # In the child alone: it ends with this process, even a killed one, and is in its node's
+        # namespace.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         namespaces.enter(netns)
 
-    # Its ring has room for packets of the length that it is told, 256 KiB where it is not.
+    # Its ring has room for packets of the given snap length, 256 KiB by default.
     longest = mtu + _ETHERNET_BYTES
     arguments = ["tcpdump", "-i", interface, "-n", "-w", "-", "-s", str(longest)]
     arguments += ["-B", str(_BUFFER_KIB)]
-    # Immediate: nothing waits in a block of its ring when it ends. Root: a change of user would
+    # Immediate: no packet waits in a block of its ring when it ends. Root: a change of user would
     # clear the parent-death signal (Linux kernel/cred.c commit_creds).
     arguments += ["--time-stamp-precision=nano", "--immediate-mode", "-Z", "root"]
     arguments.append(f"udp port {ROCE_PORT}")
@@ -147,19 +147,19 @@ def _await_listening(process: subprocess.Popen[bytes]) -> None:
 
 
 def _drain(process: subprocess.Popen[bytes]) -> None:
-    """Let it read what is still in its ring, which it would leave there at its end: where jobs took
-    the CPUs, that can be much. Nothing more is coming in."""
+    """Let tcpdump read what is left in its ring, which it would drop at its end: a lot if jobs took
+    the CPUs. No more packets are coming in."""
     assert process.stderr is not None
     deadline = time.monotonic() + _DRAIN_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
-        process.send_signal(signal.SIGUSR1)  # It says how far it is: tcpdump(1).
+        process.send_signal(signal.SIGUSR1)  # It reports its counts: tcpdump(1).
         if _counts(process.stderr.readline().decode(errors="replace")).unread == 0:
             return
         time.sleep(_LOOK_S)
 
 
 def _end(process: subprocess.Popen[bytes]) -> str:
-    """Have it write what it holds and end; what it said since it listened. Idempotent."""
+    """Make tcpdump flush and end. Returns its stderr since it listened. Idempotent."""
     assert process.stderr is not None
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
@@ -175,7 +175,7 @@ def _end(process: subprocess.Popen[bytes]) -> str:
 
 
 class _Counts(NamedTuple):
-    """What tcpdump says that it wrote, that came in, and that found no room (of what came in)."""
+    """Packets by tcpdump's own count: written, received, and dropped (of those received)."""
 
     written: int
     received: int
@@ -187,7 +187,7 @@ class _Counts(NamedTuple):
 
 
 def _counts(said: str) -> _Counts:
-    """Zeros where it says nothing of the kind."""
+    """The counts in tcpdump's output, zeros without any."""
     found = _COUNTS.search(said)
     return _Counts(*map(int, found.groups())) if found else _Counts(0, 0, 0)
 
@@ -210,5 +210,5 @@ def _first_block(blocks: bytes) -> int:
 
 
 def _of_interface(number: int, block: bytes) -> bytes:
-    """An enhanced packet block, of another interface than the first."""
+    """An enhanced packet block, moved to interface `number`."""
     return block[:8] + struct.pack("=I", number) + block[12:]
