@@ -25,7 +25,7 @@ MOST_BYTES = 256 << 20
 
 
 class UntrustedFileError(OSError):
-    """A file that is not what its place should hold: a link, a device, or somebody else's."""
+    """A file of the wrong kind: a link, a device, or another user's file."""
 
 
 class TooLargeError(OSError):

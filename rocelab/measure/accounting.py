@@ -182,7 +182,7 @@ def _notifications(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[
 
 
 def _marks(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[Check]:
-    """Marks that reached receivers, where data has classes of its own."""
+    """Marks that reached receivers, if data has classes of its own."""
     data, acks, cnps = _classes(jobs)
     if data & (acks | cnps) or counts.engine is QueueEngine.OFF:
         return

@@ -179,5 +179,6 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> Comparison:
-    """The comparison that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
+    """The comparison that `rocelab.documents.to_json` wrote. Raises InputError for anything
+    else."""
     return _FORMAT.read(text)

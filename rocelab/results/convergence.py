@@ -258,7 +258,8 @@ def reordered_packets(received_seq: IntArray) -> int:
 def find_outages(
     sent_ns: IntArray, delivered: BoolArray, held_ns: IntArray | None = None
 ) -> tuple[Outage, ...]:
-    """The runs of lost packets, in order. All arrays are in sending order, of one length."""
+    """The runs of lost packets, in order. All arrays are in sending order and have the same
+    length."""
     held_ns = np.zeros_like(sent_ns) if held_ns is None else held_ns
     edges = np.diff(np.concatenate(([False], ~delivered, [False])).astype(np.int8))
     starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)

@@ -107,5 +107,5 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> Diagnosis:
-    """The diagnosis that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
+    """The diagnosis that `rocelab.documents.to_json` wrote. Raises InputError for anything else."""
     return _FORMAT.read(text)

@@ -304,5 +304,5 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> DrillResult:
-    """The result that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
+    """The result that `rocelab.documents.to_json` wrote. Raises InputError for anything else."""
     return _FORMAT.read(text)

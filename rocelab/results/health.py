@@ -80,7 +80,7 @@ class HealthReport:
 
 
 class Sli(StrEnum):
-    """What is measured in every sample."""
+    """The indicators (SLIs) measured in every sample."""
 
     LINK_LOSS = "link_loss"
     LINKS_DOWN = "links_down"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The port that all senders share, as the model has it; rates of the modelled network.
+    """The port that all senders share, in the model; rates of the modelled network.
 
     `payload_share` is payload over a packet's bytes on the cable.
     """

@@ -181,5 +181,5 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> SimulationReport:
-    """The report that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
+    """The report that `rocelab.documents.to_json` wrote. Raises InputError for anything else."""
     return _FORMAT.read(text)

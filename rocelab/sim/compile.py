@@ -40,7 +40,7 @@ class PlacedJob:
 class Chains:
     """C chains of sends, each send after the one before it. of_transfer: the chain of each
     transfer, NONE for none, X. task, rounds: of each chain, C. tokens: chunks on each hop at once
-    where a chain is a ring, else 0, C.
+    if a chain is a ring, else 0, C.
     """
 
     of_transfer: Longs

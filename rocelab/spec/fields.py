@@ -89,7 +89,7 @@ class Place:
     """The place of an error: its path in the file and the declaration there.
 
     `model` holds the last key of the path. `union` is the place of the outermost union passed and
-    `member` what was tried there.
+    `member` the member tried there.
     """
 
     path: KeyPath

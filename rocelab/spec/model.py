@@ -183,7 +183,7 @@ class HashingSpec(SpecModel):
 
     `hashing: shared` is short for `hashing: {seed: shared}`. Equal seeds at two tiers make both
     take the same choice for every flow (polarization); seed 0 is the kernel's default, one secret
-    shared by all namespaces, which polarizes too and can not be predicted.
+    shared by all namespaces, which polarizes too and cannot be predicted.
     """
 
     policy: Annotated[

@@ -59,7 +59,7 @@ class HealthReader:
     """Reads a lab repeatedly; a context manager. It keeps the lab's namespaces open."""
 
     def __init__(self, lab: Lab) -> None:
-        """Raises InputError where the lab is not up."""
+        """Raises InputError if the lab is not up."""
         self._lab = lab
         self._fabric = lab.fabric
         self._files = LabFiles(lab.name)

@@ -35,7 +35,7 @@ BFD_BY_OWN_TIMER = "control-expired"
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What was recorded of a lab's switches, in order of time."""
+    """The records of a lab's switches, in order of time."""
 
     links: tuple[LinkEvent, ...]
     log: tuple[LogEvent, ...]

@@ -19,12 +19,13 @@ class Backend(StrEnum):
 
 
 def best_backend() -> Backend:
-    """numba where it is installed, else numpy."""
+    """numba if it is installed, else numpy."""
     return Backend.NUMBA if importlib.util.find_spec("numba") else Backend.NUMPY
 
 
 def chosen(backend: Backend | None) -> Backend:
-    """`backend`, or the best there is. Raises MachineError for numba where it is not installed."""
+    """`backend`, or the best available one. Raises MachineError for numba if it is not
+    installed."""
     if backend is Backend.NUMBA and best_backend() is not Backend.NUMBA:
         raise MachineError("numba is not installed", "install rocelab[fast], or take numpy")
     return backend or best_backend()

@@ -161,7 +161,7 @@ def _forget(fair: Fair, inside: int, touched: int) -> None:
 
 @compiled
 def _join_all(fair: Fair, active: int) -> int:
-    """Make all active flows those to be solved: in order where they are many, which is faster."""
+    """Mark all active flows to be solved: in order if they are many, which is faster."""
     flows, inside, touched = len(fair.start) - 1, 0, 0
     if active * IN_ORDER < flows:
         for place in range(active):

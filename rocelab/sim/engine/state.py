@@ -21,7 +21,7 @@ Table = Annotated[npt.NDArray[np.float64], 2]
 Numbers = Annotated[npt.NDArray[np.int32], 2]
 
 IDLE, OUTSIDE, INSIDE = range(3)
-"""Phases of a flow: it has no transfers; it keeps its rate; it is to be solved."""
+"""Phases of a flow: it has no transfers; it keeps its rate; it has to be solved."""
 
 OTHERS, WEIGHT, LEVEL, LEFT, FREE_WEIGHT, CARRIED, MOST = range(7)
 """Of a send while rates are solved: what flows outside take of it, weight of those inside, the

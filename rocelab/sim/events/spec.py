@@ -95,7 +95,7 @@ TargetText = Annotated[
 
 
 class EventSpec(SpecModel):
-    """One thing that happens: what it is is the key, what it happens to its value."""
+    """One event: its kind is a key, its target the key's value."""
 
     at: Annotated[SpanNs, Field(ge=0, le=MAX_SPAN, description="after the jobs' start")] = 0
     fail: Annotated[

@@ -23,8 +23,8 @@ PIECE = 2**16
 
 @dataclass(frozen=True, eq=False)
 class GroupTable:
-    """group: of each node and class, NONE where the node has no route and where the class is its
-    own, N x classes. The sends of group g are sends[start[g]:start[g + 1]], in the kernel's order.
+    """group: of each node and class, NONE if the node has no route or the class is its own, N x
+    classes. The sends of group g are sends[start[g]:start[g + 1]], in the kernel's order.
     """
 
     group: Ints

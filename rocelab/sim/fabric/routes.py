@@ -150,7 +150,7 @@ class Routes:
 
     @property
     def group(self) -> Ints:
-        """The group of each node and class, as `GroupTable` has it."""
+        """The group of each node and class, as in `GroupTable`."""
         return self._table.group
 
     @property
@@ -164,7 +164,7 @@ class Routes:
         return self._table.sends
 
     def _asn_above_origins(self) -> npt.NDArray[np.int64]:
-        """The ASN of the spines above each origin of a class; -1 where there is none."""
+        """The ASN of the spines above each origin of a class; -1 for no origin."""
         lowest, _ = self.ladder.above(self.origins)
         return np.where(self.origins == NONE, -1, self.network.asn[lowest])
 

@@ -125,7 +125,7 @@ def _prepare_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    # Workers hold both ends of their queue, so its closing never tells them that the parent died.
+    # Workers hold both ends of their queue, so they never see it close when the parent dies.
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

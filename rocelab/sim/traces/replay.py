@@ -73,7 +73,7 @@ def trace_workload(
     """The workload of the traces for `ranks` ranks: as many as there are traces, or any number that
     all follow a single trace.
 
-    - Compute takes the recorded `runtime` (us) where a node has one, else `duration_micros`; memory
+    - Compute takes the recorded `runtime` (us) if a node has one, else `duration_micros`; memory
       nodes count as compute. Launches of collectives on the CPU (`is_cpu_op`, without `comm_type`)
       are compute.
     - Order: data and control dependencies. If both together form a cycle, as PyTorch's call stacks
