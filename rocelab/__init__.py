@@ -4,9 +4,9 @@ spec -> plan -> render | runtime -> traffic, faults -> measure -> results -> rep
                 plan -> forwarding -> predict | sim   -> results
 
 A YAML file of `labs/` is read (`spec`), planned (`plan`: every name, address and route) and brought
-up (`runtime`). Jobs (`jobs`) become packets in it (`traffic`, by a process in each server:
-`agent`), it is broken (`faults`) and watched (`measure`), by a drill of `scripts/` (`drills`), or
-on paper (`predict`, `sim`). What came of it (`results`) is drawn (`report`) and explained
+up (`runtime`). Jobs (`jobs`) become packets (`traffic`, sent by a process in each server: `agent`).
+Drills of `scripts/` (`drills`) inject faults (`faults`) and measure (`measure`); `predict` and
+`sim` compute the same without a running lab. Results (`results`) are shown (`report`) and explained
 (`diagnose`).
 """
 

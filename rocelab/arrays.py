@@ -1,4 +1,4 @@
-"""Array types of the simulator: what the numbers of an array are."""
+"""Array types of the simulator, named by their content."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ Words = npt.NDArray[np.uint32]
 Longs = npt.NDArray[np.int64]
 
 NONE = -1
-"""In an array of numbers: there is none."""
+"""Stands for "none" in an array of numbers."""

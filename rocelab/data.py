@@ -1,4 +1,4 @@
-"""Where the files are that users read, copy and edit: labs, templates, drills and jobs.
+"""Locates the files that users read, copy and edit: labs, templates, drills and jobs.
 
 A wheel carries them beside this file; a checkout has them at its root.
 """
@@ -9,11 +9,11 @@ from pathlib import Path
 
 FOLDERS = ("labs", "templates", "scripts", "traffic")
 PACKED = "_data"
-"""Beside this file, in a wheel: where they are."""
+"""The folder with the files in a wheel, beside this file."""
 
 
 def shipped(name: str) -> Path:
-    """That one of FOLDERS, as it ships."""
+    """The shipped folder `name`, one of FOLDERS."""
     here = Path(__file__).parent
     packed = here / PACKED
     return (packed if packed.is_dir() else here.parent) / name

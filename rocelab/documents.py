@@ -1,7 +1,7 @@
-"""Result documents: frozen dataclasses as JSON text, and back.
+"""Writes result documents, frozen dataclasses, as JSON text, and reads them back.
 
-In: a result, or the text of one. Out: text that is the same bytes for the same result; or an equal
-result, or an error that says why the text is none.
+Equal results give the same bytes, and the text reads back into an equal result. An error says why a
+text is not a result.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _NUMBERS = re.compile(r"\[\n\s+-?\d[-\d.e+,\s]*\]")
 
 
 def to_json(result: DataclassInstance) -> str:
-    """The document as JSON text: the same result gives the same bytes. Vectors of numbers stand on
-    one line. Raises ValueError on a number that JSON has not, such as NaN."""
+    """The document as JSON text: the same result gives the same bytes. Vectors of numbers are on
+    one line. Raises ValueError for a number that JSON does not have, such as NaN."""
     text = json.dumps(asdict(result), indent=1, sort_keys=True, allow_nan=False)
     return _NUMBERS.sub(lambda match: re.sub(r"\s+", "", match[0]), text) + "\n"
 
 
 def read_text(file: Path, hint: str) -> str:
-    """The text of a document. Raises InputError, which names the file, where it can not be read."""
+    """The text of a document. Raises InputError with the file if it cannot be read."""
     try:
         return read_input(file).decode()
     except (OSError, UnicodeDecodeError, ValueError) as error:
@@ -49,12 +49,12 @@ def read_text(file: Path, hint: str) -> str:
 
 @contextmanager
 def fitting(name: str) -> Iterator[None]:
-    """What a document's content leads to is an InputError: its parts may contradict each other in
-    more ways than its format tells."""
+    """Turn errors from a document's content into InputError: its parts may contradict each other in
+    ways that its format does not detect."""
     try:
         yield
     except UnicodeEncodeError:
-        # The terminal's, which can not show what the document leads to.
+        # The terminal's error: its encoding cannot show the document.
         raise
     except ValidationError as error:
         raise InputError(f"{name} does not fit: {_misfit(error)}", hint=_AS_WRITTEN) from error
@@ -79,12 +79,12 @@ TELLING = {
     "uses": "a simulation",
     "prefixes": "a plan",
 }
-"""What a document is that has a key which those of other kinds have not."""
+"""The kind of a document, by a key that other kinds do not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format(Generic[Result]):
-    """A kind of document: the class that it reads into, and the version that this tool reads.
+    """A kind of document: its class, and the version that this tool reads.
 
     `name` and `hint` are for errors: "a result document", and where to find one.
     """
@@ -95,11 +95,11 @@ class Format(Generic[Result]):
     hint: str
 
     def read(self, text: str) -> Result:
-        """The result that `to_json` wrote. Raises InputError on anything else."""
+        """The result that `to_json` wrote. Raises InputError for anything else."""
         return self.validated(self.parsed(text))
 
     def parsed(self, text: str) -> dict[str, Any]:
-        """The keys of the document. Raises InputError where the text is no JSON object."""
+        """The keys of the document. Raises InputError if the text is not a JSON object."""
         try:
             document = json.loads(text, parse_constant=_refuse_constant)
         except ValueError as error:
@@ -111,7 +111,7 @@ class Format(Generic[Result]):
         return document
 
     def validated(self, document: dict[str, Any]) -> Result:
-        """The result of these keys. Raises InputError on another version or what does not fit."""
+        """The result of these keys. Raises InputError for another version or invalid values."""
         own = {field.name for field in fields(self.result)}
         other = next((TELLING[key] for key in TELLING if key in document and key not in own), None)
         if other is not None:

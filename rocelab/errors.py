@@ -1,7 +1,7 @@
-"""The errors a user can cause or meet, each with the exit code it ends the command with.
+"""The errors that a user can cause or meet, each with the command's exit code.
 
 Exit codes: 1 an expectation failed, 2 the input is wrong, 3 this machine cannot run it.
-Whatever derives from `RocelabError` is shown as a message; anything else is a defect and
+An error derived from `RocelabError` is shown as a message; any other exception is a defect and
 shows a traceback.
 """
 

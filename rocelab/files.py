@@ -1,9 +1,8 @@
-"""Files of a lab: made with the mode that is named, and read without trust where daemons write.
+"""Creates a lab's files with explicit modes, and reads files that daemons write without trust.
 
-Modes do not depend on the umask: FRR's user must reach its folder under 077, and nobody else may
+Modes do not depend on the umask: FRR's user must reach its folder under 077, and no other user may
 write below /run/rocelab under 000. A node's `frr` folder belongs to FRR's user, who may put
-anything there; root reads from it what is a regular file of that user, and nothing else. Standard
-library only.
+anything there; root reads only regular files of that user from it. Standard library only.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 FOLDER_MODE = 0o755
 FILE_MODE = 0o644
 MOST_BYTES = 256 << 20
-"""The most that is read at once of a file that somebody else wrote."""
+"""The most bytes read at once from a file of another user."""
 
 
 class UntrustedFileError(OSError):
-    """A file that is not what its place should hold: a link, a device, or somebody else's."""
+    """A file of the wrong kind: a link, a device, or another user's file."""
 
 
 class TooLargeError(OSError):
-    """A file that is larger than what is read of its kind."""
+    """A file that exceeds the limit of its kind."""
 
 
 def make_folder(folder: Path, mode: int = FOLDER_MODE, *, exist_ok: bool = False) -> None:
@@ -40,7 +39,7 @@ def make_folder(folder: Path, mode: int = FOLDER_MODE, *, exist_ok: bool = False
     except FileExistsError:
         if not exist_ok:
             raise
-        # Where it has gone meanwhile, whoever uses it finds out.
+        # If it has been removed meanwhile, its user gets the error.
         with suppress(FileNotFoundError):
             if not stat.S_ISDIR(folder.stat().st_mode):
                 raise
@@ -49,7 +48,7 @@ def make_folder(folder: Path, mode: int = FOLDER_MODE, *, exist_ok: bool = False
 
 
 def make_folders(folder: Path, mode: int = FOLDER_MODE) -> None:
-    """Make a folder and those above it that are missing. Raises OSError."""
+    """Make a folder and its missing parents. Raises OSError."""
     for above in reversed(folder.parents):
         make_folder(above, mode, exist_ok=True)
     make_folder(folder, mode, exist_ok=True)
@@ -58,8 +57,8 @@ def make_folders(folder: Path, mode: int = FOLDER_MODE) -> None:
 def write_file(
     file: Path, content: str | bytes, mode: int = FILE_MODE, group: int | None = None
 ) -> None:
-    """Write a file that has the mode, and the group where one is named, before it has any content.
-    Raises OSError."""
+    """Write a file; mode and group (if not None) are set before it has any content. Raises
+    OSError."""
     # Not blocking: a pipe in its place would wait for a reader.
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(file, flags, mode & 0o600)
@@ -72,9 +71,8 @@ def write_file(
 
 @contextmanager
 def replacing(file: Path, mode: int = FILE_MODE) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of `file` when the block ends well: a reader sees the
-    old one or the new one, never half, and in a folder where others may write, too, none is written
-    that was there before. Raises OSError."""
+    """A file to write that replaces `file` atomically when the block ends without an error. It is
+    always a new file, also in a folder where others may write. Raises OSError."""
     fresh = file.with_name(f".{file.name}.{token_hex(8)}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -89,13 +87,13 @@ def replacing(file: Path, mode: int = FILE_MODE) -> Iterator[BinaryIO]:
 
 
 def replace_file(file: Path, content: str | bytes, mode: int = FILE_MODE) -> None:
-    """Write a file as a whole, `replacing` what is there. Raises OSError."""
+    """Write a whole file, `replacing` an existing one. Raises OSError."""
     with replacing(file, mode) as opened:
         opened.write(content.encode() if isinstance(content, str) else content)
 
 
 def append_file(file: Path, text: str, mode: int = FILE_MODE) -> int:
-    """Add to a file, which is made where it is missing; gives its size. Raises OSError."""
+    """Append to a file, created if missing. Returns its size. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(file, flags, mode), "ab") as opened:
         opened.write(text.encode())
@@ -103,9 +101,9 @@ def append_file(file: Path, text: str, mode: int = FILE_MODE) -> int:
 
 
 def open_input(file: Path) -> BinaryIO:
-    """Open for reading a file that a user names, or another file.
+    """Open for reading a file that a user or another file names.
 
-    Raises OSError, also where it is not a regular file: a pipe may never begin, a device never end.
+    Raises OSError, also if it is not a regular file: a pipe may never begin, a device never end.
     """
     # A pipe without a writer would hold open(2).
     flags = os.O_NONBLOCK | os.O_NOCTTY
@@ -117,7 +115,7 @@ def open_input(file: Path) -> BinaryIO:
 
 
 def read_input(file: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """All of such a file. Raises as `open_input`, and TooLargeError for a larger file."""
+    """The content of such a file. Raises as `open_input`, and TooLargeError for a larger file."""
     with open_input(file) as opened:
         content = opened.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -129,7 +127,7 @@ def read_input(file: Path, most_bytes: int = MOST_BYTES) -> bytes:
 def open_untrusted(file: Path) -> BinaryIO:
     """Open for reading a file in a folder whose owner, another user, may put anything there.
 
-    Raises UntrustedFileError where it is not a regular file of that owner, OSError as open(2).
+    Raises UntrustedFileError if it is not a regular file of that owner, OSError as open(2).
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -151,13 +149,13 @@ def open_untrusted(file: Path) -> BinaryIO:
 
 
 def read_untrusted(file: Path, offset: int = 0, most_bytes: int = MOST_BYTES) -> bytes:
-    """At most that much of such a file, from `offset` on. Raises as `open_untrusted`."""
+    """At most `most_bytes` of such a file, from `offset` on. Raises as `open_untrusted`."""
     with open_untrusted(file) as opened:
         opened.seek(offset)
         return opened.read(most_bytes)
 
 
 def untrusted_size(file: Path) -> int:
-    """Bytes of such a file. Raises as `open_untrusted`."""
+    """The size of such a file. Raises as `open_untrusted`."""
     with open_untrusted(file) as opened:
         return os.fstat(opened.fileno()).st_size

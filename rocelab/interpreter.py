@@ -1,8 +1,8 @@
-"""Our own modules as programs: controller, delay line, guardian and agents are further processes.
+"""Runs modules of this package as programs: controller, delay line, guardian and agents.
 
-They often run as root, started from whatever folder the user is in, so that nothing of that folder
-may become their code: `python -m` alone takes modules from there before those of the standard
-library. Standard library only.
+They often run as root, started from any folder, so nothing in that folder may become their code:
+plain `python -m` imports modules from there before those of the standard library. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from pathlib import Path
 from types import ModuleType
 
 HOME = Path(__file__).parents[1]
-"""The folder that our package is imported from."""
+"""The folder that this package is imported from."""
 
 SAFE_PATH = "PYTHONSAFEPATH"
 
 
 def module_command(module: str, *arguments: str, site: bool = True) -> list[str]:
-    """The command that runs one of our modules in an interpreter like this one. It needs
-    `module_environment`. Without `site` it has the standard library and our packages alone."""
+    """The command that runs a module of this package in an interpreter like this one. It needs
+    `module_environment`. Without `site` it has only the standard library and this package."""
     return [sys.executable, "-P", *(() if site else ("-S",)), "-m", module, *arguments]
 
 
 def module_environment() -> dict[str, str]:
-    """The environment of such a process: our own, with our packages wherever they are installed
-    and no other folder to import from."""
+    """The environment of such a process: that of this process, with this package's folder, wherever
+    it is installed, as the only additional import path."""
     return {**os.environ, "PYTHONPATH": str(HOME)}
 
 
 def imported(name: str) -> ModuleType:
-    """A library that takes settings, which may be code, from the current folder as it is imported
-    (matplotlib, numba): imported as if that were `/`."""
+    """Import a library that reads settings, which may be code, from the current folder at import
+    (matplotlib, numba), as if that folder were `/`."""
     if name not in sys.modules:
         here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -48,16 +48,16 @@ def imported(name: str) -> ModuleType:
 
 
 def leave_current_folder_out() -> None:
-    """Take what is not absolute out of PATH, an empty entry among it: the programs that we start
-    (ip, tc, tcpdump ...) are never those of whatever folder the user is in."""
+    """Remove relative and empty entries from PATH: the programs that we start (ip, tc, tcpdump ...)
+    never come from the current folder."""
     entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
     os.environ["PATH"] = os.pathsep.join(filter(os.path.isabs, entries)) or os.defpath
 
 
 @contextmanager
 def safe_path() -> Iterator[None]:
-    """Interpreters started meanwhile, which multiprocessing does without a word of ours, import
-    nothing from the current folder (Python: PYTHONSAFEPATH)."""
+    """Interpreters started during the block, such as multiprocessing's own, import nothing from the
+    current folder (Python: PYTHONSAFEPATH)."""
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
     try:

@@ -1,7 +1,7 @@
-"""Ending a program by a signal: what it has begun is undone first, and one line says what that was.
+"""Ends a program on a signal: it first undoes what it began, and one line says what that was.
 
-SIGINT (Ctrl-C), SIGTERM and SIGHUP raise `Interrupted` in the main thread, once; signals that come
-while it is undone change nothing. A signal that was ignored when the program began, as SIGINT is in
+SIGINT (Ctrl-C), SIGTERM and SIGHUP raise `Interrupted` in the main thread, once; further signals
+during the undoing change nothing. A signal that was ignored when the program began, as SIGINT is in
 a background job of a shell script, stays ignored. Standard library only.
 
     with ending():                       # around a whole program
@@ -25,18 +25,18 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
-"""The signals that end a program, and what is said of one that they ended."""
+"""The signals that end a program, and the word for it in the message."""
 
 _Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 class Interrupted(KeyboardInterrupt):
-    """The program was told to end by a signal."""
+    """A signal ended the program."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What this process was told, and what it has undone since."""
+    """The signal that this process got, and what it has undone since."""
 
     number: int | None = None
     undone: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ _seen = _Seen()
 
 
 def undone(text: str) -> None:
-    """Say what was undone because a signal came; nothing where none did."""
+    """Note what was undone because of a signal; does nothing without one."""
     if _seen.number is not None and text not in _seen.undone:
         _seen.undone.append(text)
 
@@ -56,8 +56,8 @@ def undone(text: str) -> None:
 def ending() -> Iterator[None]:
     """The outermost block of a program, which a signal ends as the module says.
 
-    Raises SystemExit with 128 and the signal's number, as shells have it, once the block is left.
-    Elsewhere than in the main thread signals are left to whoever runs that.
+    Raises SystemExit with 128 + the signal's number, as shells do, after the block. In another
+    thread than the main one it does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -89,7 +89,7 @@ def ending() -> Iterator[None]:
             what = ", ".join(_seen.undone) or "nothing had to be undone"
             line = f"{WORDS[signal.Signals(_seen.number)]}: {what}\n"
             try:
-                # Where the terminal has shown ^C.
+                # The terminal has shown ^C.
                 sys.stderr.write(f"\n{line}" if sys.stderr.isatty() else line)
                 sys.stderr.flush()
             except OSError:
@@ -100,7 +100,7 @@ def ending() -> Iterator[None]:
 
 
 def leave_pipe() -> None:
-    """Let what is still to be written go nowhere: where nobody reads, Python would end with 120."""
+    """Discard buffered output: without a reader, Python would exit with 120."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(null, stream.fileno())
@@ -119,7 +119,7 @@ class Shield:
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """A part of the block in which signals do what they did before it."""
+        """A part of the block in which signals have their previous handlers."""
         self._is_lifted = True
         try:
             self._pass_on()
@@ -160,12 +160,11 @@ class Shield:
 
 @contextmanager
 def shielded(doing: str | None, at_signal: Callable[[], object] = lambda: None) -> Iterator[Shield]:
-    """A block that signals do not end before it is over: undoing something, whole.
+    """A block that signals do not interrupt, such as a clean-up.
 
-    `doing` is said to who sends one meanwhile, and that it comes first: None where that takes no
-    time that anybody would notice. `at_signal` is called at the first, to hasten the end of the
-    block. Elsewhere than in the main thread, where signals
-    never come, nothing changes.
+    On a signal meanwhile a message says that `doing` comes first; None for a block too short to
+    notice. `at_signal` is called at the first signal, to shorten the block. In another thread than
+    the main one, where signals never arrive, it does nothing.
     """
     shield = Shield(doing, at_signal)
     if threading.current_thread() is not threading.main_thread():
@@ -179,7 +178,7 @@ def shielded(doing: str | None, at_signal: Callable[[], object] = lambda: None) 
 
 
 def _taken(handler: Callable[[int, FrameType | None], object]) -> dict[int, _Handler]:
-    """Give the signals this handler, but those that are ignored; the handlers that they had."""
+    """Set this handler for the signals that are not ignored. Returns their previous handlers."""
     before: dict[int, _Handler] = {}
     for number in WORDS:
         if signal.getsignal(number) not in (signal.SIG_IGN, None):
@@ -193,8 +192,8 @@ def _give_back(before: dict[int, _Handler]) -> None:
 
 
 def _say(text: str) -> None:
-    """A line on stderr from a signal handler, which may have come in the middle of another. One
-    that was said last is not said again."""
+    """Write a line to stderr from a signal handler, which may run in the middle of another line. A
+    repeated line is written once."""
     if text == _seen.said:
         return
     _seen.said = text

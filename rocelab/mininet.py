@@ -7,10 +7,10 @@
     LabCLI(net)
     net.stop()
 
-In: the name or file of a lab, or a lab that is up. Out: a `mininet.net.Mininet` whose
-switches run FRR. Links are wired in one batch as in every runtime; Mininet's objects stand for what
-is there. Nothing that is not the lab's is changed or removed: `mn -c` is never called, and neither
-are the host-wide limits that Mininet sets by itself.
+`LabNet` is a `mininet.net.Mininet` whose switches run FRR, from the name or file of a lab, or from
+a lab that is up. Links are wired in one batch as in every runtime; Mininet's objects represent
+existing nodes and links. Nothing outside the lab is changed or removed: `mn -c` is never called,
+and Mininet's own host-wide limits are not set.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mininet.node import Node  # noqa: E402
 
 
 class LabNode(Node):  # type: ignore[misc]
-    """A shell in the namespace of a node that is up, with FRR's `vtysh` at hand in a switch."""
+    """A shell in the namespace of a running node, with FRR's `vtysh` in a switch."""
 
     def __init__(self, name: str, netns: Path, programs: Path | None) -> None:
         self.netns = netns
@@ -49,11 +49,11 @@ class LabNode(Node):  # type: ignore[misc]
         return process
 
     def start(self, _controllers: object) -> None:
-        """Mininet asks switches to start; these run."""
+        """Mininet asks switches to start; these already run."""
 
 
 class LabLink(Link):  # type: ignore[misc]
-    """A link that is there already."""
+    """A link that exists already."""
 
     @classmethod
     def makeIntfPair(cls, *_: object, **__: object) -> None:  # noqa: N802
@@ -64,12 +64,12 @@ class LabLink(Link):  # type: ignore[misc]
 
 
 class LabNet(Mininet):  # type: ignore[misc]
-    """A lab that is a Mininet network; one that is up is entered at once."""
+    """A lab as a Mininet network; a lab that is up is entered at once."""
 
     def __init__(self, lab: Lab | str | Path) -> None:
-        """Raises InputError where there is no such lab, MachineError without Mininet or root."""
+        """Raises InputError if there is no such lab, MachineError without Mininet or root."""
         self.lab = _lab_of(lab)
-        # What Mininet does to a machine once, sysctls of the host among it, is not wanted.
+        # Skip Mininet's one-time setup of the machine, which changes sysctls of the host.
         before, Mininet.inited = Mininet.inited, True
         try:
             super().__init__(controller=None, link=LabLink)
@@ -82,14 +82,14 @@ class LabNet(Mininet):  # type: ignore[misc]
         """There is nothing to build before the lab is up."""
 
     def start(self, progress: ProgressSink = no_progress) -> None:
-        """Bring the lab up where it is not, and open a shell in each node. Raises as `Lab.up`."""
+        """Bring the lab up if it is not, and open a shell in each node. Raises as `Lab.up`."""
         if not self.lab.is_running:
             self.lab.up(progress)
         if not self.built:
             self.enter()
 
     def enter(self) -> None:
-        """Open a shell in each node of the lab, which is up, and know its links."""
+        """Open a shell in each node of the running lab, and register its links."""
         fabric = self.lab.fabric
         for planned in fabric.nodes:
             handle = self.lab.node(planned.name)
@@ -116,7 +116,7 @@ class LabNet(Mininet):  # type: ignore[misc]
         return made
 
     def leave(self) -> None:
-        """Close the shells; the lab goes on."""
+        """Close the shells; the lab keeps running."""
         for node in (*self.switches, *self.hosts):
             node.terminate()
         for known in (self.switches, self.hosts, self.links, self.nameToNode):

@@ -1,7 +1,6 @@
-"""Files and folders that users name for what a command writes: what is there already stays.
+"""Opens the output files and folders that users name: existing content is not overwritten.
 
-In: the path that a user named. Out: the path, ready for what the command will write, and no folder
-left behind for nothing.
+A failed command leaves no empty folder behind.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ T = TypeVar("T")
 
 @contextmanager
 def results_folder(folder: Path, *, overwrite: bool = False) -> Iterator[None]:
-    """The folder, made where it is missing, for what the block finds out and writes.
+    """The folder, created if missing, for the results of the block.
 
-    Where the block ends by an error or a signal, the folders that were made for it go again unless
-    something is in them. Raises InputError where the folder has a result already and none is to be
-    overwritten, or it can not be written to; MachineError where there is no room.
+    If the block ends by an error or a signal, the folders made for it are removed if empty. Raises
+    InputError if the folder has a result already, without `overwrite`, or cannot be written to;
+    MachineError if the disk is full.
     """
     if not overwrite:
         check_new(folder)
@@ -45,7 +44,7 @@ def results_folder(folder: Path, *, overwrite: bool = False) -> Iterator[None]:
 
 
 def check_new_file(file: Path, *, overwrite: bool) -> None:
-    """Raises InputError where a file is there and not to be overwritten, or its folder is not."""
+    """Raises InputError if the file exists, without `overwrite`, or its folder does not exist."""
     if file.exists() and not overwrite:
         raise InputError(f"{file} is there already", hint=OVERWRITE)
     if not file.parent.is_dir():
@@ -53,7 +52,7 @@ def check_new_file(file: Path, *, overwrite: bool) -> None:
 
 
 def create_file(file: Path, *, overwrite: bool) -> BinaryIO:
-    """Open a file for writing. Raises InputError as `check_new_file` does, and where it can not be
+    """Open a file for writing. Raises InputError as `check_new_file`, and if it cannot be
     written."""
     check_new_file(file, overwrite=overwrite)
     try:
@@ -64,7 +63,7 @@ def create_file(file: Path, *, overwrite: bool) -> BinaryIO:
 
 @contextmanager
 def shown_if_unwritten(found: Sequence[T], show: Callable[[T], None]) -> Iterator[None]:
-    """Show what is in `found` where the block ends by an error: not all of it is in files."""
+    """Show `found` if the block ends by an error: not all of it is in files."""
     try:
         yield
     except Exception:
@@ -74,7 +73,7 @@ def shown_if_unwritten(found: Sequence[T], show: Callable[[T], None]) -> Iterato
 
 
 def check_new(folder: Path, hint: str = OVERWRITE) -> None:
-    """Raises InputError where the folder has a result."""
+    """Raises InputError if the folder has a result."""
     for name in (RESULT, REPORT):
         if (folder / name).exists():
             raise InputError(f"{folder} has a {name} already", hint=hint)
@@ -82,7 +81,7 @@ def check_new(folder: Path, hint: str = OVERWRITE) -> None:
 
 @contextmanager
 def _written_to(folder: Path) -> Iterator[None]:
-    """Say of the folder that it can not be written to, where that is what happens in it."""
+    """Turn an error of writing into the folder into an InputError."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How far a long task has come, told to whoever watches."""
+"""Progress of a long task, reported to a sink."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ ProgressSink = Callable[[Progress], None]
 
 
 def no_progress(_: Progress) -> None:
-    """A sink for callers who do not watch."""
+    """A sink for callers that do not watch."""

@@ -1,7 +1,7 @@
-"""What a machine refuses: an OSError that tells of it, as an error that a user can act on.
+"""Turns an OSError for a refusal by the machine into an error that a user can act on.
 
-In: an OSError. Out: a `MachineError` with what, where and advice; nothing for one that a defect of
-this program is more likely to have caused, such as a file that is not there.
+The `MachineError` says what, where and what to do. There is none for an OSError that a defect of
+this program more likely caused, such as a missing file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ADVICE = {
 
 
 def refusal(error: OSError) -> MachineError | None:
-    """The error as a user should read it, None where it is not the machine's refusal."""
+    """The error for the user, None if it is not the machine's refusal."""
     advice = _ADVICE.get(error.errno or 0)
     if advice is None:
         return None

@@ -1,8 +1,7 @@
 """The spread of a figure over repeats of the same run, and whether two sets of repeats differ.
 
-In: one number per repeat. Out: how many there were, their median, extremes and coefficient of
-variation, without which a headline is never given; of two sets, how likely chance alone is to set
-them apart as far.
+The spread has the number of repeats, their median, extremes and coefficient of variation; every
+headline carries it. For two sets, a p-value says how likely chance alone separates them as far.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from dataclasses import dataclass
 class Spread:
     """`n` repeats of one figure, in the figure's own unit.
 
-    `cov` is the sample standard deviation divided by the mean; None below two repeats and where
-    the mean is 0.
+    `cov` is the sample standard deviation divided by the mean; None for fewer than two repeats and
+    if the mean is 0.
     """
 
     n: int
@@ -29,7 +28,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """The spread of `values`. Raises ValueError where there are none."""
+    """The spread of `values`. Raises ValueError without values."""
     if not values:
         raise ValueError("no values: nothing was measured")
     mean = statistics.fmean(values)
@@ -39,17 +38,17 @@ def spread(values: Sequence[float]) -> Spread:
 
 def rank_sum_p(one: Sequence[float], other: Sequence[float]) -> float:
     """The two-sided p-value of the rank-sum test (Wilcoxon 1945, Mann and Whitney 1947): of all
-    ways to deal these values out to sets of these sizes, the share in which the rank sum is at
+    ways to divide these values into sets of these sizes, the share in which the rank sum is at
     least as far from its mean. Exact, also with ties, which share their mean rank.
 
-    It takes repeats to be independent, and asks whether the values of one set tend to be above the
-    other's. Raises ValueError where a set is empty.
+    It assumes independent repeats, and tests whether the values of one set tend to be above the
+    other's. Raises ValueError if a set is empty.
     """
     if not one or not other:
         raise ValueError("no values: nothing was measured")
     import numpy as np
 
-    # Twice the ranks, so that shared ones are whole numbers too.
+    # Twice the ranks, so that shared ranks are whole numbers too.
     values = np.asarray([*one, *other])
     below = (values[:, None] > values[None, :]).sum(axis=1)
     equal = (values[:, None] == values[None, :]).sum(axis=1)
@@ -68,6 +67,6 @@ def rank_sum_p(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def least_rank_sum_p(one: int, other: int) -> float:
-    """The smallest p-value that the rank-sum test gives for sets of these sizes where no two values
-    are equal: each value of one set is above each of the other."""
+    """The smallest p-value that the rank-sum test gives for sets of these sizes without equal
+    values: each value of one set is above each of the other."""
     return min(1.0, 2 / math.comb(one + other, one))

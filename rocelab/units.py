@@ -1,8 +1,8 @@
 """Quantities as network engineers write them: `400G`, `800KB`, `50ms`.
 
-Each parser takes the text of a spec and gives a whole number in the base unit that its name
-states. Rates are decimal (1G = 10^9 bit/s); sizes are decimal (1KB = 1,000 bytes) or binary
-(1KiB = 1,024 bytes), as switch data sheets write them.
+Each parser takes the text of a spec and returns a whole number in the base unit in its name. Rates
+are decimal (1G = 10^9 bit/s); sizes are decimal (1KB = 1,000 bytes) or binary (1KiB = 1,024 bytes),
+as switch data sheets write them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from rocelab.wording import RefusedError, shown
 
 @dataclass(frozen=True, eq=False)
 class Quantity:
-    """A kind of quantity: its units, each with how many base units it is worth.
+    """A kind of quantity: its units, each with its number of base units.
 
-    The units stand in the order in which `written` tries them. `unit_ending` is a pattern of what
-    may follow a unit.
+    The units are in the order in which `written` tries them. `unit_ending` is a pattern of what may
+    follow a unit.
     """
 
     expected: str
@@ -40,7 +40,7 @@ class Quantity:
         return rf"^([0-9]{{1,15}}(\.[0-9]{{1,9}})?) ?({names}){self.unit_ending}$"
 
     def parse(self, text: object) -> int:
-        """The quantity in base units. Raises RefusedError, a ValueError, on anything else."""
+        """The quantity in base units. Raises RefusedError, a ValueError, for anything else."""
         match = re.fullmatch(self.pattern[1:-1], text) if isinstance(text, str) else None
         if match is None:
             raise RefusedError(f"expected {self.expected}, got {shown(text)}", self.hint)
@@ -101,17 +101,17 @@ SHARE = Quantity(
 
 
 def parse_rate_bps(text: object) -> int:
-    """Bits per second from `400G`, `25Gbps`, `100M`. Raises ValueError on anything else."""
+    """Bits per second from `400G`, `25Gbps`, `100M`. Raises ValueError for anything else."""
     return RATE.parse(text)
 
 
 def parse_size_bytes(text: object) -> int:
-    """Bytes from `800KB`, `16MB`, `64KiB`. Raises ValueError on anything else."""
+    """Bytes from `800KB`, `16MB`, `64KiB`. Raises ValueError for anything else."""
     return SIZE.parse(text)
 
 
 def parse_duration_ns(text: object) -> int:
-    """Nanoseconds from `50ms`, `3s`, `300us`. Raises ValueError on anything else."""
+    """Nanoseconds from `50ms`, `3s`, `300us`. Raises ValueError for anything else."""
     return DURATION.parse(text)
 
 
@@ -120,7 +120,7 @@ def _three_digits(value: float) -> str:
 
 
 def format_rate(rate_bps: float) -> str:
-    """A rate to three digits, in the unit people would say it in: `400G`, `2.5M`."""
+    """A rate to three digits, in the usual unit: `400G`, `2.5M`."""
     rounded = float(f"{rate_bps:.3g}")
     for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if rounded >= scale:
@@ -129,7 +129,7 @@ def format_rate(rate_bps: float) -> str:
 
 
 def format_duration(duration_ns: float) -> str:
-    """A duration to three digits, in the unit people would say it in: `1.2 s`, `35.4 ms`."""
+    """A duration to three digits, in the usual unit: `1.2 s`, `35.4 ms`."""
     rounded = float(f"{duration_ns:.3g}")
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if abs(rounded) >= scale:
@@ -145,7 +145,7 @@ def _schema(quantity: Quantity) -> WithJsonSchema:
 
 
 def _as_written(quantity: Quantity) -> PlainSerializer:
-    """A spec's JSON holds quantities as people write them, so that it reads back."""
+    """A spec's JSON holds quantities with units, so that it reads back."""
     return PlainSerializer(quantity.written, return_type=str, when_used="json")
 
 

@@ -1,7 +1,7 @@
-"""How a value that was refused is put into words, and the error that models refuse it with.
+"""Describes refused values in messages, and defines the error that models refuse them with.
 
-A message never echoes more than a short line of what the user wrote, and never a raw control
-character: in goes any value read from a file, out comes text that is safe on a terminal.
+A message never echoes more than a short line of the user's text, and never a raw control character:
+the text is safe on a terminal whatever the file holds.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands in a file: mapping keys and list indices from the top."""
+"""The path of a value in a file: mapping keys and list indices from the top."""
 
 MAX_SHOWN = 40
 MAX_NAMES = 6
 MAX_COMPARED = 64
-"""Characters of a word that are compared with names: longer ones are no slip of the fingers."""
+"""Only this many characters of a word are compared with names: a longer word is no typing error."""
 _NUMBER = re.compile(r"\d+")
 CONTROL = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""A character that is no text: a terminal obeys it, text around it is shown in another order or on
-another line, or it can not be written at all (half of a surrogate pair)."""
+"""A character that is not text: a terminal obeys it, it changes the order or line of the text
+around it, or it cannot be written at all (half of a surrogate pair)."""
 _PLAIN_KEY = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_SHOWN}}}")
 
 
@@ -42,7 +42,7 @@ class RefusedError(ValueError):
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: on one line, escaped, cut to about 40 characters."""
+    """A value for a message: on one line, escaped, cut to about 40 characters."""
     match value:
         case None:
             return "nothing"
@@ -64,7 +64,7 @@ def shown(value: object) -> str:
 
 
 def described(value: object) -> str:
-    """Like `shown`, but says of text that it is text: for where something else was expected."""
+    """Like `shown`, but marks text as text, for messages that expected something else."""
     return f"the text {shown(value)}" if isinstance(value, str) else shown(value)
 
 
@@ -86,8 +86,8 @@ def printable(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Text of any length and any author that is safe on a terminal: control characters but newlines
-    and tabs are escaped."""
+    """Untrusted text of any length made safe for a terminal: control characters except newlines and
+    tabs are escaped."""
     return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
@@ -98,21 +98,22 @@ def listed(words: Iterable[str], last: str = "or") -> str:
 
 
 def closest(word: str, words: Collection[str]) -> str | None:
-    """The one of `words` that `word` most likely stands for, None where none is like it."""
+    """The one of `words` that `word` most likely stands for, None if none is similar."""
     meant = word.lower()[:MAX_COMPARED]
     return next(iter(difflib.get_close_matches(meant, words, n=1)), None)
 
 
 def did_you_mean(word: str, words: Collection[str]) -> str | None:
-    """`did you mean X?` for a word that is none of `words`, None where none is like it."""
+    """`did you mean X?` for a word that is not in `words`, None if none is similar."""
     close = closest(word, words)
     return None if close is None else f"did you mean {close}?"
 
 
 def name_hint(word: str, names: Collection[str]) -> str | None:
-    """What to do about a name that is none of `names`: the one that was meant, or what there is.
+    """Advice about a name that is not in `names`: the one that was probably meant, or the existing
+    ones.
 
-    A name with another number is not guessed at: `srv9-1` may be any server.
+    A name with another number gives no guess: `srv9-1` may be any server.
     """
     close = closest(word, names)
     if close is not None and _NUMBER.sub("", close) != _NUMBER.sub("", word):

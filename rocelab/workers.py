@@ -1,4 +1,4 @@
-"""Threads that share work, of which none is begun any more once it is in vain."""
+"""Worker threads that begin no further work once the result is no longer wanted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _of_thread = threading.local()
 
 @contextmanager
 def workers(count: int) -> Iterator[ThreadPoolExecutor]:
-    """So many threads. Where the block ends by an error or a signal, what has not begun is dropped,
-    and what has begun is waited for: it is `in_vain` from then on."""
+    """`count` threads. If the block ends by an error or a signal, pending work is dropped and
+    running work is awaited: it is `in_vain` from then on."""
     given_up = threading.Event()
     pool = ThreadPoolExecutor(count, initializer=_belong, initargs=(given_up,))
     try:
@@ -26,8 +26,8 @@ def workers(count: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def in_vain() -> bool:
-    """Whether nobody wants any more what this thread does: one of `workers` whose block has ended
-    by an error or a signal. A wait that may be long is to ask this."""
+    """Whether the work of this thread is no longer wanted: it is one of `workers` whose block has
+    ended by an error or a signal. Long waits must check this."""
     given_up: threading.Event | None = getattr(_of_thread, "given_up", None)
     return given_up is not None and given_up.is_set()
 

@@ -1,9 +1,9 @@
-"""Our own modules as processes beside a lab: launched, found again, awaited and ended.
+"""Runs modules of this package as processes beside a lab: launches, finds, awaits and ends them.
 
-All of them are launched by `launch`. Those that outlive the command that started them (controller,
-delay line) are started by `start`, which returns when they are at work, and are `serving` by then:
-each holds its pid file (`rocelab.kernel.pidfile`), by which it is found and ended. Those that end
-with their command (agent, guardian) are told so by the end of their standard input.
+`launch` launches all of them. Processes that outlive their command (controller, delay line) use
+`start`, which returns when they are ready, and `serving`: each holds its pid file
+(`rocelab.kernel.pidfile`), by which it is found and ended. Processes that end with their command
+(agent, guardian) notice the end of their standard input.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def launch(
     pass_fds: Sequence[int] = (),
     site: bool = True,
 ) -> subprocess.Popen[bytes]:
-    """One of our modules as a process of a session of its own: no terminal's signal reaches it.
+    """Run a module as a process in a session of its own, which terminal signals do not reach.
 
-    `site`: whether it needs more than our package and the standard library.
+    `site`: whether it needs more than this package and the standard library.
     """
     return subprocess.Popen(
         module_command(module, *arguments, site=site),
@@ -57,12 +57,12 @@ def start(
     netns: Path,
     timeout_s: float,
 ) -> int:
-    """Start a module in a namespace; its process id once it says that it is at work.
+    """Start a module in a namespace. Returns its process id once it reports that it is ready.
 
-    Its last two arguments are those of `serving`, and `log` has what it writes to standard error.
-    Raises MachineError with the log's last line where it does not start within `timeout_s`.
+    Its last two arguments are those of `serving`; `log` gets its standard error. Raises
+    MachineError with the log's last line if it does not start within `timeout_s`.
     """
-    # Made here: a process whose starter was killed, and cleaned up after, finds nothing to claim.
+    # Created here: a process whose starter was killed and cleaned up finds no file to claim.
     pid_file.touch(mode=0o600)
     write_file(log, b"", 0o600)
     reading, writing = os.pipe()
@@ -92,10 +92,10 @@ def start(
 
 @contextmanager
 def serving(pid_file: str, ready_fd: str) -> Iterator[Callable[[], None]]:
-    """Go on in a child whose parent ends at once, so that nobody has to wait for it, and hold the
-    pid file. Gives what is to be called when the process is at work.
+    """Continue in a child whose parent exits at once, so that no process has to wait for it, and
+    hold the pid file. Yields the function to call when the process is ready.
 
-    Raises BlockingIOError where another process holds the file, FileNotFoundError where it is gone.
+    Raises BlockingIOError if another process holds the file, FileNotFoundError if it is gone.
     """
     if os.fork():
         os._exit(0)
@@ -112,6 +112,6 @@ def serving(pid_file: str, ready_fd: str) -> Iterator[Callable[[], None]]:
 
 
 def last_line(text: str) -> str:
-    """The last line of what a process wrote, mostly the reason for which it ended."""
+    """The last line of a process's output, mostly the reason of its end."""
     lines = text.strip().splitlines()
     return lines[-1] if lines else ""

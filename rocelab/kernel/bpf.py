@@ -1,8 +1,8 @@
-"""BPF programs of a lab: compiled once, loaded through libbpf, kept by pins in a lab's folder.
+"""Compiles BPF programs of a lab once, loads them through libbpf and pins them in a lab's folder.
 
-In goes C source; out come descriptors of programs and maps. libbpf is called where it is
-(iproute2 brings it), without a binding. Whatever is missing (clang, libbpf, BTF, a privilege) is
-a `BpfError`, so that a caller can go on without.
+From C source come descriptors of programs and maps. libbpf, which iproute2 brings, is called
+directly, without a binding. A missing requirement (clang, libbpf, BTF, a privilege) is a
+`BpfError`, so that a caller can continue without BPF.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from typing import Self
 from rocelab.files import make_folder, make_folders
 
 CACHE = Path("/var/cache/rocelab/bpf")
-"""Where compiled programs are kept: labs are root's, and so is what they load into the kernel."""
+"""The folder of compiled programs: labs belong to root, and so do the programs that they load into
+the kernel."""
 
 COMPILE_TIMEOUT_S = 60.0
 _FLAGS = ("-target", "bpf", "-O2", "-g", "-Wall")
 
 
 class BpfError(OSError):
-    """BPF programs can not be had here; the text says what is missing."""
+    """BPF programs are not available here; the text says what is missing."""
 
 
 class _TestRun(ctypes.Structure):
@@ -64,13 +65,13 @@ def _libbpf() -> ctypes.CDLL:
         raise BpfError("libbpf.so.1 is missing (Debian package libbpf1)") from None
     for name in ("open_file", "find_map_by_name", "find_program_by_name"):
         getattr(library, f"bpf_object__{name}").restype = ctypes.c_void_p
-    # What libbpf would print of a refused program is thousands of lines; its errno is enough.
+    # libbpf would print thousands of lines about a refused program; its errno is enough.
     library.libbpf_set_print(ctypes.c_void_p())
     return library
 
 
 def compiled(source: Path) -> Path:
-    """The object file of a C source, compiled unless it was before. Raises BpfError."""
+    """The object file of a C source, compiled if not cached. Raises BpfError."""
     machine = f"{platform.machine()}-linux-gnu"
     command = (*_FLAGS, f"-I/usr/include/{machine}")
     text = source.read_bytes()
@@ -103,10 +104,10 @@ def compiled(source: Path) -> Path:
 
 
 class Loaded:
-    """An object file in the kernel: it and its descriptors go with `close`, pins stay."""
+    """An object file in the kernel: `close` releases it and its descriptors, pins stay."""
 
     def __init__(self, file: Path, max_entries: Mapping[str, int]) -> None:
-        """Load `file` with its maps made to the sizes given. Raises BpfError."""
+        """Load `file` with its maps of these sizes. Raises BpfError."""
         self._library = _libbpf()
         opened = self._library.bpf_object__open_file(os.fsencode(file), None)
         if not opened:
@@ -122,11 +123,11 @@ class Loaded:
             raise
 
     def close(self) -> None:
-        """Let the object go. What is pinned or attached stays in the kernel."""
+        """Release the object. Pinned or attached parts stay in the kernel."""
         self._library.bpf_object__close(self._object)
 
     def descriptor(self, name: str) -> int:
-        """That of a map or a program."""
+        """The descriptor of a map or a program."""
         if found := self._map(name):
             return int(self._library.bpf_map__fd(found))
         program = self._library.bpf_object__find_program_by_name(self._object, name.encode())
@@ -157,7 +158,7 @@ def mount(folder: Path) -> None:
 
 
 def pinned(path: Path) -> int:
-    """A descriptor of what is pinned at a path. Raises BpfError."""
+    """A descriptor of the object pinned at a path. Raises BpfError."""
     descriptor = _libbpf().bpf_obj_get(os.fsencode(path))
     if descriptor < 0:
         raise BpfError(f"nothing is pinned at {path}: {_reason()}")
@@ -171,7 +172,7 @@ def set_element(descriptor: int, key: bytes, value: bytes) -> None:
 
 
 def element(descriptor: int, key: bytes, value_bytes: int) -> bytes | None:
-    """The value of `value_bytes` that a map has for a key, None where it has none."""
+    """The value (`value_bytes` long) of a key in a map, None if missing."""
     value = ctypes.create_string_buffer(value_bytes)
     if _libbpf().bpf_map_lookup_elem(descriptor, key, value) != 0:
         return None
@@ -179,13 +180,13 @@ def element(descriptor: int, key: bytes, value_bytes: int) -> bytes | None:
 
 
 def remove_element(descriptor: int, key: bytes) -> None:
-    """Remove an element of a map. Raises BpfError; what is not there is passed over."""
+    """Remove an element of a map, if present. Raises BpfError."""
     if _libbpf().bpf_map_delete_elem(descriptor, key) != 0 and ctypes.get_errno() != errno.ENOENT:
         raise BpfError(f"a map keeps its element: {_reason()}")
 
 
 def keys(descriptor: int, key_bytes: int) -> list[bytes]:
-    """The keys of a hash map. One that is removed meanwhile starts the walk anew."""
+    """The keys of a hash map. If one is removed meanwhile, the walk restarts."""
     library = _libbpf()
     found: dict[bytes, None] = {}
     following = ctypes.create_string_buffer(key_bytes)
@@ -208,10 +209,10 @@ def _reason() -> str:
 
 
 class Pinned:
-    """What a lab has pinned, by name; a context manager that lets go of it."""
+    """A lab's pinned objects, by name; a context manager that closes their descriptors."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
-        """Raises BpfError where one is not pinned in `folder`."""
+        """Raises BpfError if one is not pinned in `folder`."""
         self._pinned: dict[str, int] = {}
         try:
             for name in names:
@@ -232,6 +233,6 @@ class Pinned:
         self.close()
 
     def close(self) -> None:
-        """Let go; pins and ports keep them."""
+        """Close the descriptors; pins and ports keep the objects."""
         while self._pinned:
             os.close(self._pinned.popitem()[1])

@@ -1,7 +1,7 @@
-"""When the kernel did something: CLOCK_REALTIME read right before and right after the call.
+"""Times a kernel action: CLOCK_REALTIME read right before and right after the call.
 
-In: the call. Out: a `Bracket` that holds the instant, and is as wide as it is uncertain. What takes
-time before the call (a thread, a lock, a namespace) stays outside.
+A `Bracket` contains the instant; its width is the uncertainty. Work before the call (a thread, a
+lock, a namespace) stays outside.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class Bracket:
 
     @classmethod
     def now(cls) -> Self:
-        """The instant of this call: something begins that takes as long as it takes."""
+        """The instant of this call, for actions that only begin here."""
         now_ns = realtime_ns()
         return cls(now_ns, now_ns)
 
     @classmethod
     def of(cls, call: Callable[[], object]) -> Self:
-        """Calls `call`. Raises what it raises."""
+        """Call `call` and bracket it. Raises what `call` raises."""
         before_ns = realtime_ns()
         call()
         return cls(before_ns, realtime_ns())
 
 
 def spanning(brackets: Sequence[Bracket]) -> Bracket:
-    """From before the first to after the last. Raises ValueError where there is none."""
+    """From before the first to after the last. Raises ValueError without brackets."""
     return Bracket(
         min(each.before_ns for each in brackets), max(each.after_ns for each in brackets)
     )

@@ -1,8 +1,8 @@
-"""Whether somebody set the machine's clock meanwhile.
+"""Detects whether the machine's clock was set.
 
-In: nothing. Out: yes or no, from the kernel: a timer that a change of CLOCK_REALTIME cancels
-(timerfd_create(2), TFD_TIMER_CANCEL_ON_SET). It also tells of a clock that was set and put back,
-which two readings of the clock do not; that it runs faster or slower is no change.
+A change of CLOCK_REALTIME cancels a timer (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET). This also
+detects a clock that was set and set back, which two readings of the clock do not; a change of the
+clock's rate does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COUNT_BYTES = 8
 
 
 class ClockWatch:
-    """Watches from its making on."""
+    """Watches from its creation on."""
 
     def __init__(self) -> None:
         """Raises OSError."""
@@ -42,7 +42,7 @@ class ClockWatch:
         self.close()
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         os.close(self._descriptor)
 
     @property

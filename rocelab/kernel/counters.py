@@ -1,4 +1,4 @@
-"""What the queues of switch ports counted: types that every engine fills in."""
+"""Counters of the queues of switch ports: the types that every engine fills in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class DepthCounters:
-    """How deep a queue was when packets arrived, which only the engine `bpf` sees.
+    """The depths of a queue when packets arrived, which only the engine `bpf` sees.
 
     `packets` and `marked` have an entry per bin of `QueuePlan.bin_edges_bytes`. A depth is the
     bytes of the frames ahead of the packet, not its own.
@@ -24,7 +24,7 @@ class DepthCounters:
 
     @property
     def mean_bytes(self) -> float:
-        """Mean depth over packets; 0 where there were none."""
+        """Mean depth over packets; 0 without packets."""
         packets = sum(self.packets)
         return self.sum_bytes / packets if packets else 0.0
 
@@ -35,8 +35,8 @@ class QueueCounters:
 
     `packets` and `bytes` passed the buffer's limit (with engine `red`: left the queue). `marked`
     were ECN capable and marked here; sch_red counts marks before drops, so that with engine `red` a
-    packet may be marked and dropped. `ce_out` left carrying a mark, given here or before.
-    `depth_bytes` is the queue at the time of reading. None is what the engine `red` can not count.
+    packet may be marked and dropped. `ce_out` left with a mark, set here or before. `depth_bytes`
+    is the queue at the time of reading. None: the engine `red` cannot count it.
     """
 
     packets: int

@@ -1,7 +1,7 @@
-"""Routes and next-hop objects of a namespace, as its kernel gives them over netlink.
+"""Reads routes and next-hop objects of a namespace over netlink.
 
-Decoded with `struct` and not by a netlink library (`rocelab.kernel.netlink` says why). Routes of a
-switch mostly have the same next hops, in the same bytes, which are decoded once.
+They are decoded with `struct` and not by a netlink library (`rocelab.kernel.netlink` says why).
+Routes of a switch mostly have the same next hops, in the same bytes, which are decoded once.
 
 Source: include/uapi/linux/rtnetlink.h and nexthop.h.
 """
@@ -40,14 +40,14 @@ GROUP_ENTRY = struct.Struct("=IBBH")
 _RTNEXTHOP = struct.Struct("=HBBi")
 _ROUTES_OF_MAIN = RTMSG.pack(socket.AF_INET, 0, 0, 0, RT_TABLE_MAIN, 0, 0, 0, 0)
 _DISTINCT_SETS = 4096
-"""Sets of next hops that are remembered: more than the switches of a zone have at a time."""
+"""Cached sets of next hops: more than the switches of a zone have at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelHop:
     """A next hop of a route: interface index, gateway as its bytes (empty: on the link), weight.
 
-    `carrier` is False where the kernel still hashes over it although its link is down.
+    `carrier` is False if the kernel still hashes over it although its link is down.
     """
 
     interface: int
@@ -60,7 +60,7 @@ class KernelHop:
 class KernelRoute:
     """An IPv4 route of the main table. `group` is the id of its next-hop object, 0 if it has none.
 
-    Next hops are in the kernel's order, without those that it has given up.
+    Next hops are in the kernel's order, without dead ones.
     """
 
     destination: int
@@ -86,7 +86,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A next-hop object that is a group: ids and weights; 0 buckets where it is not resilient."""
+    """A next-hop object that is a group: ids and weights; 0 buckets if it is not resilient."""
 
     members: tuple[tuple[int, int], ...]
     buckets: int
@@ -98,8 +98,8 @@ def read_fib(netns: Path) -> Fib:
     Groups of nexthop objects come resolved, in the order of the group, because the kernel lists
     them in each route (net.ipv4.nexthop_compat_mode, on by default).
 
-    Raises OSError when the namespace can not be entered, MachineError when the kernel does not
-    list the members of its groups.
+    Raises OSError if the namespace cannot be entered, MachineError if the kernel does not list the
+    members of its groups.
     """
 
     def read() -> Fib:
@@ -168,7 +168,7 @@ def read_objects(channel: socket.socket) -> tuple[dict[int, Member], dict[int, G
 
 
 def used(routes: Iterable[KernelRoute]) -> Iterable[KernelRoute]:
-    """The routes that the kernel forwards by: of several to a prefix the one with the lowest metric
+    """The routes that the kernel forwards by: for each prefix the one with the lowest metric
     (net/ipv4/fib_trie.c, fib_table_lookup)."""
     best: dict[tuple[int, int], KernelRoute] = {}
     for route in routes:
@@ -184,12 +184,12 @@ def live_widths(routes: Iterable[KernelRoute]) -> dict[str, int]:
 
 
 def fib_of(routes: Iterable[KernelRoute], names: Mapping[int, str]) -> Fib:
-    """What the kernel looks up. An interface that is in no `names`, because it has just gone, has
-    none of the fabric's."""
+    """The table that the kernel looks up. An interface missing in `names` has just been removed and
+    has no route of the fabric."""
     named: dict[int, tuple[NextHop, ...]] = {}
     found = []
     for route in used(routes):
-        # Routes that were read together share their next hops.
+        # Routes read together share their next hops.
         hops = named.get(id(route.hops))
         if hops is None:
             hops = tuple(
@@ -234,7 +234,7 @@ def _members(data: bytes) -> Iterator[KernelHop]:
 def _hops(
     interface: int, weight: int, flags: int, found: Mapping[int, bytes]
 ) -> tuple[KernelHop, ...]:
-    """The next hop, or none where the kernel has given it up."""
+    """The next hop, or none if it is dead."""
     if flags & RTNH_F_DEAD:
         return ()
     gateway = found.get(RTA_GATEWAY) or found.get(RTA_VIA, b"")[2:]

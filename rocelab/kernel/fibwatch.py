@@ -1,7 +1,7 @@
-"""The kernel's routing tables of many namespaces, as a stream of events.
+"""Watches the kernel's routing tables of many namespaces.
 
-In: namespaces, before routing starts so that nothing is missed. Out: the width of every route that
-changes.
+Each event has the new width of a route. The watch must begin before routing starts, so that nothing
+is missed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FibEvent:
 
 @dataclass(slots=True)
 class _Table:
-    """What is known of one namespace: group sizes by id, and routes by prefix."""
+    """The known state of one namespace: group sizes by id, and routes by prefix."""
 
     group_width: dict[int, int] = field(default_factory=dict)
     group_of: dict[str, int] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class FibWatch(Listener):
         super().__init__(namespace_of, (fib.RTNLGRP_IPV4_ROUTE, fib.RTNLGRP_NEXTHOP))
 
     def events(self, timeout_s: float) -> Iterator[FibEvent]:
-        """What has happened, waiting up to `timeout_s` for the first event."""
+        """The events so far, waiting up to `timeout_s` for the first."""
         for node, data, now_ns in self.datagrams(timeout_s):
             for kind, body in netlink.messages(data):
                 if kind in (fib.RTM_NEWROUTE, fib.RTM_DELROUTE):

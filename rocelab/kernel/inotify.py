@@ -1,4 +1,4 @@
-"""Waiting until a file has grown, or a folder's files have changed (inotify(7)).
+"""Waits until a file has grown, or a folder's files have changed (inotify(7)).
 
 Standard library only. Numbers are those of include/uapi/linux/inotify.h.
 """
@@ -14,8 +14,8 @@ IN_CLOSE_WRITE, IN_MOVED_TO, IN_DELETE = 0x8, 0x80, 0x200
 
 
 def watch(path: Path, events: int = IN_MODIFY) -> int:
-    """A descriptor that is readable when one of the events was: the file was written to. Raises
-    OSError."""
+    """A descriptor that becomes readable on one of the events, by default a write to the file.
+    Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     if descriptor < 0 or libc.inotify_add_watch(descriptor, os.fsencode(path), events) < 0:

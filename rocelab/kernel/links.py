@@ -1,4 +1,4 @@
-"""The interfaces and neighbours of a namespace, as its kernel gives them over netlink.
+"""Reads the interfaces and neighbours of a namespace over netlink, and makes requests for links.
 
 Source: include/uapi/linux/if_link.h, if.h, neighbour.h and ethtool.h; RFC 2863 section 3.1.14 for
 `operstate` (Documentation/networking/operstates.rst).
@@ -39,8 +39,8 @@ _NDA_DST, _NDA_LLADDR = 1, 2
 
 
 class LinkCounters(NamedTuple):
-    """What an interface counted since it was made. `tx_dropped` are packets that left a veth and
-    that its peer's kernel did not take."""
+    """The counters of an interface since its creation. `tx_dropped` are packets that left a veth
+    and that its peer's kernel refused."""
 
     rx_packets: int
     tx_packets: int
@@ -52,7 +52,7 @@ class LinkCounters(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An interface. Its attributes, some 40, are sought when they are asked for."""
+    """An interface. Its attributes, some 40, are decoded on access."""
 
     index: int
     flags: int
@@ -108,7 +108,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """An address that an interface's kernel knows the MAC address of for good."""
+    """A permanent neighbour entry: an address and its MAC address."""
 
     interface: int
     address: bytes
@@ -121,8 +121,8 @@ def read_links(channel: socket.socket) -> list[Link]:
 
 
 def read_counters() -> dict[str, LinkCounters]:
-    """Counters of every interface of the calling thread's namespace, by name, from /proc/net/dev:
-    half the time of the same by netlink."""
+    """Counters of every interface of the calling thread's namespace, by name, from /proc/net/dev,
+    which takes half the time of netlink."""
     found = {}
     for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
         name, _, text = line.partition(":")
@@ -157,9 +157,9 @@ def read_neighbours(channel: socket.socket) -> Iterator[Neighbour]:
 def veth(
     name: str, peer: str = "", *, index: int = 0, shared: bytes = b"", of_peer: bytes = b""
 ) -> bytes:
-    """A request for a veth pair: an end of that name and index, and its peer of that name and the
-    next index, which the kernel chooses where they are empty and 0; further attributes of both
-    ends and of the peer."""
+    """A request for a veth pair: an end with that name and index, and its peer with that name and
+    the next index; the kernel chooses empty names and indexes 0. Further attributes are for both
+    ends and for the peer."""
     far = IFINFOMSG.pack(0, 0, index + 1 if index else 0, 0, 0) + of_peer + shared
     far += _name(peer) if peer else b""
     data = netlink.attribute(VETH_INFO_PEER, far)

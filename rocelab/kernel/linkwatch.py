@@ -1,7 +1,7 @@
-"""The state of every interface of many namespaces, as a stream of changes.
+"""Watches the state of every interface of many namespaces.
 
-In: namespaces. Out: each change of an interface's administrative state, carrier or operational
-state, stamped when it was read.
+An event is a change of an interface's administrative state, carrier or operational state, stamped
+when it was read.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class LinkWatch(Listener):
         super().__init__(namespace_of, (links.RTNLGRP_LINK,), _ALL_LINKS)
 
     def events(self, timeout_s: float) -> Iterator[LinkEvent]:
-        """What has changed, waiting up to `timeout_s` for the first event.
+        """The changes so far, waiting up to `timeout_s` for the first.
 
-        The kernel also tells of interfaces whose state is as it was, after a change of MTU for
-        example: that is no change here.
+        The kernel also notifies about interfaces whose state did not change, for example after a
+        change of MTU: these are left out.
         """
         for node, data, now_ns in self.datagrams(timeout_s):
             for kind, body in netlink.messages(data):

@@ -1,7 +1,6 @@
-"""Many namespaces' rtnetlink events in one epoll, for the watches that decode them.
+"""Listens to rtnetlink events of many namespaces with one epoll, for the watches that decode them.
 
-In: the nodes' namespaces and the multicast groups to join. Out: datagrams, stamped with
-CLOCK_REALTIME when they are read: the kernel does not stamp them.
+Datagrams are stamped with CLOCK_REALTIME when they are read: the kernel does not stamp them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Listener:
     """Listens to the events of `namespace_of`'s nodes until closed.
 
     `request` is sent once in each namespace; its answers come between the events, so that a watch
-    can know the state from which they start.
+    knows the initial state.
     """
 
     def __init__(
@@ -32,7 +31,7 @@ class Listener:
         self._sockets: dict[int, tuple[str, socket.socket]] = {}
         self._epoll = select.epoll()
         self.overflowed: set[str] = set()
-        """The nodes whose socket had no room for an event: theirs are incomplete."""
+        """The nodes whose socket overflowed: their events are incomplete."""
         try:
             namespaces.inside_each(namespace_of, self._listen)
         except BaseException:

@@ -1,12 +1,11 @@
-"""Mount namespaces: what a switch's daemons see as the file system.
+"""Creates mount namespaces: the file system that a switch's daemons see.
 
 FRR's daemons have paths compiled in that no option changes: mgmtd's two sockets and the saved state
 of zebra and mgmtd, mgmtd's configuration, and the folder of crash logs. In a mount namespace of its
-own each switch has folders of its own at these places, so nothing is shared with the machine's FRR
-or with another switch. Where FRR is in another system's tree, that tree is the whole file system.
+own each switch has its own folders at these places, so nothing is shared with the machine's FRR or
+with another switch. If FRR is in another system's tree, that tree is the whole file system.
 
-In: a node's folder and what is to be where. Out: a namespace that `rocelab.kernel.namespaces.keep`
-keeps. All of it happens on a thread of its own.
+`rocelab.kernel.namespaces.keep` keeps such a namespace. All of this runs on a thread of its own.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ MS_SLAVE = 1 << 19
 MS_REMOUNT = 0x20
 MS_NOSUID, MS_NODEV, MS_NOSYMFOLLOW = 0x2, 0x4, 0x100
 _RESTRICTED = MS_NOSUID | MS_NODEV | MS_NOSYMFOLLOW
-"""For folders that FRR's user writes in. A daemon starts as root and gives a folder there to that
-user before it becomes it (zlog_init of FRR's lib/zlog.c): it must not follow a link that the user
-has put in its place. Linux 5.10 and later keep to the last of them."""
+"""Mount options for folders that FRR's user writes in. A daemon starts as root and changes a
+folder's owner to that user before it drops privileges (zlog_init of FRR's lib/zlog.c): it must not
+follow a link that the user has put in its place. Linux 5.10 and later respect the last option."""
 SYS_OPEN_TREE, SYS_MOVE_MOUNT = 428, 429
-"""Of all architectures (Linux 5.2), and glibc has wrappers only since 2.36."""
+"""The same on all architectures (Linux 5.2); glibc has wrappers only since 2.36."""
 OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
 AT_FDCWD, AT_RECURSIVE = -100, 0x8000
 MOVE_MOUNT_F_EMPTY_PATH = 0x4
@@ -50,11 +49,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def create(root: Path, node: Path, places: Mapping[Path, Path]) -> int:
-    """Make a mount namespace; gives a descriptor of it.
+    """Make a mount namespace. Returns a descriptor of it.
 
-    `root` is what is its `/`: this process's own, or a folder with another system. Of /run it has
-    `node`, the node's folder, and nothing else. Each of `places` shows a folder in `node`, where
-    the root has such a place or it is in /run. Raises OSError.
+    `root` becomes its `/`: this process's own, or a folder with another system. Its /run contains
+    only `node`, the node's folder. Each of `places` shows a folder in `node`, if the root has such
+    a place or it is in /run. Raises OSError.
     """
 
     def make() -> int:
@@ -86,11 +85,12 @@ def create(root: Path, node: Path, places: Mapping[Path, Path]) -> int:
 
 
 def _unshare() -> None:
-    """Move the calling thread into a fresh mount namespace, which can be kept in its present one.
+    """Move the calling thread into a new mount namespace that can be mounted in its present one.
 
     The kernel mounts a mount namespace only in one of a lower number (fs/namespace.c, mnt_ns_loop),
-    and Linux 6.18 numbers by CPU: a fresh namespace may have a lower number than ours, made on
-    another CPU. Then one is made on each CPU in turn; that which ours was made on has higher ones.
+    and Linux 6.18 numbers by CPU: a new namespace may have a lower number than ours, which was made
+    on another CPU. Then one is made on each CPU in turn: the CPU on which ours was made gives
+    higher numbers.
     """
     ours = _number()
     own_cpus = os.sched_getaffinity(0)
@@ -106,7 +106,7 @@ def _unshare() -> None:
 
 
 def _number() -> int | None:
-    """The kernel's number of the calling thread's mount namespace; None where it does not say."""
+    """The kernel's number of the calling thread's mount namespace; None if unavailable."""
     with Path("/proc/thread-self/ns/mnt").open("rb") as namespace:
         try:
             answer = fcntl.ioctl(namespace, NS_GET_MNTNS_ID, bytes(8))
@@ -131,17 +131,17 @@ def _enter(descriptor: int) -> None:
 
 
 def _change_root(tree: int) -> None:
-    """Make a tree the root of the calling thread's mount namespace, and let all else go.
+    """Make a tree the root of the calling thread's mount namespace, and detach everything else.
 
-    Whoever enters a namespace is at its root, wherever the process that made it had its own
-    (chroot(2)): so the tree is not made the thread's root, but the namespace's.
+    A process that enters a namespace is at the namespace's root, not at its creator's (chroot(2)):
+    so the tree becomes the namespace's root, not only the thread's.
     """
     own = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     try:
         _enter(own)
     finally:
         os.close(own)
-    # What the machine unmounts later is unmounted here too, so that nothing is kept in use.
+    # Later unmounts of the machine propagate here, so that nothing is kept in use.
     _mount(None, SYSTEM_ROOT, MS_REC | MS_SLAVE)
     _attach(tree, SYSTEM_ROOT)
     os.fchdir(tree)
@@ -153,8 +153,8 @@ def _change_root(tree: int) -> None:
 
 
 def _empty_run() -> None:
-    """Unmount here what the machine has mounted on and below /run: other nodes' namespaces among
-    it, which would be kept alive."""
+    """Unmount here everything on and below /run: it includes other nodes' namespaces, which would
+    be kept alive."""
     found = []
     with Path("/proc/thread-self/mountinfo").open("rb") as lines:
         for line in lines:
@@ -162,7 +162,7 @@ def _empty_run() -> None:
             if Path(os.fsdecode(point)).is_relative_to(RUN):
                 found.append(point)
     for point in found:
-        # One below another is gone with it.
+        # A mount below another goes with it.
         _libc.umount2(point, MNT_DETACH)
 
 

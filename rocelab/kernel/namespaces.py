@@ -1,7 +1,7 @@
-"""Network namespaces: make one, enter one, and find who is in one, or in one of mounts.
+"""Creates and enters network namespaces, and finds the processes in network or mount namespaces.
 
-A thread enters a namespace, never the process: `inside` runs a function on a thread of its own
-that ends there, so no other thread ever sees a namespace that is not its own.
+A thread enters a namespace, never the process: `inside` runs a function on a thread of its own that
+ends there, so no other thread is ever in a foreign namespace.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ MS_BIND = 0x1000
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 0x2
 NETWORK, MOUNTS = "net", "mnt"
-"""Kinds of namespaces, as /proc has them (proc_pid_ns(5))."""
+"""Kinds of namespaces, by their names in /proc (proc_pid_ns(5))."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def check(outcome: int, what: str) -> None:
-    """Raises OSError where a call of libc did not return 0."""
+    """Raises OSError if a call of libc did not return 0."""
     if outcome != 0:
         errno = ctypes.get_errno()
         raise OSError(errno, f"{what}: {os.strerror(errno)}")
 
 
 def enter(netns: Path | int) -> None:
-    """Move the calling thread into a namespace, given by path or open descriptor.
+    """Move the calling thread into a namespace, by path or open descriptor.
 
-    Call it only on a thread that will end there or in a process that is to stay there.
+    Call it only on a thread that will end there or in a process that will stay there.
     """
     if isinstance(netns, int):
         check(_libc.setns(netns, CLONE_NEWNET), "setns")
@@ -55,7 +55,8 @@ def on_own_thread(
 ) -> Result:
     """What `function` returns when called on a thread that ends with it. Raises what it raises.
 
-    `give_up` is called where a signal ends the wait, which then goes on until `function` returns.
+    `give_up` is called if a signal interrupts the wait, which then continues until `function`
+    returns.
     """
     outcome: list[Result] = []
     failure: list[BaseException] = []
@@ -74,11 +75,11 @@ def on_own_thread(
         thread.start()
         try:
             with shield.lifted():
-                # Not join(): interrupted, it takes a thread that runs for one that has ended
+                # Not join(): when interrupted it takes a running thread for one that has ended
                 # (bpo-45274).
                 is_over.wait()
         except BaseException:
-            # An interrupted caller cleans up next: what it cleans must not still be growing.
+            # An interrupted caller cleans up next: `function` must not add to that any more.
             give_up()
             raise
         finally:
@@ -91,7 +92,7 @@ def on_own_thread(
 def inside(netns: Path | int, function: Callable[[], Result]) -> Result:
     """What `function` returns when called inside `netns`, on a thread of its own.
 
-    Raises OSError when the namespace can not be entered, and whatever `function` raises.
+    Raises OSError if the namespace cannot be entered, and what `function` raises.
     """
 
     def visit() -> Result:
@@ -115,7 +116,7 @@ def opened(netns_of: Mapping[str, Path]) -> Iterator[Mapping[str, int]]:
 def inside_each(netns_of: Mapping[str, int], function: Callable[[str], None]) -> None:
     """Call `function(name)` inside each namespace in turn, all on one thread of its own.
 
-    Raises what `function` raises, or OSError when a namespace can not be entered.
+    Raises what `function` raises, or OSError if a namespace cannot be entered.
     """
 
     given_up = threading.Event()
@@ -131,12 +132,13 @@ def inside_each(netns_of: Mapping[str, int], function: Callable[[str], None]) ->
 
 
 def unshare() -> None:
-    """Move the calling thread into a fresh namespace. Raises OSError."""
+    """Move the calling thread into a new namespace. Raises OSError."""
     check(_libc.unshare(CLONE_NEWNET), "unshare")
 
 
 def create(mount_point: Path) -> int:
-    """Make a namespace, keep it alive by mounting it on `mount_point`, give a descriptor of it.
+    """Make a namespace and keep it alive by mounting it on `mount_point`. Returns a descriptor of
+    it.
 
     The calling thread ends up inside the new namespace. Raises OSError.
     """
@@ -156,24 +158,24 @@ def keep(namespace: Path, mount_point: Path) -> None:
 
 
 def detach_mount(path: Path) -> None:
-    """Unmount `path` and all that is mounted below it. Raises OSError."""
+    """Unmount `path` and everything below it. Raises OSError."""
     check(_libc.umount2(os.fsencode(path), MNT_DETACH), f"umount {path}")
 
 
 def mount_tmpfs(path: Path) -> None:
-    """Mount an empty tmpfs on `path`, which nobody but root may look into, and whose own mounts are
-    not seen in other mount namespaces, as one of a mount namespace must not be
-    (mount_namespaces(7)). Raises OSError."""
+    """Mount an empty tmpfs on `path` that only root may read. Mounts below it do not propagate to
+    other mount namespaces, as a mounted mount namespace must not (mount_namespaces(7)). Raises
+    OSError."""
     check(_libc.mount(b"rocelab", os.fsencode(path), b"tmpfs", 0, b"mode=0700"), "mount tmpfs")
     check(_libc.mount(None, os.fsencode(path), None, MS_PRIVATE, None), "mount tmpfs")
 
 
 def is_process_in(pid: int, inodes: Collection[int], kinds: Sequence[str] = (NETWORK,)) -> bool:
-    """Whether a process is there and a namespace of it, of these kinds, has one of these inode
-    numbers, which no two namespaces share, of whatever kinds."""
+    """Whether a process exists and one of its namespaces of these kinds has one of these inode
+    numbers, which are unique over all kinds."""
     with suppress(OSError):
         return any(inode_of(pid, kind) in inodes for kind in kinds)
-    # It is gone, or its first thread has ended before others, and is in no namespace any more.
+    # It is gone, or its first thread has ended before others and is in no namespace.
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):
@@ -183,12 +185,12 @@ def is_process_in(pid: int, inodes: Collection[int], kinds: Sequence[str] = (NET
 
 
 def inode_of(pid: int, kind: str = NETWORK) -> int:
-    """The inode number of the namespace that a process or a thread is in. Raises OSError."""
+    """The inode number of the namespace of a process or thread. Raises OSError."""
     return Path(f"/proc/{pid}/ns/{kind}").stat().st_ino
 
 
 def processes_in(inodes: Iterable[int], kinds: Sequence[str] = (NETWORK,)) -> list[int]:
-    """Ids of the processes of which a namespace, of these kinds, has one of these inode numbers."""
+    """Ids of the processes with a namespace of these kinds and one of these inode numbers."""
     wanted = set(inodes)
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]

@@ -1,11 +1,11 @@
-"""rtnetlink: a socket that sends many messages at once and checks every answer, or reads all of a
-table; and messages and attributes as bytes.
+"""rtnetlink: sends many messages at once and checks every answer, reads whole tables, and encodes
+and decodes messages and attributes.
 
 Batches matter: a fabric of 270 switches is some 20,000 messages, and one round trip each would
 take longer than the kernel's own work. Decoding does too: such a fabric has a million next hops,
-and its tables are read while packets are measured. Therefore what is read often is decoded here,
-with `struct`, and not by pyroute2, which takes some 20 times as long; what is written once is
-encoded by pyroute2 (`rocelab.runtime.wiring`).
+and its tables are read while packets are measured. Therefore frequent reads are decoded here, with
+`struct`, and not by pyroute2, which takes some 20 times as long; pyroute2 encodes what is written
+once (`rocelab.runtime.wiring`).
 
 Source: include/uapi/linux/netlink.h and rtnetlink.h.
 """
@@ -37,7 +37,8 @@ REQUEST_ACK_CREATE = 0x405
 REQUEST_ACK_CREATE_EXCL = 0x605
 REQUEST_DUMP = 0x301
 REQUEST_ECHO = 0x009
-"""What is asked for comes as if it were news, which only those hear who ask for an echo."""
+"""The kernel answers some requests by a notification, which the sender receives only with this
+flag."""
 
 HEADER = struct.Struct("=IHHII")
 _SEQUENCES = count(1)
@@ -51,7 +52,7 @@ _ATTRIBUTE_TYPE = 0x3FFF
 def open_socket(groups: Sequence[int] = (), receive_buffer_bytes: int = 1 << 20) -> socket.socket:
     """An rtnetlink socket of the calling thread's namespace, joined to multicast `groups`.
 
-    Dumps that ask for one table get that one only (NETLINK_GET_STRICT_CHK).
+    A dump request for one table gets only that table (NETLINK_GET_STRICT_CHK).
     """
     netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     netlink.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 4 * BATCH_BYTES)
@@ -65,7 +66,7 @@ def open_socket(groups: Sequence[int] = (), receive_buffer_bytes: int = 1 << 20)
 
 
 def request(kind: int, body: bytes, flags: int = REQUEST_ACK) -> bytes:
-    """A message; by default one that is to be acknowledged."""
+    """A message; by default one that asks for an acknowledgement."""
     return HEADER.pack(HEADER.size + len(body), kind, flags, 0, 0) + body
 
 
@@ -80,8 +81,8 @@ def nested(kind: int, *attributes: bytes) -> bytes:
 
 
 def messages(datagram: bytes, sequence: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """Type and body of each message in a datagram, or only of the answers to the request of that
-    number: those to one that timed out may come later."""
+    """Type and body of each message in a datagram, with `sequence` only of the answers to that
+    request: answers to one that timed out may come later."""
     offset = 0
     while offset + HEADER.size <= len(datagram):
         length, kind, _, answered, _ = HEADER.unpack_from(datagram, offset)
@@ -106,7 +107,7 @@ def attributes(data: bytes, start: int = 0) -> dict[int, bytes]:
 
 
 def find(data: bytes, start: int, kind: int) -> bytes:
-    """The first attribute of a kind, nothing where there is none."""
+    """The first attribute of a kind, empty if missing."""
     last = len(data) - 4
     while start <= last:
         length, found = _unpack_attribute(data, start)
@@ -119,25 +120,25 @@ def find(data: bytes, start: int, kind: int) -> bytes:
 
 
 def u32(value: int) -> bytes:
-    """A number as attributes have it."""
+    """A number as an attribute's value."""
     return _U32.pack(value)
 
 
 def number(value: bytes) -> int:
-    """A number of any size as attributes have it; 0 for none."""
+    """The number in an attribute's value of any size; 0 if empty."""
     return int.from_bytes(value, sys.byteorder)
 
 
 def text(value: bytes) -> str:
-    """A string as attributes have it."""
+    """The string in an attribute's value."""
     return value.rstrip(b"\0").decode()
 
 
 def send_batch(netlink: socket.socket, requests: Sequence[bytes]) -> None:
-    """Send `requests`, each asking for an acknowledgement, and read them all.
+    """Send `requests`, each with a requested acknowledgement, and read all acknowledgements.
 
-    Raises OSError with the kernel's errno for the first request refused; the rest of its batch
-    has been carried out by then.
+    Raises OSError with the kernel's errno for the first refused request; the rest of its batch has
+    been carried out by then.
     """
     start = 0
     while start < len(requests):
@@ -155,7 +156,7 @@ def send_batch(netlink: socket.socket, requests: Sequence[bytes]) -> None:
 
 
 def ask(netlink: socket.socket, requests: Sequence[bytes]) -> list[bytes]:
-    """The body of each answer to `requests` that is no refusal. Each is answered once."""
+    """The body of each answer to `requests` that is not an error. Each is answered once."""
     return [body for kind, body in _answers(netlink, requests) if kind != NLMSG_ERROR]
 
 
@@ -168,9 +169,9 @@ def _answers(netlink: socket.socket, requests: Sequence[bytes]) -> list[tuple[in
 
 
 def dump(netlink: socket.socket, kind: int, body: bytes) -> list[bytes]:
-    """The body of every message that the kernel answers a dump request with.
+    """The body of every message in the kernel's answer to a dump request.
 
-    Raises OSError with its errno where it refuses.
+    Raises OSError with the kernel's errno if it refuses.
     """
     sequence = next(_SEQUENCES)
     netlink.send(HEADER.pack(HEADER.size + len(body), kind, REQUEST_DUMP, sequence, 0) + body)

@@ -1,9 +1,9 @@
-"""Knowing when the kernel has removed the namespaces that were let go.
+"""Waits until the kernel has removed released namespaces.
 
-Letting a namespace go only queues it: a worker of the kernel (net/core/net_namespace.c cleanup_net)
-removes its interfaces later, in the order of queueing, and tells nobody. So a further namespace is
-queued behind them, with one end of a veth pair whose other end is watched: when that end is gone,
-so is everything queued before.
+Releasing a namespace only queues it: a kernel worker (net/core/net_namespace.c cleanup_net) removes
+its interfaces later, in queue order, without a notification. So another namespace is queued behind
+them, with one end of a veth pair whose other end is watched: when that end is gone, so is
+everything queued before.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _WATCHED_INDEX = 1000
 
 
 def await_cleanup(timeout_s: float) -> None:
-    """Return when every namespace let go before the call is gone from the kernel.
+    """Return when the kernel has removed every namespace released before the call.
 
-    Raises MachineError when that takes longer than `timeout_s`.
+    Raises MachineError if that takes longer than `timeout_s`.
     """
     namespaces.on_own_thread(lambda: _await_cleanup(timeout_s))
 

@@ -1,7 +1,7 @@
-"""A process that is found again, by a lock that it holds on a file.
+"""Finds a process by the lock that it holds on a file.
 
-The lock goes with the process, however it ends, and the kernel knows whose it is (fcntl(2),
-F_GETLK), so that it never means another process. Standard library only.
+The lock goes with the process, however it ends, and the kernel knows its owner (fcntl(2), F_GETLK),
+so it never refers to another process. Standard library only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLOCK = struct.Struct("hh4xqqi4x")
 def claim(file: Path) -> TextIO:
     """The file, locked until it is closed or this process ends.
 
-    Raises BlockingIOError where another process holds it, FileNotFoundError where it is gone.
+    Raises BlockingIOError if another process holds it, FileNotFoundError if it is gone.
     """
     held = file.open("r+")
     try:
@@ -34,7 +34,7 @@ def claim(file: Path) -> TextIO:
 
 
 def holder(file: Path) -> int | None:
-    """The process that holds the file, None where none does."""
+    """The process that holds the file, or None."""
     try:
         with file.open() as opened:
             asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -57,9 +57,9 @@ def tell(file: Path, number: signal.Signals) -> bool:
 
 
 def end(file: Path, timeout_s: float) -> None:
-    """Have the holder end: SIGTERM, and SIGKILL where that is not enough within `timeout_s`.
+    """End the holder: SIGTERM, then SIGKILL if it does not end within `timeout_s`.
 
-    Raises MachineError where it does not end.
+    Raises MachineError if it does not end.
     """
     pid = holder(file)
     if pid is None:

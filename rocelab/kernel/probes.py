@@ -1,8 +1,7 @@
-"""What the kernel can do, tried out in a network namespace that is gone afterwards.
+"""Probes features of the kernel in a temporary network namespace.
 
-Nothing goes in; out comes an `Outcome` per feature a lab may use. Each feature is used as a lab
-uses it (a veth pair made, a setting written, a qdisc and a filter added), since a kernel's
-version or module list says less than its answer.
+Each feature gives an `Outcome`. It is used as a lab uses it (a veth pair made, a setting written, a
+qdisc and a filter added), since a kernel's version or module list says less than its answer.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ PORT = "probe"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What trying a feature showed; `denied` when the privilege to try it was missing."""
+    """The outcome of a probe; `denied`: the privilege for it was missing."""
 
     ok: bool
     found: str
@@ -35,18 +34,18 @@ class Outcome:
 
 
 def probe_kernel() -> dict[str, Outcome]:
-    """What trying each feature showed, by name.
+    """The outcome of each probe, by name.
 
-    Holds only "namespaces" when the namespace to try the others in could not be made. What could
-    not be tried is an outcome, never an exception.
+    Holds only "namespaces" if the namespace for the other probes could not be made. A failed probe
+    is an outcome, never an exception.
     """
     return namespaces.on_own_thread(_probe_in_a_namespace_of_its_own)
 
 
 def missing(names: Sequence[str]) -> str | None:
-    """Which of these features this kernel lacks first, in words; None where it has all.
+    """The first of these features that this kernel lacks, in words; None if it has all.
 
-    Trying them out also loads the modules they are in.
+    Probing also loads their modules.
     """
 
     def probe() -> str | None:
@@ -80,14 +79,14 @@ def _attempt(probe: Callable[[], None]) -> Outcome:
 
 
 def _missing(error: OSError) -> str:
-    # An unknown qdisc, filter or link type, or a sysctl that is not there.
+    # An unknown qdisc, filter or link type, or a missing sysctl.
     if error.errno in (errno.ENOENT, errno.EOPNOTSUPP):
         return f"not in this kernel ({os.uname().release})"
     return os.strerror(error.errno or 0)
 
 
 def _enter_scratch_namespace() -> None:
-    """Leave the calling thread in a new namespace, made as a lab makes one and kept by nothing."""
+    """Leave the calling thread in a new namespace, made as for a lab but not mounted."""
     with tempfile.TemporaryDirectory() as folder:
         mount_point = Path(folder, "netns")
         os.close(namespaces.create(mount_point))
@@ -102,7 +101,7 @@ def _write(setting: str, value: str) -> None:
 
 
 def _make_veth() -> None:
-    """A veth pair, the end called `PORT` being where qdiscs are tried."""
+    """Make a veth pair; its end `PORT` is where qdiscs are tried."""
     with netlink.open_socket() as channel:
         netlink.send_batch(channel, [links.veth(PORT)])
 
@@ -156,7 +155,7 @@ def netem_options() -> bytes:
 
 
 def _send(message: bytes) -> None:
-    """Send a request about the interface of index 0 for that of the port."""
+    """Send a request, made for interface index 0, for the port."""
     with netlink.open_socket() as channel:
         netlink.send_batch(channel, [tc.on_interface(message, socket.if_nametoindex(PORT))])
 
@@ -173,4 +172,4 @@ PROBES: dict[str, Callable[[], None]] = {
     "netem": lambda: _add_qdisc("netem", netem_options()),
     "u32": _add_u32_filter,
 }
-"""In this order: what comes later uses the port and the hook made before."""
+"""In this order: later probes use the port and the hook made before."""

@@ -1,7 +1,7 @@
-"""Processes ended, stopped and continued, each by a descriptor of its own.
+"""Kills, stops and continues processes by pidfd.
 
-In: process ids. A pidfd names one process for good, so that none is hit that took the id of one
-that has ended meanwhile.
+A pidfd always refers to the same process, so that a signal never reaches another one that has
+reused the id.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from rocelab.kernel.bracket import Bracket, realtime_ns, spanning
 KILL_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S, STOP_STEP_S = 0.1, 0.0001
 MOST_AT_ONCE = 256
-"""Processes that are killed before any is waited for: each takes a file descriptor until it is
-gone, and a limit of 1024 of those is common."""
+"""Processes that are killed before any is awaited: each takes a file descriptor until it is gone,
+and a limit of 1024 descriptors is common."""
 
 
 def kill_and_wait(
     pids: Iterable[int], is_meant: Callable[[int], bool] = lambda _: True
 ) -> Bracket | None:
-    """SIGKILL each process and return when all are gone: from the first signal until then, None
-    where there was none to kill. Raises MachineError if one stays.
+    """SIGKILL each process and return when all are gone: the time from the first signal until then,
+    None if there was none. Raises MachineError if one stays.
 
-    Each that `is_meant` still: it is asked once the id can not become another process's.
+    Only processes for which `is_meant` is true: it is called once the id cannot be reused.
     """
     left: Sequence[int] = list(pids)
     brackets: list[Bracket] = []
@@ -44,7 +44,7 @@ def kill_and_wait(
 def _kill_some(
     pids: Sequence[int], is_meant: Callable[[int], bool], brackets: list[Bracket]
 ) -> Sequence[int]:
-    """Kill as many as there are descriptors for; gives the others."""
+    """Kill as many as there are descriptors for. Returns the others."""
     waiting: dict[int, int] = {}
     rest: Sequence[int] = ()
     poll = select.poll()
@@ -69,7 +69,7 @@ def _kill_some(
             waiting[descriptor] = pid
             poll.register(descriptor, select.POLLIN)
             first_ns = realtime_ns() if first_ns is None else first_ns
-            # One that ended since, and was waited for, can not be told; poll finds it ended.
+            # A process that ended since and was reaped gets no signal; poll finds it ended.
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         deadline = time.monotonic() + KILL_TIMEOUT_S
@@ -90,9 +90,10 @@ def _kill_some(
 
 
 def stop(pids: Iterable[int]) -> Bracket | None:
-    """SIGSTOP each process that is still there: when they stopped, None where there was none.
+    """SIGSTOP each process that still exists. Returns when they stopped, None if there was none.
 
-    Each has by then: the kernel stops a process that runs on another CPU a moment after the signal.
+    It waits for each: the kernel stops a process that runs on another CPU a moment after the
+    signal.
     """
     chosen = list(pids)
     told = _signal(chosen, signal.SIGSTOP)
@@ -105,22 +106,22 @@ def stop(pids: Iterable[int]) -> Bracket | None:
 
 
 def resume(pids: Iterable[int]) -> Bracket | None:
-    """SIGCONT each process that is still there: when, None where there was none."""
+    """SIGCONT each process that still exists. Returns when, None if there was none."""
     return _signal(pids, signal.SIGCONT)
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal has stopped the process; False where there is none.
+    """Whether a signal has stopped the process; False if it does not exist.
 
-    One that waits in the kernel and can not be interrupted, as the parent of a vfork(2) whose child
-    has been stopped, counts as stopped once it has been told to: it stops when its wait is over.
+    A process in an uninterruptible wait, such as the parent of a vfork(2) whose child was stopped,
+    counts as stopped once signalled: it stops when its wait is over.
     """
     state = _state(pid)
     return state == "T" or (state == "D" and _is_told_to_stop(pid))
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process is there and would go on by itself: neither stopped nor dead."""
+    """Whether the process exists and is neither stopped nor dead."""
     return _state(pid) not in ("", "T", "t", "Z", "X") and not is_stopped(pid)
 
 
@@ -134,7 +135,7 @@ def _is_told_to_stop(pid: int) -> bool:
 
 
 def _state(pid: int) -> str:
-    """The process's state as in proc(5), nothing where there is none."""
+    """The process's state as in proc(5), empty if it does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
     except OSError:

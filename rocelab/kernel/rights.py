@@ -1,6 +1,6 @@
-"""What root may do on this machine, as far as labs need it: capabilities, and places to write to.
+"""Checks root's rights on this machine that labs need: capabilities, and places to write to.
 
-In: nothing. Out: what is missing, or an error that names all of it before anything is begun.
+An error names everything that is missing before anything is begun.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SETTINGS = Path("/proc/sys/net/ipv4/ip_forward")
 class Capability:
     """A bit of CapEff (include/uapi/linux/capability.h) and what a lab does with it.
 
-    needed: no lab comes up without. takes_down: none is taken down without.
+    needed: required to bring a lab up. takes_down: required to take one down.
     """
 
     name: str
@@ -76,13 +76,13 @@ def effective_capabilities(status: str) -> int:
 
 
 def missing_capabilities() -> tuple[Capability, ...]:
-    """Those that this process does not have."""
+    """The capabilities that this process lacks."""
     effective = effective_capabilities(Path("/proc/self/status").read_text())
     return tuple(each for each in CAPABILITIES if not effective >> each.bit & 1)
 
 
 def is_writable(path: Path) -> bool:
-    """Whether this process can write there: access(2), which knows of read-only mounts."""
+    """Whether this process can write there, by access(2), which considers read-only mounts."""
     return os.access(path, os.W_OK)
 
 
@@ -90,17 +90,16 @@ def need_root(what: str) -> None:
     """Raises MachineError, with the command line to type, for a user other than root."""
     if os.geteuid() == 0:
         return
-    # The path as well: sudo looks for programs in folders of its own.
+    # PATH as well: sudo looks for programs in folders of its own.
     program = () if os.access(sys.argv[0], os.X_OK) else (sys.executable,)
     again = shlex.join(["sudo", *program, *sys.argv])
     raise MachineError(f"{what} needs root", hint=f"run it with sudo: {again}")
 
 
 def check_rights(*, taking_down: bool = False) -> tuple[str, ...]:
-    """Notes about what a lab is to do without here.
+    """Notes about features that a lab lacks here.
 
-    Raises MachineError, which names everything that is missing, where no lab comes up, or none can
-    be taken down.
+    Raises MachineError with everything that is missing if no lab can be brought up or taken down.
     """
     need_root("a lab")
     missing = missing_capabilities()
@@ -129,5 +128,5 @@ SYS_NICE = "CAP_SYS_NICE"
 
 
 def may_prioritise() -> bool:
-    """Whether this process may put others before ordinary ones and back."""
+    """Whether this process may raise and lower the priority of processes."""
     return all(each.name != SYS_NICE for each in missing_capabilities())

@@ -16,16 +16,16 @@ SETTINGS = Path("/proc/sys/net")
 
 OPTIONAL = frozenset(
     {
-        # Where IPv6 is off as a whole (ipv6.disable=1) there is nothing to switch off.
+        # If IPv6 is off as a whole (ipv6.disable=1) there is nothing to switch off.
         "ipv6/conf/all/disable_ipv6",
         "ipv6/conf/default/disable_ipv6",
-        # Without these, which older kernels have for the machine alone, traceroutes take longer.
+        # Without these, which older kernels have only per machine, traceroutes take longer.
         "ipv4/icmp_ratelimit",
         "ipv4/icmp_msgs_per_sec",
         "ipv4/icmp_msgs_burst",
     }
 )
-"""What a lab does without where the kernel does not have it."""
+"""Settings that a lab can do without if the kernel lacks them."""
 
 
 def seeds_supported() -> bool:
@@ -36,7 +36,7 @@ def seeds_supported() -> bool:
 def write_settings(settings: Mapping[str, str]) -> None:
     """Write sysctls in the calling thread's namespace.
 
-    Raises MachineError when the kernel does not have one of them that a lab can not do without.
+    Raises MachineError if the kernel lacks a setting that a lab needs.
     """
     for name, value in settings.items():
         try:

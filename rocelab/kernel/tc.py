@@ -1,8 +1,8 @@
-"""Traffic control's netlink messages as bytes, and what a kernel holds of it.
+"""Encodes traffic control's netlink messages, and reads qdiscs, classes and filters.
 
-A request goes from a kind (`htb`, `bpf`), handles and packed options to a complete rtnetlink
-message that asks for an acknowledgement. It is made once with interface index 0 and then addressed
-to each interface, since the ports of a lab differ in little else.
+A request has a kind (`htb`, `bpf`), handles and packed options, and asks for an acknowledgement. It
+is made once with interface index 0 and then addressed to each interface, since the ports of a lab
+differ in little else.
 
 Source: include/uapi/linux/rtnetlink.h, pkt_sched.h, pkt_cls.h and gen_stats.h.
 """
@@ -46,7 +46,7 @@ _ACT_DIRECT = 1
 
 
 class Counts(NamedTuple):
-    """What a qdisc counted since it was made, and what it holds now."""
+    """The counters of a qdisc since its creation, and its current backlog."""
 
     packets: int
     bytes: int
@@ -55,7 +55,7 @@ class Counts(NamedTuple):
 
 
 class Installed(NamedTuple):
-    """A qdisc, class or filter that a kernel holds. Attributes are sought when asked for."""
+    """A qdisc, class or filter in the kernel. Attributes are decoded on access."""
 
     interface: int
     handle: int
@@ -65,24 +65,24 @@ class Installed(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Its name, as `htb`; empty where the kernel says none."""
+        """Its name, such as `htb`; empty if the kernel gives none."""
         return netlink.text(self.find(TCA_KIND))
 
     @property
     def options(self) -> dict[int, bytes]:
-        """What it is set to."""
+        """Its options."""
         return netlink.attributes(self.find(TCA_OPTIONS))
 
     @property
     def counts(self) -> Counts:
-        """Of a qdisc."""
+        """The counters of a qdisc."""
         stats = self.find(TCA_STATS2)
         size, packets = _BASIC.unpack_from(netlink.find(stats, 0, _TCA_STATS_BASIC))
         _, backlog, drops, _, _ = _QUEUE.unpack_from(netlink.find(stats, 0, _TCA_STATS_QUEUE))
         return Counts(packets, size, drops, backlog)
 
     def find(self, kind: int) -> bytes:
-        """One of its attributes, nothing where it has none of the kind."""
+        """One of its attributes, empty if missing."""
         return netlink.find(self.body, TCMSG.size, kind)
 
 
@@ -98,7 +98,7 @@ def message(
 ) -> bytes:
     """A request about a qdisc, class or filter of kind `what` on the interface of index 0.
 
-    Makes one that must not be there yet, unless `flags` say otherwise.
+    By default it creates one that must not exist yet; `flags` can change that.
     """
     body = TCMSG.pack(socket.AF_UNSPEC, 0, handle, parent, info)
     body += netlink.attribute(TCA_KIND, what.encode() + b"\0")
@@ -107,14 +107,14 @@ def message(
 
 
 def clsact(kind: int = RTM_NEWQDISC, *, flags: int = netlink.REQUEST_ACK_CREATE) -> bytes:
-    """A request about the hooks in front of a port's queues and behind its wire, on the interface
-    of index 0. Makes them unless somebody else's program has."""
+    """A request about the clsact hooks (ingress and egress) of the interface of index 0. By default
+    it creates them unless they exist."""
     return message(kind, "clsact", handle=CLSACT_HANDLE, parent=TC_H_CLSACT, flags=flags)
 
 
 def bpf_filter(program: int, parent: int, priority: int, name: str, classid: int = 0) -> bytes:
-    """A request for a program, by its descriptor, to decide over every packet at a hook, in place
-    of one that is there; it finds `classid` in its packets."""
+    """A request for a program, by its descriptor, to classify every packet at a hook, replacing an
+    existing one; the program finds `classid` in its packets."""
     return _bpf_filter(
         RTM_NEWTFILTER,
         parent,
@@ -128,7 +128,7 @@ def bpf_filter(program: int, parent: int, priority: int, name: str, classid: int
 
 
 def bpf_removal(parent: int, priority: int) -> bytes:
-    """A request to take such a program off."""
+    """A request to remove such a program."""
     return _bpf_filter(RTM_DELTFILTER, parent, priority, b"", netlink.REQUEST_ACK)
 
 
@@ -143,7 +143,7 @@ def on_interface(request: bytes, index: int) -> bytes:
 
 
 def filter_info(priority: int, ethernet_protocol: int) -> int:
-    """What a filter's message holds in tcm_info: when it is asked and for which packets."""
+    """A filter's tcm_info: its priority and the packets that it matches."""
     return priority << 16 | socket.htons(ethernet_protocol)
 
 
@@ -152,7 +152,7 @@ def read(channel: socket.socket, kind: int, interface: int = 0, parent: int = 0)
     namespace, filters those below `parent`; 0: the qdiscs of all interfaces. Raises OSError."""
     body = TCMSG.pack(socket.AF_UNSPEC, interface, 0, parent, 0)
     found = map(parse, netlink.dump(channel, kind, body))
-    # The kernel lists the qdiscs of all interfaces, whichever was asked for.
+    # The kernel lists the qdiscs of all interfaces, whatever the request.
     return [each for each in found if interface in (0, each.interface)]
 
 

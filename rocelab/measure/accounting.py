@@ -1,7 +1,7 @@
-"""Do devices and endpoints agree? Every packet and mark is counted at least twice; here they meet.
+"""Checks that devices and endpoints agree: every packet and mark is counted at least twice.
 
-In: what the endpoints of a run's jobs reported and what the lab's devices counted. Out: named
-checks with both numbers. Drops that a queue counted explain a difference; nothing else does.
+Compares the reports of a run's endpoints with the counters of the lab's devices, as named checks
+with both numbers. Only drops that a queue counted explain a difference.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _nics(
     out, into = [], []
     for place, of_nic in links.items():
         seen = sum(counts.data[link.name, link.a.node] for link in of_nic)
-        # A refused frame may have been an acknowledgement: then all data was sent after all.
+        # A refused frame may have been an acknowledgement: then all data was sent.
         not_taken = sum(refused[place, port] for port in range(len(of_nic)))
         unsent = min(not_taken, max(0, sent[place] - seen))
         out.append((str(place), sent[place] - unsent, seen))
@@ -114,8 +114,8 @@ def _nics(
 
 
 def _fabric_links(fabric: Fabric, counts: DeviceCounts) -> Check:
-    """What left a switch's queues came in at the far end; without queues that count packets, what
-    came into a switch left it again."""
+    """Packets that left a switch's queues came in at the far end; without queues that count
+    packets, packets that came into a switch left it again."""
     if counts.engine is QueueEngine.OFF:
         into: Counter[str] = Counter()
         out: Counter[str] = Counter()
@@ -182,7 +182,7 @@ def _notifications(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[
 
 
 def _marks(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[Check]:
-    """Marks that reached receivers, where data has classes of its own."""
+    """Marks that reached receivers, if data has classes of its own."""
     data, acks, cnps = _classes(jobs)
     if data & (acks | cnps) or counts.engine is QueueEngine.OFF:
         return

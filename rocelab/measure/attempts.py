@@ -1,7 +1,7 @@
-"""How often a drill measures: as often as asked, and again where the machine did not carry a run.
+"""Repeats a drill's runs until enough are valid.
 
-In: how many valid runs are wanted, and how one is made. Out: every run in order, the invalid ones
-too: they stay in the result with their reasons, and enter no figure.
+Returns every run in order. Invalid runs, which the machine did not carry, stay in the result with
+their reasons and enter no figure.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 RETRIES = 2
-"""Runs beyond those asked for, in place of invalid ones, where nothing else is said. What comes
-late three times in a row is not bad luck but a machine too small or too busy."""
+"""The default number of runs that may replace invalid ones. Three late runs in a row are not bad
+luck: the machine is too small or too busy."""
 
 _Run = TypeVar("_Run")
 
@@ -22,9 +22,9 @@ def measure_valid(
     measure: Callable[[str], _Run],
     is_valid: Callable[[_Run], bool],
 ) -> list[_Run]:
-    """Measure until `wanted` runs are valid, `retries` times more than that at most.
+    """Measure until `wanted` runs are valid, at most `wanted` + `retries` times.
 
-    `measure` is given what tells this run from the others, to show: empty where there is one only.
+    `measure` gets a label that tells this run from the others, empty for a single run.
     """
     runs: list[_Run] = []
     while sum(map(is_valid, runs)) < wanted and len(runs) < wanted + retries:

@@ -1,8 +1,7 @@
-"""What a job's NICs send and receive, as one pcapng file with an interface per NIC.
+"""Captures what a job's NICs send and receive as one pcapng file with an interface per NIC.
 
-In: a running lab, a job's plan, a file. Out: the file, written when the run is over, packets in
-order of time. tcpdump captures in each server into a file without a name, so that writing costs the
-run little and a run that is killed leaves nothing behind.
+The file is written after the run, packets in order of time. tcpdump in each server captures into an
+unnamed file, so that writing costs the run little and a killed run leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class _Tap(NamedTuple):
 
 
 class NicCapture:
-    """Captures within its context, and writes the file at the end of it."""
+    """Captures within its context and writes the file at the end."""
 
     def __init__(self, lab: Lab, plan: JobPlan, path: Path) -> None:
         self._lab = lab
@@ -53,10 +52,10 @@ class NicCapture:
         self._taps: list[_Tap] = []
         self._cleanup = ExitStack()
         self.lost = 0
-        """Packets that tcpdump had no room or no time for, known at the end."""
+        """Packets that tcpdump lost for lack of buffer or time, known at the end."""
 
     def __enter__(self) -> Self:
-        """Raises MachineError where tcpdump can not capture."""
+        """Raises MachineError if tcpdump cannot capture."""
         with ExitStack() as undo:
             for link in nic_links([self._plan]):
                 netns = self._lab.node(link.a.node).netns
@@ -105,19 +104,19 @@ class NicCapture:
 
 
 def _drain(process: subprocess.Popen[bytes]) -> None:
-    """Let it read what is still in its ring, which it would leave there at its end: where jobs took
-    the CPUs, that can be much. Nothing more is coming in."""
+    """Let tcpdump read what is left in its ring, which it would drop at its end: a lot if jobs took
+    the CPUs. No more packets are coming in."""
     assert process.stderr is not None
     deadline = time.monotonic() + _DRAIN_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
-        process.send_signal(signal.SIGUSR1)  # It says how far it is: tcpdump(1).
+        process.send_signal(signal.SIGUSR1)  # It reports its counts: tcpdump(1).
         if counts_in(process.stderr.readline()).unread == 0:
             return
         time.sleep(_LOOK_S)
 
 
 def _end(process: subprocess.Popen[bytes]) -> bytes:
-    """Have it write what it holds and end; what it said since it listened. Idempotent."""
+    """Make tcpdump flush and end. Returns its stderr since it listened. Idempotent."""
     assert process.stderr is not None
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
@@ -150,5 +149,5 @@ def _first_block(blocks: bytes) -> int:
 
 
 def _of_interface(number: int, block: bytes) -> bytes:
-    """An enhanced packet block, of another interface than the first."""
+    """An enhanced packet block, moved to interface `number`."""
     return block[:8] + struct.pack("=I", number) + block[12:]

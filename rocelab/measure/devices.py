@@ -1,7 +1,7 @@
-"""What the lab's devices counted during a run: links, NICs and queues.
+"""Counts packets in the lab's devices during a run: links, NICs and queues.
 
-In: a running lab and the plans of jobs. Out: `DeviceCounts`, the differences between the start of
-the watch and its reading, which no endpoint had a say in.
+`DeviceCounts` are the differences between the start of the watch and its reading, independent of
+the endpoints.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from rocelab.traffic.taps import LinkPackets, Taps
 @dataclass(frozen=True, slots=True)
 class DeviceCounts:
     """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, data (`data`), as
-    they came in; all frames as they left (`sent_packets`, `sent_bytes`). And the queues that did
-    something; `engine` says what counted them."""
+    they came in; all frames as they left (`sent_packets`, `sent_bytes`). Also the queues that were
+    active; `engine` says what counted them."""
 
     roce: LinkPackets
     data: LinkPackets
@@ -49,7 +49,7 @@ class DeviceWatch:
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
-        """Raises InputError where queues can not be read, MachineError where ports can not."""
+        """Raises InputError if queues cannot be read, MachineError if ports cannot."""
         lab = self._lab
         with ExitStack() as undo:
             self._queues = QueueWatch(lab.fabric)
@@ -70,7 +70,7 @@ class DeviceWatch:
         self._cleanup.close()
 
     def read(self) -> DeviceCounts:
-        """What was counted since `__enter__`; to be called once."""
+        """The counts since `__enter__`; call it once."""
         after = _all_counters(self._netns_of)
         packets, size = {}, {}
         for link in self._lab.fabric.links:

@@ -1,13 +1,12 @@
-"""Whether what a fault does at once was seen when it is said to have been done.
+"""Checks that the immediate effects of faults were observed at their stamps.
 
-In: the changes of a run with their stamps, the ports of switches as the kernel told of them, and
-the packets of flows. Out: a problem where the first effect came later after the stamp than the
-stated resolution explains: convergence would be counted from an instant at which nothing was broken
-yet.
+Compares the stamped changes of a run with the kernel's port events and with the packets of flows. A
+first effect later than the stated resolution explains is a problem: convergence would be counted
+from an instant at which nothing was broken yet.
 
-What acts later by its nature (a daemon that hangs, a hold timer, a leak, a share of packets lost)
-is not compared: there the call itself is the instant, and whether it did anything is looked at by
-`rocelab.faults.injector`.
+Faults that act later by nature (a daemon that hangs, a hold timer, a leak, a share of packets lost)
+are not compared: their instant is the call itself, and `rocelab.faults.injector` checks that it had
+an effect.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from rocelab.runtime.lab import Lab
 from rocelab.units import format_duration
 
 READ_DELAY_NS = 10_000_000
-"""An event of a port is stamped when it is read, so much later at most on a machine that still
-carries a run (docs/convergence.md, "Clock and resolution")."""
+"""A port event is stamped when it is read, at most this much later on a machine that still carries
+a run (docs/convergence.md, "Clock and resolution")."""
 
 
 OPERSTATE_DORMANT = 5
@@ -38,9 +37,9 @@ OPERSTATE_DORMANT = 5
 
 @contextmanager
 def link_events(lab: Lab) -> Iterator[Sequence[LinkEvent]]:
-    """The changes of the ports of a lab's switches, which come while the context lasts.
+    """The port changes of a lab's switches, collected while the context lasts.
 
-    Raises OSError where the lab is not up; at the end, what the reading ended with.
+    Raises OSError if the lab is not up; at the end, the error that ended the reading.
     """
     events: list[LinkEvent] = []
     is_over = threading.Event()
@@ -65,7 +64,7 @@ def link_events(lab: Lab) -> Iterator[Sequence[LinkEvent]]:
 def late_carriers(
     fabric: Fabric, changes: Sequence[Change], events: Sequence[LinkEvent], resolution_ns: float
 ) -> tuple[str, ...]:
-    """Faults whose ports the kernel told of later than their stamp and the resolution explain.
+    """Faults whose port events came later than their stamp and the resolution explain.
 
     The first event of any of a fault's ports counts, from its stamp on.
     """
@@ -101,7 +100,7 @@ def late_losses(
     """Whether the first fault lost its first packet later than stamp and resolution explain.
 
     `paths` and `measured` are of flows by id; `zero_ns` is the first event's instant, from which
-    outages count. Every packet of a flow that crosses what is severed is lost from the instant on.
+    outages count. From then on every packet of a flow across the severed link is lost.
     """
     if not change.begins or not isinstance(change.fault, SeveringFault):
         return ()
@@ -122,7 +121,7 @@ def late_losses(
 
 
 def _directions(path: Path) -> frozenset[tuple[str, str]]:
-    """Each link of a path, and the node that packets cross it to."""
+    """Each link of a path, with the node at its far end."""
     return frozenset(zip((hop.link for hop in path.hops), path.nodes[1:], strict=True))
 
 

@@ -1,8 +1,8 @@
 """How long senders behind one port take to share it evenly: measured, and by the model of DCQCN.
 
-In: a job's report, samples of the port's queue, and the round trip without a queue. Out: a frozen
-`FairShares` with both times, rates and queues in the modelled network's clock, for a plot that lays
-one over the other.
+From a job's report, samples of the port's queue and the round trip without a queue comes a frozen
+`FairShares` with both times, rates and queues in the modelled network's clock, for a plot that
+overlays them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from rocelab.results.job import JobReport
 from rocelab.results.shares import WINDOW_NS, Course, FairShares, Port, Settled
 
 TOLERANCE = 0.10
-"""Of the fair share, by which a sender may be off (BMWG AI fabric draft, DCQCN convergence)."""
+"""The share of the fair rate by which a sender may be off (BMWG AI fabric draft, DCQCN
+convergence)."""
 
 SETTLED = 0.5
 """The later part of the time after the last start, over which queue and use are averaged."""
@@ -58,7 +59,7 @@ def fair_shares(
     queue: Sequence[tuple[int, float]],
     seeds: Sequence[int],
 ) -> FairShares:
-    """Lab and model side by side, of an incast with a duration.
+    """Lab and model side by side, for an incast with a duration.
 
     `feedback_ns` is the round trip without a queue; `queue` the port's depth in bytes at times
     after the start of the job; both in the modelled network's clock.
@@ -98,7 +99,7 @@ def _time_to_fairness(
 def _measured(
     report: JobReport, senders: Sequence[int], duration_ns: int, queue: Sequence[tuple[int, float]]
 ) -> Course:
-    """The lab's course, up to the end of the job: what comes later are queues that empty."""
+    """The lab's course, up to the end of the job: after it queues only drain."""
     step_ns = report.goodput.step.modelled_ns
     rates = {sender.rank: sender.rate_bps for sender in report.goodput.senders}
     whole = int(duration_ns // step_ns)

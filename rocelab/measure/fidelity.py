@@ -1,9 +1,8 @@
-"""How well the machine carried a faulted run, and whether its convergence times can stand.
+"""Judges how well the machine carried a faulted run, and whether its convergence times are valid.
 
-In: a measured repeat, its packets and what the senders met. Out: the same repeat with its
-`Fidelity`, and with a problem where a sender stalled just as an outage of its flow began or ended:
-that shows only in the packets around it. A stall in the middle of an outage changes nothing, and
-is no reason to reject it: the longer an outage, the likelier there is one.
+Adds a `Fidelity` to a repeat, and a problem if a sender stalled just as an outage of its flow began
+or ended, which shows only in the packets around it. A stall in the middle of an outage changes
+nothing and is no reason for rejection: the longer an outage, the likelier a stall.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def judged(
         stolen_s=stolen_s,
     )
     problems = repeat.problems
-    # Without any stall it is the time between packets.
+    # Without a stall it is the time between packets.
     limit_ns = STALL_LIMIT_NS + max(float(np.median(np.diff(s.sent_ns))) for s in samples.values())
     if stall_ns is not None and stall_ns > limit_ns:
         problems += (
@@ -54,8 +53,8 @@ def judged(
 def longest_stall_ns(
     repeat: ProbeRun, samples: Mapping[Flow, FlowSamples], zero_ns: int
 ) -> int | None:
-    """The longest time between two packets of a flow that an event's outage began or ended in, or
-    that the event itself came in: a short outage may hide in it. None where no flow sent before and
+    """The longest time between two packets of a flow in which an event's outage began or ended, or
+    the event itself happened: a short outage may hide in it. None if no flow sent both before and
     after one. `zero_ns` is the first event's instant on the clock of `samples`."""
     gaps_ns = [
         outage.resolution_ns

@@ -1,7 +1,7 @@
 """The figures of a job's report, from what its endpoints and the lab's devices counted.
 
-In: a `JobResult`, the agents' records and `DeviceCounts`. Out: the parts of a `JobReport`. Pure:
-nothing here touches a lab.
+The functions compute the parts of a `JobReport` from a `JobResult`, the agents' records and
+`DeviceCounts`. Pure: nothing here touches a lab.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import AgentRecord
 
 STEPS = 200
-"""Points of goodput over time, at most."""
+"""The most points of goodput over time."""
 
 SLICES = 10
 """Parts of the steady time of streams, each a measurement of its own."""
@@ -80,7 +80,7 @@ def completion(job: JobResult) -> Times | None:
 
 
 def headlines(job: JobResult) -> tuple[Headline, ...]:
-    """The figures a person asks for first; none where the job failed."""
+    """The headline figures; none if the job failed."""
     if job.errors:
         return ()
     if job.plan.schedule is None:
@@ -164,8 +164,8 @@ def _steady_ns(plan: JobPlan) -> tuple[float, float]:
 
 
 def _acked(job: JobResult, rank: int, at_ns: Floats) -> Floats:
-    """Payload of a rank that had left its NIC by each of these times, as far as ACKs tell, straight
-    lines between samples."""
+    """Payload of a rank that had left its NIC by each of these times according to ACKs, linear
+    between samples."""
     sampled = job.sampled_ns[job.plan.places[rank].server]
     total = np.zeros(len(sampled), np.int64)
     for pair in job.queue_pairs:
@@ -179,12 +179,12 @@ def _acked(job: JobResult, rank: int, at_ns: Floats) -> Floats:
 
 
 def delivered(times_ns: Floats, acked: Ints, rate_bps: float) -> Floats:
-    """When at the latest what was acknowledged had left a NIC: bytes at each time, never faster
+    """The latest course by which acknowledged bytes left a NIC: bytes at each time, never faster
     than the NIC. ACKs come in bursts (one for many packets, several while a sender waits for its
-    CPU), which a link's bytes do not."""
+    CPU); bytes on a link do not."""
     line = times_ns * (rate_bps / 8 / SECOND_NS)
     latest: Floats = line + np.maximum.accumulate((acked - line)[::-1])[::-1]
-    # What is above the rate over all is not hidden.
+    # A mean above the rate is not hidden.
     latest[times_ns <= 0] = 0
     return latest
 
@@ -210,7 +210,7 @@ def goodput(job: JobResult) -> Goodput:
 
 
 def fairness(job: JobResult) -> Fairness | None:
-    """How evenly streams share, None for collectives and where the job failed."""
+    """How evenly streams share, None for collectives and failed jobs."""
     plan = job.plan
     if plan.schedule is not None or job.errors:
         return None
@@ -286,7 +286,7 @@ def transport(job: JobResult, agents: Iterable[AgentRecord]) -> Transport:
 
 
 def round_trips(job: JobResult) -> RoundTrips | None:
-    """Round trips of data, None where there were none."""
+    """Round trips of data, None without any."""
     data = [pair.rtt_ns for pair in job.queue_pairs if not pair.end.control and len(pair.rtt_ns)]
     if not data:
         return None
@@ -302,7 +302,7 @@ def round_trips(job: JobResult) -> RoundTrips | None:
 
 
 def flows(job: JobResult) -> tuple[FlowFigures, ...]:
-    """What each queue pair that sent data did with it."""
+    """The figures of each queue pair that sent data."""
     ends = {pair.end.number: pair for pair in job.queue_pairs}
     found = []
     for pair in job.queue_pairs:
@@ -341,7 +341,7 @@ def flows(job: JobResult) -> tuple[FlowFigures, ...]:
 
 
 def steps(job: JobResult) -> Steps | None:
-    """The recorded times of sends; None where there are none, or the job failed."""
+    """The recorded times of sends; None without any, or if the job failed."""
     record = job.steps
     if record is None or job.errors:
         return None
@@ -390,15 +390,15 @@ def links(fabric: Fabric, counts: DeviceCounts) -> tuple[LinkFigures, ...]:
 
 
 def lost_share(job: JobResult) -> float:
-    """Of its sending time, what the worst port stood idle only because of this machine."""
+    """The share of its sending time in which the worst port idled only because of this machine."""
     return max((port.lost_ns / port.busy_ns for port in job.ports if port.busy_ns), default=0.0)
 
 
 def impact_of(job: JobResult, events: tuple[Event, ...]) -> Impact | None:
     """The impact of the first event that begins a fault; `events` are in ns since the job's start.
 
-    None without such an event or with fewer than FEWEST iterations before it, and where the job
-    failed or was over by then.
+    None without such an event or with fewer than FEWEST iterations before it, and if the job failed
+    or was over by then.
     """
     begun = [event.t_ns for event in events if event.change == "begin"]
     if not begun or not job.ranks or job.errors:

@@ -1,4 +1,4 @@
-"""Captured packets as pcapng: read from the classic pcap that tcpdump writes, written with the
+"""Reads captured packets from tcpdump's classic pcap and writes them as pcapng, with the
 interface's name and nanoseconds.
 
 Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. Numbers are in the machine's own byte
@@ -25,7 +25,7 @@ _NANOSECONDS = b"\x09"
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A captured packet: when, how long it was, and as much of it as was kept."""
+    """A captured packet: its time, its original length, and the bytes that were kept."""
 
     time_ns: int
     length: int
@@ -34,7 +34,7 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """A capture as it comes in: its link type and snap length, and the packets to read."""
+    """A capture while it is read: its link type, snap length and packets."""
 
     link_type: int
     snap_length: int
@@ -65,7 +65,7 @@ def _packets(stream: IO[bytes]) -> Iterator[Packet]:
 
 
 def pcapng_header(application: str, interface: str, capture: Capture) -> bytes:
-    """What a file begins with: its section and the one interface whose packets follow."""
+    """The beginning of a file: its section header and the one interface whose packets follow."""
     section = struct.pack("=IHHQ", _BYTE_ORDER_MAGIC, 1, 0, _UNKNOWN_LENGTH)
     section += _option(_SHB_USERAPPL, application.encode()) + _option(0, b"")
     described = struct.pack("=HHI", capture.link_type, 0, capture.snap_length)

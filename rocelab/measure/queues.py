@@ -1,7 +1,7 @@
-"""What the queues of switch ports did during a run: the one place where jobs read them.
+"""Reads what the queues of switch ports did during a run.
 
-In: a lab's fabric, before and after. Out: differences per port and traffic class, and by which
-engine; a lab without queues has none.
+The figures are differences per port and traffic class, with the engine that counted; a lab without
+queues has none.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _NONE = QueueCounters(0, 0, 0, 0, 0, None, None, None)
 
 
 class QueueWatch:
-    """The counters of a lab's queues at the time it is made, to compare with later ones."""
+    """The counters of a lab's queues when this object is created, to compare with later ones."""
 
     def __init__(self, fabric: Fabric) -> None:
-        """Raises InputError where queues that the lab has can not be read."""
+        """Raises InputError if the lab's queues cannot be read."""
         self._fabric = fabric
         self.engine = read_engine(LabFiles(fabric.name))
         self._before = self._read()
 
     def figures(self) -> tuple[QueueFigures, ...]:
-        """What each queue did since; queues that did nothing are left out."""
+        """What each queue did since; idle queues are left out."""
         return differences(self._before, self._read(), plan_queues(self._fabric).bin_edges_bytes)
 
     def _read(self) -> PortCounters:
@@ -75,8 +75,9 @@ def differences(
 def _depths(
     then: DepthCounters | None, now: DepthCounters | None, bin_edges_bytes: Sequence[int]
 ) -> tuple[int | None, float | None]:
-    """The greatest depth on arrival and the mean. The greatest is an upper limit where an earlier
-    run had it deeper: the top of the highest bin that counted, or the sum of all depths."""
+    """The greatest depth on arrival and the mean. If the queue was deeper in an earlier run, the
+    greatest is an upper bound: the top of the highest bin that counted, or the sum of all
+    depths."""
     if now is None:
         return None, None
     before = then.packets if then else (0,) * len(now.packets)

@@ -1,9 +1,8 @@
-"""Jobs on a lab that is up: send them, watch endpoints and devices, report.
+"""Runs jobs on a lab that is up: starts them, watches endpoints and devices, reports.
 
-In: a running lab and a `JobSpec`, or several for jobs that run at the same time. Out: a `JobReport`
-of each and, where asked of one, `result.json` and a capture.
-Whatever does not fit is refused before anything is touched; the lab is as it was when this returns,
-raises or is killed.
+Several jobs may run at the same time; each gets a `JobReport`, a single job also `result.json` and
+a capture on request. A job that does not fit is refused before anything is touched. The lab is
+unchanged after a return, an exception or a kill.
 """
 
 from __future__ import annotations
@@ -66,13 +65,13 @@ def run_job(
 ) -> JobReport:
     """Run `job` on a lab that is up and report.
 
-    `out` is a folder, made where missing, for result.json; `pcap` a pcapng file for what the ranks'
-    NICs send and receive. Neither is there yet, unless it is to be `overwrite`n. `on_result` has
-    the report before it is written.
+    `out` is a folder, created if missing, for result.json; `pcap` a pcapng file for what the ranks'
+    NICs send and receive. Neither may exist without `overwrite`. `on_result` gets the report before
+    it is written.
 
-    Raises InputError where the lab is not up or busy, the job does not fit it (`plan_job`), or
-    `out` or `pcap` can not be written; MachineError where this machine can not run it. A run that
-    the machine could not carry is no error here: its report has `problems`.
+    Raises InputError if the lab is not up or busy, the job does not fit it (`plan_job`), or `out`
+    or `pcap` cannot be written; MachineError if this machine cannot run it. A run that the machine
+    could not carry is no error here: its report has `problems`.
     """
     plans = plan_jobs(lab.fabric, [job])
     _check_ready(lab)
@@ -99,11 +98,11 @@ def run_jobs(
     progress: ProgressSink = no_progress,
     faults: Sequence[Timed] = (),
 ) -> MeasuredJobs:
-    """Run `jobs` at the same time on a lab that is up; the report of each, in their order.
+    """Run `jobs` at the same time on a lab that is up. Returns their reports in order.
 
-    All begin together, and the run is over when the last is. `faults` are carried out meanwhile,
-    in the lab's clock from the jobs' start, and undone by the end. What devices counted is of all
-    jobs and the same in each report. Raises as `run_job` does.
+    All begin together, and the run ends with the last. `faults` are injected meanwhile, in the
+    lab's clock from the jobs' start, and undone by the end. Counts of devices cover all jobs and
+    are the same in each report. Raises as `run_job` does.
     """
     plans = plan_jobs(lab.fabric, jobs)
     _check_ready(lab)
@@ -145,7 +144,7 @@ def _measured(
 
 
 def planned_warning(lab: Lab, job: JobSpec) -> str | None:
-    """What to tell the user before a run that this machine will probably not carry.
+    """A warning before a run that this machine will probably not carry.
 
     Raises InputError as `plan_job` does.
     """
@@ -159,8 +158,8 @@ def _send(
     faults: Sequence[Timed],
     progress: ProgressSink,
 ) -> tuple[TrafficResult, float, float, tuple[str, ...]]:
-    """The run itself, how long it took, how much CPU time the hypervisor kept in it, and why the
-    faults were not what was asked for, if they were not."""
+    """The run itself, its duration, the CPU time that the hypervisor stole meanwhile, and how the
+    faults differed from the plan, if they did."""
     with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
         prepared = prepare_first(injector, faults)
         stolen_s, started_s = stolen_cpu_s(), time.monotonic()
@@ -197,17 +196,17 @@ def assemble(
     events: tuple[Event, ...] = (),
     late: tuple[str, ...] = (),
 ) -> tuple[JobReport, ...]:
-    """The report of each job of a run from everything that was counted. Pure.
+    """The report of each job of a run from all counters. Pure.
 
-    `events` are what was broken, since the jobs' start; `late`, why not as planned.
+    `events`: the injected faults, since the jobs' start; `late`: why they were not as planned.
     """
     jobs = traffic.jobs
     if not jobs:
         raise ValueError("the session had no job")
     fabric, dilation = jobs[0].plan.fabric, jobs[0].plan.dilation
     checks = check_all(jobs, traffic.agents, counts)
-    # What a broken link took is missing, and no queue dropped it: a fault did, or it ended a queue
-    # pair, or moved some to another port.
+    # Packets that a broken link took are missing, and no queue dropped them: a fault did, or it
+    # ended a queue pair, or moved some to another port.
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
     differ = () if jobs[0].errors or moves or events else disagreements(checks)
     warnings = _warnings(jobs, environment.cpu_count, moves)

@@ -1,10 +1,10 @@
-"""The FIB of every switch over time: each change as netlink tells it, and whether it is whole.
+"""Records the FIB of every switch over time: each netlink change, and whether it is complete.
 
-In: a running lab. Out: `FibChange`s in CLOCK_REALTIME nanoseconds, and a wait, on events, for the
-moment when every switch again holds every prefix at full ECMP width.
+`FibChange`s are in CLOCK_REALTIME nanoseconds. An event-driven wait returns when every switch again
+holds every prefix at full ECMP width.
 
-A thread reads the events as they come. The kernel does not stamp them: a change is as old as the
-time this process needed to be woken and to read it.
+A thread reads the events as they come. The kernel does not stamp them: a stamp is late by the time
+this process needs to wake up and read.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class FibTimeline:
         self._watch: FibWatch | None = None
 
     def __enter__(self) -> Self:
-        """Start listening, and only then read the tables, so that no change falls between."""
+        """Start listening, and only then read the tables, so that no change is missed."""
         self._watch = FibWatch(self._namespaces)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:
@@ -83,14 +83,14 @@ class FibTimeline:
             self._watch.close()
 
     def changes(self, start_ns: int, end_ns: int) -> tuple[FibChange, ...]:
-        """What changed in [start_ns, end_ns). Raises what ended the recording, if anything."""
+        """The changes in [start_ns, end_ns). Raises the error that ended the recording, if any."""
         with self._changed:
             if self._failure is not None:
                 raise self._failure
             return tuple(c for c in self._changes if start_ns <= c.t_ns < end_ns)
 
     def overflowed(self) -> tuple[str, ...]:
-        """The switches some of whose events were lost: the kernel had no room for them."""
+        """The switches that lost events because the kernel's buffer was full."""
         return tuple(sorted(self._watch.overflowed)) if self._watch is not None else ()
 
     def read(self) -> dict[str, Fib]:
@@ -100,7 +100,7 @@ class FibTimeline:
     def wait_until_whole(self, timeout_s: float) -> Mapping[str, Fib]:
         """Return the tables once every expected route is there at full width.
 
-        Raises ExpectationError, naming what is missing, when `timeout_s` is over.
+        Raises ExpectationError with what is missing after `timeout_s`.
         """
         return self.wait_until(
             "whole again", lambda fibs: narrow_routes(self._expected, fibs), timeout_s
@@ -113,12 +113,12 @@ class FibTimeline:
         timeout_s: float,
         quiet_s: float = 0.0,
     ) -> Mapping[str, Fib]:
-        """Return the tables once they lack nothing to be in `state`.
+        """Return the tables once they are in `state`.
 
-        Events say when to look, a read of the tables decides: the kernel drops the routes of an
-        interface that goes down without telling. It is put off until nothing has changed for
-        `quiet_s`, so that what is being measured has the CPUs. Raises ExpectationError, naming what
-        is lacking, when `timeout_s` is over.
+        Events trigger a read of the tables, which decides: the kernel drops the routes of an
+        interface that goes down without a notification. The read waits until nothing has changed
+        for `quiet_s`, to leave the CPUs to what is measured. Raises ExpectationError with what is
+        missing after `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -185,7 +185,7 @@ def expected_widths(fabric: Fabric) -> dict[tuple[str, str], int]:
 def narrow_routes(
     expected: Mapping[tuple[str, str], int], fibs: Mapping[str, Fib]
 ) -> tuple[str, ...]:
-    """Each route that is missing or has too few next hops with carrier, as a person reads it."""
+    """Each route that is missing or has too few next hops with carrier, as text."""
     widths = {
         (node, route.prefix): sum(hop.carrier for hop in route.next_hops)
         for node, fib in fibs.items()

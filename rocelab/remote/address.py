@@ -1,7 +1,7 @@
-"""Which machine `user@host:port` names, and how it is reached.
+"""Resolves `user@host:port` to a machine and how to reach it.
 
-In: what a user typed after `--host`, and their ~/.ssh/config. Out: a `Destination` with everything
-a connection needs. No network, and no file but the configuration is read.
+The value of `--host` and ~/.ssh/config give a `Destination` with everything a connection needs. It
+uses no network and reads no file but the configuration.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SSH_PORT = 22
 USAGE = "give user@host, host or user@host:port; a Host of ~/.ssh/config is a host too"
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 _SHELLS = re.escape("""'"`$\\;&<>|(){}*?!#~,""")
-"""What a name may not have: a ProxyCommand is a shell's, with %h and %r replaced by what was typed
-(OpenSSH, ssh.c, valid_hostname and valid_ruser)."""
+"""Characters that a name may not have: a shell runs a ProxyCommand, with %h and %r replaced by the
+typed names (OpenSSH, ssh.c, valid_hostname and valid_ruser)."""
 _ADDRESS = re.compile(
     rf"(?:(?P<user>[^@:/\s{_SHELLS}]+)@)?"
     rf"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^@:/\s\[\]{_SHELLS}]+))"
@@ -32,7 +32,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A machine as it was typed; what is None was left to ~/.ssh/config and the defaults."""
+    """A machine as typed; None fields are left to ~/.ssh/config and the defaults."""
 
     host: str
     user: str | None = None
@@ -47,7 +47,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A machine and how to reach it, as ssh_config(5) has it."""
+    """A machine and how to reach it, in the terms of ssh_config(5)."""
 
     address: Address
     host: str
@@ -62,7 +62,7 @@ class Destination:
 
     @property
     def known_as(self) -> str:
-        """The name under which known_hosts has the machine (sshd(8), SSH_KNOWN_HOSTS)."""
+        """The machine's name in known_hosts (sshd(8), SSH_KNOWN_HOSTS)."""
         if self.key_alias is not None:
             return self.key_alias
         return self.host if self.port == SSH_PORT else f"[{self.host}]:{self.port}"
@@ -72,7 +72,7 @@ class Destination:
 
 
 def parse_address(text: str) -> Address:
-    """`user@host:port`, where user and port may be left out. Raises InputError."""
+    """Parse `user@host:port`; user and port are optional. Raises InputError."""
     found = _ADDRESS.fullmatch(text)
     if found is None or text.startswith("-"):
         if re.match(r"[^@\s]*:[^@\s]*@", text):
@@ -90,7 +90,7 @@ def parse_address(text: str) -> Address:
 
 
 def read_config(path: Path) -> paramiko.SSHConfig:
-    """~/.ssh/config, empty where there is none. Raises InputError for one that is not valid."""
+    """Read ~/.ssh/config; empty if missing. Raises InputError if it is invalid."""
     try:
         return paramiko.SSHConfig.from_path(str(path))
     except FileNotFoundError:
@@ -100,10 +100,10 @@ def read_config(path: Path) -> paramiko.SSHConfig:
 
 
 def resolve(address: Address, config: paramiko.SSHConfig, home: Path) -> Destination:
-    """What an address means: HostName, User, Port, IdentityFile, IdentitiesOnly, HostKeyAlias,
-    UserKnownHostsFile, ProxyJump and ProxyCommand of the configuration; what was typed wins.
+    """Apply HostName, User, Port, IdentityFile, IdentitiesOnly, HostKeyAlias, UserKnownHostsFile,
+    ProxyJump and ProxyCommand of the configuration; typed values win.
 
-    Raises InputError for values that can not be used.
+    Raises InputError for unusable values.
     """
     try:
         told = config.lookup(address.host)
@@ -127,7 +127,7 @@ def resolve(address: Address, config: paramiko.SSHConfig, home: Path) -> Destina
 
 
 def _check_host(host: str) -> None:
-    """Raises InputError for what can be no name of a machine, as the resolver would (RFC 3490)."""
+    """Raises InputError for an invalid machine name, as the resolver would (RFC 3490)."""
     try:
         host.encode("idna")
     except UnicodeError:

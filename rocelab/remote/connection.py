@@ -1,7 +1,7 @@
 """A connection to another machine over SSH: keys and agent only, host keys verified.
 
-In: a `Destination`. Out: a `Connection` that runs commands and moves files. Whatever ssh refuses
-is told as an error with what to do about it; nothing is ever asked for, no key is ever accepted.
+A `Connection` runs commands and copies files. A refusal by ssh becomes an error with advice. It
+never prompts and never accepts an unknown host key.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from rocelab.remote.errors import ConnectionLostError, HostKeyError, Unreachable
 CONNECT_TIMEOUT_S = 15.0
 KEEPALIVE_S = 10
 SILENCE_MS = 30_000
-"""How long what was sent may stay unacknowledged before the connection counts as broken."""
+"""How long sent data may stay unacknowledged before the connection counts as broken."""
 _CHUNK = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a command on the other machine said, and how it ended."""
+    """The output of a command on the other machine, and its exit code."""
 
     exit_code: int
     out: bytes
@@ -42,7 +42,7 @@ class Output:
 
     @property
     def complaint(self) -> str:
-        """The last of what it wrote to stderr."""
+        """The end of its stderr."""
         return self.err.decode(errors="replace").strip()[-2000:]
 
 
@@ -67,7 +67,7 @@ class Connection:
             return self._transport().open_session(timeout=CONNECT_TIMEOUT_S)
 
     def run(self, command: str, *, stdin: bytes = b"") -> Output:
-        """Run a command line of the user's login shell to its end."""
+        """Run a command line in the user's login shell to its end."""
         with self.watched(), self.channel() as channel:
             channel.exec_command(command)
             if stdin:
@@ -83,19 +83,19 @@ class Connection:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Turn whatever paramiko raises when the connection breaks into ConnectionLostError."""
+        """Turn any exception of paramiko for a broken connection into ConnectionLostError."""
         try:
             yield
         except (paramiko.SSHException, EOFError, ConnectionError, TimeoutError):
             raise self.lost() from None
         except OSError:
-            # paramiko tells of a closed socket in many ways, of which some are a bare OSError.
+            # paramiko reports a closed socket in many ways, some of them a bare OSError.
             if not self._transport().is_active():
                 raise self.lost() from None
             raise
 
     def close(self) -> None:
-        """Break it: whatever waits for it, in any thread, waits no longer."""
+        """Close it: every thread that waits on it returns."""
         self.client.close()
 
     def lost(self) -> ConnectionLostError:
@@ -110,12 +110,12 @@ class Connection:
 
 @contextmanager
 def connected(destination: Destination, home: Path) -> Iterator[Connection]:
-    """A connection for as long as the context lasts.
+    """An open connection for the duration of the context.
 
-    Raises HostKeyError for a machine that is unknown or is not the one known, UnreachableError
-    where it can not be reached or takes none of our keys.
+    Raises HostKeyError for an unknown machine or a changed host key, UnreachableError if it cannot
+    be reached or accepts none of our keys.
     """
-    # Else paramiko's log of a failed connection goes to stderr, as a traceback.
+    # Otherwise paramiko logs a failed connection to stderr, as a traceback.
     logging.getLogger("paramiko").addHandler(logging.NullHandler())
     with ExitStack() as stack:
         yield _connect(destination, home, stack)
@@ -160,14 +160,14 @@ def _connect(destination: Destination, home: Path, stack: ExitStack) -> Connecti
 
 
 def _load_known_hosts(client: paramiko.SSHClient, path: Path) -> None:
-    """Have a client know the hosts of a file. A line that is no entry is passed over, as ssh does:
-    paramiko raises whatever its parsers do. Raises OSError."""
+    """Load the hosts of a file into a client. Invalid lines are skipped, as ssh does: paramiko
+    would raise its parsers' exceptions. Raises OSError."""
     whole = []
     for line in path.read_text(errors="replace").splitlines():
         try:
             entry = HostKeyEntry.from_line(line.strip())
             is_entry = entry is not None and bool(entry.key.asbytes())
-        except Exception:  # noqa: S112 - of six kinds, none of which its documentation names
+        except Exception:  # noqa: S112 - of six undocumented kinds
             continue
         if is_entry:
             whole.append(line)
@@ -181,11 +181,11 @@ def _load_known_hosts(client: paramiko.SSHClient, path: Path) -> None:
 def _link(
     destination: Destination, home: Path, stack: ExitStack
 ) -> socket.socket | paramiko.Channel:
-    """The way to the machine's SSH port: straight, through a command, or over other machines."""
+    """A socket to the machine's SSH port: direct, through a command, or over jump hosts."""
     if destination.jumps:
         config = read_config(home / ".ssh/config")
         *before, last = destination.jumps
-        # A jump over several machines is a jump to the last of them over the others.
+        # A jump over several hosts is a jump to the last one over the others.
         over = resolve(last, config, home)
         if before:
             over = replace(over, jumps=tuple(before))
@@ -211,9 +211,9 @@ def _link(
 
 
 def _command_link(command: str, stack: ExitStack) -> socket.socket:
-    """A ProxyCommand's stdin and stdout as a socket, which ends when the command does.
+    """A ProxyCommand's stdin and stdout as a socket, which closes when the command ends.
 
-    (paramiko's own spins once its command has ended.)
+    (paramiko's own implementation spins after its command has ended.)
     """
     ours, its = socket.socketpair()
     stack.callback(ours.close)
@@ -227,7 +227,7 @@ def _command_link(command: str, stack: ExitStack) -> socket.socket:
 
 
 class _Unknown(paramiko.MissingHostKeyPolicy):
-    """A machine that known_hosts does not have is refused, with what to do."""
+    """Refuses a machine that is not in known_hosts, with advice."""
 
     def __init__(self, destination: Destination) -> None:
         self._destination = destination
@@ -262,7 +262,7 @@ def fingerprint(key: paramiko.PKey) -> str:
 
 
 class _Keys(AuthStrategy):
-    """The agent's keys and the files of the configuration, in the order that ssh tries them."""
+    """The agent's keys and those of the configuration's files, in the order of ssh."""
 
     def __init__(self, destination: Destination) -> None:
         super().__init__(ssh_config=paramiko.SSHConfig())
@@ -270,7 +270,7 @@ class _Keys(AuthStrategy):
         self._told: list[str] = []
 
     def told(self) -> str:
-        """Which keys there were."""
+        """The keys that were tried, as text."""
         return ", ".join(self._told) or "there are none, in no file and in no agent"
 
     def get_sources(self) -> Iterator[AuthSource]:
@@ -288,7 +288,7 @@ class _Keys(AuthStrategy):
                 yield InMemoryPrivateKey(user, key_of_file)
 
     def _load(self, path: Path, tried: set[bytes]) -> paramiko.PKey | None:
-        """The key in a file; None where there is none, or one that was tried or is locked."""
+        """The key in a file; None if there is none, or if it was tried before or is locked."""
         if not path.is_file() or _public_of(path) in tried:
             return None
         try:
@@ -308,7 +308,7 @@ def _agent_keys() -> tuple[paramiko.AgentKey, ...]:
 
 
 def _public_of(path: Path) -> bytes:
-    """The public key beside a private one, empty where there is none."""
+    """The public key beside a private one, empty if there is none."""
     try:
         _, text, *_ = Path(f"{path}.pub").read_text().split()
         return b64decode(text)

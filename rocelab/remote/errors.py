@@ -1,4 +1,4 @@
-"""What can go wrong between this machine and another one, each with the exit code it ends with."""
+"""The errors between this machine and another one, each with its exit code."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from rocelab.errors import MachineError, RocelabError
 
 
 class UnreachableError(MachineError):
-    """The other machine could not be reached, or did not let us in."""
+    """The other machine could not be reached, or denied access."""
 
 
 class HostKeyError(UnreachableError):
-    """The machine that answered is not known to be the one that was meant."""
+    """The host key of the machine that answered is not the known one."""
 
 
 class UnfitError(MachineError):
@@ -18,11 +18,11 @@ class UnfitError(MachineError):
 
 
 class DiskFullError(UnfitError):
-    """There is no room on the other machine's disk."""
+    """The other machine's disk is full."""
 
 
 class ConnectionLostError(RocelabError):
-    """The connection broke while a run went on there, which it still does.
+    """The connection broke; the run there continues.
 
     The exit code is EX_TEMPFAIL of sysexits.h: neither the run's success nor its failure.
     """

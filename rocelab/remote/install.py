@@ -1,7 +1,7 @@
-"""The kit on the other machine: the very code that runs here, and a venv with what it needs.
+"""Installs the kit on the other machine: the code that runs here, and a venv with its requirements.
 
-In: a connection. Out: an `Installed`, how to run a command of the kit there. The code is named by
-a hash of its content, so a change here is sent with the next command, and nothing is sent twice.
+An `Installed` knows how to run a command of the kit there. The code is named by a hash of its
+content, so a change here is sent with the next command, and nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Kit:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Where the kit is there, and who we are."""
+    """The kit's location on the other machine, and our user there."""
 
     home: str
     kit: str
@@ -75,21 +75,21 @@ class Installed:
         return f"{self.home}/runs"
 
     def command(self, *words: str) -> str:
-        """A command line that runs Python there with the kit, as root where that is possible."""
+        """A command line that runs Python there with the kit, as root if possible."""
         sudo = ["sudo", "-n"] if self.by_sudo else []
-        # -P: a folder called labs where the command runs must not be taken for the kit's.
+        # -P: a folder named labs in the current folder must not be imported as the kit's.
         return shlex.join([*sudo, "env", f"PYTHONPATH={self.kit}", self.python, "-P", *words])
 
     def supervisor(self, *words: str) -> str:
         return self.command("-m", "rocelab.remote.host.supervisor", *words)
 
     def rocelab(self, words: Sequence[str]) -> tuple[str, ...]:
-        """The arguments that are `rocelab WORDS...` where PYTHONPATH is set."""
+        """The arguments for `rocelab WORDS...` with PYTHONPATH set."""
         return (self.python, "-P", "-c", "from rocelab.cli.main import main; main()", *words)
 
 
 def this_kit() -> Kit:
-    """The kit as it runs here, from wherever it was installed."""
+    """The kit that runs here, wherever it is installed."""
     content = {}
     places = {"rocelab": HOME / "rocelab"}
     places |= {f"rocelab/{PACKED}/{name}": shipped(name) for name in FOLDERS}
@@ -98,7 +98,7 @@ def this_kit() -> Kit:
             if path.suffix in KINDS and path.is_file():
                 content[f"{place}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     distribution = metadata.distribution("rocelab")
-    # What importlib.metadata asks of a distribution (packaging.python.org, core metadata).
+    # What importlib.metadata requires of a distribution (packaging.python.org, core metadata).
     content[f"rocelab-{distribution.version}.dist-info/METADATA"] = (
         f"Metadata-Version: 2.1\nName: rocelab\nVersion: {distribution.version}\n".encode()
     )
@@ -107,7 +107,7 @@ def this_kit() -> Kit:
 
 
 def zipped(content: Iterable[tuple[str, bytes]]) -> bytes:
-    """A zip file of these; a path that ends in a slash is a folder."""
+    """A zip file of this content; a path that ends in a slash is a folder."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed:
         for path, data in content:
@@ -116,7 +116,7 @@ def zipped(content: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def ensure_installed(connection: Connection, kit: Kit, progress: ProgressSink) -> Installed:
-    """Install what is not there yet. Raises UnfitError for what the machine lacks."""
+    """Install the missing parts. Raises UnfitError if the machine lacks a requirement."""
     told = _bootstrap(connection, "look", kit.name, kit.requirements_key)
     where = connection.destination
     if told["system"] != "Linux":
@@ -165,7 +165,7 @@ def _bootstrap(connection: Connection, verb: str, *arguments: str) -> dict[str, 
 
 
 def answer_of(output: Output) -> dict[str, object]:
-    """The JSON that a verb answered with, whatever a login shell printed around it."""
+    """The JSON answer of a verb, without other output of the login shell."""
     for line in output.out.decode(errors="replace").splitlines():
         if line.startswith(bootstrap.MARK):
             found = json.loads(line.removeprefix(bootstrap.MARK))
@@ -174,7 +174,7 @@ def answer_of(output: Output) -> dict[str, object]:
 
 
 def check(connection: Connection, output: Output, folder: str) -> None:
-    """Raise what a verb's exit code means: DiskFullError, or UnfitError with its words."""
+    """Raise the error of a verb's exit code: DiskFullError, or UnfitError with its message."""
     if output.exit_code == bootstrap.NO_SPACE_EXIT:
         raise disk_full(connection, folder)
     if output.exit_code != 0:
@@ -197,7 +197,7 @@ def send(
     progress: ProgressSink,
     stage: str,
 ) -> None:
-    """Write a file there. Raises DiskFullError; other refusals as InputError."""
+    """Write a file there. Raises DiskFullError, and InputError for other failures."""
     try:
         with connection.watched():
             connection.sftp.putfo(

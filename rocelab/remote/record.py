@@ -1,7 +1,7 @@
-"""What this machine remembers of the runs it began elsewhere, until their results are back.
+"""Records of the runs that this machine began elsewhere, until their results are fetched.
 
-The other machine is not asked where its files go: they go where the command line here said. In
-and out: a small JSON file per run in the user's state folder.
+Results go where the local command line said, not where the other machine says. Each run has a small
+JSON file in the user's state folder.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A run that was begun from here."""
+    """A run that was begun from this machine."""
 
     run: str
     host: str
     outputs: tuple[str, ...]
-    """Places in the mirror of this machine's file system that are brought back."""
+    """Places in the mirror of this machine's file system to fetch."""
 
 
 def _file(run: str) -> Path:
@@ -28,14 +28,14 @@ def _file(run: str) -> Path:
 
 
 def remember(begun: Begun) -> None:
-    """Write a run down. Raises OSError."""
+    """Record a run. Raises OSError."""
     file = _file(begun.run)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(asdict(begun)))
 
 
 def remembered(run: str) -> Begun | None:
-    """None for a run that was not begun from here."""
+    """The record of a run; None if it was not begun from this machine."""
     try:
         fields = json.loads(_file(run).read_text())
     except (OSError, ValueError):

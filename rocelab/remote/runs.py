@@ -1,8 +1,7 @@
-"""Runs on another machine, seen from here: begin one, follow it, interrupt it, fetch what it wrote.
+"""Controls runs on another machine: begins, follows and interrupts them, and fetches their output.
 
-In: a connection and the installed kit. A run belongs to its supervisor there
-(`rocelab.remote.host.supervisor`): losing the connection loses nothing, the log is read on from
-where it was understood.
+A run belongs to its supervisor there (`rocelab.remote.host.supervisor`): losing the connection
+loses nothing, and reading of the log resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -39,12 +38,13 @@ PASSED_ON = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
 _CHUNK = 1 << 16
 _OVER = b"\0"
 _NAME = re.compile(r"\d{8}T\d{6}-[0-9a-f]{4}")
-"""A name becomes a file's here: one that is not ours is not taken from the other machine."""
+"""A run's name becomes a file name here: names of another form are not accepted from the other
+machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A run as the other machine has it."""
+    """A run as listed by the other machine."""
 
     run: str
     command: str
@@ -66,12 +66,12 @@ class Ending:
 
     exit_code: int
     lost_bytes: int
-    """Output that the disk there had no room for."""
+    """Bytes of output lost to a full disk there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """What of this machine's terminal a run is to see."""
+    """The properties of this machine's terminal for a run."""
 
     out: bool
     err: bool
@@ -97,7 +97,7 @@ class Run:
         return f"{self.installed.runs}/{self.name}"
 
     def send(self, upload: Upload, terminal: Terminal, progress: ProgressSink) -> None:
-        """Send what the run needs. Raises DiskFullError where there is no room for it."""
+        """Send the run's files. Raises DiskFullError."""
         request = Request(
             command=self.installed.rocelab(upload.words),
             words=upload.words,
@@ -121,7 +121,7 @@ class Run:
         self._ask("start")
 
     def unpack(self) -> None:
-        """Only put the files in their places. Raises DiskFullError, UnfitError."""
+        """Only unpack the files. Raises DiskFullError, UnfitError."""
         self._ask("unpack")
 
     def _ask(self, verb: str, *words: str) -> None:
@@ -129,14 +129,14 @@ class Run:
         check(self.connection, output, self.folder)
 
     def interrupt(self) -> bool:
-        """Ctrl-C for the command; nothing for one that has ended or not begun. Whether it runs."""
+        """Send Ctrl-C to the command if it runs. Returns whether it runs."""
         output = self.connection.run(self.installed.supervisor("interrupt", self.folder))
         return output.exit_code == 0
 
     def follow(self, show: Callable[[Frame], None]) -> Ending:
-        """Show everything it writes, from its beginning, until it ends.
+        """Show all output, from the beginning, until the run ends.
 
-        Raises ConnectionLostError when the connection breaks, UnfitError for a run that was killed.
+        Raises ConnectionLostError if the connection breaks, UnfitError if the run was killed.
         """
         reader = FrameReader()
         lost_bytes = 0
@@ -162,10 +162,10 @@ class Run:
         raise connection.lost()
 
     def fetch(self, outputs: Sequence[str], progress: ProgressSink) -> tuple[list[Path], list[str]]:
-        """Bring back what it wrote below these places of the mirror.
+        """Fetch the files that it wrote below these places of the mirror.
 
-        Gives the files as they are here now, and the places of those that were not asked for.
-        Raises InputError where a file can not be written here.
+        Returns the local paths of the fetched files, and the places of files that were not
+        requested. Raises InputError if a file cannot be written here.
         """
         written = self._written()
         wanted = {place: size for place, size in written.items() if is_within(place, outputs)}
@@ -195,7 +195,7 @@ class Run:
         return {str(place): int(size) for place, size in found.items()}
 
     def _fetch(self, place: str, target: Path, show: Callable[[int, int], object]) -> None:
-        """One file, whole or not at all."""
+        """Fetch one file atomically."""
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -213,11 +213,11 @@ class Run:
             ) from None
 
     def discard(self) -> None:
-        """Remove what was sent for a run that never began."""
+        """Remove the upload of a run that never began."""
         self.connection.run(shlex.join(["rm", "-rf", self.folder]))
 
     def remove(self) -> None:
-        """Remove it there. Raises InputError for one that still runs."""
+        """Remove it there. Raises InputError if it still runs."""
         output = self.connection.run(self.installed.supervisor("remove", self.folder))
         if output.exit_code == BUSY_EXIT:
             raise InputError(f"run {self.name} has not ended", hint="attach to it and press Ctrl-C")
@@ -226,12 +226,12 @@ class Run:
 
 
 def new_name() -> str:
-    """A name for a run: when it began, and something of its own."""
+    """A unique name for a run: its begin and a random part."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
 def list_runs(connection: Connection, installed: Installed) -> list[Listed]:
-    """The runs there that go on, or whose results nobody has fetched."""
+    """The runs there that are running, or whose results have not been fetched."""
     output = connection.run(installed.supervisor("list", installed.runs))
     check(connection, output, installed.runs)
     items = answer_of(output).get("items", [])
@@ -268,15 +268,15 @@ def choose(runs: Sequence[Listed], name: str | None, host: str) -> Listed:
 
 
 def places_of(run: str, here: Path) -> tuple[str, ...]:
-    """Where the results of a run belong: as was said when it began; else to results/ of here."""
+    """The places of a run's results: as recorded when it began; else results/ of `here`."""
     begun = record.remembered(run)
     return begun.outputs if begun is not None else (mirrored(here / RESULTS),)
 
 
 @contextmanager
 def interrupts_passed_on(run: Run, told: Callable[[], None]) -> Iterator[None]:
-    """While the block runs the first signal that would end us, such as Ctrl-C, goes to the run as
-    Ctrl-C; the second leaves it running.
+    """During the block the first terminating signal, such as Ctrl-C, goes to the run as Ctrl-C; the
+    second leaves it running.
 
     Raises ConnectionLostError at the second.
     """
@@ -294,8 +294,8 @@ def interrupts_passed_on(run: Run, told: Callable[[], None]) -> Iterator[None]:
             is_left.set()
             run.connection.close()
 
-    # By a thread that is told by the kernel's side of the handler: what Python runs at a signal has
-    # to wait until the main thread wakes, and may find it holding a lock.
+    # A thread reads the signal's wakeup descriptor: a Python signal handler has to wait until the
+    # main thread wakes, and may find it holding a lock.
     worker = threading.Thread(target=pass_on, name="interrupt", daemon=True)
     worker.start()
     before = {

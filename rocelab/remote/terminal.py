@@ -1,7 +1,6 @@
-"""A command on the other machine that talks to this terminal: shell, vtysh, a program in a node.
+"""Connects this terminal to a command on the other machine: shell, vtysh, a program in a node.
 
-Nothing of it survives the connection, as nothing does of a shell. In: a run that was sent. Out:
-the exit code.
+Like a shell, the command ends with the connection.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ _CHUNK = 1 << 15
 
 
 def talk(run: Run, words: tuple[str, ...], folder: str) -> int:
-    """Run the command with this terminal until it ends. Raises ConnectionLostError."""
+    """Run the command with this terminal until it ends; returns its exit code. Raises
+    ConnectionLostError."""
     connection, installed = run.connection, run.installed
     inside = shlex.quote(f"{run.folder}/files/{folder}")
     command = installed.command(*installed.rocelab(words)[2:])
@@ -55,7 +55,7 @@ def talk(run: Run, words: tuple[str, ...], folder: str) -> int:
 
 @contextmanager
 def _raw(resize: object) -> Iterator[None]:
-    """The terminal as it is given keys, none of which means anything here."""
+    """The terminal in raw mode: no key has a local meaning."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     handler = signal.signal(signal.SIGWINCH, resize)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""What a command line needs of this machine's files, and what it will write.
+"""Finds which files of this machine a command line reads and writes.
 
-In: the words of a command and what its parameters were read as. Out: an `Upload` for the other
-machine, where the files stand in a mirror of this machine's file system. Paths that are relative
-mean the same there; those that are absolute are made relative.
+The words of a command and its parsed parameters give an `Upload` for the other machine, with the
+files in a mirror of this machine's file system. Relative paths mean the same there; absolute paths
+are made relative.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ INPUTS = frozenset(
         "new",
     }
 )
-"""Parameters of commands that name files to read: those of CATALOGS where they are no names of what
-ships."""
+"""Parameters of commands that name files to read; those of CATALOGS may also name shipped ones."""
 CATALOGS = {"lab": LABS, "drill": DRILLS, "job_file": JOBS, "flows": FLOWS}
 NAMED_IN = {"lab": LABS, "job": JOBS, "jobs": JOBS}
 """Keys of YAML files that name other files as the command line does."""
@@ -44,35 +43,35 @@ OUTPUTS = frozenset(
 )
 """Parameters that name files or folders to write."""
 THERE = frozenset({"frr"})
-"""Parameters that name folders of the other machine, which are left as they are typed."""
+"""Parameters that name folders of the other machine, which are left as typed."""
 RESULTS = "results"
-"""Where commands write that are not told where."""
+"""The default output folder of commands."""
 RESULT = "result.json"
-"""What is read where a folder of results is named."""
+"""The file that is read if a folder of results is named."""
 YAML = (".yaml", ".yml")
 REFERENCES = (*YAML, ".csv", ".json", ".et")
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What goes to the other machine with a command."""
+    """The upload for a command on the other machine."""
 
     words: tuple[str, ...]
     folder: str
-    """The mirror of the folder that the command is run from."""
+    """The mirror of the current folder."""
     sent: Mapping[str, Path]
     """Files to send, by their place in the mirror."""
     present: tuple[str, ...]
-    """What is here and only has to be there, empty: folders end in a slash."""
+    """Paths that must exist there, empty: folders end in a slash."""
     outputs: tuple[str, ...]
-    """Places in the mirror that are brought back with all that is in them."""
+    """Places in the mirror to fetch with all their content."""
 
 
 def make_upload(words: Sequence[str], values: Mapping[str, object], here: Path) -> Upload:
-    """The upload of a command line that is run from the folder `here`.
+    """The upload of a command line run in the folder `here`.
 
-    `values` has what the command's parameters were read as, by their names. Raises InputError for
-    a file that is not there, and for a YAML file that names another one absolutely.
+    `values` has the command's parsed parameters by name. Raises InputError for a missing file, and
+    for a YAML file that names another one by an absolute path.
     """
     sent: dict[str, Path] = {}
     present: list[str] = []
@@ -107,8 +106,8 @@ def mirrored(path: Path) -> str:
 
 
 def is_within(place: str, outputs: Sequence[str]) -> bool:
-    """Whether a place in the mirror is one of these or below one, and nothing trickier; `/` itself
-    holds nothing."""
+    """Whether a place in the mirror is one of `outputs` or below one, without `..` or other tricks;
+    `/` itself contains nothing."""
     parts = PurePosixPath(place).parts
     if not parts or ".." in parts or parts[0] == "/" or not place.isprintable():
         return False
@@ -117,7 +116,7 @@ def is_within(place: str, outputs: Sequence[str]) -> bool:
 
 
 def _file_to_read(name: str, text: str, here: Path) -> Path | None:
-    """The file that a parameter names, None where it is no file or ships."""
+    """The file that a parameter names, None if it is not a file or is shipped."""
     if name not in INPUTS:
         return None
     own = own_file(text, CATALOGS[name], here) if name in CATALOGS else None
@@ -129,7 +128,7 @@ def _file_to_read(name: str, text: str, here: Path) -> Path | None:
 
 
 def _present(path: Path) -> Iterator[str]:
-    """Names of what is at an output's place already: a command may refuse to write over it."""
+    """Names that exist at an output's place: a command may refuse to overwrite them."""
     place = mirrored(path)
     if path.parent.is_dir():
         yield f"{mirrored(path.parent)}/"
@@ -142,8 +141,8 @@ def _present(path: Path) -> Iterator[str]:
 
 
 def _with_references(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """A file, and the files that it names if it is YAML: a drill's lab, a phase's job. Of a folder
-    of results, the result."""
+    """A file, and the files that it names if it is YAML: a drill's lab, a phase's job. For a folder
+    of results, its result.json."""
     if path.is_dir():
         path = path / RESULT
     if not path.is_file():
@@ -167,8 +166,8 @@ def _with_references(path: Path, seen: frozenset[Path] = frozenset()) -> Iterato
 
 
 def _texts(path: Path) -> Iterator[tuple[object, str]]:
-    """Every text in a YAML file and the key that it is below; none where the file is not valid,
-    which the command itself will say."""
+    """Every text in a YAML file and its key; none if the file is invalid, which the command itself
+    reports."""
     try:
         pending: list[tuple[object, object]] = [
             (None, yaml.safe_load(read_input(path, MAX_FILE_BYTES)))

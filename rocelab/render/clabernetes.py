@@ -1,8 +1,7 @@
-"""A fabric for clabernetes: Kubernetes objects that `kubectl apply` takes as they are.
+"""Renders a fabric for clabernetes: Kubernetes objects for `kubectl apply`.
 
-From a `Fabric` to a namespace, ConfigMaps with every switch's files, and the `Topology` that
-mounts them and holds the containerlab definition. No object is larger than the cluster's store
-takes.
+The objects are a namespace, ConfigMaps with every switch's files, and the `Topology` that mounts
+them and holds the containerlab definition. No object exceeds the limit of the cluster's store.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from rocelab.render.frr_image import DEFAULT_IMAGE
 
 API_VERSION = "clabernetes.containerlab.dev/v1alpha1"
 STORE_BYTES = 1_572_864
-"""Largest request etcd takes by default, 1.5 MiB (etcd.io, system limits)."""
+"""Largest request that etcd accepts by default, 1.5 MiB (etcd.io, system limits)."""
 CONFIG_MAP_BYTES = 1_048_576
-"""Largest ConfigMap that Kubernetes takes, 1 MiB of data (MaxSecretSize, pkg/apis/core)."""
+"""Largest ConfigMap that Kubernetes accepts, 1 MiB of data (MaxSecretSize, pkg/apis/core)."""
 _ROOM = 100_000
-"""Left in every object for what the cluster adds: ownership of fields, status, names."""
+"""Reserved in every object for additions of the cluster: ownership of fields, status, names."""
 _LABELS = {"app.kubernetes.io/managed-by": "rocelab"}
 
 
@@ -38,14 +37,14 @@ class Manifests:
 
 
 def namespace_name(lab: str) -> str:
-    """The namespace that a lab has for itself."""
+    """The namespace of a lab."""
     return f"rocelab-{lab}"
 
 
 def manifests(fabric: Fabric, image: str = DEFAULT_IMAGE) -> Manifests:
     """Every object of a lab.
 
-    Raises InputError where the Topology, or one file of a switch, is more than the store takes.
+    Raises InputError if the Topology, or one file of a switch, exceeds the store's limit.
     """
     containers = in_pods(deployment(short_names(fabric), image))
     config_maps, mounts = _configurations(containers)
@@ -67,10 +66,10 @@ def manifests(fabric: Fabric, image: str = DEFAULT_IMAGE) -> Manifests:
 
 
 def short_names(fabric: Fabric) -> Fabric:
-    """The fabric with interfaces called e1, e2, ... in each node.
+    """The fabric with interfaces named e1, e2, ... in each node.
 
-    clabernetes makes an interface called `<node>-<interface>` for each end of a link
-    (controllers/topology/definitioncontainerlab.go), and Linux takes 15 characters.
+    clabernetes makes an interface named `<node>-<interface>` for each end of a link
+    (controllers/topology/definitioncontainerlab.go), and Linux allows 15 characters.
     """
     names = {
         (node, link.port(node).interface): f"e{number}"
@@ -87,10 +86,10 @@ def short_names(fabric: Fabric) -> Fabric:
 
 
 def in_pods(made: Deployment) -> Deployment:
-    """The deployment as it has to be where each node is alone in a pod.
+    """The deployment for one node per pod.
 
-    clabernetes hands MTUs of links to no one, and connects each node to a network from which it
-    can be reached, with a default route that the fabric must not fall back to.
+    clabernetes ignores MTUs of links, and connects each node to a management network, with a
+    default route that the fabric must not fall back to.
     """
     by_mtu: dict[str, dict[int, list[str]]] = {each.name: {} for each in made.containers}
     for link in made.links:
@@ -99,8 +98,8 @@ def in_pods(made: Deployment) -> Deployment:
 
     def alone(each: Container) -> Container:
         mtus = [
-            # One command, or a switch's would be a third of the Topology; and no `$`, which
-            # containerlab takes for a variable of its own.
+            # One command: a switch's commands would otherwise fill a third of the Topology. No `$`,
+            # which containerlab expands as a variable.
             f"sh -c 'echo {' '.join(interfaces)} | xargs -n 1 ip link set mtu {mtu} dev'"
             for mtu, interfaces in by_mtu[each.name].items()
         ]
@@ -111,9 +110,9 @@ def in_pods(made: Deployment) -> Deployment:
 
 
 def packed(files: Mapping[str, str], budget_bytes: int) -> list[dict[str, str]]:
-    """Files, by key, in as few groups as their order allows, none larger than the budget.
+    """Files, by key, in as few groups as possible in this order, none larger than the budget.
 
-    Raises InputError for a file that is larger alone.
+    Raises InputError for a file larger than the budget.
     """
     groups: list[dict[str, str]] = []
     room = 0
@@ -133,14 +132,15 @@ def packed(files: Mapping[str, str], budget_bytes: int) -> list[dict[str, str]]:
 
 
 def object_bytes(value: object) -> int:
-    """The size of an object as the cluster's store keeps custom resources, in JSON."""
+    """The size of an object as JSON, the form in which the cluster's store keeps custom
+    resources."""
     return len(json.dumps(value, ensure_ascii=False).encode())
 
 
 def _configurations(
     made: Deployment,
 ) -> tuple[list[dict[str, object]], dict[str, list[dict[str, str]]]]:
-    """A ConfigMap for each switch, more where one is too small, and what each node mounts."""
+    """A ConfigMap for each switch, several if one is too small, and the mounts of each node."""
     config_maps: list[dict[str, object]] = []
     mounts: dict[str, list[dict[str, str]]] = {}
     for container in made.containers:
@@ -173,7 +173,7 @@ def _topology(made: Deployment, mounts: Mapping[str, object]) -> dict[str, objec
             "naming": "prefixed",
             "connectivity": "vxlan",
             "deployment": {"filesFromConfigMap": mounts},
-            # Nodes run no server that a load balancer or a probe could reach.
+            # Nodes run no server for a load balancer or a probe.
             "expose": {"disableExpose": True},
             "statusProbes": {"enabled": False},
         }
@@ -208,7 +208,7 @@ def _warnings(topology: Mapping[str, object], made: Deployment) -> Iterator[str]
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as they are, no line folded, and no aliases."""
+    """Dumps multi-line text literally, without folded lines or aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

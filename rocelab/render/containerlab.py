@@ -1,7 +1,8 @@
-"""A fabric for containerlab: a topology file and, beside it, what its nodes mount.
+"""Renders a fabric for containerlab: a topology file and, beside it, the files that its nodes
+mount.
 
-From a `Deployment` to the text of `<lab>.clab.yml` and of the files that it binds, by path
-relative to it: the folder can be copied to any machine and deployed there.
+`<lab>.clab.yml` binds files by relative paths, so the folder can be copied to any machine and
+deployed there.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ def topology_file(lab: str) -> str:
 
 
 def container_name(lab: str, node: str) -> str:
-    """What containerlab calls the container of a node."""
+    """containerlab's name for the container of a node."""
     return f"clab-{lab}-{node}"
 
 
 def topology_text(deployment: Deployment, *, brief: bool = False) -> str:
-    """The topology file. `brief`: as clabernetes reads it, whose links have no MAC addresses and
-    which connects nodes to a network of its own."""
+    """The topology file. `brief`: for clabernetes, whose links have no MAC addresses and which
+    connects nodes to a network of its own."""
     switches = [each for each in deployment.containers if each.files]
     return (
         environment()

@@ -1,8 +1,8 @@
-"""What it means to deploy a fabric in containers, whatever tool deploys it.
+"""A fabric as containers, independent of the tool that deploys it.
 
-From a `Fabric` to a `Deployment`: a container per node with the files it is given, its kernel
-settings before it starts and the commands to run in it once its interfaces are there, and the
-links between them. Renderers write it for a tool.
+A `Deployment` has a container per node, with its files, its kernel settings before the start and
+the commands to run once its interfaces exist, and the links between containers. Renderers write it
+for a tool.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _ONCE_STARTED = (
     "ipv4/icmp_msgs_per_sec",
     "ipv4/icmp_msgs_burst",
 )
-"""Settings that a container is not to start with. containerlab starts every container of kind linux
-with IPv6 (nodes/linux/linux.go), and the rate of ICMP, which only probes need, is a namespace's own
-since Linux 6.12 alone: a container with a setting that its kernel does not have does not start."""
+"""Settings that a container does not start with. containerlab starts every container of kind linux
+with IPv6 (nodes/linux/linux.go). The rate of ICMP, which only probes need, is per namespace only
+since Linux 6.12, and a container with a setting that its kernel lacks does not start."""
 _IMPLIED = "ipv6/conf/default/disable_ipv6"
 """Set by the kernel with that of `all` (net/ipv6/addrconf.c, addrconf_disable_ipv6)."""
 
@@ -38,9 +38,9 @@ _IMPLIED = "ipv6/conf/default/disable_ipv6"
 class Container:
     """A node as a container.
 
-    `entrypoint` is what it runs, None where the image's own start-up is to; `files` are texts by
-    path in the container; `sysctls` are set before anything runs; `commands` are lines of a
-    shell's words, run in it in order when all its interfaces are there and up.
+    `entrypoint` is its command, None for the image's own start-up; `files` are texts by path in the
+    container; `sysctls` are set before anything runs; `commands` are lines of shell words, run in
+    it in order when all its interfaces are up.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Container:
     commands: tuple[str, ...]
 
     def source(self, path: str) -> str:
-        """Where the file for `path` is, relative to the folder that is rendered."""
+        """The file for `path`, relative to the rendered folder."""
         return f"{self.name}/{path.rpartition('/')[2]}"
 
     def bind(self, path: str) -> str:
@@ -70,14 +70,14 @@ class Deployment:
 
 
 def deployment(fabric: Fabric, image: str = DEFAULT_IMAGE) -> Deployment:
-    """Every node of a fabric as a container of that image; servers only sleep in it."""
+    """Every node of a fabric as a container of that image; servers only sleep."""
     fabric = fitted(fabric)
     containers = tuple(_container(fabric, node) for node in fabric.nodes)
     return Deployment(fabric.name, image, containers, fabric.links)
 
 
 def warnings(fabric: Fabric) -> tuple[str, ...]:
-    """What one machine, or FRR's image, may not be able to hold of a fabric."""
+    """Warnings about limits of one machine, or of FRR's image, that a fabric may exceed."""
     found = []
     if len(fabric.nodes) > MANY_CONTAINERS:
         found.append(
@@ -125,7 +125,7 @@ def _container(fabric: Fabric, node: Node) -> Container:
 
 
 def _server_commands(fabric: Fabric, node: Node) -> list[str]:
-    """A server's addresses and its default route, as `rocelab.runtime.wiring` gives them."""
+    """A server's addresses and its default route, as in `rocelab.runtime.wiring`."""
     commands = []
     for link in fabric.links_of[node.name]:
         near, far = link.port(node.name), link.far(node.name)

@@ -1,8 +1,7 @@
-"""Rendered files in a folder, and a marker by which a later render knows what is its own.
+"""Writes rendered files to a folder, with a marker that lists them.
 
-In: a `Fabric`, a folder and what to render for: FRR as it runs on a machine
-(DIR/<switch>/{zebra,bgpd,bfdd}.conf), containerlab or clabernetes. Out: the files, and the marker
-with their names, so that a later render may overwrite them, where asked to, and nothing else.
+Targets are FRR on a machine (DIR/<switch>/{zebra,bgpd,bfdd}.conf), containerlab and clabernetes.
+With `overwrite` a later render replaces the files in the marker, and nothing else.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ def write_rendered(
     *,
     overwrite: bool = False,
 ) -> int:
-    """Write every switch's configuration below `folder`; gives the number of switches.
+    """Write every switch's configuration below `folder`. Returns the number of switches.
 
-    With `overwrite` what an earlier render left there is replaced, and other files stay. Raises
-    InputError for a folder that holds anything else, or an earlier render that is not to be
-    overwritten, and where it can not be written.
+    With `overwrite` the files of an earlier render are replaced; other files stay. Raises
+    InputError for a folder with other content, or with an earlier render without `overwrite`, and
+    if it cannot be written.
     """
 
     def files() -> Iterator[tuple[str, str]]:
@@ -56,8 +55,8 @@ def write_containerlab(
     *,
     overwrite: bool = False,
 ) -> tuple[str, ...]:
-    """Write a folder that containerlab deploys; gives warnings. Raises InputError as
-    `write_rendered` does."""
+    """Write a folder that containerlab deploys. Returns warnings. Raises InputError as
+    `write_rendered`."""
     made = deployment(fabric, image)
     mounted = dict(mounted_files(made))
     topology = topology_text(made)
@@ -66,7 +65,7 @@ def write_containerlab(
         for done, (path, text) in enumerate(mounted.items(), start=1):
             yield path, text
             progress(Progress("render", done, len(mounted)))
-        # Last, so that a folder with a topology file is a whole one.
+        # Last, so that a folder with a topology file is complete.
         yield topology_file(made.name), topology
 
     _write(fabric.name, folder, files(), overwrite=overwrite)
@@ -76,15 +75,15 @@ def write_containerlab(
 def write_clabernetes(
     fabric: Fabric, folder: Path, image: str = DEFAULT_IMAGE, *, overwrite: bool = False
 ) -> tuple[str, ...]:
-    """Write what `kubectl apply` takes; gives warnings. Raises InputError as `write_rendered`
-    does, and where an object would be too large for a cluster's store."""
+    """Write manifests for `kubectl apply`. Returns warnings. Raises InputError as `write_rendered`,
+    and if an object would be too large for a cluster's store."""
     made = clabernetes.manifests(fabric, image)
     _write(fabric.name, folder, made.files.items(), overwrite=overwrite)
     return made.warnings
 
 
 def _write(name: str, folder: Path, files: Iterable[tuple[str, str]], *, overwrite: bool) -> None:
-    """Write files by path relative to the folder, each noted in the marker before it is made."""
+    """Write files by path relative to the folder; the marker lists each before it is created."""
     try:
         _claim(folder, overwrite=overwrite)
         with (folder / MARKER).open("w") as marker:
@@ -102,7 +101,8 @@ def _write(name: str, folder: Path, files: Iterable[tuple[str, str]], *, overwri
 
 
 def _claim(folder: Path, *, overwrite: bool) -> None:
-    """Make the folder ours and empty of earlier renders. Raises InputError, and OSError."""
+    """Create the folder and remove the files of an earlier render. Raises InputError, and
+    OSError."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file", hint="name a folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def _claim(folder: Path, *, overwrite: bool) -> None:
 
 
 def _remove(folder: Path, path: PurePosixPath) -> None:
-    """Remove a file of an earlier render, and the switch's folder where it was the last."""
+    """Remove a file of an earlier render, and the switch's folder if empty."""
     place = folder / path.parent
     if place.is_symlink() or not place.is_dir():
         return

@@ -1,9 +1,9 @@
 """FRR configuration of a switch: eBGP to RFC 7938 over every switch-to-switch link.
 
-From a `Fabric` to the text of zebra.conf, bgpd.conf and, where BFD is asked for, bfdd.conf. The
-policy is valley-free by ASN: all CTSWs of a zone share one, so no path crosses two of them; a
-switch of the lowest tier announces its own prefixes only, and those above accept nothing else from
-it. NICs of two ports are announced one by one, by each of their switches while it reaches them.
+The files are zebra.conf, bgpd.conf and, with BFD, bfdd.conf. The policy is valley-free by ASN: all
+CTSWs of a zone share one, so no path crosses two of them; a switch of the lowest tier announces its
+own prefixes only, and those above accept nothing else from it. A NIC with two ports is announced as
+a prefix of its own, by each of its switches while that switch reaches it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NICS_LIST = "NICS"
 PATHS_MAP = "PATHS"
 SMALL_FABRIC_SESSIONS = 256
 COALESCE_MS = 100
-"""How long bgpd waits to announce to neighbours that come up together in one go; FRR's own default
+"""How long bgpd waits to announce in one go to neighbours that come up together; FRR's own default
 grows with the number of neighbours, to 10 s."""
 
 
@@ -42,10 +42,10 @@ class _PrefixList:
 
 @dataclass(frozen=True, slots=True)
 class _PeerGroup:
-    """Neighbours of one role and what they have in common.
+    """Neighbours of one role and their common settings.
 
-    Where all share one ASN, as CTSWs of a zone do, the group holds it: giving an ASN to a
-    neighbour and then a group resets it, and a reset writes 640 KiB of bgpd's memory.
+    If all share one ASN, as CTSWs of a zone do, the group has it: setting a neighbour's ASN and
+    then its group resets it, and a reset writes 640 KiB of bgpd's memory.
     """
 
     name: str
@@ -99,7 +99,7 @@ def _environment() -> jinja2.Environment:
 
 
 def daemons(fabric: Fabric) -> tuple[str, ...]:
-    """The FRR daemons every switch of the fabric runs, in the order they are to start."""
+    """The FRR daemons that every switch of the fabric runs, in start order."""
     return ("zebra", "bfdd", "bgpd") if fabric.spec.routing.bfd else ("zebra", "bgpd")
 
 
@@ -108,7 +108,7 @@ def frr_configuration(
 ) -> Mapping[str, str]:
     """Configuration text of each daemon of `node`, by daemon name.
 
-    Without `interfaces`, addresses are left to whoever makes the interfaces.
+    Without `interfaces`, the caller sets the addresses.
 
     Raises ValueError for a server, which runs none.
     """
@@ -120,13 +120,13 @@ def frr_configuration(
 
 
 def mgmtd_configuration(node: Node, log_folder: Path) -> str:
-    """What mgmtd of `node`, where FRR has one, is told: a name and a log, and no more."""
+    """The configuration of mgmtd of `node`, if FRR has one: a name and a log."""
     template = _environment().get_template("mgmtd.conf.j2")
     return template.render(node=node, log_folder=log_folder)
 
 
 def configuration_bodies(fabric: Fabric, node: Node) -> Mapping[str, str]:
-    """What each daemon of `node` is told beyond its name and its log, addresses included.
+    """The configuration of each daemon of `node` without its name and its log, addresses included.
 
     For one file that all daemons read. Raises ValueError for a server, which runs none.
     """
@@ -169,8 +169,8 @@ def _context(fabric: Fabric, node: Node, *, interfaces: bool) -> dict[str, objec
 def _read_only_s(fabric: Fabric, node: Node) -> int:
     """Longest time a restarted switch waits for all its neighbours before it announces; 0: none.
 
-    FRR's read-only mode (`update-delay`): a CTSW with hundreds of neighbours announces all
-    prefixes at once instead of each to all as neighbours come up one by one.
+    FRR's read-only mode (`update-delay`): a CTSW with hundreds of neighbours announces all prefixes
+    at once, not each to all neighbours as they come up one by one.
     """
     if len(fabric.sessions) <= SMALL_FABRIC_SESSIONS or not fabric.downlinks(node.name):
         return 0
@@ -207,13 +207,13 @@ def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
 
 
 def _own_prefixes(fabric: Fabric, leaf: str, name: str) -> list[_PrefixList]:
-    """A list of what a switch of the lowest tier announces."""
+    """The prefix list that a switch of the lowest tier announces."""
     always = [each.prefix for each in fabric.prefixes_of[leaf] if not each.per_port]
     return [_PrefixList(name, match) for match in (*always, *_nic_blocks(fabric, leaf))]
 
 
 def _nic_blocks(fabric: Fabric, switch: str) -> list[str]:
-    """What matches the addresses of NICs with two ports, one of them on this switch."""
+    """Prefix-list patterns for the addresses of NICs with two ports, one of them on this switch."""
     prefixes = fabric.prefixes_of[switch]
     if not any(each.per_port for each in prefixes):
         return []
@@ -222,8 +222,8 @@ def _nic_blocks(fabric: Fabric, switch: str) -> list[str]:
 
 
 def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
-    """One group per role of neighbour: the lowest tier's is let announce its own prefixes, others
-    the fabric's."""
+    """One group per role of neighbour: the lowest tier may announce its own prefixes, others the
+    fabric's."""
     groups = []
     for role, asns in _neighbour_asns(fabric, node).items():
         from_leaf = role.tier == 1
@@ -242,7 +242,7 @@ def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
 
 
 def _most_prefixes(fabric: Fabric, node: Node, role: Role) -> int:
-    """How many prefixes a neighbour of that role has to announce at most."""
+    """The most prefixes that a neighbour of that role has to announce."""
     if role.tier != 1:
         return len(fabric.prefixes)
     below = (link.a.node for link in fabric.downlinks(node.name))

@@ -1,9 +1,9 @@
-"""What FRR's own container image reads when it starts: a switch's three files of /etc/frr.
+"""Renders the files that FRR's own container image reads at its start: three files of /etc/frr.
 
-From a `Fabric` and a switch to the text of `daemons` (which daemons run), `vtysh.conf` and
-`frr.conf`, the one file from which all daemons are configured, addresses of interfaces included.
-The image's start-up runs watchfrr, which starts the daemons and then has `vtysh -b` give each its
-part (FRR docker/alpine/docker-start, tools/frrcommon.sh.in).
+They are `daemons` (which daemons run), `vtysh.conf` and `frr.conf`, the configuration of all
+daemons in one file, addresses of interfaces included. The image's start-up runs watchfrr, which
+starts the daemons and then has `vtysh -b` give each its part (FRR docker/alpine/docker-start,
+tools/frrcommon.sh.in).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ IMAGE_PATHS = 64
 """Most next hops of a route in FRR's image: it is built with `--enable-multipath=64`
 (alpine/APKBUILD.in), and a larger `maximum-paths` is an error there."""
 LOG_FILE = Path("/var/run/frr/frr.log")
-"""In the only folder that every image gives to the user that the daemons run as."""
+"""In the only folder that belongs to the daemons' user in every image."""
 
 
 @cache
 def environment() -> jinja2.Environment:
-    """The templates of what containers are given; `quoted` makes a string of YAML of any text."""
+    """The templates of container files; the filter `quoted` makes a YAML string of any text."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -42,13 +42,13 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - router configuration and YAML, not HTML
     )
-    # JSON's strings are YAML's, and none of them is taken for a number or a truth value.
+    # JSON strings are valid YAML, and never read as a number or a truth value.
     made.filters["quoted"] = json.dumps
     return made
 
 
 def fitted(fabric: Fabric) -> Fabric:
-    """The fabric with no more next hops to a route than FRR's image is built for."""
+    """The fabric with next hops per route limited to those that FRR's image is built for."""
     routing = fabric.spec.routing
     if routing.max_paths <= IMAGE_PATHS:
         return fabric

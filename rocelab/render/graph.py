@@ -1,7 +1,7 @@
-"""Pictures of a fabric for people: an SVG with tiers in rows, and Mermaid text for documents.
+"""Draws a fabric: an SVG with tiers in rows, and Mermaid text for documents.
 
-In: a `Fabric`. Out: text. Both draw the same `rocelab.render.sketch.Sketch`; parallel links are one
-line and their number is written beside the row.
+Both draw the same `rocelab.render.sketch.Sketch`. Parallel links are one line, with their number
+beside the row.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A path in SVG's notation; dashed where it leads to nodes that are not drawn."""
+    """A path in SVG's notation; dashed if it leads to nodes that are not drawn."""
 
     path: str
     dashed: bool
@@ -122,7 +122,7 @@ class Caption:
 
 @dataclass
 class _Canvas:
-    """What has been placed so far."""
+    """The elements placed so far."""
 
     boxes: list[Box] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
@@ -195,8 +195,8 @@ def svg(fabric: Fabric) -> str:
 
 
 def _ports(drawn: Sketch) -> dict[str, tuple[str, ...]]:
-    """The NIC numbers along the upper edge of each server that is drawn and on several switches,
-    by its box, in the order of the switches above."""
+    """The NIC numbers along the upper edge of each drawn server on several switches, by its box, in
+    the order of the switches above."""
     found: dict[str, list[str]] = {}
     for edge in drawn.edges:
         if edge.lower.role is Role.SERVER and not edge.lower.hidden:
@@ -208,7 +208,7 @@ def _ports(drawn: Sketch) -> dict[str, tuple[str, ...]]:
 def _place_band(
     canvas: _Canvas, band: Band, ports: Mapping[str, Sequence[str]], top: int, inner_width: int
 ) -> int:
-    """Give a band's boxes their places from `top` down. The y of its lower edge."""
+    """Place a band's boxes from `top` down. Returns the y of its lower edge."""
     framed = band.zones[0].title is not None
     y = top + (_ZONE_PADDING if framed else 0)
     bottom = y

@@ -1,9 +1,8 @@
-"""What a picture of a fabric shows, before anything has a place: boxes, rows of zones, and lines.
+"""The content of a picture of a fabric, before layout: boxes, rows of zones, and lines.
 
-In: a `Fabric`. Out: a `Sketch`. Tiers that are wide show their first nodes, a box that counts the
-ones left out, and their last node; many zones show the first and the last. Which tier is drawn
-inside a zone, which outside, and which servers hang below one switch follows from how the fabric is
-wired, not from its kind.
+A wide tier shows its first nodes, a box that counts the ones left out, and its last node; of many
+zones the first and the last are shown. The wiring of the fabric, not its kind, decides which tiers
+are drawn inside a zone and which servers below one switch.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from rocelab.plan.fabric import Fabric, Link, Node, Role
 from rocelab.plan.zones import Division, divisions
 
 MAX_PER_TIER = 8
-"""Boxes per tier outside of zones, or in the only zone; in one of several, half as many."""
+"""Boxes per tier outside zones, or in the only zone; half as many in one of several zones."""
 
 MAX_COLUMNS = 12
-"""All zones are drawn while their widest tiers together have no more boxes than these."""
+"""All zones are drawn if their widest tiers together have at most this many boxes."""
 
 MAX_SERVERS = 3
-"""Servers that are drawn below one switch, or where they are on several, in a zone."""
+"""Servers drawn below one switch or, if they are on several, in a zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one box stands for: a node, or (`hidden`) the nodes between two that are drawn."""
+    """The content of one box: a node, or (`hidden`) the nodes between two drawn ones."""
 
     key: str
     role: Role
@@ -40,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A row of boxes. `beside` says of each whether it is one of a pair with the box before it."""
+    """A row of boxes. `beside`: whether each forms a pair with the box before it."""
 
     role: Role
     cells: tuple[Cell, ...]
@@ -49,9 +48,9 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class ZoneSketch:
-    """A zone, or with no title what joins the zones below: its tiers from the top.
+    """A zone or, without a title, the tiers that join the zones below: its tiers from the top.
 
-    `stacks` are, per box of the last tier, the servers on that switch alone. Servers on several
+    `stacks` are, per box of the last tier, the servers on that switch only. Servers on several
     switches are a tier of their own. A zone that is not drawn is the box `hidden`.
     """
 
@@ -88,7 +87,7 @@ class Edge:
     links: int
     nics: tuple[int, ...]
     plane: int | None
-    """The upper end's zone, where the lower end is not in it and there are others."""
+    """The upper end's zone, if the lower end is outside it and there are other zones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class Sketch:
 
 
 def sketch(fabric: Fabric) -> Sketch:
-    """What is drawn of a fabric."""
+    """The sketch of a fabric."""
     found = divisions(fabric)
     bands = tuple(_band(fabric, division) for division in found)
     return Sketch(bands, _edges(fabric, found, bands))
@@ -155,7 +154,7 @@ def _tier(fabric: Fabric, role: Role, nodes: Sequence[Node], limit: int) -> Tier
 
 
 def _shared_with(fabric: Fabric, cell: Cell) -> tuple[str, ...]:
-    """The two switches that share NICs of two ports, of which the box's is one."""
+    """The pair of switches that share NICs with two ports and that the box's switch belongs to."""
     if cell.hidden or cell.role is Role.SERVER:
         return ()
     prefixes = fabric.prefixes_of[cell.nodes[0]]

@@ -1,8 +1,8 @@
-"""What commands write with: results to stdout, progress and errors to stderr.
+"""The output of commands: results to stdout, progress and errors to stderr.
 
-Progress bars show only on a terminal. Tables are as wide as the terminal, or as `_PIPE_WIDTH` where
-stdout is a file or a pipe, and cut no value. No text is taken for markup, whoever wrote it, and
-characters that a terminal would obey are shown as escapes.
+Progress bars show only on a terminal. Tables are as wide as the terminal, or `_PIPE_WIDTH` if
+stdout is a file or a pipe, and cut no value. Text is never interpreted as markup, and control
+characters are shown as escapes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _PIPE_WIDTH = 160
 
 
 def out() -> Console:
-    """Where a command's result goes."""
+    """The console for a command's result."""
     return _console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 def err() -> Console:
-    """Where progress and errors go."""
+    """The console for progress and errors."""
     return _console(stderr=True)
 
 
@@ -42,13 +42,13 @@ def _console(*, width: int | None = None, stderr: bool = False) -> Console:
     from rich.segment import Segment
 
     class PlainConsole(Console):
-        """Leaves a reader that has gone to `rocelab.cli.app`: rich would exit with 1."""
+        """Leaves a closed pipe to `rocelab.cli.app`: rich would exit with 1."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
         def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401 - as rich has them
-            # Before it is measured, so that columns stay in line.
+            # Before rich measures it, so that columns stay aligned.
             return super().render_str(visible(text), **options)
 
         def render(
@@ -63,7 +63,7 @@ def _console(*, width: int | None = None, stderr: bool = False) -> Console:
 
 
 def is_reader_gone() -> bool:
-    """Whether stdout or stderr is a pipe that nobody reads any more."""
+    """Whether stdout or stderr is a pipe without a reader."""
     try:
         streams = [stream.fileno() for stream in (sys.stdout, sys.stderr)]
     except (OSError, ValueError):
@@ -75,31 +75,31 @@ def is_reader_gone() -> bool:
 
 
 def say(text: str) -> None:
-    """A line for a person, as it is."""
+    """Print a line on stdout, verbatim."""
     out().print(text, markup=False, soft_wrap=True)
 
 
 def note(text: str) -> None:
-    """What a person should know about a result, on stderr."""
+    """Print a remark about a result on stderr."""
     err().print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)
 
 
 def write(pieces: Iterable[str]) -> None:
-    """Text for a program, as it is."""
+    """Write text for a program to stdout, verbatim."""
     sys.stdout.writelines(pieces)
     sys.stdout.flush()
 
 
 def write_json(document: object) -> None:
-    """One JSON document on stdout."""
+    """Write one JSON document to stdout."""
     write([json.dumps(document, indent=1), "\n"])
 
 
 def table(title: str, columns: Iterable[str], *, left: int = 1, names: int = 1) -> Table:
     """A plain table whose first `left` columns are text and the others figures.
 
-    No name and no figure is cut on a narrow terminal: columns without room follow below, each time
-    beside the first `names` columns, which say what a row is about.
+    No name and no figure is cut on a narrow terminal: columns without room follow below, repeating
+    the first `names` columns, which identify the rows.
     """
     from rocelab.report.tables import WholeTable
 

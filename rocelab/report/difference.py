@@ -1,7 +1,4 @@
-"""Two results of a drill side by side on a terminal.
-
-In: a `DrillDiff`. Out: what `print_difference` writes to a rich console.
-"""
+"""Prints a `DrillDiff`, two results of a drill side by side, on a terminal."""
 
 from __future__ import annotations
 
@@ -27,11 +24,11 @@ ENVIRONMENT = {
     "memory_gib": "memory, GiB",
     "notes": "done without",
 }
-"""What the parts of a machine are called."""
+"""The labels of the parts of a machine."""
 
 
 def print_difference(found: DrillDiff, console: Console) -> None:
-    """Figures with their spread, what the test says and does not say, and all that changed."""
+    """Print figures with their spread, the result and limits of the test, and all changes."""
     console.print(Text(found.name, style="bold"))
     for which, side in (("old", found.old), ("new", found.new)):
         console.print(f"{which}  {_side(side)}", markup=False, highlight=False, soft_wrap=True)

@@ -1,8 +1,7 @@
-"""A drill's result as one HTML page that stands alone: no scripts, fonts, styles or images from
-anywhere else.
+"""Renders a drill's result as one self-contained HTML page: no external scripts, fonts, styles or
+images.
 
-In: a `DrillResult`. Out: HTML text, the same bytes for the same result; and the plots that lay
-DCQCN over its model as SVG files.
+The output is deterministic. Plots of DCQCN over its model are also written as SVG files.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ CARDS = (
 
 
 def render_html(result: DrillResult) -> str:
-    """The page. Plots and tables of a phase are of the run that `representative` names; a phase
-    without a valid run says why and shows no figures."""
+    """The page. Plots and tables of a phase show the run of `representative`; a phase without a
+    valid run says why and shows no figures."""
     environment = Environment(
         loader=FileSystemLoader(shipped("templates") / "report"),
         autoescape=True,
@@ -77,9 +76,9 @@ def render_html(result: DrillResult) -> str:
 
 
 def write_report(result: DrillResult, folder: Path) -> None:
-    """Write report.html and, of each phase that was modelled, PHASE.svg into `folder`.
+    """Write report.html and, for each modelled phase, PHASE.svg into `folder`.
 
-    Raises OSError where that is not possible.
+    Raises OSError.
     """
     replace_file(folder / REPORT, render_html(result))
     for phase in result.phases:
@@ -95,7 +94,7 @@ def write_report(result: DrillResult, folder: Path) -> None:
 
 
 def _summary(result: DrillResult, repeats: list[RepeatTable]) -> str:
-    """`3 valid repeats`, and of several phases how many there are."""
+    """`3 valid repeats`, with several phases also their number."""
     if len(repeats) == 1:
         return repeats[0].summary
     many = len(result.repeats)
@@ -108,7 +107,7 @@ def _phase(
     repeats: RepeatTable,
     verdicts: list[VerdictRow],
 ) -> dict[str, Any]:
-    """What the template shows of one phase."""
+    """The template's data of one phase."""
     shown: dict[str, Any] = {
         "where": result.where(phase.name),
         "valid": phase.valid_runs,
@@ -145,7 +144,7 @@ def _phase(
 
 
 def _watched(run: ProbeRun | JobsRun, name: str) -> dict[str, Any]:
-    """What was traced and watched in the switches meanwhile."""
+    """The template's data of what was traced and watched in the switches."""
     from rocelab.report.stages import COLUMNS, resolution_text, stage_rows, waterfall
 
     return {
@@ -221,10 +220,10 @@ def _of_jobs(phase: PhaseSummary, run: JobsRun) -> dict[str, Any]:
 
 
 def inline(figure: Figure | None, name: str) -> Markup:
-    """The figure as SVG to put into a page, nothing for None; `name` tells its ids apart."""
+    """The figure as SVG for a page, empty for None; `name` makes its ids unique."""
     from rocelab.report.plots import svg
 
-    # Matplotlib escapes the text it draws; names from a result can not become markup.
+    # Matplotlib escapes the text it draws; names from a result cannot become markup.
     return Markup("" if figure is None else svg(figure, name))  # noqa: S704
 
 

@@ -1,8 +1,4 @@
-"""A job's report as tables on a terminal.
-
-In: a `JobReport`. Out: what `print_report` writes to a rich console; colours go where they are
-supported, and the text alone says everything.
-"""
+"""Prints a `JobReport` as rich tables; the text is complete without colours."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ SHOWN_QUEUES = 12
 
 
 def print_report(report: JobReport, console: Console) -> None:
-    """Everything a person wants at a glance, times in the modelled network's clock."""
+    """Print the main figures of a job, times in the modelled network's clock."""
     for problem in report.problems:
         console.print(problem, style="red", markup=False, highlight=False, soft_wrap=True)
     for error in report.errors:

@@ -1,8 +1,8 @@
-"""A drill's outcome as JUnit XML, which CI servers show as tests.
+"""Writes a drill's outcome as JUnit XML, which CI servers show as tests.
 
-In: a result, or the error that there is one instead of. Out: a suite per phase, with a case per
-repeat and per expectation. The file says that something failed exactly where the drill did: an
-invalid run beside valid ones is skipped.
+The document, of a result or an error, has a suite per phase with a case per repeat and per
+expectation. It reports a failure if and only if the drill failed: an invalid run beside valid ones
+is skipped.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from rocelab.statistics import Spread
 from rocelab.wording import listed
 
 SOFTWARE = ("tool_version", "frr_version", "kernel")
-"""Of the environment, what a result may differ by: properties of every suite."""
+"""The parts of the environment that can influence a result: properties of every suite."""
 
-# What XML 1.0 section 2.2 does not allow in a document, escaped or not.
+# Characters that XML 1.0 section 2.2 does not allow in a document, escaped or not.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A repeat of a suite: problems, figures by name, and what it did not meet by itself."""
+    """A repeat of a suite: problems, figures by name, and the expectations it did not meet
+    itself."""
 
     problems: tuple[str, ...]
     figures: tuple[tuple[str, KpiValue], ...]
@@ -76,7 +77,7 @@ def junit_of_error(name: str, error: BaseException, seconds: float) -> Xml.Eleme
 
 
 def make_place(path: Path) -> None:
-    """Make the folder of a file to be written. Raises InputError where the file can not be."""
+    """Create the folder of an output file. Raises InputError if the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         is_folder = path.is_dir()
@@ -87,8 +88,7 @@ def make_place(path: Path) -> None:
 
 
 def write_junit(document: Xml.Element, path: Path) -> None:
-    """Write the document so that a reader sees all of it or none. Raises InputError where `path`
-    can not be written."""
+    """Write the document atomically. Raises InputError if `path` cannot be written."""
     Xml.indent(document)
     text = Xml.tostring(document, encoding="utf-8", xml_declaration=True)
     try:
@@ -125,7 +125,7 @@ def _suite(
     suite = Xml.Element(
         "testsuite",
         name=name,
-        # The schema's dateTime is local and without a zone; ours is UTC.
+        # The schema's dateTime has no zone; this one is UTC.
         timestamp=environment.started.removesuffix("Z"),
         hostname=_clean(socket.gethostname()),
     )
@@ -159,7 +159,7 @@ def _suite(
 
 
 def _where_unmet(verdict: Verdict, runs: Sequence[_Run]) -> tuple[str, list[str]]:
-    """Which of several repeats did not meet an expectation: for its message, and a line of each."""
+    """The repeats that did not meet an expectation: text for its message, and a line per repeat."""
     missed = {
         number: each
         for number, run in enumerate(runs, 1)
@@ -192,7 +192,7 @@ def _spread_of(spreads: Mapping[str, Spread], prefix: str = "") -> list[tuple[st
 
 
 def _figures_of(runs: Iterable[_Run]) -> Iterator[tuple[str, str]]:
-    """What each repeat measured, valid or not; `repeat2.lost_packets` of the second."""
+    """The figures of each repeat, valid or not; `repeat2.lost_packets` for the second."""
     for number, run in enumerate(runs, 1):
         for name, value in run.figures:
             if isinstance(value, bool):
@@ -202,7 +202,7 @@ def _figures_of(runs: Iterable[_Run]) -> Iterator[tuple[str, str]]:
 
 
 def _case(suite: Xml.Element, classname: str, name: str) -> Xml.Element:
-    """Its time is 0: what takes time is the run as a whole, which is the suite's."""
+    """Add a case. Its time is 0: the suite has the time of the whole run."""
     return Xml.SubElement(
         suite, "testcase", classname=_clean(f"rocelab.{classname}"), name=_clean(name), time="0.000"
     )

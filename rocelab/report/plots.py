@@ -1,8 +1,7 @@
-"""The plots of a drill's report, and their SVG to put into a page.
+"""The plots of a drill's report, and their SVG for a page.
 
-In: one repeat's records. Out: figures, and of a figure SVG text without prolog, metadata or
-references to anything outside it, the same bytes for the same data. Matplotlib is loaded on first
-use, and never with a GUI.
+SVG text has no prolog, metadata or external references, and is deterministic. Matplotlib is loaded
+on first use, never with a GUI.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ _T = TypeVar("_T")
 
 
 def styled(draw: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Draw under our style, and leave everybody else's alone."""
+    """Draw with our style, without changing matplotlib's global one."""
 
     @functools.wraps(draw)
     def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -82,7 +81,7 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
     for axis, (low, high) in zip(axes, [(begin, end), *windows], strict=True):
         for row, record in enumerate(flows):
             axis.hlines(row, begin / MS, end / MS, colors=DELIVERED, linewidth=5)
-            # A lost packet is thinner than a pixel of the whole run: give it one.
+            # A lost packet is thinner than a pixel of the whole run: draw one pixel.
             least = (high - low) // 500
             for outage in record.measurement.outages:
                 stop = end if outage.end_ns is None else outage.end_ns
@@ -116,7 +115,7 @@ def throughput(repeat: ProbeRun) -> Figure:
     """All flows together: packets sent and received per second, over the run and close up."""
     rates = [record.rate for record in repeat.flows]
     interval = rates[0].interval_ns
-    # The run begins and ends within an interval; those two are not whole.
+    # The first and the last interval are incomplete.
     inner = slice(1, -1)
     start_ns = (rates[0].start_ns + interval * np.arange(len(rates[0].sent)))[inner]
     scale = 10**9 / interval / 1000
@@ -153,7 +152,7 @@ def throughput(repeat: ProbeRun) -> Figure:
 
 @styled
 def fib_timeline(repeat: ProbeRun) -> Figure | None:
-    """Every change of every switch's FIB after each event."""
+    """Every FIB change of every switch after each event."""
     groups = [(event, changes) for event, changes in changes_after(repeat) if changes]
     if not groups:
         return None
@@ -217,7 +216,7 @@ def link_loads(runs: Sequence[HashingRun]) -> Figure | None:
 
 
 def _time_axis(axis: Axes, first_ns: float, last_ns: float) -> None:
-    """Logarithmic where the changes spread over more than a decade, close to them otherwise."""
+    """Logarithmic if the changes span more than a decade, else linear around them."""
     from matplotlib.ticker import MaxNLocator
 
     if last_ns > 10 * first_ns:
@@ -277,7 +276,7 @@ def _far_name(load: LinkLoad) -> str:
 
 
 def _shown(flows: Sequence[FlowRecord]) -> list[FlowRecord]:
-    """All flows in their order, or of very many those that lost most."""
+    """All flows in order, or only those that lost most if there are very many."""
     if len(flows) <= MAX_FLOWS:
         return list(flows)
     return sorted(flows, key=lambda record: -record.measurement.lost)[:MAX_FLOWS]
@@ -349,7 +348,7 @@ def _tier_order(node: str) -> tuple[int, list[int]]:
 
 
 def figure_of(width: float, height: float) -> Figure:
-    """An empty figure of so many inches."""
+    """An empty figure, in inches."""
     imported("matplotlib")
     from matplotlib.figure import Figure
 
@@ -362,7 +361,7 @@ def _panels(figure: Figure, count: int) -> list[Axes]:
 
 @styled
 def svg(figure: Figure, name: str) -> str:
-    """The figure as SVG. `name` goes before its ids, so that a page can hold several."""
+    """The figure as SVG. `name` prefixes its ids, so that a page can hold several."""
     out = io.StringIO()
     with imported("matplotlib").rc_context({"svg.hashsalt": "rocelab"}):
         figure.savefig(

@@ -1,7 +1,4 @@
-"""A prediction as tables on a terminal.
-
-In: a `Prediction`. Out: what `print_prediction` writes to a rich console.
-"""
+"""Prints a `Prediction` as tables on a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from rocelab.report.console import table
 
 
 def print_prediction(found: Prediction, console: Console) -> None:
-    """Balance per tier beside random hashing, polarization, the worst links."""
+    """Print balance per tier beside random hashing, polarization and the worst links."""
     console.print(_what(found), highlight=False, soft_wrap=True)
     for shown in (_tiers(found), _polarizations(found), _worst(found)):
         if shown.row_count:

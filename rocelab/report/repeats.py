@@ -1,7 +1,7 @@
-"""How each repeat of a drill went: valid or not, what it did not meet, and its figures.
+"""How each repeat of a drill went: valid or not, unmet expectations, and its figures.
 
-In: the result of a drill. Out: rows of text that the terminal and the page lay out,
-so that no median hides a repeat that failed. Nothing is measured here.
+The terminal and the page lay out these rows of text, so that no median hides a failed repeat.
+Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ HEADLINES = (
     "goodput",
     "jct_ratio",
 )
-"""What the table shows of every repeat that measured it, beside what the drill expects."""
+"""KPIs that the table shows if measured, besides those that the drill expects."""
 
 
 class Outcome(StrEnum):
-    """What came of a repeat."""
+    """The outcome of a repeat."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -40,8 +40,8 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RepeatRow:
-    """A repeat, numbered from 1: its figures in the order of the table's columns, the KPIs of which
-    it did not meet what is expected, and in words why it failed or is invalid."""
+    """A repeat, numbered from 1: its figures in the order of the table's columns, the KPIs that
+    missed their expectation, and in words why it failed or is invalid."""
 
     number: int
     outcome: Outcome
@@ -52,7 +52,7 @@ class RepeatRow:
 
 @dataclass(frozen=True, slots=True)
 class RepeatTable:
-    """All repeats of a phase; `phase` is empty where the drill is one."""
+    """All repeats of a phase; `phase` is empty if the drill has only one."""
 
     phase: str
     columns: tuple[str, ...]
@@ -75,7 +75,7 @@ class RepeatTable:
         return f"{counted} {repeats}" + (f", {self.failed} of them failed" if self.failed else "")
 
     def verdict(self, verdict: Verdict) -> str:
-        """`met`, `not met`, and of several valid repeats in how many."""
+        """`met` or `not met`, with several valid repeats also in how many."""
         if verdict.passed:
             return "met"
         times = sum(verdict.kpi in row.unmet for row in self.rows)
@@ -83,7 +83,7 @@ class RepeatTable:
 
     @property
     def lines(self) -> list[str]:
-        """Why which repeat is invalid or, of several, failed: a line for each reason."""
+        """A line for each reason why a repeat is invalid or, if there are several, failed."""
         where = f", phase {self.phase}," if self.phase else ""
         said = {Outcome.INVALID: "is invalid"}
         if len(self.rows) > 1:
@@ -132,7 +132,7 @@ def _row(
 
 
 def _cell(kpi: Kpi, figures: Sequence[Figures], resolution_ns: float) -> str:
-    """One figure, or one of each job where they differ."""
+    """One figure, or one of each job if they differ."""
     cells = [format_kpi(kpi.name, each.get(kpi.name), resolution_ns) for each in figures]
     return ", ".join(dict.fromkeys(cells))
 

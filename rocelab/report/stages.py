@@ -1,7 +1,7 @@
-"""Where the time of a reconvergence went, for a person: a table and a waterfall.
+"""Shows where the time of a reconvergence went: a table and a waterfall.
 
-In: the `Stages` of one event. Out: rows of text and a rich table for the terminal, and for the page
-a figure with a bar per switch, a colour per stage.
+The `Stages` of one event become rows of text, a rich table for the terminal, and for the page a
+figure with a bar per switch and a colour per stage.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CAUSES = {
     Cause.ADMIN: "command",
     Cause.OTHER: "other",
 }
-"""What detected, in words."""
+"""The mechanism that detected a failure, in words."""
 
 COLUMNS = ("detected", "session", "best path", "zebra", "kernel", "packets")
 
@@ -48,7 +48,7 @@ SPANS = (
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """A switch in text: each of `times` is in ms after the event, in the order of `COLUMNS`."""
+    """A switch in text: `times` are in ms after the event, in the order of `COLUMNS`."""
 
     node: str
     cause: str
@@ -58,7 +58,7 @@ class StageRow:
 
 
 def stage_rows(stages: Stages) -> tuple[StageRow, ...]:
-    """A row per switch, the first to know first."""
+    """A row per switch, in order of detection."""
     return tuple(
         StageRow(
             node=one.node,
@@ -82,7 +82,7 @@ def stage_rows(stages: Stages) -> tuple[StageRow, ...]:
 
 
 def resolution_text(resolution: Resolution) -> str:
-    """How well the stages are known, as a sentence."""
+    """The resolution of the stages, as a sentence."""
     delay = resolution.read_delay
     parts = [f"log stamps are cut to {format_duration(resolution.log_stamp_ns)}"]
     if delay is not None:
@@ -108,7 +108,7 @@ def stages_table(stages: Stages) -> Table:
 @styled
 def waterfall(stages: Stages) -> Figure | None:
     """A bar per switch from the event to its last FIB change, and a mark where packets arrived
-    again; None where no switch took part. Of very many switches, those that ended last."""
+    again; None if no switch took part. With very many switches, only those that ended last."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -138,7 +138,7 @@ def waterfall(stages: Stages) -> Figure | None:
 
 
 def _spans(one: SwitchStages) -> tuple[tuple[int, int], ...]:
-    """From where to where each of `SPANS` reaches; one that is not known has no length."""
+    """The start and length of each of `SPANS`; an unknown one has length 0."""
     spans, reached = [], 0
     for instant_ns in (one.detected_ns, one.best_path_ns, one.zebra_ns, one.kernel_ns):
         end_ns = reached if instant_ns is None else max(reached, instant_ns)

@@ -1,7 +1,7 @@
 """Tables that keep every name and figure whole on a terminal of any width.
 
-In: a rich table with more columns than may fit. Out: the same cells within the width: text wraps
-between words, and columns that still find no room follow below, beside the names of their rows.
+Text wraps between words; columns that still do not fit follow below, beside the names of their
+rows.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rich.table import Column, Table
 from rich.text import Text, TextType
 
 READABLE = 16
-"""Text is not wrapped narrower than this where it is longer."""
+"""Longer text is not wrapped narrower than this."""
 
 _WIDE, _TIGHT = (0, 1), (0, 1, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How many characters a column takes: at least, with nothing broken, and on one line."""
+    """The width of a column in characters: at least, without broken words, and on one line."""
 
     least: int
     most: int
@@ -39,8 +39,8 @@ class Part:
 
 
 class WholeTable(Table):
-    """A table whose first `names` columns say what a row is about: they are repeated where the
-    other columns do not all fit beside them."""
+    """A table whose first `names` columns identify the rows: they are repeated if the other columns
+    do not all fit beside them."""
 
     def __init__(self, title: str, names: int) -> None:
         super().__init__(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
@@ -56,7 +56,7 @@ class WholeTable(Table):
             yield _annotation(console, self.caption, "table.caption")
 
     def _wanted(self, console: Console, options: ConsoleOptions, column: Column) -> Wanted:
-        """Figures, which stand right, are not wrapped; their heading may be."""
+        """Right-aligned figures are not wrapped; their heading may be."""
         free = options.update(max_width=max(options.max_width, 10**4))
         heading = Measurement.get(console, free, column.header if self.show_header else "")
         cells = [Measurement.get(console, free, cell) for cell in column.cells]
@@ -95,8 +95,8 @@ def _annotation(console: Console, text: TextType, style: str) -> Text:
 def fitted(wanted: Sequence[Wanted], names: int, room: int) -> list[Part]:
     """The columns in as few parts as fit into `room` characters, each beside the first `names`.
 
-    A column that is too wide for that stands beside the first name alone. Where even these two do
-    not fit they are narrower than their least.
+    A column that is too wide for that stands beside the first name alone. If even these two do not
+    fit they get narrower than their minimum.
     """
     every = tuple(range(len(wanted)))
     if sum(wanted[index].most for index in every) + _gaps(len(every), tight=False) <= room:
@@ -117,13 +117,13 @@ def _least(wanted: Sequence[Wanted], columns: Sequence[int]) -> int:
 
 
 def _gaps(columns: int, *, tight: bool) -> int:
-    """Characters of a line that are not of cells: the box has one at each edge, and between two
-    columns one beside their padding."""
+    """Characters of a line outside cells: the box has one at each edge and one between two columns,
+    besides their padding."""
     return 2 + (columns - 1) * (2 if tight else 3) if columns else 0
 
 
 def _narrowed(wanted: Sequence[Wanted], columns: tuple[int, ...], room: int) -> Part:
-    """The columns made narrower until they fit, always the widest one that still can be."""
+    """The columns, narrowed until they fit, always the widest one that can still be narrowed."""
     widths = [wanted[index].most for index in columns]
     tight = sum(widths) + _gaps(len(columns), tight=False) > room
     over = sum(widths) + _gaps(len(columns), tight=tight) - room

@@ -1,8 +1,4 @@
-"""A drill's result as tables on a terminal.
-
-In: a `DrillResult`. Out: what `print_result` writes to a rich console; colours go where they are
-supported, and the text alone says everything.
-"""
+"""Prints a `DrillResult` as rich tables; the text is complete without colours."""
 
 from __future__ import annotations
 
@@ -28,8 +24,7 @@ from rocelab.results.health import HealthReport
 
 
 def print_result(result: DrillResult, console: Console) -> None:
-    """Everything a person wants at a glance: the figures of each phase, of one repeat where a table
-    needs one, and the verdicts."""
+    """Print the figures of each phase, of one repeat where a table needs one, and the verdicts."""
     repeats = repeat_tables(result)
     console.print(f"{result.title}  lab {result.lab['name']}", style="bold", highlight=False)
     for note in result.notes:
@@ -74,7 +69,7 @@ def _print_phase(
 
 
 def _tables(run: PhaseRun, number: int | None) -> list[Table | None]:
-    """Of one run: `number` is its repeat's where there are several."""
+    """The tables of one run; `number` is its repeat's if there are several."""
     measured = run.probes or run.jobs
     assert measured is not None
     stages = [stages_table(each) for each in measured.stages if each.switches]

@@ -1,7 +1,6 @@
-"""What every rendering of a result shows of each phase, as rows of text.
+"""The content of every rendering of a `DrillResult`, phase by phase, as rows of text.
 
-In: a `DrillResult`. Out: rows that the terminal and the page lay out in their own ways, so that
-both say the same in the same words. Nothing is measured here.
+The terminal and the page lay out the same rows in their own ways. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from rocelab.results.kpis import KPIS, Quantity, format_kpi
 
 @dataclass(frozen=True, slots=True)
 class FigureRow:
-    """A KPI over the valid runs: median and, from two runs on, its spread. `n` of them, of which
-    there are `valid`, measured it."""
+    """A KPI over the valid runs: median and, from two runs on, its spread. `n` of the `valid` runs
+    measured it."""
 
     name: str
     title: str
@@ -32,13 +31,13 @@ class FigureRow:
 
     @property
     def counted(self) -> str:
-        """`3`, and `2 of 3` where a valid run did not measure it."""
+        """`3`, or `2 of 3` if a valid run did not measure it."""
         return str(self.n) if self.n == self.valid else f"{self.n} of {self.valid}"
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
-    """An expectation and what came of it; `phase` is empty where the drill is one."""
+    """An expectation and its outcome; `phase` is empty if the drill has only one."""
 
     phase: str
     kpi: str
@@ -52,8 +51,8 @@ class VerdictRow:
 def figure_rows(
     summary: FigureSummary, valid_runs: int, resolution_ns: float = 0.0
 ) -> list[FigureRow]:
-    """The KPIs that apply, measured or not, in the order in which they are defined. A time that is
-    not above `resolution_ns` is said to be below it."""
+    """The KPIs that apply, measured or not, in the order in which they are defined. A time not
+    above `resolution_ns` is shown as below it."""
     rows = []
     for kpi in KPIS.values():
         value, extremes, cov, n = "", "", "", valid_runs
@@ -78,7 +77,7 @@ def figure_rows(
 
 
 def verdict_rows(result: DrillResult, repeats: Sequence[RepeatTable]) -> list[VerdictRow]:
-    """Every expectation of every phase; `repeats` are those of each phase."""
+    """Every expectation of every phase; `repeats` has an entry per phase."""
     return [
         VerdictRow(
             of_phase.phase,
@@ -95,9 +94,8 @@ def verdict_rows(result: DrillResult, repeats: Sequence[RepeatTable]) -> list[Ve
 
 
 def representative(result: DrillResult, phase: str) -> tuple[int, PhaseRun] | None:
-    """The run of a phase that its plots show, and its repeat's number from 1: the valid one nearest
-    the median of full convergence, of the time to fair shares, or of the iterations; else the
-    first."""
+    """The run shown in a phase's plots, and its repeat's number from 1: the valid one nearest the
+    median of full convergence, of the time to fair shares, or of the iterations; else the first."""
     valid = [(n, run) for n, run in enumerate(result.runs_of(phase), 1) if run.valid]
     timed = [(n, run, _time_of(run)) for n, run in valid]
     known = [(n, run, time) for n, run, time in timed if time is not None]

@@ -1,7 +1,8 @@
-"""The document of a comparison: what ran, what came of each cell, raw enough to be drawn again.
+"""The document of a comparison: what ran, and the result of each cell, with enough raw data to
+redraw every plot.
 
-In: runs that `rocelab.drills.compare.figures` derived. Out: a frozen `Comparison`, as JSON that
-reads back into the same object. docs/documents.md is made from it.
+`rocelab.drills.compare.figures` derives the runs. A frozen `Comparison` is written as JSON and
+reads back into an equal object. docs/documents.md is generated from it.
 
 KPI names follow draft-calabria-bmwg-ai-fabric-training-bench (IETF BMWG), sections 4, 8 and 10.
 """
@@ -23,8 +24,8 @@ SCHEMA_VERSION = 1
 
 
 class Status(StrEnum):
-    """Whether a cell's figures are to be believed: measured; invalid where this machine could not
-    carry it; failed where a queue pair did; not run where a scheme or job could not be."""
+    """Whether a cell's figures are valid: measured; invalid if this machine could not carry the
+    run; failed if a queue pair did; not run if the scheme or job could not be run."""
 
     MEASURED = "measured"
     INVALID = "invalid"
@@ -34,8 +35,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkUse:
-    """What a link between switches carried in one direction: data packets, and all frames over
-    what the link could have carried while the job ran (`utilization`)."""
+    """What a link between switches carried in one direction: data packets, and all frames relative
+    to the link's capacity while the job ran (`utilization`)."""
 
     link: str
     tier: str
@@ -51,7 +52,7 @@ class Run:
 
     job_time: from the first packet to the last, warm-up included. tiers: balance of data packets,
     beside uniform random hashing of as many flows. misplaced_packets: how many took another link
-    than predicted; None, and `polarizations` empty, where the scheme's paths can not be predicted.
+    than predicted; None, and `polarizations` empty, if the scheme's paths cannot be predicted.
     """
 
     problems: tuple[str, ...]
@@ -76,13 +77,13 @@ class Run:
 
     @property
     def why(self) -> tuple[str, ...]:
-        """Why its figures do not count: what the machine did not carry, queue pairs that failed."""
+        """Why its figures do not count: problems of the machine, failed queue pairs."""
         return (*self.problems, *self.errors)
 
 
 @dataclass(frozen=True, slots=True)
 class TierFigures:
-    """The balance of a tier in one direction: medians over a cell's runs; ratios are None where
+    """The balance of a tier in one direction: medians over a cell's runs; ratios are None if
     nothing was carried."""
 
     tier: str
@@ -101,7 +102,7 @@ class TierFigures:
 
 @dataclass(frozen=True, slots=True)
 class CellFigures:
-    """What a cell comes to, over the iterations of its valid runs (of all where none is valid).
+    """The figures of a cell, over the iterations of its valid runs (of all runs if none is valid).
 
     Rates are packets per second of the modelled network. goodput_share: BusBW over the rate of a
     NIC. polarizations: of each pair of tiers, in the first run.
@@ -124,7 +125,7 @@ class CellFigures:
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """A cell and what came of it; `reason` says why it is not simply measured."""
+    """A cell and its result; `reason` says why it has no plain measurement."""
 
     scheme: dict[str, Any]
     qps: int
@@ -143,8 +144,8 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Everything a comparison found out. `lab` is its spec in full, as JSON values; `command` what
-    reproduces it."""
+    """The result of a comparison. `lab` is its spec in full, as JSON values; `command` reproduces
+    it."""
 
     schema_version: int
     command: str
@@ -179,5 +180,6 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> Comparison:
-    """The comparison that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
+    """The comparison that `rocelab.documents.to_json` wrote. Raises InputError for anything
+    else."""
     return _FORMAT.read(text)

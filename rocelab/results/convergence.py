@@ -1,13 +1,13 @@
 """Convergence of one flow and of all flows, measured on the data plane.
 
-In: what a sender numbered and stamped, what the receiver saw, and the instants at which something
-was broken or mended. Out: packets lost, reordered and duplicated, outages, and the convergence
-times of RFC 6412 per flow, per event and overall.
+From the numbered and stamped packets of senders, the arrivals at receivers and the instants of
+faults and repairs come packets lost, reordered and duplicated, outages, and the convergence times
+of RFC 6412 per flow, per event and overall.
 
 All instants are nanoseconds of one clock. An outage is placed by the send times of its packets, so
-that the delay of the path and the scheduling of the receiver do not enter it; only the rate-derived
-method looks at receive times. No time here is finer than the packets around the outage, and the
-event's instant, tell: every result carries that as its resolution.
+that the delay of the path and the scheduling of the receiver do not affect it; only the
+rate-derived method uses receive times. The packets around an outage and the uncertainty of the
+event's instant limit the resolution, which every result carries.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 NS_PER_S = 10**9
 RATE_TOLERANCE = 0.01
-"""The share of the packets of an interval whose lack is no lower throughput: as much as a sender
-may be off its rate (`rocelab.traffic.result.RATE_ERROR_LIMIT`)."""
+"""An interval that lacks at most this share of its packets counts as full throughput: a sender may
+be off its rate by as much (`rocelab.traffic.result.RATE_ERROR_LIMIT`)."""
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -31,12 +31,11 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowSamples:
-    """What one flow's sender and receiver noted.
+    """What one flow's sender and receiver recorded.
 
     `sent_seq` and `sent_ns` are in sending order, sequence numbers strictly rising;
-    `received_seq` and `receive_ns` are in order of arrival. `held_ns`, where it is known, is for
-    how long at most each packet had not left when it was stamped. Raises ValueError on anything
-    else.
+    `received_seq` and `receive_ns` are in order of arrival. `held_ns`, if known, bounds how long
+    after its stamp each packet left. Raises ValueError for other input.
     """
 
     sent_seq: IntArray
@@ -58,8 +57,8 @@ class FlowSamples:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time in which losses are held to be the doing of one event: [start_ns, end_ns). It
-    happened at `start_ns`, or up to `uncertain_ns` later."""
+    """The time in which losses are attributed to one event: [start_ns, end_ns). The event happened
+    at `start_ns`, or up to `uncertain_ns` later."""
 
     start_ns: int
     end_ns: int
@@ -68,7 +67,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """How the measurement is made; every figure depends on these and is reported with them.
+    """The parameters of the measurement; every figure depends on them and is reported with them.
 
     sampling_interval_ns: the Packet Sampling Interval of the rate-derived method (RFC 6412 section
     3.7.4). sustained_ns: the Sustained Convergence Validation Time (section 3.7.5): how long
@@ -84,13 +83,11 @@ class Outage:
     """A run of consecutive lost packets.
 
     start_ns: when the first of them was sent. end_ns: when the next packet that arrived was sent,
-        None where none arrived after it.
-    event: the index of the event that it is held against, None where it fell outside all windows.
-    start_gap_ns, end_gap_ns: how far before its start the packet before was sent, and how far
-        before its end the last that was lost: connectivity went, and came back, at some instant in
-        between. 0 where there is no such packet.
-    held_ns: how much later than stamped a packet at its ends may have left its sender, which was
-        kept from its CPU just then.
+    None if none arrived after it. event: the index of the event that it is attributed to, None
+    outside all windows. start_gap_ns, end_gap_ns: how far before its start the packet before was
+    sent, and how far before its end the last lost packet: connectivity went, and came back, at some
+    instant in between. 0 without such a packet. held_ns: how much later than its stamp a packet at
+    its ends may have left, because the sender did not get the CPU.
     """
 
     start_ns: int
@@ -103,30 +100,29 @@ class Outage:
 
     @property
     def resolution_ns(self) -> int:
-        """How far its length may be off, whichever way."""
+        """The error bound of its length, in either direction."""
         return max(self.start_gap_ns, self.end_gap_ns) + self.held_ns
 
 
 @dataclass(frozen=True, slots=True)
 class FlowConvergence:
-    """What one event did to one flow. Times are None where there is nothing to measure: the flow
-    was not affected, or it did not recover, or another event hit it before its recovery had lasted;
-    it is `restored` then too.
+    """What one event did to one flow. Times are None if there is nothing to measure: the flow was
+    not affected, or it did not recover, or another event hit it before its recovery had lasted; in
+    the last case it still counts as `restored`.
 
     convergence_ns: Route-Specific Convergence Time (RFC 6412 section 3.6.3): from the Convergence
-        Event Instant (3.2.2) to the flow's recovery, which must last `Method.sustained_ns`. Where
-        the network found no way round, that is the repair.
+        Event Instant (3.2.2) to the flow's recovery, which must last `Method.sustained_ns`. If the
+        network found no other path, that is the repair.
     loss_derived_ns: Route-Specific Loss-Derived Method (3.5.3): Convergence Packet Loss (3.7.2)
         divided by the flow's offered rate.
     loss_of_connectivity_ns: Route Loss of Connectivity Period (3.6.5): the summed duration of the
         outages until recovery.
     rate_derived_ns: Rate-Derived Method (3.5.1), see `rate_derived_convergence`.
-    lost: Convergence Packet Loss, until recovery; `lost_after_recovery` are those after it, still
-        inside the event's window.
-    resolution_ns: how far its times may be off, by what the sender sent around the outages: a
-        packet interval for each of them, or more where the sender was late there.
-    stray: one packet was lost, and not as the event came: that is no outage that could be told from
-        an accident, and has no times.
+    lost: Convergence Packet Loss, until recovery; `lost_after_recovery` are losses after it, still
+    inside the event's window. resolution_ns: the error bound of its times from the packets sent
+    around the outages: a packet interval for each outage, or more if the sender was late there.
+    stray: one packet was lost, and not when the event came: it cannot be told from an accidental
+    loss, and has no times.
     """
 
     affected: bool
@@ -143,11 +139,11 @@ class FlowConvergence:
 
 @dataclass(frozen=True, slots=True)
 class FlowMeasurement:
-    """Everything measured on one flow.
+    """All measurements of one flow.
 
     `resolution_ns` is the packet interval: an outage of k packets lasted between k - 1 and k + 1 of
     them. `lost` = the events' `lost` and `lost_after_recovery` + `lost_outside_events`.
-    `unexpected` counts arrivals whose number was never sent; they enter nothing else.
+    `unexpected` counts arrivals with a number that was never sent; they count nowhere else.
     """
 
     sent: int
@@ -165,21 +161,19 @@ class FlowMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class EventConvergence:
-    """What one event did to all flows together. Times are of the affected flows whose loss was not
-    `stray`: None where there is none, and where one of them did not recover.
+    """What one event did to all flows together. Times cover the affected flows whose loss was not
+    `stray`: None if there is none, or if one of them did not recover.
 
     first_route_convergence_ns: First Route Convergence Time (RFC 6412 section 3.6.2), from the
         event to the recovery of the first affected flow.
     full_convergence_ns: Full Convergence Time (3.6.1), to the recovery of the last one.
     loss_derived_ns: Loss-Derived Convergence Time (3.6.4): packets lost by the affected flows
-        divided by the rate offered to them, an average over them. Flows that never crossed what
-        failed are left out: the method assumes that all of the offered load did.
+        divided by their offered rate, an average over them. Flows that never crossed the failed
+        element are left out: the method assumes that all of the offered load did.
     rate_derived_ns: Rate-Derived Method (3.5.1), of the last affected flow whose throughput it saw
-        fall; None where it saw none.
-    loss_of_connectivity_ns: longest Route Loss of Connectivity Period (3.6.5) of any flow.
-    resolution_ns: how far these may be off: the affected flows', and how uncertain the event's
-        instant is.
-    stray_flows: affected flows whose loss was `stray`.
+    fall; None without one. loss_of_connectivity_ns: longest Route Loss of Connectivity Period
+    (3.6.5) of any flow. resolution_ns: the error bound of these times: that of the affected flows
+    plus the uncertainty of the event's instant. stray_flows: affected flows whose loss was `stray`.
     """
 
     affected_flows: int
@@ -197,7 +191,7 @@ class EventConvergence:
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """One run in figures: sums over flows, and for each time that of the worst event.
+    """The figures of one run: sums over flows, and each time of the worst event.
 
     `restored` is true when every affected flow recovered and no flow ended in an outage.
     `affected_flows` counts flows affected by any event. resolution_ns: the largest of the events',
@@ -223,7 +217,7 @@ class Overall:
 
 def event_windows(events_ns: Sequence[int], limit_ns: int, end_ns: int) -> tuple[Window, ...]:
     """The window of each event: until the next one, for at most `limit_ns`, and never past
-    `end_ns`, the end of the traffic. Raises ValueError where events are not in order or not before
+    `end_ns`, the end of the traffic. Raises ValueError if events are not in order or not before
     `end_ns`."""
     spans = tuple(pairwise([*events_ns, end_ns]))
     if any(at >= following for at, following in spans):
@@ -232,15 +226,15 @@ def event_windows(events_ns: Sequence[int], limit_ns: int, end_ns: int) -> tuple
 
 
 def offered_rate_pps(sent_ns: IntArray) -> float:
-    """The rate a sender really had, packets/s, over its whole run. Raises ValueError below two
-    packets or without time between them."""
+    """The actual rate of a sender, packets/s, over its whole run. Raises ValueError for fewer than
+    two packets or no time between them."""
     if len(sent_ns) < 2 or sent_ns[-1] <= sent_ns[0]:
         raise ValueError("a rate needs at least two packets sent at different times")
     return (len(sent_ns) - 1) * NS_PER_S / int(sent_ns[-1] - sent_ns[0])
 
 
 def first_arrivals(samples: FlowSamples) -> BoolArray:
-    """Which arrivals count: numbers that were sent, the first copy of each.
+    """A mask of the arrivals that count: numbers that were sent, the first copy of each.
 
     RFC 5560 counts further copies as duplicates, and RFC 4737 leaves them out of reordering.
     """
@@ -264,7 +258,8 @@ def reordered_packets(received_seq: IntArray) -> int:
 def find_outages(
     sent_ns: IntArray, delivered: BoolArray, held_ns: IntArray | None = None
 ) -> tuple[Outage, ...]:
-    """The runs of lost packets, in order. All arrays are in sending order, of one length."""
+    """The runs of lost packets, in order. All arrays are in sending order and have the same
+    length."""
     held_ns = np.zeros_like(sent_ns) if held_ns is None else held_ns
     edges = np.diff(np.concatenate(([False], ~delivered, [False])).astype(np.int8))
     starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
@@ -295,11 +290,11 @@ def rate_derived_convergence(
     """Convergence time by the Rate-Derived Method (RFC 6412 section 3.5.1), in ns.
 
     Throughput is sampled over whole intervals of `method.sampling_interval_ns` from the event on.
-    It is below the offered load in an interval where fewer packets arrived than were sent by more
-    than RATE_TOLERANCE of these, and by more than one (one may be on its way at each border). The
-    result runs from the event to the first border after which throughput stays at the offered load
-    for `method.sustained_ns`: 0 where it never fell, None where it did not return for that long. It
-    is no finer than the sampling interval, and blind to a single lost packet.
+    It is below the offered load in an interval if the packets that arrived are fewer than those
+    sent by more than RATE_TOLERANCE of these, and by more than one (one may be on its way at each
+    border). The result runs from the event to the first border after which throughput stays at the
+    offered load for `method.sustained_ns`: 0 if it never fell, None if it did not return for that
+    long. Its resolution is the sampling interval, and it does not see a single lost packet.
     """
     interval = method.sampling_interval_ns
     end = min(window.end_ns, int(sent_ns[-1]) + 1) if len(sent_ns) else window.start_ns
@@ -320,9 +315,9 @@ def measure_flow(
 ) -> FlowMeasurement:
     """All figures of one flow.
 
-    `windows` are disjoint and in order, one per event (`event_windows`). An outage is held against
-    an event when it starts in its window, or less than a packet interval before: that packet was
-    on its way when the event struck. Raises ValueError where `offered_pps` is not positive.
+    `windows` are disjoint and in order, one per event (`event_windows`). An outage is attributed to
+    an event if it starts in its window, or less than a packet interval before: that packet was on
+    its way when the event came. Raises ValueError if `offered_pps` is not positive.
     """
     if not offered_pps > 0:
         raise ValueError(f"the offered rate must be positive, got {offered_pps}")
@@ -341,7 +336,7 @@ def measure_flow(
     for index, window in enumerate(windows):
         ours = [outage for outage in outages if outage.event == index]
         watched_until_ns, cut_short = _watched(outages, index, last_sent_ns)
-        # An outage may outlast its window: what ended it is then the next event, the repair.
+        # An outage may outlast its window: then the next event, the repair, ended it.
         watched = Window(window.start_ns, max(window.end_ns, watched_until_ns if ours else 0))
         rate_ns = rate_derived_convergence(samples.sent_ns, arrived_ns, watched, method)
         events.append(
@@ -365,8 +360,8 @@ def measure_flow(
 
 
 def _watched(outages: Sequence[Outage], event: int, last_sent_ns: int) -> tuple[int, bool]:
-    """Until when the flow was seen to forward once an event's outages were over, and whether what
-    ended that was another event's outage."""
+    """Until when forwarding of the flow was observed after an event's outages, and whether another
+    event's outage ended it."""
     ours = [place for place, outage in enumerate(outages) if outage.event == event]
     if not ours or ours[-1] + 1 == len(outages):
         return last_sent_ns, False
@@ -404,7 +399,7 @@ def _flow_convergence(
             break
     lost = sum(outage.lost for outage in until_recovery)
     connectivity_ns = [o.end_ns - o.start_ns for o in until_recovery if o.end_ns is not None]
-    # As the event came: the next packet, or the one on its way, is lost.
+    # When the event came: the next packet, or the one on its way, is lost.
     first = until_recovery[0]
     stray = (
         lost == 1
@@ -434,7 +429,8 @@ def _flow_convergence(
 def aggregate_event(
     flows: Sequence[FlowMeasurement], event: int, uncertain_ns: int = 0
 ) -> EventConvergence:
-    """One event over all flows; `event` is its index, `uncertain_ns` how uncertain its instant."""
+    """One event over all flows; `event` is its index, `uncertain_ns` the uncertainty of its
+    instant."""
     affected = [flow for flow in flows if flow.events[event].affected]
     every = [flow.events[event] for flow in affected]
     cut_off = [flow for flow in affected if not flow.events[event].stray]
@@ -498,6 +494,6 @@ def aggregate(flows: Sequence[FlowMeasurement], events: Sequence[EventConvergenc
 
 
 def _largest(times_ns: Sequence[int | None]) -> int | None:
-    """The largest time; None where one is missing, since a missing one is no small one."""
+    """The largest time; None if one is missing, since it could be larger."""
     known = [time for time in times_ns if time is not None]
     return max(known, default=None) if len(known) == len(times_ns) else None

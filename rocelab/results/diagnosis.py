@@ -1,7 +1,7 @@
-"""The document of a diagnosis: what slowed a job down, where, by how much and what says so.
+"""The document of a diagnosis: what slowed a job down, where, by how much, and the evidence.
 
-In: findings of `rocelab.diagnose`. Out: a frozen `Diagnosis`, as JSON that reads back into the
-same object. docs/documents.md is made from it.
+`rocelab.diagnose` makes the findings. A frozen `Diagnosis` is written as JSON and reads back into
+an equal object. docs/documents.md is generated from it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SCHEMA_VERSION = 2
 
 
 class Cause(StrEnum):
-    """What slowed a job down; INVALID where its run was, so that nothing is said of the network."""
+    """What slowed a job down; INVALID for an invalid run, which says nothing about the network."""
 
     HOST_PAUSE = "host-pause"
     GREY_LINK = "grey-link"
@@ -28,7 +28,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Way:
-    """A link in one direction: what `sender` puts on it."""
+    """A link in one direction, from `sender`."""
 
     link: str
     sender: str
@@ -40,11 +40,11 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A cause and its subject: a server with its ranks, or links that can not be told apart.
+    """A cause and its subject: a server with its ranks, or links that cannot be told apart.
 
     excess: how much longer transfers on the critical paths took than others of their size, as far
-    as this cause lies on their way. iterations: those it shows in, 0 is the first, warm-up
-    included. evidence: what was measured, a sentence each.
+    as they cross this cause. iterations: those that show it, 0 is the first, warm-up included.
+    evidence: the measurements, a sentence each.
     """
 
     cause: Cause
@@ -59,10 +59,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of an iteration's critical path: a send from when it could start to when it was over.
+    """A part of an iteration's critical path: a send from its earliest start to its end.
 
-    excess: beyond what a send of its size took elsewhere in the job; hosts: of that, while the
-    server at one of its ends stood still.
+    excess: its time beyond that of other sends of its size in the job; hosts: the part of the
+    excess in which the server at one of its ends stood still.
     """
 
     send: int
@@ -76,14 +76,14 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found out about one job.
+    """The diagnosis of one job.
 
     recorded: how many iterations have times. verdict: the cause with the greatest excess, or that
-    the run was invalid and why. others: further findings, those without an effect on the job's time
-    included. problems: why the run was invalid, none where it was not. notes: the job's own
-    collisions, the machine's stalls, why paths are not known. typical: the median time of all
-    recorded. shown: the recorded iteration that the verdict shows in most, or without a cause the
-    one with the greatest excess. took: its time. path: its critical path.
+    the run was invalid and why. others: further findings, including those without an effect on the
+    job's time. problems: why the run was invalid, empty if it was valid. notes: the job's own
+    collisions, the machine's stalls, why paths are unknown. typical: the median time of all
+    recorded. shown: the recorded iteration that shows the verdict most, or without a cause the one
+    with the greatest excess. took: its time. path: its critical path.
     """
 
     schema_version: int
@@ -107,5 +107,5 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> Diagnosis:
-    """The diagnosis that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
+    """The diagnosis that `rocelab.documents.to_json` wrote. Raises InputError for anything else."""
     return _FORMAT.read(text)

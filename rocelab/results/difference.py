@@ -1,7 +1,7 @@
 """What changed between two results of the same drill: figures, verdicts, machine, drill and lab.
 
-In: two results of one drill. Out: a frozen `DrillDiff`, as JSON; docs/documents.md is made
-from it. Nothing is measured here.
+A frozen `DrillDiff` is written as JSON; docs/documents.md is generated from it. Nothing is measured
+here.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rocelab.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
 
 SCHEMA_VERSION = 1
 ALPHA = 0.05
-"""A difference that chance alone makes in fewer than one of twenty comparisons is told apart."""
+"""A difference is significant if chance alone makes it in fewer than one of twenty comparisons."""
 
 
 class Finding(StrEnum):
-    """What two sets of repeats say of a figure. `too few` repeats could not differ by the test
-    whatever they had measured; `not measured`: by one side, or by neither."""
+    """The result of comparing a figure over two sets of repeats. `too few`: the test cannot find a
+    difference between so few repeats; `not measured`: by at least one side."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -38,7 +38,7 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two results: where it was read, when it began, how many repeats it has."""
+    """One of the two results: its file, when it began, its number of repeats."""
 
     path: str
     started: str
@@ -51,9 +51,9 @@ class Side:
 class FigureDiff:
     """A KPI in both results, over the valid repeats that measured it, in `unit`.
 
-    phase: None where the drill is one; job: its number where the phase has several. old_values,
-    new_values: repeat by repeat, truths as 0 and 1; their spread is None where there are none.
-    difference: new median less old. p_value: by `rocelab.statistics.rank_sum_p`. apart: no value
+    phase: None if the drill has only one; job: its number if the phase has several. old_values,
+    new_values: repeat by repeat, truths as 0 and 1; their spread is None without values.
+    difference: new median minus old. p_value: by `rocelab.statistics.rank_sum_p`. apart: no value
     of one lies within the other's extremes.
     """
 
@@ -73,7 +73,7 @@ class FigureDiff:
 
 @dataclass(frozen=True, slots=True)
 class VerdictDiff:
-    """An expectation in both results; None where one does not state it."""
+    """An expectation in both results; None if one does not state it."""
 
     phase: str | None
     kpi: str
@@ -82,7 +82,7 @@ class VerdictDiff:
 
     @property
     def changed(self) -> bool:
-        """Whether it is stated otherwise, or came out otherwise."""
+        """Whether its statement or its outcome differs."""
         if self.old is None or self.new is None:
             return True
         before, after = ((each.expectation, each.passed) for each in (self.old, self.new))
@@ -91,7 +91,7 @@ class VerdictDiff:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value that differs, by its place; None where it is not there."""
+    """A value that differs, by its key path; None if missing."""
 
     key: str
     old: Any
@@ -115,8 +115,8 @@ class DrillDiff:
 
 
 def read_result(path: Path) -> DrillResult:
-    """The result of a drill in a file, or in the result.json of a folder. Raises InputError where
-    there is none, naming the file."""
+    """The result of a drill in a file, or in the result.json of a folder. Raises InputError with
+    the file if there is none."""
     file = path / "result.json" if _is_folder(path) else path
     text = read_text(
         file, hint="give a folder that `rocelab drill run --out` wrote, or its result.json"
@@ -135,8 +135,8 @@ def _is_folder(path: Path) -> bool:
 
 
 def difference(old_path: Path, new_path: Path) -> DrillDiff:
-    """What changed from one result to the other. Raises InputError where one can not be read and
-    where they are of different drills."""
+    """What changed from one result to the other. Raises InputError if one cannot be read or if they
+    are of different drills."""
     old, new = read_result(old_path), read_result(new_path)
     if old.name != new.name:
         raise InputError(
@@ -164,8 +164,8 @@ def difference(old_path: Path, new_path: Path) -> DrillDiff:
 def compared(
     old: Sequence[float], new: Sequence[float]
 ) -> tuple[float | None, float | None, bool, Finding]:
-    """Of one figure's values: the difference of medians, the p-value, whether their extremes leave
-    a gap, and what to say."""
+    """For one figure's values: the difference of medians, the p-value, whether their extremes leave
+    a gap, and the finding."""
     if not old or not new:
         return None, None, False, Finding.NOT_MEASURED
     before, after = spread(old), spread(new)
@@ -178,14 +178,14 @@ def compared(
         few = least_rank_sum_p(len(old), len(new)) >= ALPHA
         finding = Finding.TOO_FEW if few else Finding.NOT_TOLD_APART
     else:
-        # By ranks, as the test has it: medians may be equal, or even lie the other way.
+        # By ranks, as in the test: medians may be equal, or even differ the other way.
         above = sum((b > a) - (b < a) for a in old for b in new)
         finding = Finding.HIGHER if above > 0 else Finding.LOWER
     return gap, p_value, apart, finding
 
 
 def changes(old: object, new: object, key: str = "") -> Iterator[Change]:
-    """Where two JSON values differ, by keys such as `fabric.racks` and `faults[0].at`."""
+    """The differences of two JSON values, by keys such as `fabric.racks` and `faults[0].at`."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in dict.fromkeys((*old, *new)):
             yield from changes(old.get(name), new.get(name), f"{key}.{name}" if key else str(name))
@@ -202,7 +202,7 @@ def _side(result: DrillResult, path: Path) -> Side:
 
 
 def _environment(result: DrillResult) -> dict[str, object]:
-    """The machine, memory in whole GiB: what a kernel keeps for itself differs by a little."""
+    """The machine, memory in whole GiB: the kernel's own share differs a little."""
     values: dict[str, object] = asdict(result.environment)
     values["memory_gib"] = round(result.environment.memory_bytes / 2**30)
     for name in ("memory_bytes", "command"):

@@ -1,8 +1,8 @@
-"""The result document of a drill: data first, from which every table, plot and page is made.
+"""The result document of a drill; every table, plot and page is made from it.
 
-In: what each phase measured in each repeat. Out: a frozen `DrillResult` with each phase's spread
-over repeats and its verdicts, as JSON that reads back into the same object. docs/documents.md is
-made from it.
+A frozen `DrillResult` has the measurements of each phase and repeat, each phase's spread over
+repeats, and the verdicts. It is written as JSON and reads back into an equal object.
+docs/documents.md is generated from it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The lab's dilation, what it scales (in both clocks), and in words what it does not."""
+    """The lab's dilation, what it scales (in both clocks), and in words what it does not scale."""
 
     dilation: float
     scaled: tuple[Quantity, ...]
@@ -55,7 +55,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """How probes are measured, and what their phase sets, in both clocks."""
+    """How probes are measured, and the settings of their phase, in both clocks."""
 
     method: Method
     clocks: Clocks
@@ -65,8 +65,8 @@ class ProbePlan:
 class JobsRun:
     """Jobs that ran at the same time.
 
-    problems: why the run is invalid; empty when it is valid. reports: of each job, in order; what
-    devices counted is of all jobs, and the same in each report. fair_shares: where the phase was
+    problems: why the run is invalid; empty when it is valid. reports: of each job, in order; counts
+    of devices cover all jobs and are the same in each report. fair_shares: if the phase was
     modelled. stages: of each event, empty without `measure.stages`. health: None without `health`.
     """
 
@@ -97,21 +97,21 @@ class PhaseRun:
 
     @property
     def reports(self) -> tuple[JobReport, ...]:
-        """Of each job; none of probes."""
+        """The report of each job; none for probes."""
         return () if self.jobs is None else self.jobs.reports
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Queue pairs that failed, of any job."""
+        """Failed queue pairs of any job."""
         return () if self.jobs is None else self.jobs.reports[0].errors
 
     @property
     def resolution_ns(self) -> float:
-        """No convergence time is known better than that."""
+        """The resolution of convergence times."""
         return 0.0 if self.probes is None else self.probes.overall.resolution_ns
 
     def figures(self) -> tuple[Figures, ...]:
-        """The KPIs that apply, valid or not: of each job, or of the probes."""
+        """The applicable KPIs, valid or not: of each job, or of the probes."""
         if self.probes is not None:
             return (probe_figures(self.probes),)
         return () if self.jobs is None else job_figures(self.jobs.reports, self.jobs.fair_shares)
@@ -119,11 +119,11 @@ class PhaseRun:
 
 @dataclass(frozen=True, slots=True)
 class FigureSummary:
-    """The KPIs of the probes, or of a job, over the valid runs. A KPI that is in none of the three
-    does not apply.
+    """The KPIs of the probes, or of a job, over the valid runs. A KPI in none of the three does not
+    apply.
 
-    truths: in how many runs a KPI was true. spread: of those that measured the KPI (its `n`).
-    unmeasured: in how many runs a KPI that applies was not measured.
+    truths: in how many runs a KPI was true. spread: over the runs that measured the KPI (its `n`).
+    unmeasured: in how many runs an applicable KPI was not measured.
     """
 
     truths: dict[str, int]
@@ -133,8 +133,8 @@ class FigureSummary:
 
 @dataclass(frozen=True, slots=True)
 class PhaseSummary:
-    """A phase over its valid runs; `figures` of the probes, or of each job in order, none where no
-    run was valid. `probes` is None of jobs."""
+    """A phase over its valid runs; `figures` of the probes, or of each job in order, empty without
+    a valid run. `probes` is None for jobs."""
 
     name: str
     valid_runs: int
@@ -149,13 +149,13 @@ class PhaseSummary:
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
-    """Everything a drill found out.
+    """The result of a drill.
 
     drill, lab: the specs in full, every default written out, as JSON values in ns, bit/s and bytes;
-    a drill that is a phase by itself has one phase of its name. dilation: how many times slower
-    than the modelled network the lab ran. notes: what the lab had to do without on this machine.
-    repeats: of each, a run per phase, in order. passed: what the exit code says: every phase has a
-    valid run and every verdict passed.
+    a drill without phases has one phase of its own name. dilation: how many times slower than the
+    modelled network the lab ran. notes: features that the lab lacked on this machine. repeats: of
+    each, a run per phase, in order. passed: every phase has a valid run and every verdict passed,
+    as the exit code says.
     """
 
     schema_version: int
@@ -173,7 +173,7 @@ class DrillResult:
 
     @property
     def valid_repeats(self) -> tuple[tuple[PhaseRun, ...], ...]:
-        """Those of which every phase is valid."""
+        """The repeats whose phases are all valid."""
         return tuple(repeat for repeat in self.repeats if all(run.valid for run in repeat))
 
     def runs_of(self, phase: str) -> tuple[PhaseRun, ...]:
@@ -181,12 +181,12 @@ class DrillResult:
         return tuple(run for repeat in self.repeats for run in repeat if run.phase == phase)
 
     def where(self, phase: str) -> str:
-        """The phase's name, empty where a drill is a phase by itself."""
+        """The phase's name, empty for a drill without phases."""
         return "" if phase == self.name and len(self.phases) == 1 else phase
 
     def unmet_by(self, repeat: Sequence[PhaseRun], phase: str) -> tuple[Verdict, ...]:
-        """The expectations of a phase that one repeat by itself does not meet, with what it
-        measured; none where the phase is not valid in it."""
+        """The expectations of a phase that one repeat alone does not meet, with its measurements;
+        none if the phase is invalid in it."""
         verdicts = next(each.verdicts for each in self.phases if each.name == phase)
         held = figures_held(repeat, phase)
         return unmet(verdicts, held.figures, held.others) if held.figures else ()
@@ -206,7 +206,7 @@ def conclude(
     """The result of a drill from its repeats.
 
     `drill` and `lab` are the specs as JSON values, `model_dump(mode="json", exclude_none=True)`;
-    `expectations` are by phase, in order, and `probes` of the phases that send them.
+    `expectations` are by phase, in order; `probes` has the phases that send probes.
     """
     phases = tuple(
         summarise(name, repeats, wanted, probes.get(name)) for name, wanted in expectations.items()
@@ -233,9 +233,9 @@ def summarise(
     expectations: Sequence[Expectation],
     probes: ProbePlan | None = None,
 ) -> PhaseSummary:
-    """A phase over its runs; those that are not valid enter nothing.
+    """A phase over its runs; invalid runs do not count.
 
-    Where a figure is held against another phase's, that is of its first job in the same repeat.
+    If a figure is compared with another phase's, it is that of its first job in the same repeat.
     """
     runs = [run for repeat in repeats for run in repeat if run.phase == name and run.valid]
     valid = [run.figures() for run in runs]
@@ -249,16 +249,16 @@ def summarise(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a phase's expectations are held against in one repeat: figures of each of its jobs, and
-    for each those of the other phases."""
+    """The figures that a phase's expectations are compared with in one repeat: those of each of its
+    jobs, and for each those of the other phases."""
 
     figures: tuple[Figures, ...]
     others: tuple[Mapping[str, Figures], ...]
 
 
 def figures_held(repeat: Sequence[PhaseRun], phase: str) -> Held:
-    """The figures of a phase in one repeat, none where it is not valid; another phase's, where that
-    is valid, are those of its first job."""
+    """The figures of a phase in one repeat, none if it is invalid; those of another valid phase are
+    those of its first job."""
     figures = {run.phase: phase_figures(run.figures()) for run in repeat if run.valid}
     if phase not in figures:
         return Held((), ())
@@ -267,7 +267,7 @@ def figures_held(repeat: Sequence[PhaseRun], phase: str) -> Held:
 
 
 def _summarised(figures: Sequence[Figures]) -> FigureSummary:
-    """From the figures of each valid run."""
+    """The summary of the figures of each valid run."""
     truths: dict[str, int] = {}
     unmeasured: dict[str, int] = {}
     measured: dict[str, list[float]] = {}
@@ -286,7 +286,7 @@ def _summarised(figures: Sequence[Figures]) -> FigureSummary:
 def in_both_clocks(
     dilation: float, times_ns: Mapping[str, int], rates_pps: Mapping[str, float]
 ) -> Clocks:
-    """What a phase sets, in the lab's clock and the modelled network's."""
+    """The settings of a phase, in the lab's clock and the modelled network's."""
     times = [Quantity(name, "ns", float(lab), lab / dilation) for name, lab in times_ns.items()]
     rates = [
         Quantity(name, "packets/s", float(lab), lab * dilation) for name, lab in rates_pps.items()
@@ -304,5 +304,5 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> DrillResult:
-    """The result that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
+    """The result that `rocelab.documents.to_json` wrote. Raises InputError for anything else."""
     return _FORMAT.read(text)

@@ -1,7 +1,4 @@
-"""The machine and the software that a result came from.
-
-In: this machine and the FRR that a lab runs. Out: an `Environment`, which every result carries.
-"""
+"""The machine and the software that a result came from, an `Environment` in every result."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class Environment:
 
 
 def environment_with(frr_version: str) -> Environment:
-    """This machine, now, and what was said of FRR."""
+    """This machine now, with the given FRR version."""
     return Environment(
         tool_version=version("rocelab"),
         kernel=f"{platform.system()} {platform.release()}",
@@ -49,14 +46,14 @@ def environment_with(frr_version: str) -> Environment:
 
 
 def typed_command() -> str | None:
-    """The command line of this process where it is rocelab's, else None."""
+    """The command line of this process if it is rocelab's, else None."""
     if Path(sys.argv[0]).name != "rocelab":
         return None
     return shlex.join(["rocelab", *sys.argv[1:]])
 
 
 def cpu_model() -> str:
-    """What the processor calls itself."""
+    """The processor's model name."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":

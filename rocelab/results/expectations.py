@@ -1,8 +1,8 @@
-"""What a drill expects of its figures, and whether they came true.
+"""What a drill expects of its figures, and whether the figures meet it.
 
-In: texts such as `<= 1s`, `0` or `>= 1.3 x one-qp` (another phase's figure) from a drill file, and
-the KPIs of each valid repeat. Out: one verdict per expectation. A figure that was not measured
-never meets an expectation, nor does one whose other phase was not.
+Parses texts such as `<= 1s`, `0` or `>= 1.3 x one-qp` (another phase's figure) from a drill file
+and judges the KPIs of each valid repeat, one verdict per expectation. An unmeasured figure never
+meets an expectation, nor does one whose other phase was not measured.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _EXAMPLES = {
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """`kpi` compared with `limit` by `comparison`; durations in ns, sizes in bytes, truths as 0 or
-    1. `written` is what the drill file says. With `of_phase` the limit is a factor, and what is
-    compared with it is `kpi` over that of the other phase in the same repeat."""
+    1. `written` is the text of the drill file. With `of_phase` the limit is a factor, compared with
+    `kpi` over that of the other phase in the same repeat."""
 
     kpi: str
     comparison: str
@@ -49,15 +49,15 @@ class Expectation:
     of_phase: str | None = None
 
     def met_by(self, compared: KpiValue) -> bool:
-        """Whether `compared` meets it. None, not measured, never does."""
+        """Whether `compared` meets it. None (not measured) never does."""
         return compared is not None and _OPERATORS[self.comparison](float(compared), self.limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An expectation and what came of it. `observed` is of the repeat that did worst, in the KPI's
-    unit (ns, packets, ratio, truth); None where a repeat did not measure it, or where it does not
-    apply to what ran (`applicable`)."""
+    """An expectation and its outcome. `observed` is of the worst repeat, in the KPI's unit (ns,
+    packets, ratio, truth); None if a repeat did not measure it, or if it does not apply to what ran
+    (`applicable`)."""
 
     kpi: str
     expectation: str
@@ -66,15 +66,15 @@ class Verdict:
     applicable: bool = True
 
     def shown(self) -> str:
-        """What was observed, as people say it."""
+        """The observed value as text."""
         return format_kpi(self.kpi, self.observed) if self.applicable else "not applicable"
 
 
 def parse_expectation(kpi: str, value: object) -> Expectation:
     """The expectation that a drill file states of `kpi`.
 
-    A bare number or truth means equality. Raises KeyError on an unknown KPI, and ValueError on a
-    value that is not of the KPI's quantity.
+    A bare number or truth means equality. Raises KeyError for an unknown KPI and ValueError for a
+    value of another quantity.
     """
     quantity = KPIS[kpi].quantity
     wrong = ValueError(f"expected {_EXAMPLES[quantity]}, got {shown(value)}")
@@ -112,8 +112,8 @@ def judge(
     repeats: Sequence[Figures],
     others: Sequence[Mapping[str, Figures]] = (),
 ) -> tuple[Verdict, ...]:
-    """A verdict per expectation over the KPIs of all valid repeats: passed only where every one of
-    them meets it, and never where there is none.
+    """A verdict per expectation over the KPIs of all valid repeats: passed only if every repeat
+    meets it, never without repeats.
 
     `others`: for each of `repeats` the KPIs of its valid phases by name.
     """
@@ -121,7 +121,7 @@ def judge(
 
 
 def stated(verdict: Verdict) -> Expectation:
-    """The expectation that a verdict is of."""
+    """The expectation of a verdict."""
     truth = KPIS[verdict.kpi].quantity is Quantity.TRUTH
     written = verdict.expectation
     return parse_expectation(verdict.kpi, written == "true" if truth else written)
@@ -132,8 +132,8 @@ def unmet(
     repeat: Sequence[Figures],
     others: Sequence[Mapping[str, Figures]] = (),
 ) -> tuple[Verdict, ...]:
-    """Of the expectations that `verdicts` are of, those that the figures of one repeat do not meet:
-    as `judge` has them, of this repeat alone."""
+    """Verdicts of the expectations that the figures of one repeat do not meet, judged on this
+    repeat alone."""
     judged = judge([stated(verdict) for verdict in verdicts], repeat, others)
     return tuple(verdict for verdict in judged if not verdict.passed)
 
@@ -160,12 +160,12 @@ def _verdict(
 
 
 def _over(value: KpiValue, reference: KpiValue) -> float | None:
-    """None where either was not measured or there is nothing to divide by."""
+    """The ratio; None if either was not measured or the reference is 0."""
     return value / reference if value is not None and reference else None
 
 
 def _worst(expectation: Expectation, values: Sequence[float | bool]) -> float | bool:
-    """The value that is hardest on the expectation."""
+    """The value that is worst for the expectation."""
     match expectation.comparison:
         case "<=" | "<":
             return max(values)

@@ -1,7 +1,7 @@
 """The `expect` block of a drill file: a key per KPI, each with its own form of limit.
 
-In: what a person wrote, such as `full_convergence: "<= 1s"`. Out: `Expectation`s, and the schema
-by which an editor checks the block.
+A key such as `full_convergence: "<= 1s"` becomes an `Expectation`; the schema lets editors check
+the block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FORMS: dict[Quantity, dict[str, Any]] = {
 
 
 def _as_written(expectation: Expectation | None) -> str | bool | None:
-    """What the drill file says, so that a dumped drill reads back."""
+    """The text of the drill file, so that a dumped drill reads back."""
     if expectation is None:
         return None
     if KPIS[expectation.kpi].quantity is Quantity.TRUTH:
@@ -51,7 +51,7 @@ class Expectations(SpecModel):
     """What figures must come to; the keys are KPIs."""
 
     def expectations(self) -> tuple[Expectation, ...]:
-        """Those that the file states, in the order of the KPIs."""
+        """The expectations in the file, in the order of the KPIs."""
         stated = [getattr(self, name) for name in type(self).model_fields]
         return tuple(expectation for expectation in stated if expectation is not None)
 

@@ -1,4 +1,4 @@
-"""What a lab's health was over a while, as data: a frozen `HealthReport` for result documents."""
+"""A lab's health over time as data: a frozen `HealthReport` for result documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class PlaceBreach:
-    """A place where an objective was missed: in how many samples, and the worst of them."""
+    """A place where an objective was missed: in how many samples, and the worst value."""
 
     where: str
     samples: int
@@ -19,8 +19,8 @@ class PlaceBreach:
 
 @dataclass(frozen=True, slots=True)
 class SliReport:
-    """An SLI over all samples. `objective` is None where none was judged; `worst_where` and
-    `worst_ns` are None where every value was zero. `places` are the worst first."""
+    """An SLI over all samples. `objective` is None if the SLI was off; `worst_where` and `worst_ns`
+    are None if every value was zero. `places` are sorted, worst first."""
 
     sli: str
     unit: str
@@ -42,9 +42,9 @@ class HealthReport:
     """The health of a lab from `started_ns` to `ended_ns`.
 
     `samples` were due every `interval_ns`; on a busy machine they are up to `longest_interval_ns`
-    apart, and what came and went between two of them was not seen, except what the kernel counts.
-    `problems` says what could not be read, and why watching ended early; `unread_samples` are those
-    that lack something; `cpu_s` is what watching cost; `evidence` are folders of bundles.
+    apart, and a change that was undone between two samples was not seen, except in kernel counters.
+    `problems` says what could not be read, and why monitoring ended early; `unread_samples` are
+    incomplete ones; `cpu_s` is the CPU time of the monitoring; `evidence` are folders of bundles.
     """
 
     lab: str
@@ -61,12 +61,12 @@ class HealthReport:
 
     @property
     def sampling(self) -> str:
-        """How often the lab was looked at, in words: `12 samples, up to 1.02 s apart`."""
+        """The number and interval of samples in words: `12 samples, up to 1.02 s apart`."""
         return f"{self.samples} samples, up to {self.longest_interval_ns / 1e9:.2f} s apart"
 
     @property
     def met(self) -> bool:
-        """Whether every objective was met in every sample, as far as the lab could be read."""
+        """Whether every objective was met in every sample that could be read."""
         return all(each.met for each in self.slis)
 
     @property
@@ -75,12 +75,12 @@ class HealthReport:
         return self.met and not self.unread_samples
 
     def sli(self, sli: Sli) -> SliReport:
-        """What became of one SLI."""
+        """The report of one SLI."""
         return next(each for each in self.slis if each.sli == sli.value)
 
 
 class Sli(StrEnum):
-    """What is measured in every sample."""
+    """The indicators (SLIs) measured in every sample."""
 
     LINK_LOSS = "link_loss"
     LINKS_DOWN = "links_down"

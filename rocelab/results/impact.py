@@ -1,15 +1,14 @@
-"""What a failure in the middle of a job cost its iteration.
+"""The cost of a failure for the iteration that it hit.
 
-In: when each iteration of a job began and ended, and when something broke. Out: an `Impact`, the
+From the begin and end of each iteration and the time of the fault comes an `Impact`, the
 link-failure test of the IETF's draft on benchmarks of AI fabrics
 (draft-calabria-bmwg-ai-fabric-training-bench): the overhead of the iteration that was hit, and
 whether it had an impact.
 
-The draft asks whether the iteration stayed within the 99th percentile of those before. Of a few
-iterations that is the slowest of them: with five, one undisturbed iteration in six is slower by
-chance, and any impact that their noise covers is called none. So the question here is that of
-equivalence (Schuirmann 1987): there is none where even the upper confidence bound of the overhead
-is small enough.
+The draft asks whether the iteration stayed within the 99th percentile of those before. With few
+iterations that is the slowest one: with five, one undisturbed iteration in six is slower by chance,
+and an impact within their noise counts as none. This module therefore tests equivalence (Schuirmann
+1987): there is no impact if even the upper confidence bound of the overhead is small enough.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 FEWEST = 5
-"""Undisturbed iterations without which there is no steady state to compare with."""
+"""The fewest undisturbed iterations that make a steady state to compare with."""
 
 CONFIDENCE = 0.95
 ZERO_IMPACT = 0.05
-"""The overhead up to which a failure is called one without impact. Five iterations that spread by
-1 % (standard deviation) tell 5 % from none, and by 2 % no longer: the half width of the interval is
-3.0 standard deviations of five, 2.3 of ten and 2.1 of twenty."""
+"""The overhead up to which a failure counts as one without impact. Five iterations with a standard
+deviation of 1 % can tell 5 % from none; with 2 % they cannot: the half width of the interval is 3.0
+standard deviations of five, 2.3 of ten and 2.1 of twenty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +35,10 @@ class Impact:
 
     iteration: its number, 0 the first, warm-up included. failed_ns: how long it took;
     steady_ns and steady_p99_ns: the median and 99th percentile of the `steady` measured iterations
-    before it, all in the lab's clock. overhead: failed over steady, less 1.
-    overhead_low, overhead_high: its bounds at CONFIDENCE, from how far the steady ones spread.
-    zero_impact: true where the upper bound is at most ZERO_IMPACT, false where the lower one is
-        above it, and None where the iterations before are too few, or spread too far, to tell.
+    before it, all in the lab's clock. overhead: failed over steady, minus 1. overhead_low,
+    overhead_high: its bounds at CONFIDENCE, from the spread of the steady ones. zero_impact: true
+    if the upper bound is at most ZERO_IMPACT, false if the lower one is above it, and None if the
+    iterations before are too few, or spread too far, to tell.
     """
 
     iteration: int
@@ -54,16 +53,16 @@ class Impact:
 
 
 def overhead_bounds(failed_ns: int, steady_ns: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """By how much an iteration that took `failed_ns` was longer than undisturbed, at least and at
-    most at CONFIDENCE.
+    """The lower and upper bound, at CONFIDENCE, of the overhead of an iteration that took
+    `failed_ns`.
 
-    What it would have taken is bounded by the prediction interval of one further observation of the
-    steady iterations' logarithms, taken to be normal (Student's t with n - 1 degrees of freedom).
-    Raises ValueError below two of them.
+    Its undisturbed time is bounded by the prediction interval of one further observation of the
+    steady iterations' logarithms, assumed normal (Student's t with n - 1 degrees of freedom).
+    Raises ValueError for fewer than two of them.
     """
     if len(steady_ns) < 2:
         raise ValueError("one iteration has no spread")
-    # Here and not above: whoever breaks nothing does not wait for it.
+    # Imported here: runs without faults do not wait for it.
     from scipy.special import stdtrit  # type: ignore[import-untyped]
 
     logs = np.log(steady_ns.astype(np.float64))

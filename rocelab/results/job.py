@@ -1,9 +1,9 @@
-"""The document of a traffic job: what ran, where, what came of it and whether to believe it.
+"""The document of a traffic job: what ran, where, its result and whether it is valid.
 
-In: figures that `rocelab.measure.job` derived. Out: a frozen `JobReport`, as JSON that reads back
-into the same object. docs/documents.md is made from it.
+`rocelab.measure.job` derives the figures. A frozen `JobReport` is written as JSON and reads back
+into an equal object. docs/documents.md is generated from it.
 
-Times stand in both clocks. Bandwidths are those of the modelled network; bytes and packets are the
+Times are in both clocks. Bandwidths are those of the modelled network; bytes and packets are the
 same in both.
 """
 
@@ -50,7 +50,7 @@ class Clock:
 class Headline:
     """A figure with its spread over what `of` says: iterations, slices of time or senders.
 
-    `lab` is the same in the lab's clock, None for what has no clock.
+    `lab` is the same in the lab's clock, None for a figure without a clock.
     """
 
     name: str
@@ -65,8 +65,8 @@ class Headline:
 class RankFigures:
     """A rank and its NIC.
 
-    nic: as `server:nic`. waiting: how long in an iteration (the median) it had nothing of its own
-    under way; None for streams and where the job failed.
+    nic: as `server:nic`. waiting: how long in an iteration (the median) it had no transfer of its
+    own under way; None for streams and failed jobs.
     """
 
     rank: int
@@ -81,11 +81,11 @@ class RankFigures:
 class Transport:
     """Counters of all queue pairs, warm-up included.
 
-    data_packets: sent, `retransmitted` among them. refused: of all kinds, not taken by a NIC. ce:
-    data packets that came with a congestion mark. out_of_order, duplicates: at receivers.
-    port_moves: how often a queue pair went on over the other port of its NIC. reordered: packets
-    that came after a later one; None unless the transport takes packets out of order.
-    reordered_share: of all packets taken. reorder_extent: by how many packets at most.
+    data_packets: sent, `retransmitted` among them. refused: packets of all kinds that a NIC did not
+    accept. ce: data packets that came with a congestion mark. out_of_order, duplicates: at
+    receivers. port_moves: how often a queue pair moved to the other port of its NIC. reordered:
+    packets that came after a later one; None unless the transport takes packets out of order.
+    reordered_share: of all packets received. reorder_extent: by how many packets at most.
     """
 
     queue_pairs: int
@@ -113,7 +113,8 @@ class Transport:
 
 @dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """From when a packet that asked for an acknowledgement left to when it was read."""
+    """From the departure of a packet that requested an acknowledgement to the reading of that
+    one."""
 
     samples: int
     p50: Times
@@ -125,9 +126,9 @@ class RoundTrips:
 class QueueFigures:
     """What a switch port's queue of one traffic class did in this run; unused ones are left out.
 
-    None is what the lab's queues can not count. marked: marked here. ce_out: left with a mark,
-    given here or before. depth_max_bytes: on arrival; an upper limit where an earlier run had the
-    queue deeper. depth_mean_bytes: on arrival.
+    None: the lab's queues cannot count it. marked: marked here. ce_out: left with a mark, set here
+    or before. depth_max_bytes: on arrival; an upper bound if the queue was deeper in an earlier
+    run. depth_mean_bytes: on arrival.
     """
 
     node: str
@@ -147,7 +148,7 @@ class LinkFigures:
     """What a link carried from `sender` on.
 
     packets: RoCEv2 packets that came in at the far end. bytes: of all frames that left, routing's
-    included. share: of the packets of its tier in this direction, None where it carried none.
+    included. share: of the packets of its tier in this direction, None if the tier carried none.
     """
 
     link: str
@@ -179,7 +180,7 @@ class Goodput:
 class Fairness:
     """Rates of the senders of streams in the second half of the time when all of them send.
 
-    jfi: Jain's index; ratio: the fastest over the slowest, None where one sent nothing.
+    jfi: Jain's index; ratio: the fastest over the slowest, None if one sent nothing.
     """
 
     start: Times
@@ -192,7 +193,7 @@ class Fairness:
 @dataclass(frozen=True, slots=True)
 class Check:
     """Two counts of the same thing that must agree, summed over `places`; `differing` names the
-    first places where they do not."""
+    first places where they differ."""
 
     name: str
     left: str
@@ -211,9 +212,9 @@ class Check:
 class Fidelity:
     """How well this machine carried the run, in the lab's clock.
 
-    lost_share: of its sending time, what the worst port stood idle only because of the machine.
-    late_p99_ns, late_max_ns: how late packets left, of the worst port. agents_cpu_s: CPU time of
-    the endpoints, with the kernel's forwarding. stolen_s: CPU time that the hypervisor kept.
+    lost_share: the share of its sending time in which the worst port idled only because of the
+    machine. late_p99_ns, late_max_ns: how late packets left the worst port. agents_cpu_s: CPU time
+    of the endpoints, with the kernel's forwarding. stolen_s: CPU time that the hypervisor kept.
     """
 
     lost_share: float
@@ -230,11 +231,10 @@ class Fidelity:
 class Steps:
     """When things happened in the last iterations, in ns of the lab since the job's start.
 
-    A row per iteration from `first` on; negative for what never happened. first: its number; 0 is
-    the first, warm-up included. began_ns, ended_ns: with a column per rank. posted_ns: with a
-    column per send: all that the send waits for was over, and it was given to its queue pairs.
-    arrived_ns: with a column per send: the receiver took its last byte. acked_ns: with a column per
-    send.
+    A row per iteration from `first` on; negative for never. first: its number; 0 is the first,
+    warm-up included. began_ns, ended_ns: with a column per rank. posted_ns: with a column per send:
+    all predecessors of the send were over, and it was posted to its queue pairs. arrived_ns: with a
+    column per send: the receiver took its last byte. acked_ns: with a column per send.
     """
 
     first: int
@@ -247,7 +247,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class HostStall:
-    """A server had packets to take or to send and did neither for 10 ms of the lab or more, in ns
+    """A server had packets to receive or send and did neither for 10 ms of the lab or more, in ns
     of the lab since the job's start."""
 
     server: str
@@ -261,8 +261,8 @@ class FlowFigures:
 
     port: of the sender's NIC. packets: sent, `retransmitted` among them, in `messages`. naks,
     timeouts, cnps, rtt_p50_ns, rtt_p99_ns: at the sender. out_of_order, duplicates, ce: at the
-    receiver. acks_sport, acks_qp: source port and QP of what comes back. acks_port: the port of the
-    receiver's NIC that it leaves by.
+    receiver. acks_sport, acks_qp: source port and QP of the acknowledgements. acks_port: the port
+    of the receiver's NIC that they leave by.
     """
 
     rank: int
@@ -289,22 +289,22 @@ class FlowFigures:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """Everything a job found out. It is a measurement only where `problems` is empty.
+    """The result of a job. It is a valid measurement only if `problems` is empty.
 
     job, lab: the specs in full, as JSON values. problems: why the run is invalid. errors: queue
     pairs that failed; the job then ended, and has no headlines. headlines: time of an iteration,
     algbw, busbw and JCT ratio; for streams goodput of all and of a sender. iterations: the measured
     ones. roofline: the least time of an iteration: the bytes of the busiest NIC, with all headers
     and Ethernet's preamble, FCS and gap, at its rate; no latency, no waiting, no links between
-    switches. completion: of all measured iterations, pauses included. round_trips: they hold the
-    queues, and the time that agents gather arrivals for (1 us x dilation, 50 us to 1 ms of the
-    lab). accounting: what devices and endpoints both counted. flows: per queue pair and direction
-    with data. steps: of the last iterations, up to 32,768 sends; None for streams, for failed jobs,
-    and where one iteration has more sends than are kept. stalls: of 10 ms of the lab or more.
-    events: what was broken and mended meanwhile, `t_ns` in ns of the lab since the start of the
-    jobs; nothing is merged, and what is undone only after the jobs has no end here. impact: what
-    the first fault cost; None for streams, without a fault, with fewer than five measured
-    iterations before it, and where the job failed or was over by then.
+    switches. completion: of all measured iterations, pauses included. round_trips: they include the
+    queues, and the time for which agents batch arrivals (1 us x dilation, 50 us to 1 ms of the
+    lab). accounting: counts of devices beside those of endpoints. flows: per queue pair and
+    direction with data. steps: of the last iterations, up to 32,768 sends; None for streams, for
+    failed jobs, and if one iteration has more sends than are kept. stalls: of 10 ms of the lab or
+    more. events: faults and repairs meanwhile, `t_ns` in ns of the lab since the start of the jobs;
+    nothing is merged, and a fault repaired only after the jobs has no end here. impact: the cost of
+    the first fault; None for streams, without a fault, with fewer than five measured iterations
+    before it, and if the job failed or was over by then.
     """
 
     schema_version: int
@@ -341,7 +341,7 @@ class JobReport:
         return not self.problems
 
     def headline(self, name: str) -> Headline:
-        """The headline of that name. Raises KeyError where there is none."""
+        """The headline of that name. Raises KeyError if there is none."""
         for each in self.headlines:
             if each.name == name:
                 return each
@@ -357,5 +357,5 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> JobReport:
-    """The report that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
+    """The report that `rocelab.documents.to_json` wrote. Raises InputError for anything else."""
     return _FORMAT.read(text)

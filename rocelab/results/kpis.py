@@ -1,8 +1,8 @@
-"""The figures of drills: what each is, in what unit, which way is better, how it is read.
+"""The KPIs of drills: their meaning, unit, better direction, and how they are read.
 
-In: a `ProbeRun`, or the `JobReport` of each job that ran at the same time and, where the phase was
-modelled, its `FairShares`. Out: a value for each KPI that applies, None for what was not measured;
-what does not apply (a stream has no busbw) is not in it. Nothing is measured here.
+They come from a `ProbeRun`, or from the `JobReport` of each concurrent job and, if the phase was
+modelled, its `FairShares`. The result has a value for each applicable KPI, None if not measured; a
+KPI that does not apply (a stream has no busbw) is missing. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from rocelab.units import format_duration
 
 KpiValue = int | float | bool | None
 Figures = Mapping[str, KpiValue]
-"""The KPIs of one run by name; what does not apply to it is not there."""
+"""The KPIs of one run by name, without those that do not apply."""
 
 CNP_CLASS, ACK_CLASS = 5, 6
-"""Where the kit's default map puts CNPs and ACKs, as the switch teams' does."""
+"""The traffic class of CNPs and ACKs in the kit's default map."""
 
 BYTES_PER_GB_BITS = 8e9
 
 
 class Quantity(StrEnum):
-    """What a KPI is measured in: durations are nanoseconds, counts whole numbers, sizes bytes,
+    """The quantity of a KPI: durations are nanoseconds, counts whole numbers, sizes bytes,
     bandwidths GB/s (10^9 bytes)."""
 
     DURATION = "duration"
@@ -54,7 +54,7 @@ UNITS = {
     Quantity.RATIO: "ratio",
     Quantity.TRUTH: "truth",
 }
-"""How documents name what a KPI is measured in; a truth is 0 or 1 in figures."""
+"""How documents name the unit of a KPI; a truth is 0 or 1 in figures."""
 
 
 class Better(StrEnum):
@@ -66,8 +66,8 @@ class Better(StrEnum):
 
 @dataclass(frozen=True)
 class PhaseJob:
-    """A job of a phase, ready for its figures. `fair`: where the phase was modelled; data_classes:
-    the traffic classes of the data of all its jobs."""
+    """A job of a phase, the input of its figures. `fair`: if the phase was modelled; data_classes:
+    the traffic classes of the data of all jobs of the phase."""
 
     report: JobReport
     fair: FairShares | None
@@ -82,7 +82,7 @@ class PhaseJob:
         return build_fabric(LabSpec.model_validate(self.report.lab))
 
     def headline(self, name: str) -> float | None:
-        """The median of a headline; None where the job has none of that name."""
+        """The median of a headline; None if the job has none of that name."""
         found = (each.modelled.median for each in self.report.headlines if each.name == name)
         return next(found, None)
 
@@ -98,11 +98,11 @@ def _always(job: PhaseJob) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Kpi:
-    """A figure that a drill reports and that a drill file may expect something of.
+    """A figure that a drill reports and for which a drill file may state an expectation.
 
-    better: None where neither way is. of_probes, of_job: how it is read from a run of probes or a
-    job, None where that has none; `applies` says of which jobs it is. summed: endpoints count it,
-    and a phase's is that of all its jobs.
+    better: None if neither direction is. of_probes, of_job: how it is read from a run of probes or
+    a job, None if it has none; `applies` says to which jobs it applies. summed: endpoints count it,
+    and a phase's value is the sum over its jobs.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Kpi:
 
 
 def _read(path: str) -> Callable[[PhaseJob], KpiValue]:
-    """Reads a dotted attribute of a job; None where a part of the way there is None."""
+    """Reads a dotted attribute of a job; None if a part of the path is None."""
 
     def read(job: PhaseJob) -> KpiValue:
         found: Any = job
@@ -188,7 +188,7 @@ def _uplinks(tiers: Iterable[TierBalance], figure: str) -> float | None:
 
 
 def _carried(job: PhaseJob) -> list[bool]:
-    """Of each link between switches and each direction, whether it carried a packet."""
+    """Whether each link between switches, in each direction, carried a packet."""
     inside = {link.name for link in job.fabric.sessions}
     return [bool(each.packets) for each in job.report.links if each.link in inside]
 
@@ -587,7 +587,8 @@ def probe_figures(run: ProbeRun) -> Figures:
 
 
 def job_figures(reports: Sequence[JobReport], fair: FairShares | None) -> tuple[Figures, ...]:
-    """The KPIs of each job of a phase. What devices counted is of all jobs, the same for each."""
+    """The KPIs of each job of a phase. Counts of devices cover all jobs and are the same for
+    each."""
     classes = frozenset(map(data_class, reports))
     jobs = [PhaseJob(report, fair, classes) for report in reports]
     return tuple(
@@ -601,8 +602,8 @@ def job_figures(reports: Sequence[JobReport], fair: FairShares | None) -> tuple[
 
 
 def phase_figures(jobs: Sequence[Figures]) -> tuple[Figures, ...]:
-    """What a phase's expectations are held against, as many as jobs: the counts of all of them
-    together, and every other figure of each job that it applies to, measured or not."""
+    """The figures that a phase's expectations are compared with, one set per job: the counts summed
+    over all jobs, and every other applicable figure of the job, measured or not."""
     found: list[dict[str, KpiValue]] = [{} for _ in jobs]
     for kpi in KPIS.values():
         values = [figures[kpi.name] for figures in jobs if kpi.name in figures]
@@ -621,8 +622,8 @@ def data_class(report: JobReport) -> int:
 
 
 def format_kpi(kpi: str, value: KpiValue, resolution_ns: float = 0.0) -> str:
-    """`value` as people say it, in the unit of `kpi`; `not measured` for None. A time that is not
-    above `resolution_ns` is said to be below it."""
+    """`value` as text in the unit of `kpi`; `not measured` for None. A time not above
+    `resolution_ns` is shown as below it."""
     if value is None:
         return "not measured"
     if KPIS[kpi].quantity is Quantity.DURATION and value <= resolution_ns:

@@ -1,7 +1,7 @@
-"""What flows of probes met while things broke: one measured run.
+"""One measured run of probe flows under faults.
 
-In: what agents noted of each flow, and when what was broken. Out: a frozen `ProbeRun`, a part of
-the result document of a drill; docs/documents.md is made from it.
+A frozen `ProbeRun` is built from the agents' records of each flow and the times of faults. It is a
+part of the result document of a drill; docs/documents.md is generated from it.
 
 Instants of a run (`t_ns`, `start_ns`, ...) are nanoseconds of the lab's clock relative to the run's
 first event, so negative before it.
@@ -37,12 +37,12 @@ class Event:
     """Something the drill did to the lab: a Convergence Event (RFC 6412 section 3.7.1).
 
     t_ns: the Convergence Event Instant, of the first of its changes. kind: that of the fault,
-    `several faults` where it is of more than one. change: `begin` where a fault began, `end` where
-    faults only ended. subject: what was broken, `rtsw1:ctsw2`; of more than four, the first four
-    and how many more. changes: how many changes of the lab it stands for: those that follow each
-    other within `measure.sustained` are one event, from the first of them. took_ns: how uncertain
-    the instant is: the kernel, or the daemon that was asked, did it between `t_ns` and so much
-    later; it is part of `resolution_ns`.
+    `several faults` for more than one. change: `begin` if a fault began, `end` if faults only
+    ended. subject: what was broken, `rtsw1:ctsw2`; with more than four, the first four and how many
+    more. changes: how many changes of the lab it stands for: changes that follow each other within
+    `measure.sustained` are one event, from the first of them. took_ns: the uncertainty of the
+    instant: the kernel or the daemon did it between `t_ns` and `t_ns` + `took_ns`; it is part of
+    `resolution_ns`.
     """
 
     t_ns: int
@@ -54,7 +54,7 @@ class Event:
 
     @property
     def title(self) -> str:
-        """As people read it."""
+        """A title for people."""
         text = f"{self.kind} of {self.subject}"
         if self.changes > 1:
             text += f" ({self.changes} changes)"
@@ -94,7 +94,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class FlowRecord:
-    """One flow: who, what was measured, and its throughput over time."""
+    """One flow: its identity, its measurement, and its throughput over time."""
 
     flow: Flow
     measurement: FlowMeasurement
@@ -103,7 +103,7 @@ class FlowRecord:
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """One event and what it did to all flows together."""
+    """One event and its effect on all flows together."""
 
     event: Event
     convergence: EventConvergence
@@ -113,7 +113,7 @@ class EventRecord:
 class FibChange:
     """A change of a switch's kernel FIB as netlink reported it.
 
-    width_before, width_after: next hops, None where there was no route or it is not known.
+    width_before, width_after: next hops, None if there was no route or it is unknown.
     """
 
     t_ns: int
@@ -128,10 +128,10 @@ class FibChange:
 class HashingRun:
     """Where undisturbed traffic landed under one seed plan.
 
-    own: whether it is the phase's own plan, under which the faults ran. polarizations: empty where
-    no flow has two choices in a row, as in two tiers joined by single links. misplaced_packets: how
-    many took another link than the prediction from FIBs and seeds: 0 where model and kernel agree,
-    None where the seeds or the scheme do not allow a prediction.
+    own: whether it is the phase's own plan, under which the faults ran. polarizations: empty if no
+    flow has two choices in a row, as in two tiers joined by single links. misplaced_packets: how
+    many took another link than the prediction from FIBs and seeds: 0 if model and kernel agree,
+    None if the seeds or the scheme do not allow a prediction.
     """
 
     hashing: str
@@ -147,11 +147,11 @@ class Fidelity:
     """How well the machine carried a faulted run.
 
     lag_p99_ns, lag_max_ns: how late packets left against their deadlines, of the worst flow.
-    stall_ns: the longest a flow was not sending just as an event cut it off or as it came back, and
-        any flow as an event came; None where no flow sent before and after one. No convergence time
-        of this repeat is known better than that.
-    agents_cpu_s: CPU time of the senders, forwarding included.
-    stolen_s: CPU time that the hypervisor kept from this machine ("steal" of /proc/stat).
+    stall_ns: the longest time in which a flow did not send just as an event cut it off or as it
+    came back, or any flow as an event came; None if no flow sent both before and after one. It
+    limits the resolution of this repeat's convergence times. agents_cpu_s: CPU time of the senders,
+    forwarding included. stolen_s: CPU time that the hypervisor kept from this machine ("steal" of
+    /proc/stat).
     """
 
     lag_p99_ns: int
@@ -166,10 +166,10 @@ class ProbeRun:
     """One run of probes. Instants (`t_ns`, `start_ns`, `end_ns`) are relative to its first event,
     negative before it.
 
-    problems: why the run is invalid; empty when it is valid. The figures of an invalid run enter
+    problems: why the run is invalid; empty when it is valid. The figures of an invalid run count in
     no headline. overall: the KPIs. hashing: where undisturbed traffic landed, by seed plan. stages:
     of each event, empty without `measure.stages`. health: the SLIs of the whole faulted run,
-    warm-up and repair included, None without `health`. They enter neither verdicts nor validity.
+    warm-up and repair included, None without `health`; it affects neither verdicts nor validity.
     """
 
     problems: tuple[str, ...]
@@ -190,7 +190,7 @@ class ProbeRun:
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """One clock for a repeat, in its raw nanoseconds: the events in order and when the counted
-    traffic ended. `event_window_ns` bounds how long after an event losses are held against it."""
+    traffic ended. `event_window_ns` bounds how long after an event losses are attributed to it."""
 
     events: tuple[Event, ...]
     start_ns: int
@@ -206,8 +206,8 @@ def probe_run(
     hashing: Sequence[HashingRun] = (),
     problems: Sequence[str] = (),
 ) -> ProbeRun:
-    """A run from what its agents noted, all in one raw clock; the result is relative to the
-    first event. Raises ValueError without flows or events, and where events are not in order."""
+    """A run from its agents' records, all in one raw clock; the result is relative to the first
+    event. Raises ValueError without flows or events, and if events are not in order."""
     zero = timeline.events[0].t_ns if timeline.events else None
     if zero is None:
         raise ValueError("a run needs an event: it is where its time starts")
@@ -241,7 +241,7 @@ def probe_run(
 
 
 def _rate(samples: FlowSamples, start_ns: int, end_ns: int, interval_ns: int) -> Rate:
-    """Binned with an interval's border at 0, the first event, so that it never shares a bin."""
+    """Rates, binned with a border at 0, the first event, so that no bin spans it."""
     aligned = start_ns // interval_ns * interval_ns
     bins = max(0, -(-(end_ns - aligned) // interval_ns))
     arrived = samples.receive_ns[first_arrivals(samples)]

@@ -1,4 +1,4 @@
-"""How senders came to share a port, measured and modelled: data, from which plots are made."""
+"""How senders came to share a port, measured and modelled: the data of plots."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The port that all senders share, as the model has it; rates of the modelled network.
+    """The port that all senders share, in the model; rates of the modelled network.
 
-    `payload_share` is payload over what a packet takes of the cable.
+    `payload_share` is payload over a packet's bytes on the cable.
     """
 
     node: str
@@ -29,7 +29,7 @@ class Port:
 class Course:
     """Rates and queue over time. rates_bps: payload, a tuple per sender; times_ns: ends of samples.
 
-    `queue_times_ns` are the queue's own; it is empty where it was not sampled.
+    `queue_times_ns` are the queue's own; it is empty if not sampled.
     """
 
     times_ns: tuple[int, ...]
@@ -50,9 +50,9 @@ class Settled:
 class FairShares:
     """Measured and modelled, all in the modelled network's clock.
 
-    lab_ns: from the last start until every sender stays within `tolerance` of the mean, None where
-    that did not happen. model_times_ns: the same of each of the model's seeds. The model's course
-    is that of the first seed.
+    lab_ns: from the last start until every sender stays within `tolerance` of the mean, None for
+    never. model_times_ns: the same for each of the model's seeds. The model's course is that of the
+    first seed.
     """
 
     port: Port
@@ -68,7 +68,7 @@ class FairShares:
 
     @property
     def model_ns(self) -> float | None:
-        """The median of the model's seeds, None where one never got there."""
+        """The median of the model's seeds, None if one never became fair."""
         known = [time for time in self.model_times_ns if time is not None]
         return statistics.median(known) if len(known) == len(self.model_times_ns) else None
 
@@ -80,5 +80,5 @@ class FairShares:
 
 
 WINDOW_NS = 20_000_000
-"""Of the modelled network, over which a rate is taken: about ten swings of DCQCN's rates. Over
-10 ms the model's own seeds, once fair, are often out of 10 % for a moment."""
+"""The time of the modelled network over which a rate is averaged: about ten swings of DCQCN's
+rates. Over 10 ms the model's own fair seeds are often off by more than 10 % for a moment."""

@@ -1,8 +1,8 @@
-"""The document of a simulation: what was simulated, how, what came of it and what it leaves out.
+"""The document of a simulation: what was simulated, how, its result and what it leaves out.
 
-In: figures that `rocelab.sim.figures` derived. Out: a frozen `SimulationReport`, as JSON that reads
-back into the same object. Keys that a job's document has too (`headlines`, `tiers`, `lab`,
-`environment`) mean the same here; docs/documents.md is made from the classes. All times are
+`rocelab.sim.figures` derives the figures. A frozen `SimulationReport` is written as JSON and reads
+back into an equal object. Keys shared with a job's document (`headlines`, `tiers`, `lab`,
+`environment`) mean the same here; docs/documents.md is generated from the classes. All times are
 those of the modelled network.
 """
 
@@ -30,9 +30,9 @@ LEAVES_OUT = (
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """How it was worked out. eps: completions within this share of the longest remaining time were
+    """How it was computed. eps: completions within this share of the longest remaining time were
     taken together, 0 for none. proven: every solve proved itself max-min fair. leaves_out: in
-    words, what a fluid leaves out."""
+    words, what a fluid model leaves out."""
 
     eps: float
     backend: str
@@ -48,7 +48,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the simulation took of this machine."""
+    """The resources that the simulation used."""
 
     seconds: dict[str, float]
     peak_memory_bytes: int
@@ -56,7 +56,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """When a step of the last iteration began to send and was over, None where it never was."""
+    """When a step of the last iteration began to send and was over, None for never."""
 
     name: str
     start_ns: float | None
@@ -68,10 +68,10 @@ class JobOutcome:
     """One job.
 
     job: in full. nics: up to 4,096. ordered: sends went in the schedule's own order, one step each;
-    otherwise all that one rank sends another in a step went at once. cut_leaves, cut_zones: of the
-    hops of a ring over its ranks, those that lead to another leaf and to another zone.
-    iterations_ns: None where the job never came to its end. roofline_ns: the least an iteration can
-    take, its busiest NIC or its longest chain at the NICs' rate. steps: of the last iteration.
+    otherwise all that one rank sends another in a step went at once. cut_leaves, cut_zones: the
+    hops of a ring over its ranks that lead to another leaf and to another zone. iterations_ns: None
+    if the job never ended. roofline_ns: the least time of an iteration, its busiest NIC or its
+    longest chain at the NICs' rate. steps: of the last iteration.
     """
 
     name: str
@@ -89,7 +89,7 @@ class JobOutcome:
     steps: tuple[StepTimes, ...]
 
     def headline(self, name: str) -> Headline:
-        """The headline of that name. Raises KeyError where there is none."""
+        """The headline of that name. Raises KeyError if there is none."""
         for each in self.headlines:
             if each.name == name:
                 return each
@@ -100,11 +100,11 @@ class JobOutcome:
 class TierUse:
     """A tier of links between switches in one direction, link by link in the fabric's order.
 
-    Utilisation is bytes over what a link's rate carries until the last job's end. nodes: the lower
-    node of each group of parallel links. width: links of each group; `bytes` and `flows` have the
-    first group's first. bytes: what each link carried on the wire. flows: how many took it, in
-    parts where switches divide flows. balance, utilisation_mean: of the links that some switch
-    offers to a flow of the jobs.
+    Utilisation is bytes over the link's capacity until the last job's end. nodes: the lower node of
+    each group of parallel links. width: links of each group; `bytes` and `flows` have the first
+    group's first. bytes: what each link carried on the wire. flows: how many took it, in fractions
+    if switches divide flows. balance, utilisation_mean: over the links that some switch offers to a
+    flow of the jobs.
     """
 
     tier: str
@@ -121,7 +121,7 @@ class TierUse:
 
 @dataclass(frozen=True, slots=True)
 class BusyLink:
-    """One of the links between switches that carried most for their rate."""
+    """One of the links between switches with the highest load for their rate."""
 
     link: str
     sender: str
@@ -140,7 +140,7 @@ class RateOverTime:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedEvent:
-    """Something that failed, was drained or came back, and when routing had reacted."""
+    """A failure, drain or return, and when routing had reacted."""
 
     what: str
     start_ns: float
@@ -150,10 +150,10 @@ class SimulatedEvent:
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
-    """Everything a simulation found out.
+    """The result of a simulation.
 
     lab: the spec in full, as JSON values. tiers: the balance of flows per link beside random
-    hashing, over the links that a switch can choose for some flow. uses: what links carried. worst:
+    hashing, over the links that a switch can choose for some flow. uses: the load of links. worst:
     the links with the highest load for their tier. finish_ns: when a hundredth, two hundredths, ...
     all of the transfers were over, latency included.
     """
@@ -182,5 +182,5 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> SimulationReport:
-    """The report that `rocelab.documents.to_json` wrote. Raises InputError on anything else."""
+    """The report that `rocelab.documents.to_json` wrote. Raises InputError for anything else."""
     return _FORMAT.read(text)

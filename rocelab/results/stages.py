@@ -1,7 +1,7 @@
 """Where the time of a reconvergence went, switch by switch: the data.
 
-In: nothing but numbers. Out: frozen dataclasses of scalars and tuples, which a drill's result can
-hold and `rocelab.documents` writes and reads. docs/convergence.md says what each stage is.
+Frozen dataclasses of scalars and tuples, which a drill's result can hold and `rocelab.documents`
+writes and reads. docs/convergence.md explains each stage.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LOG_STAMP_NS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ReadDelay:
-    """How much later than it happened a netlink event is stamped: changes of known instants, made
-    while the recording ran. From just before the system call to the event's stamp, so the kernel's
-    own work is in it: an upper bound."""
+    """How late netlink events are stamped, measured by changes at known instants during the
+    recording. From just before the system call to the event's stamp, so it includes the kernel's
+    own work: an upper bound."""
 
     probes: int
     median_ns: int
@@ -29,11 +29,11 @@ class ReadDelay:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """How well the stages of a run are known.
+    """The resolution of the stages of a run.
 
-    log_stamp_ns: what FRR rounds its stamps down to: every stage but carrier, kernel and packets.
-    read_delay: of carrier and kernel, None where it was not measured.
-    packet_interval_ns: of the first good packet, None where no flow crossed what failed.
+    log_stamp_ns: FRR rounds its stamps down to this: every stage but carrier, kernel and packets.
+    read_delay: of carrier and kernel, None if not measured. packet_interval_ns: of the first good
+    packet, None if no flow crossed the failed element.
     """
 
     log_stamp_ns: int
@@ -42,7 +42,7 @@ class Resolution:
 
     @property
     def worst_ns(self) -> int:
-        """The coarsest of the three, of the read delay its 99th percentile."""
+        """The coarsest of the three; for the read delay its 99th percentile."""
         delay_ns = 0 if self.read_delay is None else self.read_delay.p99_ns
         return max(self.log_stamp_ns, delay_ns, self.packet_interval_ns or 0)
 
@@ -50,17 +50,16 @@ class Resolution:
 @dataclass(frozen=True, slots=True)
 class SwitchStages:
     """What one switch did after an event; times are nanoseconds after the Convergence Event Instant
-    (RFC 6412 section 3.2.2), None where there was nothing to see.
+    (RFC 6412 section 3.2.2), None if not observed.
 
-    detected_by, detected_ns: the first sign of it on this switch, and what that was.
-    session_ns: bgpd took its session to the neighbour down, or had it up again.
-    best_path_ns: bgpd had decided and told zebra, of the route named `prefix`.
-    zebra_ns: zebra gave that route to the kernel.
-    kernel_ns: the kernel's FIB changed; of all routes that lost a next hop the last, `prefix`. What
-        the data plane does, and not bgpd, is what RFC 7747 section 5 benchmarks BGP by.
-    first_good_packet_ns: of the flows that crossed the switch and lost packets, when the last one's
+    detected_by, detected_ns: the kind and the time of its first sign on this switch. session_ns:
+    bgpd took its session to the neighbour down, or had it up again. best_path_ns: bgpd had decided
+    on the route `prefix` and notified zebra. zebra_ns: zebra passed that route to the kernel.
+    kernel_ns: the kernel's FIB changed for `prefix`, the last of all routes that lost a next hop.
+    RFC 7747 section 5 benchmarks BGP by the data plane, not by bgpd. first_good_packet_ns: of the
+    flows that crossed the switch and lost packets, when the last one's
         packets arrived again: Full Convergence Time (RFC 6412 section 3.6.1) of these flows. None
-        where one's never did.
+        if one never recovered.
     changes: how many changes of its FIB the event caused.
     """
 
@@ -78,7 +77,7 @@ class SwitchStages:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """All switches that took part in one event, the first to know first."""
+    """All switches that took part in one event, in order of detection."""
 
     schema_version: int
     event: str
@@ -95,10 +94,10 @@ FORMAT = Format(
 
 
 class Cause(StrEnum):
-    """By what a switch knew that something had happened.
+    """How a switch detected an event.
 
-    `PEER` is a route that a neighbour withdrew or announced, `SESSION_CLOSED` that the neighbour
-    ended the session (or its TCP connection ended), `ADMIN` a command on this switch.
+    `PEER`: a neighbour withdrew or announced a route. `SESSION_CLOSED`: the neighbour ended the
+    session (or its TCP connection ended). `ADMIN`: a command on this switch.
     """
 
     CARRIER = "carrier"

@@ -1,4 +1,5 @@
-"""What an event costs jobs, and how they fare through a timeline: data for documents and pages."""
+"""The cost of an event for jobs, and their history through a timeline: data for documents and
+pages."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ LEAVES_OUT = (
 
 @dataclass(frozen=True, slots=True)
 class JobCost:
-    """What it costs one job, in seconds of its time. before_s, during_s: an iteration without the
-    outage and once routing has moved, None where it does not get on then. stall_s: nothing gets
-    through at the onset. restarted: its queue pairs gave up. lost_work_s: done in vain since the
-    last checkpoint, half an interval on average. slowed_s: by longer iterations while it lasts.
-    extra_s: all of these. gpu_hours: of all its GPUs.
-    ack_timeout_s, retries: of its queue pairs."""
+    """The cost for one job, in seconds of its time. before_s, during_s: an iteration without the
+    outage and once routing has moved, None if it makes no progress then. stall_s: nothing gets
+    through at the onset. restarted: its queue pairs gave up. lost_work_s: work lost since the last
+    checkpoint, half an interval on average. slowed_s: by longer iterations during the outage.
+    extra_s: the sum of these. gpu_hours: of all its GPUs. ack_timeout_s, retries: of its queue
+    pairs."""
 
     job: str
     gpus: int
@@ -41,8 +42,8 @@ class JobCost:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """An event and what each job pays for it. links: how many it touches. lasts_s: None for good,
-    the costs then are of `over_s`. reaction_s: until routing has moved, None for never."""
+    """An event and its cost for each job. links: how many it affects. lasts_s: None if it never
+    ends; costs then cover `over_s`. reaction_s: until routing has moved, None for never."""
 
     schema_version: int
     lab: str
@@ -57,7 +58,8 @@ class WhatIf:
 
     @property
     def lucky(self) -> tuple[str, ...]:
-        """The jobs whose iterations get shorter: flows happen to lie better on what is left."""
+        """The jobs whose iterations get shorter: flows happen to be balanced better on the
+        remaining links."""
         return tuple(
             job.job
             for job in self.jobs
@@ -66,18 +68,18 @@ class WhatIf:
 
     @property
     def gpu_hours(self) -> float:
-        """All jobs'."""
+        """The GPU hours of all jobs."""
         return sum(job.gpu_hours for job in self.jobs)
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutlook:
-    """A job, in seconds. jct_s: None where it never gets on again. healthy_s: with no failure, with
-    checkpoints. slowed_s: by longer iterations while something was out, below 0 where flows
-    happened to lie better on what was left. effective: its iterations alone, as fast as with no
-    failure and without checkpoints, over jct_s, 0 where that is None. breaks: by itself, by cause;
-    the other restarts are the network's. expected: of the same breaks in closed form, without what
-    the network costs (`rocelab.sim.events.expectation`)."""
+    """A job, in seconds. jct_s: None if it never makes progress again. healthy_s: without failures,
+    with checkpoints. slowed_s: by longer iterations during outages, below 0 if flows happened to be
+    balanced better on the remaining links. effective: its iterations alone, without failures and
+    checkpoints, over jct_s, 0 if that is None. breaks: by itself, by cause; the network caused the
+    other restarts. expected: for the same breaks in closed form, without the cost of the network
+    (`rocelab.sim.events.expectation`)."""
 
     job: str
     gpus: int
@@ -96,9 +98,9 @@ class JobOutlook:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Jobs through a timeline. source: where its events are from. drawn: what was drawn, in words;
-    empty where nothing was. restart: checkpoints and restarts, in seconds. events: in the order in
-    which they begin, as sentences."""
+    """Jobs through a timeline. source: the source of its events. drawn: the draw in words; empty
+    without one. restart: checkpoints and restarts, in seconds. events: in the order in which they
+    begin, as sentences."""
 
     schema_version: int
     lab: str

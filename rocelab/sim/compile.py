@@ -1,7 +1,7 @@
-"""Jobs on a network as one program of transfers: what the engine runs.
+"""Compiles jobs on a network to one program of transfers, which the engine runs.
 
-In: workloads, each with the NICs of its ranks and how they send. Out: the flows of their queue
-pairs, a `Program` over them, and of each task and transfer which job, step and bytes it is.
+Takes workloads with the NICs and the transport of their ranks. Returns the flows of their queue
+pairs, a `Program` over them, and the job, step and bytes of each task and transfer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rocelab.sim.queue_pairs import queue_pairs
 
 @dataclass(frozen=True, eq=False)
 class PlacedJob:
-    """A workload, the NIC of each of its ranks, and how those send; `seed` draws source ports."""
+    """A workload, the NIC of each of its ranks, and their transport; `seed` draws source ports."""
 
     workload: Workload
     places: Ints
@@ -38,8 +38,9 @@ class PlacedJob:
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """Chains of sends one after the other. of_transfer: the chain of each transfer, NONE for none,
-    X. task, rounds: of each, C. tokens: chunks on each hop at once where a chain is a ring, else 0.
+    """C chains of sends, each send after the one before it. of_transfer: the chain of each
+    transfer, NONE for none, X. task, rounds: of each chain, C. tokens: chunks on each hop at once
+    if a chain is a ring, else 0, C.
     """
 
     of_transfer: Longs
@@ -48,8 +49,8 @@ class Chains:
     tokens: Longs
 
     def timed(self, program: Program, flow_s: Floats) -> Program:
-        """The program with latency: a chain's rounds, each over its average path, where flows have
-        a latency of `flow_s`, F; of a chain that is no ring at the end of its task."""
+        """The program with the latency of its chains: rounds times the mean of `flow_s` (F) over
+        the chain's flows. A chain that is no ring adds it at the end of its task."""
         (members,) = np.nonzero(self.of_transfer != NONE)
         chain, count = self.of_transfer[members], len(self.task)
         length = np.maximum(np.bincount(chain, minlength=count), 1)
@@ -72,9 +73,9 @@ class Chains:
 class Compiled:
     """A program and what its numbers mean.
 
-    job, step: of each task, T, the steps of a job together and in order. chains: what sends wait
-    for one another in; `program` is without their latency. The flows of job j are first_flow[j] up
-    to first_flow[j + 1]. payload_bytes: of each transfer, X, without headers.
+    job, step: of each task, T; the steps of a job are together and in order. chains: sends that
+    wait for one another; `program` leaves their latency out. The flows of job j are first_flow[j]
+    up to first_flow[j + 1]. payload_bytes: of each transfer, X, without headers.
     """
 
     flows: Flows
@@ -95,15 +96,14 @@ def compile_jobs(
     """One program of all jobs; all begin at once.
 
     A send's payload is cut into messages and dealt to the queue pairs of its ranks' connection,
-    round-robin in the order of the steps. What one queue pair carries of a step is one transfer,
-    where it carries anything; one that never does is no flow. Ranks of one server send over the
-    network too, as in the lab. A packet is `overhead_bytes` longer than its payload: Ethernet,
-    IPv4, UDP, BTH and ICRC (a cable's preamble, FCS and gap are 24 more); a message has RETH and
-    immediate besides. Left out: latency (`Chains`), acknowledgements,
-    clear-to-sends, and waiting for either.
+    round-robin in the order of the steps. The bytes of a step on one queue pair are one transfer. A
+    queue pair that carries nothing is no flow. Ranks of one server send over the network too, as in
+    the lab. A packet is `overhead_bytes` longer than its payload: Ethernet, IPv4, UDP, BTH and ICRC
+    (a cable's preamble, FCS and gap are 24 more); a message also has RETH and immediate. Left out:
+    latency (`Chains`), acknowledgements, clear-to-sends, and the wait for both.
 
-    Raises InputError where a transport's packets do not fit the links or queue pairs run out of
-    numbers, ValueError for places that do not fit the ranks.
+    Raises InputError when a transport's packets do not fit the links or queue pair numbers run out,
+    ValueError when places do not fit the ranks.
     """
     compiled: list[_Job] = []
     number, created = FIRST_QP, np.zeros(network.nics, np.int32)
@@ -117,8 +117,8 @@ def compile_jobs(
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """A job's part of the program: its transfers by task, with the flows, tasks and chains counted
-    from its own."""
+    """A job's part of the program: its transfers by task. Flow, task and chain numbers start at
+    0."""
 
     flows: Flows
     next_qp: int
@@ -181,7 +181,7 @@ def _compiled(
 
 
 def _chains(sends: Sequence[tuple[int, Sends]]) -> Chains:
-    """The chains of steps, by number, of which each send is one transfer."""
+    """The chains of the numbered steps; each send is one transfer."""
     of_send, task, rounds, tokens = [], [], [], []
     first = 0
     for number, each in sends:

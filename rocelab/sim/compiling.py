@@ -1,10 +1,9 @@
-"""Where compiled functions are kept, so that only the first process that needs them compiles.
+"""Keeps compiled functions in a cache folder, so that only the first process compiles them.
 
-In: the sources that a set of functions is made of. Out: a decorator of numba's that keeps what it
-compiles in NUMBA_CACHE_DIR, else beside the sources, else in the user's cache folder
-(XDG_CACHE_HOME, ~/.cache); where none of them is the user's own, every process compiles anew. What
-is kept is loaded as code: nobody loads what another user may have written. numba is imported on
-use.
+The folder follows from the sources of the functions: NUMBA_CACHE_DIR, else beside the sources, else
+the user's cache folder (XDG_CACHE_HOME, ~/.cache). If the user owns none of them, every process
+compiles anew: cached machine code is executed, so another user must not be able to write it. numba
+is imported on use.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from rocelab.files import make_folders
 from rocelab.interpreter import imported
 
 LOCK = "lock"
-"""In a folder of machine code, a file that only its user may open: whoever may open what is locked
-could hold us up."""
+"""A file in each cache folder that only its user may open: another user who can open it could hold
+the lock."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
 def numba() -> ModuleType:
-    """numba, which then looks for no settings in the current folder: it does at its import and
+    """The numba module, without settings from the current folder, which numba reads at import and
     whenever it compiles (numba/core/config.py)."""
     found = imported("numba")
     found.core.config._config_fname = os.devnull
@@ -39,8 +38,8 @@ def numba() -> ModuleType:
 
 
 def cache_folder(sources: Sequence[Path]) -> Path | None:
-    """A folder for this state of the sources, which are in one folder: numba alone does not see
-    that a function which another file's function calls has changed. None where none is ours alone.
+    """A cache folder for these versions of the sources, which share a folder. numba alone misses
+    changes in a function called from another file. None if no folder is private to this user.
     """
     digest = hashlib.sha256()
     for source in sorted(sources):
@@ -60,7 +59,7 @@ def cache_folder(sources: Sequence[Path]) -> Path | None:
 
 
 def _is_ours_alone(folder: Path) -> bool:
-    """Whether it is a folder of this process's user, in which nobody else may write."""
+    """Whether this process's user owns the folder and no other user may write in it."""
     found = folder.lstat()
     others = stat.S_IWGRP | stat.S_IWOTH
     is_ours = found.st_uid == os.geteuid() and not found.st_mode & others
@@ -70,9 +69,8 @@ def _is_ours_alone(folder: Path) -> bool:
 def compiled_in(
     folder: Path | None, function: Callable[Arguments, Result], signature: object = None
 ) -> Callable[Arguments, Result]:
-    """`function` as machine code, kept in `folder`; made or read at once where the types of its
-    arguments are given as numba's `signature`, else on the first call. Processes that want the
-    same at once wait for the one that makes it."""
+    """`function` as machine code, cached in `folder`. With numba's `signature` it is compiled or
+    loaded at once, else on the first call. Other processes wait while one compiles it."""
     compiler = numba()
     before = compiler.config.CACHE_DIR
     compiler.config.CACHE_DIR = str(folder or "")

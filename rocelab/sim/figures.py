@@ -1,6 +1,6 @@
-"""What a simulation comes to in figures: times and bandwidths of jobs, loads and balance of links.
+"""The figures of a simulation: times and bandwidths of jobs, loads and balance of links.
 
-In: a `Simulation` and its outcome. Out: a `SimulationReport`.
+`figures` makes a `SimulationReport` from a `Simulation` and its outcome.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PARTS = 100
 """Points of the curve of finished transfers."""
 
 NAMED_RANKS = 4096
-"""Ranks whose NICs a document names; of more it would be all there is to read."""
+"""Ranks whose NICs a document names; with more they would fill it."""
 
 SHOWN_STEPS = 200
 NS = 1e9
@@ -63,7 +63,7 @@ NS = 1e9
 def figures(
     simulation: Simulation, outcome: Outcome, backend: Backend, peak_memory_bytes: int
 ) -> SimulationReport:
-    """Everything worth reading of an outcome."""
+    """The report of an outcome."""
     network, compiled = simulation.network, simulation.compiled
     usable = simulation.usable_sends()
     uses, worst = _uses(network, simulation.whole_paths, outcome, usable)
@@ -114,7 +114,7 @@ def _model(simulation: Simulation) -> str:
 
 
 def simulation_environment() -> Environment:
-    """This machine, now; a simulation needs no FRR."""
+    """This machine's environment now, without FRR, which a simulation does not need."""
     return environment_with("not used")
 
 
@@ -153,7 +153,7 @@ def _job(simulation: Simulation, outcome: Outcome, number: int, job: SimulatedJo
 
 
 def transfers_over_s(program: Program, outcome: Outcome) -> Floats:
-    """When each transfer was over, X: its last byte sent, and the latency of its task behind it."""
+    """When each transfer was over, X: its last byte sent, plus the latency of its task."""
     task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
     last_s = np.full(program.tasks, -np.inf)
     np.maximum.at(last_s, task, outcome.finish_s)
@@ -163,7 +163,7 @@ def transfers_over_s(program: Program, outcome: Outcome) -> Floats:
 
 
 def _latency_s(simulation: Simulation, outcome: Outcome, tasks: Longs) -> float:
-    """What rounds add to an iteration that is one step; 0 where steps wait for each other."""
+    """The latency that rounds add to an iteration of one step; 0 if steps wait for each other."""
     if len(tasks) > 1:
         return 0.0
     own = slice(*simulation.program.first_transfer[[tasks[0], tasks[0] + 1]])
@@ -171,8 +171,8 @@ def _latency_s(simulation: Simulation, outcome: Outcome, tasks: Longs) -> float:
 
 
 def _roofline_s(simulation: Simulation, number: int, own: slice) -> float:
-    """The least an iteration can take: its busiest NIC, headers and all, or its longest chain of
-    steps, each alone on the network."""
+    """The least time an iteration can take: its busiest NIC, headers included, or its longest chain
+    of steps, each alone on the network."""
     compiled, workload = simulation.compiled, simulation.workloads[number]
     nic_bps = simulation.nic_bps(number)
     flow, bits = compiled.program.flow[own], compiled.program.size_bits[own]
@@ -180,7 +180,7 @@ def _roofline_s(simulation: Simulation, number: int, own: slice) -> float:
     busiest = max(float(np.bincount(end, bits, 1).max(initial=0.0)) for end in ends)
     iterations = 1 + max(step.iteration for step in workload.steps)
     if simulation.jobs[number].collective is not None:
-        # Its pauses are in no iteration's time (`Simulation.iteration_seconds`).
+        # Its pauses are not part of iteration times (`Simulation.iteration_seconds`).
         workload = replace(
             workload, steps=tuple(replace(step, compute_s=0.0) for step in workload.steps)
         )
@@ -190,7 +190,8 @@ def _roofline_s(simulation: Simulation, number: int, own: slice) -> float:
 def _headlines(
     job: SimulatedJob, seconds: Sequence[float], roofline_ns: float, latency_ns: float
 ) -> tuple[Headline, ...]:
-    """Those of a lab's job, as far as a fluid has them; none where an iteration never ends."""
+    """The headlines of a lab's job, as far as a fluid model has them; none if an iteration never
+    ends."""
     if any(np.isinf(seconds)) or not roofline_ns:
         return ()
     times_ns = [each * NS for each in seconds]
@@ -230,7 +231,7 @@ def _training_rows(
 
 
 def _steps(simulation: Simulation, outcome: Outcome, number: int) -> tuple[StepTimes, ...]:
-    """Of the last iteration; none for a schedule's single sends."""
+    """Steps of the last iteration; none for a schedule's single sends."""
     workload = simulation.workloads[number]
     if workload.ordered:
         return ()
@@ -246,7 +247,7 @@ def _steps(simulation: Simulation, outcome: Outcome, number: int) -> tuple[StepT
 def _tier_groups(
     network: Network,
 ) -> list[tuple[Role, Role, Longs]]:
-    """The links between each two roles of switches, those of a lower node together."""
+    """The links between each two roles of switches, grouped by lower node."""
     roles = np.array([list(Role).index(role) for role in network.roles], np.int64)
     switch = network.tier[network.lower] > 0
     pair = roles[network.lower] * len(Role) + roles[network.upper]
@@ -260,8 +261,8 @@ def _tier_groups(
 
 
 def _tiers(network: Network, paths: Paths, usable: Mask) -> tuple[TierBalance, ...]:
-    """The balance of flows over the links that they could take, beside random hashing, as
-    predictions have it; none where switches divide flows, which leaves hashing no part."""
+    """The balance of flows over the links that they could take, beside random hashing, as in
+    predictions; none if switches divide flows, as hashing then decides nothing."""
     if paths.share is not None:
         return ()
     flows = flows_per_send(network, paths)
@@ -328,7 +329,7 @@ def _uses(
 
 
 def _of_jobs(usable: Mask) -> Mask:
-    """The links of a tier that its figures are of: all where no job can use any."""
+    """The links that a tier's figures cover: the usable ones, or all if no job can use any."""
     return usable if usable.any() else np.ones_like(usable)
 
 

@@ -1,7 +1,7 @@
-"""What each queue pair sent, transfer by transfer, as a table.
+"""Writes what each queue pair sent, transfer by transfer, as a table.
 
-In: a `Simulation` and its outcome. Out: a CSV or Parquet file, by its name's ending: a row for what
-one queue pair carried of one step, with when that began and was over.
+The file is CSV or Parquet, by its extension. It has a row for the bytes of one step on one queue
+pair, with the times when they began and were over.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ CSV, PARQUET = ".csv", ".parquet"
 
 
 def check_flow_file(path: Path) -> None:
-    """Before anything is run for it. Raises InputError for another ending, MachineError where
-    Parquet can not be written."""
+    """Check a path before the simulation runs. Raises InputError for another extension,
+    MachineError if Parquet cannot be written."""
     if path.suffix not in (CSV, PARQUET):
         raise InputError(
             f"--flows: {path.name} is neither .csv nor .parquet",
@@ -60,7 +60,7 @@ def write_flows(simulation: Simulation, outcome: Outcome, path: Path) -> None:
 
 
 def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
-    """start_ns is when the transfer's step began to send; over_ns is empty where it never was."""
+    """start_ns: when the transfer's step began to send; over_ns: empty if it never was over."""
     compiled, program, network = simulation.compiled, simulation.program, simulation.network
     task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
     flows, flow = simulation.flows, program.flow

@@ -1,8 +1,7 @@
-"""Which NIC each rank of a job runs on, in a network of any size and beside other jobs.
+"""Places the ranks of a job on NICs, in a network of any size and beside other jobs.
 
-In: a `Network`, how many ranks, how to lay them out, and which NICs other jobs have. Out: the
-number of each rank's NIC. On a network without other jobs the NICs are those that
-`rocelab.jobs.placement.place` gives in the `Fabric` of the same spec.
+Without other jobs the NICs are those of `rocelab.jobs.placement.place` in the `Fabric` of the same
+spec.
 """
 
 from __future__ import annotations
@@ -38,20 +37,20 @@ def place_ranks(
     seed: int = 0,
     taken: Taken | None = None,
 ) -> Ints:
-    """The NIC of each rank, each NIC used once at most; those that are `taken` (n) are passed over.
+    """The NIC of each rank, each NIC used at most once, without those that are `taken` (n).
 
-    contiguous, fragmented and random are `rocelab.jobs.placement.place` among the NICs that are
-    left. topology-aware has the least cut between zones and consecutive ranks near each other
-    (Gangidi et al., SIGCOMM 2024, `RDMA over Ethernet for Distributed AI Training at Meta Scale`).
-    A job that fits into one zone gets the one where it needs the fewest leaves, of those the
-    fullest; a larger one fills the emptiest zones and looks so for a zone for what remains. In a
-    zone it takes the emptiest leaves, and for its last ranks the fullest leaf with room for them. A
-    job in one zone thus has as few leaves as can be, any job as few zones; the leaves of one that
-    needs several zones are the fewest in each, not always over all. Ranks then follow the fabric's
-    order: zone by zone, leaf by leaf.
+    contiguous, fragmented and random are `rocelab.jobs.placement.place` among the free NICs.
+    topology-aware has the least cut between zones and consecutive ranks near each other (Gangidi et
+    al., SIGCOMM 2024, `RDMA over Ethernet for Distributed AI Training at Meta Scale`). A job that
+    fits into one zone gets the zone where it needs the fewest leaves, the fullest of several. A
+    larger job fills the emptiest zones, then places the remaining ranks by the same rule. In a zone
+    it takes the emptiest leaves, and for its last ranks the fullest leaf with room for them. A job
+    in one zone thus has the fewest possible leaves, and any job the fewest zones; a job in several
+    zones has the fewest leaves in each, not always overall. Ranks then follow the fabric's order:
+    zone by zone, leaf by leaf.
 
-    Raises InputError for more ranks than NICs that are left, a fragmented placement on one leaf,
-    and a list that is too short or long, repeats a NIC or names one that is taken or not there.
+    Raises InputError for more ranks than free NICs, a fragmented placement on one leaf, and a list
+    that is too short or long, repeats a NIC or names one that is taken or does not exist.
     """
     if not isinstance(how, Placement):
         return _listed(network, ranks, how, taken)
@@ -85,7 +84,7 @@ def place_ranks(
 
 
 def ring_cut(network: Network, places: Ints) -> Cut:
-    """What ranks on these NICs make a ring cross (`rocelab.jobs.placement.cut`)."""
+    """The links that a ring of ranks on these NICs crosses (`rocelab.jobs.placement.cut`)."""
     home = network.nic_home[places]
     zone = network.zone[network.home_leaves[home, 0]]
     return Cut(
@@ -95,9 +94,8 @@ def ring_cut(network: Network, places: Ints) -> Cut:
 
 
 def ring_group(network: Network, places: Ints) -> int:
-    """How many consecutive ranks make up a group of a hierarchical collective
-    (`rocelab.jobs.placement.group_size`). Raises InputError where they fall into none of one
-    size."""
+    """How many consecutive ranks form a group of a hierarchical collective
+    (`rocelab.jobs.placement.group_size`). Raises InputError if groups differ in size."""
     leaves = network.home_leaves[network.nic_home[places], 0]
     return even_group(network.nic_server[places].tolist(), leaves.tolist())
 
@@ -116,7 +114,7 @@ def _by_appearance(values: Ints) -> Longs:
 
 
 def _place_within(groups: Longs) -> Longs:
-    """How many of its own group are before each element, where groups are not apart."""
+    """How many elements of its group precede each element; groups are contiguous."""
     begins = np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
     return np.arange(len(groups)) - np.repeat(begins, np.diff(begins, append=len(groups)))
 

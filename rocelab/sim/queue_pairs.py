@@ -1,7 +1,7 @@
-"""The queue pairs of a job as flows: numbered, and with the ports, that the lab gives them.
+"""The queue pairs of a job as flows, with the numbers and ports that the lab gives them.
 
-In: where ranks are and which of them send to each other. Out: the flows of the queue pairs that
-data goes over, and what the queue pairs of the next job count on from.
+Takes the NICs of ranks and the pairs that send to each other. Returns the flows of the queue pairs
+that carry data, and where the numbering of the next job continues.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class QueuePairs:
     """The flows of pair p of `pairs` are p * qps to (p + 1) * qps - 1, by queue pair.
 
     pairs: source * ranks + destination of each ordered pair of ranks, ascending. next_qp: the first
-    number that is left. created: how many queue pairs each NIC now has, n.
+    free number. created: how many queue pairs each NIC now has, n.
     """
 
     flows: Flows
@@ -48,11 +48,11 @@ def queue_pairs(
 ) -> QueuePairs:
     """The flows of ordered pairs of ranks (source * ranks + destination, ascending, each once).
 
-    Two ranks have one connection, whichever of them sends; its queue pairs, both ends of each and
-    those for clear-to-sends, count from `first_qp` connection by connection. Each end gets its
+    Two ranks share one connection for both directions; its queue pairs, both ends of each and those
+    for clear-to-sends, are numbered from `first_qp` connection by connection. Each end gets its
     NIC's next port, after those of the `created` (n) queue pairs that the NIC has already. The
-    numbers, source ports and NIC ports are those of `rocelab.jobs.jobplan`. Raises InputError where
-    the numbers do not suffice.
+    numbers, source ports and NIC ports are those of `rocelab.jobs.jobplan`. Raises InputError if
+    the numbers run out.
     """
     ranks = len(places)
     source, destination = np.divmod(pairs, ranks)

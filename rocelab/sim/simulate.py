@@ -1,11 +1,11 @@
-"""Jobs on a fabric, simulated: from a spec and jobs to a report, and the parts in between.
+"""Simulates jobs on a fabric: from a spec and jobs to a report.
 
     spec = load_spec(find_lab("meta-32k"))
     report = simulate(spec, load_jobs(Path("jobs.yaml")))
     report.jobs[0].headline("busbw").modelled.median
 
-In: a `LabSpec` and the jobs that share its fabric. Out: a `SimulationReport`; or a `Simulation`,
-which says what paths flows take and what iterations take in any state of the network.
+`simulate` returns a `SimulationReport`; a `Simulation` gives the paths of flows and the iteration
+times in any state of the network.
 """
 
 from __future__ import annotations
@@ -62,11 +62,12 @@ from rocelab.units import DURATION
 from rocelab.wording import RefusedError
 
 EXACT_TRANSFERS = 50_000
-"""Up to so many every completion is an event of its own unless said otherwise."""
+"""Up to this many transfers every completion is an event of its own by default."""
 
 LARGE_EPS = 0.01
 LEAST_EFFECTIVE = 0.1
-"""A job that gets on for less of its time meets no failure of the network any more at the end."""
+"""Network failures are drawn for a job that makes progress in at least this share of the time: a
+slower job meets none at its end."""
 
 USABLE_PIECE = 4096
 EVERY_WAY = SprayScheme(kind="spray")
@@ -80,7 +81,7 @@ PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to simulate. eps: None is 0 up to EXACT_TRANSFERS and LARGE_EPS beyond. hop_latency_ns:
-    of each send on a path. timeline: what fails meanwhile."""
+    of each send on a path. timeline: failures meanwhile."""
 
     eps: float | None = None
     model: Model = Model.KERNEL
@@ -98,7 +99,7 @@ class Options:
         events: Sequence[str],
         prove: bool,
     ) -> Options:
-        """Options as typed. Raises InputError for what can not be read."""
+        """Parse options as typed. Raises InputError for invalid ones."""
         if model not in tuple(Model):
             raise InputError(f"there is no model {model}", hint=f"take {', '.join(Model)}")
         try:
@@ -119,8 +120,8 @@ class Simulation:
         options: Options | None = None,
         progress: ProgressSink = no_progress,
     ) -> None:
-        """Raises InputError where the jobs do not fit the fabric, MachineError where the
-        simulation does not fit this machine."""
+        """Raises InputError if the jobs do not fit the fabric, MachineError if the simulation does
+        not fit this machine."""
         self.spec, self.jobs, self.options = spec, tuple(jobs), options or Options()
         self.seconds: dict[str, float] = {}
         self._progress = progress
@@ -144,17 +145,17 @@ class Simulation:
 
     @property
     def eps(self) -> float:
-        """What completions are batched within."""
+        """The eps of the engine (`rocelab.sim.engine.run.run`)."""
         if self.options.eps is not None:
             return self.options.eps
         return 0.0 if self.program.transfers <= EXACT_TRANSFERS else LARGE_EPS
 
     def outages(self) -> tuple[Outage, ...]:
-        """What the timeline means here. Raises SpecError."""
+        """The timeline's outages on this network. Raises SpecError."""
         return resolve(self.network, self.options.timeline)
 
     def run(self) -> Outcome:
-        """All jobs to their ends, through the timeline."""
+        """Run all jobs to their ends, through the timeline."""
         outages = self.outages()
         changes = changes_of(
             self.network,
@@ -177,14 +178,14 @@ class Simulation:
             )
 
     def report(self, outcome: Outcome | None = None) -> SimulationReport:
-        """Run, unless the outcome of that is given, and say what came of it."""
+        """The report of `outcome`, or of a run if it is None."""
         outcome = outcome or self.run()
         peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return figures(self, outcome, best_backend(), peak_bytes)
 
     def iteration_times(self, link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
-        """Seconds of the last iteration of each job while these links, L, are routed over and sends
-        carry so much, 2L; inf where it does not get on."""
+        """Seconds of the last iteration of each job while routing uses these links, L, and sends
+        have these capacities, 2L; inf for a job without progress."""
         paths = self._paths(self.flows, link_up)
         outcome = run(
             self.program,
@@ -200,10 +201,10 @@ class Simulation:
         }
 
     def iteration_seconds(self, outcome: Outcome) -> list[list[float]]:
-        """Of each job: what its iterations took, inf for those that never ended.
+        """The duration of each job's iterations, inf for those that never ended.
 
-        From the end of the one before, or the job's start, without a collective's own pause, as the
-        lab takes it.
+        An iteration counts from the end of the one before, or the job's start, without a
+        collective's own pause, as in the lab.
         """
         found = []
         for number, (job, workload) in enumerate(zip(self.jobs, self.workloads, strict=True)):
@@ -224,7 +225,7 @@ class Simulation:
         return self.retransmissions_in(self.options.timeline)
 
     def retransmissions_in(self, timeline: TimelineSpec) -> Mapping[str, Retransmission]:
-        """Those of another timeline."""
+        """Those of `retransmissions` for another timeline."""
         return {
             job.name: Retransmission.of(timeline.retransmission, job.transport) for job in self.jobs
         }
@@ -259,12 +260,12 @@ class Simulation:
         return replace(program, latency_s=latency_s, delay_s=delay_s)
 
     def _fill_bits(self) -> Floats:
-        """What fills each task's pipeline of pieces, T."""
+        """The bits that fill each task's pipeline of pieces, T."""
         steps = [step for workload in self.workloads for step in workload.steps]
         return np.array([8.0 * step.sends.fill_bytes if step.sends else 0.0 for step in steps])
 
     def usable_sends(self) -> Bools:
-        """The sends that switches can choose for some flow, whatever they hash, 2L."""
+        """The sends that switches can choose for some flow with any hash, 2L."""
         flows, hops = self.flows, links_on_path(self.whole_paths)
         ends = []
         for nics in (flows.source, flows.destination):
@@ -280,13 +281,13 @@ class Simulation:
         return found
 
     def nic_bps(self, number: int) -> float:
-        """The rate of the slowest of a job's NICs, all its ports together."""
+        """The rate of the slowest of a job's NICs, summed over its ports."""
         links = self.network.nic_links[self.places[number]]
         rates = np.where(links == NONE, 0.0, self.network.rate_bps[links])
         return float(rates.sum(axis=1).min())
 
     def _rerouted(self, flows: Flows, link_up: Bools) -> Paths:
-        """Paths as soon as BGP has moved; entries of a controller stay where they can."""
+        """The paths after BGP has moved; a controller's entries stay where they can."""
         if not isinstance(self.spec.scheme, TeScheme):
             return self._paths(flows, link_up)
         # Here and not above: its solver and its compiled code take a second to load.
@@ -326,9 +327,9 @@ def simulate(
 ) -> SimulationReport:
     """Jobs that share a fabric, from the first one's start to the last one's end.
 
-    Raises InputError where something does not fit the fabric or its scheme can not be simulated,
-    SpecError for events that name what is not there, MachineError where this machine has too little
-    memory. A job that can not end is no error: its iterations are None.
+    Raises InputError if something does not fit the fabric or its scheme cannot be simulated,
+    SpecError for events with unknown targets, MachineError if this machine has too little memory. A
+    job that cannot end is no error: its iterations are None.
     """
     return Simulation(spec, jobs, options, progress).report()
 
@@ -342,7 +343,7 @@ def event_cost(
 ) -> WhatIf:
     """What an event costs each of the jobs that run on a fabric: `rocelab.sim.events.whatif`.
 
-    Raises as `simulate`, and InputError where a job does not get on even without the event.
+    Raises as `simulate`, and InputError if a job makes no progress even without the event.
     """
     simulation = Simulation(spec, jobs, options, progress)
     timeline = simulation.options.timeline
@@ -368,12 +369,11 @@ def long_run(
     progress: ProgressSink = no_progress,
     restart: RestartSpec | None = None,
 ) -> Outlook:
-    """Jobs through a timeline, or through failures drawn at rates, by iterations: each does as many
-    as take `work_s` with no failure (`rocelab.sim.events.longrun`).
+    """Run jobs by iterations through a timeline, or through failures drawn at rates: each runs as
+    many iterations as take `work_s` without failures (`rocelab.sim.events.longrun`).
 
-    At rates jobs break by themselves too, and failures of the network are drawn for half as long
-    again as that should take. `restart` stands in place of the timeline's or the preset's. Raises
-    as `event_cost`.
+    At rates jobs also break by themselves, and failures of the network are drawn for 1.5 times the
+    expected duration. `restart` replaces the timeline's or the preset's. Raises as `event_cost`.
     """
     simulation = Simulation(spec, jobs, options, progress)
     network = simulation.network
@@ -435,7 +435,7 @@ def long_run(
 
 
 def _workload(network: Network, job: SimulatedJob, places: Ints) -> Workload:
-    """What a job does, for ranks on these NICs; a trace says that without them."""
+    """The workload of a job whose ranks are on these NICs; a trace needs no NICs."""
     if job.collective is not None:
         needs_group = (
             job.collective.group is None and job.collective.algorithm is Algorithm.HIERARCHICAL
@@ -464,7 +464,8 @@ def _traced(trace: TraceSpec, progress: ProgressSink) -> Workload:
 
 
 def _demands(network: Network, flows: Flows) -> Floats:
-    """What a controller plans for each flow: its NIC port's rate, shared by all on the port."""
+    """The rate that a controller plans for each flow: its NIC port's, shared by the port's
+    flows."""
     links = network.nic_links[flows.source, flows.port]
     assert (links != NONE).all()
     sharing = np.bincount(links, minlength=network.links)

@@ -1,6 +1,6 @@
-"""Does a simulation fit into this machine's memory? Said before anything large is made.
+"""Checks that a simulation fits into this machine's memory, before anything large is built.
 
-In: how many ranks, queue pairs and links there are. Out: bytes, or a MachineError.
+The estimate follows from the numbers of ranks, queue pairs and links.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ BASE_BYTES = 250 * 2**20
 """An interpreter with numpy, numba and this package."""
 
 FLOW_BYTES = 400
-"""A flow, its path of six sends, its transfer and what is made on the way to them: 131,072 GPUs
-with 16 queue pairs each took about 380 (`python -m bench.simulator`)."""
+"""A flow, its path of six sends, its transfer and intermediate arrays: 131,072 GPUs with 16 queue
+pairs each took about 380 (`python -m bench.simulator`)."""
 
 ENTRY_BYTES = 40
 """A send that carries part of a flow."""
 
 LINK_BYTES = 200
 SENDS_BYTES = 1000
-"""A send of a schedule in its own order, beside its flow: an AlltoAll of 512 ranks took 1,370 bytes
-a send in all."""
+"""A send of a schedule in its own order, besides its flow: an AlltoAll of 512 ranks took 1,370
+bytes a send in total."""
 
 
 def check_fits(network: Network, scheme: SchemeSpec, jobs: Sequence[SimulatedJob]) -> None:
-    """Raises MachineError where the jobs' flows need more memory than is free."""
+    """Raises MachineError if the jobs' flows need more memory than is free."""
     flows = sum(_flows(job) for job in jobs)
     needed = BASE_BYTES + LINK_BYTES * network.links + flows * FLOW_BYTES
     if scheme.kind in ("flowlet", "spray"):
@@ -51,7 +51,7 @@ def check_fits(network: Network, scheme: SchemeSpec, jobs: Sequence[SimulatedJob
 
 
 def _flows(job: SimulatedJob) -> int:
-    """Queue pairs by both directions, at most."""
+    """An upper bound of the flows: queue pairs times both directions."""
     if job.collective is not None:
         ranks = job.collective.ranks
         peers = ranks - 1 if job.collective.pattern in EXCHANGES else 2 * job.collective.channels

@@ -1,7 +1,6 @@
-"""What every model of a spec is built from: strict keys, names and the units of time limits.
+"""The base of every model of a spec: strict keys, names and the units of time limits.
 
-In: values as a file has them. Out: pydantic models that refuse what they do not know, in the words
-of `rocelab.wording`.
+The pydantic models refuse unknown keys and values, with the messages of `rocelab.wording`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def check_name(name: object) -> object:
 
 
 def is_name(text: str) -> bool:
-    """Whether a lab or a node could be called so."""
+    """Whether the text is a valid name of a lab or a node."""
     return len(text) <= MAX_NAME_LENGTH and re.fullmatch(_NAME_PATTERN[1:-1], text) is not None
 
 

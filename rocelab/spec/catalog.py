@@ -1,9 +1,9 @@
-"""Labs, drills and jobs by their names: a user's own, and those that ship.
+"""Finds labs, drills and jobs by name: a user's own, and the shipped ones.
 
-A file of YAML is called by its name (`zone-small`) where it lies in `labs/`, `scripts/` or
-`traffic/` of the user's tree, or ships in the folder of that name; the user's own wins. On the
-command line the tree is the current folder; for a name inside a file it is that file's. Any other
-file is given by its path.
+A YAML file in `labs/`, `scripts/` or `traffic/` of the user's tree, or shipped in the folder of
+that name, has a name (`zone-small`); the user's own file wins. On the command line the tree is the
+current folder; for a name inside a file it is that file's tree. Any other file is named by its
+path.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rocelab.errors import InputError
 from rocelab.wording import did_you_mean, shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""What completes on a shell's line as it is, whoever named the file."""
+"""Names that a shell completes without quoting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The files of one kind. `folder` is one of FOLDERS; `kind` is what messages call a file, and
-    `listing` the command that lists them, where there is one."""
+    """The files of one kind. `folder` is one of FOLDERS; `kind` names such a file in messages;
+    `listing` is the command that lists them, if any."""
 
     folder: str
     kind: str
@@ -38,18 +38,18 @@ FLOWS = Catalog("traffic", "file of flows")
 
 
 def catalog_names() -> tuple[str, ...]:
-    """The names of the labs that ship, in alphabetical order."""
+    """The names of the shipped labs, in alphabetical order."""
     return shipped_names(LABS)
 
 
 def shipped_names(catalog: Catalog) -> tuple[str, ...]:
-    """The names of the files that ship, in alphabetical order."""
+    """The names of the shipped files, in alphabetical order."""
     return tuple(sorted(_files_in(shipped(catalog.folder))))
 
 
 def own_files(catalog: Catalog, tree: Path = Path()) -> dict[str, Path]:
-    """The user's own files by their names, in alphabetical order; none where the tree is that of
-    the files that ship."""
+    """The user's own files by name, in alphabetical order; none if the tree is that of the shipped
+    files."""
     folder = tree / catalog.folder
     try:
         if folder.samefile(shipped(catalog.folder)):
@@ -60,29 +60,29 @@ def own_files(catalog: Catalog, tree: Path = Path()) -> dict[str, Path]:
 
 
 def own_file(text: str, catalog: Catalog, tree: Path = Path()) -> Path | None:
-    """The user's own file of that name, None where there is none."""
+    """The user's own file of that name, or None."""
     return own_files(catalog, tree).get(text) if _NAME.fullmatch(text) else None
 
 
 def tree_of(file: Path) -> Path:
-    """The tree that a file belongs to: the folder above its own `labs/`, `scripts/` or `traffic/`,
-    or else the folder that it is in."""
+    """The tree of a file: the folder above its `labs/`, `scripts/` or `traffic/`, else its own
+    folder."""
     if Path(os.path.normpath(file.absolute())).parent.name in FOLDERS:
         return Path(os.path.normpath(file.parent / ".."))
     return file.parent
 
 
 def find_lab(text: str, tree: Path = Path(), folder: Path = Path()) -> Path:
-    """The file of the lab that a user calls `text`, as `find` has it."""
+    """The file of the lab that `text` names, as in `find`."""
     return find(text, LABS, tree, folder)
 
 
 def find(text: str, catalog: Catalog, tree: Path = Path(), folder: Path = Path()) -> Path:
-    """The file that a user calls `text`: by a name, in `tree` before among what ships, or by a path
-    that starts at `folder`.
+    """The file that `text` names: by a name, looked up in `tree`, then among the shipped files, or
+    by a path relative to `folder`.
 
     Text with a slash or ending in .yaml or .yml is a path whether or not the file exists; reading
-    it says so. Raises InputError, which says where to find the names, when there is no such file.
+    it says so. Raises InputError, which says where to find the names, if there is no such file.
     """
     own, ship = own_files(catalog, tree), shipped_names(catalog)
     if text in own:

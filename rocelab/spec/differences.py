@@ -1,4 +1,4 @@
-"""Where two specs of a lab differ, by the keys that a person writes."""
+"""The differences of two specs of a lab, by the keys of the lab's file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rocelab.spec.model import LabSpec
 
 
 def differing_keys(wanted: LabSpec, running: LabSpec) -> tuple[str, ...]:
-    """The keys, such as `routing.bfd`, whose values are not the same in two specs."""
+    """The keys, such as `routing.bfd`, whose values differ in two specs."""
 
     def keys(one: Mapping[str, object], other: Mapping[str, object], above: str) -> list[str]:
         found = []

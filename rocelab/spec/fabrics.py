@@ -1,7 +1,7 @@
-"""The kinds of fabric that a spec can describe, as people write them.
+"""The kinds of fabric in a lab's file.
 
-One model per kind; what a kind means is the work of the module of the same name in
-`rocelab.plan.kinds`. The limits keep interface names within Linux's 15 characters.
+There is one model per kind; the module of the same name in `rocelab.plan.kinds` plans it. The
+limits keep interface names within Linux's 15 characters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rocelab.spec.base import SpecModel
 from rocelab.wording import RefusedError
 
 MAX_LINKS = 2**20
-"""Links of a fabric, NICs included: several times a cluster of 131,072 GPUs."""
+"""The most links of a fabric, NICs included: several times a cluster of 131,072 GPUs."""
 
 
 def _check_links(links: int, formula: str) -> None:

@@ -1,7 +1,7 @@
-"""What a pydantic model declares at a place: where an error stands and what was expected there.
+"""Finds what a pydantic model declares at the place of an error: what was expected there.
 
-In goes the location that pydantic gives, which mixes keys of the file with names of union members;
-out comes the path in the file, the model around it, and the declaration in words.
+pydantic's location of an error mixes keys of the file with names of union members. It is resolved
+to the path in the file, the model around it, and the declaration in words.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MAX_LISTED = 12
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A type and the metadata of its Annotated, None where nothing is known."""
+    """A type and the metadata of its Annotated, None if unknown."""
 
     annotation: Any
     metadata: tuple[object, ...] = ()
 
     @property
     def members(self) -> tuple[Declared, ...]:
-        """The members of a union, None left out; a type that is no union is its only member."""
+        """The members of a union, without None; any other type is its only member."""
         if get_origin(self.annotation) not in (Union, types.UnionType):
             return (self,)
         args = (arg for arg in get_args(self.annotation) if arg is not types.NoneType)
@@ -40,12 +40,12 @@ class Declared:
 
     @property
     def model(self) -> type[BaseModel] | None:
-        """The pydantic model, where the type is one or optionally one."""
+        """The pydantic model, if the type is one, optional or not."""
         only = self.members[0].annotation if len(self.members) == 1 else None
         return only if isinstance(only, type) and issubclass(only, BaseModel) else None
 
     def at(self, part: str | int) -> Declared:
-        """What is declared for a key or an item of this."""
+        """The declaration of a key or an item of this."""
         model = self.model
         if model is not None:
             return next(
@@ -62,7 +62,7 @@ class Declared:
 
     @property
     def kinds(self) -> tuple[str, dict[str, Declared]] | None:
-        """The key that tells this union's blocks apart, and the block of each of its words."""
+        """The key that distinguishes this union's blocks, and the block of each of its words."""
         models = [each.model for each in self.members]
         if len(models) < 2 or None in models:
             return None
@@ -74,7 +74,7 @@ class Declared:
         return None
 
     def is_called(self, tag: str | int) -> bool:
-        """Whether pydantic names this member of a union `tag` in an error's location."""
+        """Whether pydantic uses `tag` for this member of a union in an error's location."""
         if any(isinstance(item, Tag) and item.tag == tag for item in self.metadata):
             return True
         model = self.model
@@ -86,10 +86,10 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an error stands: its path in the file and what is declared there.
+    """The place of an error: its path in the file and the declaration there.
 
     `model` holds the last key of the path. `union` is the place of the outermost union passed and
-    `member` what was tried there.
+    `member` the member tried there.
     """
 
     path: KeyPath
@@ -100,7 +100,7 @@ class Place:
 
     @property
     def description(self) -> str | None:
-        """What the model says the last key of the path is for, and its default."""
+        """The model's description of the last key of the path, and its default."""
         keys = dict(keys_of(self.model)) if self.model and self.path else {}
         info = keys.get(str(self.path[-1])) if keys else None
         if info is None or info.description is None:
@@ -132,7 +132,7 @@ def keys_of(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
 
 
 def default_text(info: FieldInfo) -> str | None:
-    """A field's default as a person writes it, None where there is none to write."""
+    """A field's default as written in a file, None without one."""
     quantity = quantity_of(of_field(info))
     match info.default:
         case Enum(value=value):

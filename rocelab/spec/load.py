@@ -1,8 +1,8 @@
-"""From a YAML file to a validated model, or every problem in it with line, key and hint.
+"""Reads a YAML file to a validated model, or reports every problem with line, key and hint.
 
 `read_model` serves any pydantic model that users write; `load_spec` reads a lab. The stages are the
 file itself (`rocelab.spec.source`), the types and limits of a block's keys, and the checks across
-them. A stage shows all its problems; the next runs only where there are none.
+them. A stage shows all its problems; the next runs only if there are none.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def validate(source: Source, model: type[Model]) -> Model:
 
 
 def _without_value(data: Data, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """The paths of keys and items that are there and say nothing."""
+    """The paths of keys and items without a value."""
     if data is None:
         yield path
     elif isinstance(data, dict):
@@ -84,7 +84,7 @@ def _without_value(data: Data, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def _settle_unions(found: Sequence[Found]) -> list[Found]:
-    """One error per place: of a union's members, only what the most fitting one says."""
+    """One error per place: for a union only the errors of the best fitting member."""
     settled = [each for each in found if each[0].union is None]
     unions: dict[KeyPath, dict[str | int | None, list[Found]]] = {}
     for each in found:
@@ -104,7 +104,7 @@ def _settle_unions(found: Sequence[Found]) -> list[Found]:
 
 
 def _fits(errors: Sequence[Found], union: KeyPath) -> bool:
-    """Whether a member of a union took the value for its own and found fault within it."""
+    """Whether a member of a union accepted the value as its kind and found errors inside it."""
     return any(
         len(place.path) > len(union)
         or (place.declared.model is not None and error["type"] != "model_type")
@@ -141,7 +141,7 @@ def _problem(source: Source, model: type[BaseModel], place: Place, error: ErrorD
 
 
 def _path(source: Source, place: Place, error: ErrorDetails) -> KeyPath:
-    """Where to show a problem: at the key it is about, where the file has that key or lacks it."""
+    """The path at which to show a problem: that of its key, present or missing in the file."""
     refusal = error.get("ctx", {}).get("error")
     keys: Sequence[str] = ()
     if isinstance(refusal, RefusedError):
@@ -154,7 +154,7 @@ def _path(source: Source, place: Place, error: ErrorDetails) -> KeyPath:
 
 
 def _key_hint(model: type[BaseModel], place: Place) -> str:
-    """What to do about an unknown key: the key that was meant, or those that are allowed."""
+    """Advice about an unknown key: the key that was probably meant, or the allowed keys."""
     key = str(place.path[-1])
     allowed = [name for name, _ in keys_of(place.model)] if place.model else []
     others = _kinds_with(place, key)
@@ -172,7 +172,7 @@ def _key_hint(model: type[BaseModel], place: Place) -> str:
 
 
 def _kinds_with(place: Place, key: str) -> list[str]:
-    """The kinds of a block that have `key`, where it stands in a block of a kind that has not."""
+    """The kinds of a block that have `key`, for a block whose kind does not have it."""
     union = place.union
     if union is None or place.path[:-1] != union.path or union.declared.kinds is None:
         return []
@@ -194,7 +194,7 @@ def _word_hint(given: object, words: Sequence[str]) -> str | None:
 
 
 def _value_hint(place: Place, given: object) -> str | None:
-    """What to do about a value of the wrong type or beyond a limit."""
+    """Advice about a value of the wrong type or beyond a limit."""
     if isinstance(given, bool):
         return "YAML reads a bare on, yes or true as true, and off, no or false as false"
     if isinstance(given, str):

@@ -1,8 +1,8 @@
-"""What a person writes: the lab spec as pydantic models.
+"""The lab spec, the file format of labs, as pydantic models.
 
-Every value has its unit parsed and its limits checked here, and nothing is derived here: what a
-spec means (nodes, addresses, sessions) is the work of `rocelab.plan`. The limits keep interface
-names within Linux's 15 characters and the fabric within 198.18.0.0/15.
+Units are parsed and limits checked here, and nothing is derived: `rocelab.plan` plans nodes,
+addresses and sessions. The limits keep interface names within Linux's 15 characters and the fabric
+within 198.18.0.0/15.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class HashingSpec(SpecModel):
 
     `hashing: shared` is short for `hashing: {seed: shared}`. Equal seeds at two tiers make both
     take the same choice for every flow (polarization); seed 0 is the kernel's default, one secret
-    shared by all namespaces, which polarizes too and can not be predicted.
+    shared by all namespaces, which polarizes too and cannot be predicted.
     """
 
     policy: Annotated[

@@ -1,7 +1,7 @@
-"""What a person writes about the queues of switch ports: buffer, traffic classes and marking.
+"""The file format of the queues of switch ports: buffer, traffic classes and marking.
 
-In: the block `queues` of a lab's file, sizes in bytes of the modelled network. Out: a validated
-`QueuesSpec`; what it means for a port is the work of `rocelab.plan.queues`.
+The block `queues` of a lab's file, sizes in bytes of the modelled network, is a `QueuesSpec`;
+`rocelab.plan.queues` plans the ports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_BUFFER = 64 * 10**9
 TRAFFIC_CLASSES = 8
 DSCPS = 64
 CLASS_OF_DSCP = {46: 6, 48: 5}
-"""Where a packet's class is not its DSCP / 8: ACK and NAK, and the CNPs of ConnectX NICs."""
+"""Packets whose class is not DSCP / 8: ACK and NAK, and the CNPs of ConnectX NICs."""
 DSCP_NAMES = {
     **{f"cs{n}": 8 * n for n in range(8)},
     **{f"af{n}{drop}": 8 * n + 2 * drop for n in range(1, 5) for drop in range(1, 4)},

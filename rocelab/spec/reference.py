@@ -1,9 +1,9 @@
-"""What is said of a file that another file names, such as a drill's lab.
+"""Limits what messages say about a file that another file names, such as a drill's lab.
 
-Who wrote the file that names may not be who may read the named one, and messages go where both can
-read them: to a terminal, a log, JUnit XML. So nothing of a named file is quoted unless it lies in
-or below the folder of the file that names it, where names in that file are sought, or where files
-ship.
+The author of the naming file may lack the right to read the named one, and messages go where both
+can be read: to a terminal, a log, JUnit XML. So a named file is quoted only if it lies in or below
+the folder of the naming file, in the folders where its names are looked up, or among the shipped
+files.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _KINDS = ("unknown key", "has no value", "missing", "not YAML")
 
 @contextmanager
 def named_by(naming: Path, named: Path) -> Iterator[None]:
-    """Reading `named`, which the file `naming` names: the SpecError of one elsewhere tells position
-    and kind of its problems alone."""
+    """A context for reading `named`, which the file `naming` names: unless it may be quoted, its
+    SpecError has only the position and kind of problems."""
     try:
         yield
     except SpecError as error:
@@ -35,7 +35,7 @@ def named_by(naming: Path, named: Path) -> Iterator[None]:
 
 def may_be_quoted(named: Path, naming: Path) -> bool:
     """Whether `named` lies in or below the folder of `naming`, among the labs and jobs of its tree,
-    or ships; links are followed."""
+    or is shipped; links are followed."""
     real = Path(os.path.realpath(named))
     folders = [naming.parent]
     for catalog in (LABS, JOBS):
@@ -44,7 +44,7 @@ def may_be_quoted(named: Path, naming: Path) -> bool:
 
 
 def withheld(problem: Problem) -> Problem:
-    """The problem without what its file holds. Without a line it is about the file as a whole."""
+    """The problem without content of its file. Without a line it is about the whole file."""
     if problem.line is None:
         return problem
     kind = next((kind for kind in _KINDS if problem.message.startswith(kind)), "does not fit")

@@ -1,4 +1,4 @@
-"""What a scalar of a YAML file means: text, a whole number, a number, true or false, or nothing.
+"""Reads a scalar of a YAML file: text, a whole number, a number, true or false, or nothing.
 
 YAML 1.2's core schema, plus the words of YAML 1.1 that people write for true and false (`yes`,
 `on`). A number that the two versions of YAML read differently is refused, never guessed.
@@ -26,9 +26,10 @@ _FLOAT = re.compile(
 
 
 def read_scalar(text: str, tag: str | None, *, plain: bool) -> Scalar:
-    """The value of a scalar with this tag, `plain` where it stands without quotes.
+    """The value of a scalar with this tag; `plain`: without quotes.
 
-    Raises RefusedError on an unknown tag, a text its tag does not allow, and an ambiguous number.
+    Raises RefusedError for an unknown tag, a text that its tag does not allow, and an ambiguous
+    number.
     """
     if tag in (None, "!"):
         return _plain(text) if plain and tag is None else text
@@ -51,7 +52,7 @@ def read_scalar(text: str, tag: str | None, *, plain: bool) -> Scalar:
 
 
 def unknown_tag(tag: str) -> RefusedError:
-    """The refusal of a tag that is not of YAML's core schema."""
+    """The error for a tag outside YAML's core schema."""
     short = tag.replace(_CORE_TAG, "!!")
     return RefusedError(
         f"unknown tag {shown(short)}",

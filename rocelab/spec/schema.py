@@ -1,8 +1,7 @@
 """The JSON Schema of a lab, for editors that complete and check YAML as it is typed.
 
-It is made from the models of `rocelab.spec.model`; limits and defaults of quantities, and of lists
-of them, are written as a person writes them (`400G`), and the short forms that the models read are
-allowed.
+It is made from the models of `rocelab.spec.model`. Limits and defaults of quantities, and of lists
+of them, are written with units (`400G`), and the short forms that the models read are allowed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def lab_schema() -> Schema:
 
 
 def schema_of(model: type[BaseModel]) -> Schema:
-    """The JSON Schema of a model that users write; short forms that it reads are not in it."""
+    """The JSON Schema of a model that users write, without the short forms that it reads."""
     schema = model.model_json_schema()
     _write_as_people_do(model, schema, schema.get("$defs", {}))
     return schema
@@ -79,7 +78,7 @@ def _write_as_people_do(
 
 
 def _leave_null_out(written: Schema) -> None:
-    """A key that may be left out is not written as null: a file's keys all have values."""
+    """Remove null: an optional key is left out of a file, never null."""
     forms = [each for each in written.get("anyOf", ()) if each != {"type": "null"}]
     if len(forms) < len(written.get("anyOf", ())):
         del written["default"]

@@ -1,4 +1,4 @@
-"""How a lab spreads flows over equal paths, as people write it: one key, `scheme`.
+"""The file format of how a lab spreads flows over equal paths: one key, `scheme`.
 
 `scheme: spray` is short for `scheme: {kind: spray}`.
 """

@@ -1,8 +1,8 @@
-"""From a YAML file that anyone may have written to plain data that knows its lines.
+"""Reads an untrusted YAML file to plain data with line numbers.
 
-In goes a path; out come the file's keys and values and the line each stands at, or a SpecError
-with every problem found. Nothing is constructed but text, numbers, true, false, lists and blocks of
-keys, and aliases are counted before they are followed, so no file is dangerous to read.
+The result is the file's keys and values with the line of each, or a SpecError with every problem
+found. Only text, numbers, true, false, lists and mappings are constructed, and aliases are counted
+before they are followed, so every file is safe to read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rocelab.wording import CONTROL, KeyPath, RefusedError, dotted, printable, s
 MAX_FILE_BYTES = 2**20
 MAX_DEPTH = 20
 MAX_VALUES = 10_000
-"""Values of one file, counted after aliases are expanded."""
+"""The most values of one file, counted after aliases are expanded."""
 MAX_PROBLEMS = 50
 
 Data = Scalar | dict[str, "Data"] | list["Data"]
@@ -59,9 +59,9 @@ _SYNTAX_HINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file that was read: its name, its keys and values, and the line of each by key path.
+    """A parsed file: its name, its keys and values, and the line of each by key path.
 
-    A value behind an alias has the lines of its anchor, where it is written.
+    A value behind an alias has the lines of its anchor.
     """
 
     file: str
@@ -78,8 +78,8 @@ class Source:
 def read_source(path: Path) -> Source:
     """The keys and values of a YAML file.
 
-    Raises SpecError with every problem: a file that can not be read, is not UTF-8 text, is larger
-    than the limits of this module, is not YAML, or holds keys twice or keys that are not text.
+    Raises SpecError with every problem: a file that cannot be read, is not UTF-8 text, exceeds the
+    limits of this module, is not YAML, or has duplicate keys or keys that are not text.
     """
     file = printable(str(path))
     return parse_source(_read_text(path, file), file)
@@ -119,7 +119,7 @@ def parse_source(text: str, file: str) -> Source:
 def raise_problems(problems: Sequence[Problem], untold: int = 0) -> NoReturn:
     """Raise SpecError with the first 50 of `problems` by line, and how many more there are.
 
-    `untold` counts problems that were not put into words.
+    `untold` counts further problems without a message.
     """
     ordered = sorted(problems, key=lambda problem: (problem.line or 0, problem.key))
     kept = ordered[:MAX_PROBLEMS]
@@ -160,7 +160,7 @@ def _read_text(path: Path, file: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A value with its line and how deep the values in it go."""
+    """A value with its line and the depth of the values in it."""
 
     data: Data
     line: int
@@ -169,11 +169,11 @@ class _Node:
 
 
 class _Stop(Exception):  # noqa: N818 - control flow, not an error of its own
-    """Nothing after this problem can be read."""
+    """Nothing can be read after this problem."""
 
 
 class _Composer:
-    """Builds nodes from the parser's events, noting problems and going on where it can."""
+    """Builds nodes from the parser's events, collects problems and continues if possible."""
 
     def __init__(self, file: str) -> None:
         self.problems: list[Problem] = []
@@ -183,7 +183,7 @@ class _Composer:
         self._events: Iterator[yaml.Event] = iter(())
 
     def compose(self, text: str) -> _Node | None:
-        """The root node of the only document in `text`, None if there is none."""
+        """The root node of the only document in `text`, or None."""
         root = None
         documents = 0
         self._events = yaml.parse(text, Loader=yaml.CSafeLoader)

@@ -1,7 +1,8 @@
-"""A lab that tests share: brought up once, proven clean after each test, made anew where it is not.
+"""A lab that tests share: brought up once, checked after each test, and rebuilt if a test left
+changes.
 
-In: a lab's file. Out: a running `Lab` under a name of this process, what a test left in it, and
-evidence where a test failed. One test uses it at a time.
+The running `Lab` has a name of this process. After a test the bench reports what it left, and
+collects evidence if it failed. One test uses the lab at a time.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ if TYPE_CHECKING:
     from rocelab.testkit.measurement import Measurement
 
 SETTLE_S = 3.0
-"""Carrier and processes are given so long to be as they were before a test counts as unclean."""
+"""Carrier and processes get this long to return to their state before a test counts as unclean."""
 
 SETTLE_STEP_S = 0.1
 SHOWN = 12
 MOST_NODES = 16
-"""Evidence of a test that broke nothing is of all nodes of a lab up to this size."""
+"""Evidence of a test without faults covers all nodes of a lab up to this size."""
 
 
 class Bench:
-    """A lab and the test that has it."""
+    """A lab and the test that uses it."""
 
     def __init__(self, file: Path, frr: Path | None = None) -> None:
         """Plans only; `frr` is the folder of another FRR than this machine's. Raises InputError,
@@ -62,7 +63,7 @@ class Bench:
         self._repeats: list[ProbeRun] = []
 
     def up(self) -> None:
-        """Bring the lab up and note what it is like. Raises as `Lab.up` does."""
+        """Bring the lab up and record its state. Raises as `Lab.up` does."""
         with turn():
             self.lab.up()
             try:
@@ -77,9 +78,9 @@ class Bench:
         take_down(self.lab.name)
 
     def begin(self, folder: Path) -> None:
-        """A test begins; its evidence would go to `folder`, which need not exist.
+        """Begin a test; its evidence goes to `folder`, which need not exist.
 
-        Brings the lab up anew where the last test left something in it. Raises as `Lab.up` does.
+        Rebuilds the lab if the last test left something in it. Raises as `Lab.up` does.
         """
         self.measuring, self.evidence, self._folder = None, None, folder
         self._broken, self._repeats = [], []
@@ -88,16 +89,16 @@ class Bench:
             self.up()
 
     def note_fault(self, fault: Fault) -> None:
-        """The test breaks something: evidence is looked for there."""
+        """Note a fault of the test: its nodes go into the evidence."""
         self._broken.append(fault)
 
     def note_repeat(self, repeat: ProbeRun) -> None:
-        """The test has measured something."""
+        """Note a measurement of the test."""
         self._repeats.append(repeat)
 
     def end(self) -> None:
-        """The test is over. Raises ExpectationError with what it left; the lab is then made anew
-        before it is used again."""
+        """End the test. Raises ExpectationError with what it left; the lab is then rebuilt before
+        it is used again."""
         left = self._left()
         if not left:
             return
@@ -112,10 +113,10 @@ class Bench:
         )
 
     def _left(self) -> tuple[str, ...]:
-        """What differs from how the lab was, once what takes time has had it."""
+        """What differs from the lab's recorded state, after the time that changes may take."""
         found = self._differing()
         deadline = time.monotonic() + SETTLE_S
-        # Neither traffic control nor processes tell when they change, so they are asked again.
+        # Traffic control and processes send no notification of changes, so they are polled.
         while _but_routes(found) and time.monotonic() < deadline:
             time.sleep(SETTLE_STEP_S)
             found = self._differing()
@@ -138,14 +139,14 @@ class Bench:
             return (*injected, f"{self.lab.name}: it can not be read: {error}")
 
     def _wait_until_whole(self) -> None:
-        """Routing converges in its own time after what broke it is gone."""
+        """Wait for routing, which takes its time to converge after a fault is gone."""
         with ExitStack() as stack:
             netns_of = stack.enter_context(opened_namespaces(self.lab, self.lab.fabric.switches))
             fib = stack.enter_context(FibTimeline(self.lab, netns_of))
             try:
                 fib.wait_until_whole(convergence_timeout_s(self.lab.fabric))
             except ExpectationError:
-                return  # what is missing is among the differences
+                return  # what is missing shows in the differences
 
     def collect(self, why: str) -> None:
         """Collect evidence for the test, once."""
@@ -166,19 +167,19 @@ class Bench:
         self.evidence = folder
 
     def discard_evidence(self) -> None:
-        """The test has passed after all: what was collected meanwhile is of no use."""
+        """Remove the evidence of a test that passed after all."""
         if self.evidence is not None:
             shutil.rmtree(self.evidence, ignore_errors=True)
             self.evidence = None
 
 
 def evidence_folder(base: Path, test: str) -> Path:
-    """Where a test's evidence goes, from its id such as `tests/test_x.py::test_y[tiny]`."""
+    """The folder of a test's evidence, from its id such as `tests/test_x.py::test_y[tiny]`."""
     return base / re.sub(r"[^\w.-]+", "-", test).strip("-")
 
 
 def _unused(folder: Path) -> Path:
-    """That folder, or one with a number where earlier runs have left theirs."""
+    """The folder, or one with a number if earlier runs have left theirs."""
     number, path = 2, folder
     while path.exists():
         path = folder.with_name(f"{folder.name}-{number}")

@@ -1,10 +1,9 @@
-"""Which labs a test runs on: what its marker says, or the command line.
+"""Chooses the labs of a test: from its marker or the command line.
 
     @pytest.mark.lab("zone-small", "my-lab.yaml", scope="session")
 
-In: a marker's arguments, the folder of the test's file, and pytest's root folder. Out: the labs'
-files. The objects that stand for a lab are the same wherever it is named, since pytest compares
-them to know whether two tests use one.
+A lab is always the same object, wherever it is named: pytest compares objects to know whether two
+tests share a lab.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ def chosen_labs(
 ) -> tuple[tuple[Path, ...], Scope | None]:
     """The files of the labs that a marker names, and its scope if it gives one.
 
-    A name is sought in `labs/` of `root` before among what ships; a relative path starts at
-    `folder`. Raises InputError on anything that is not a lab.
+    A name is looked up in `labs/` of `root`, then among the shipped labs; a relative path starts at
+    `folder`. Raises InputError for anything that is not a lab.
     """
     if not names:
         raise InputError("the marker lab names no lab", hint=USE)
@@ -53,7 +52,7 @@ def chosen_labs(
 
 
 def checked_scope(scope: object) -> Scope:
-    """How long a lab stays up. Raises InputError where pytest has no such scope for it."""
+    """How long a lab stays up. Raises InputError if pytest has no such scope."""
     if scope not in SCOPES:
         raise InputError(
             f"a lab can not have the scope {shown(scope)}", hint=f"it is one of {listed(SCOPES)}"
@@ -62,5 +61,5 @@ def checked_scope(scope: object) -> Scope:
 
 
 def title(file: Path) -> str:
-    """What a test's id calls the lab."""
+    """The lab's name in a test's id."""
     return file.stem if file.suffix == ".yaml" else file.name

@@ -1,9 +1,8 @@
-"""A time that was measured, which a test compares with one as people write it.
+"""A measured time, which a test compares with a text such as `300ms`.
 
     assert run.full_convergence <= "300ms"
 
-In: nanoseconds. Out: comparisons with durations and with texts such as `300ms`, and a text that a
-failing assertion shows.
+A failing assertion shows both times.
 """
 
 from __future__ import annotations
@@ -21,14 +20,15 @@ from rocelab.wording import RefusedError
 class Duration:
     """A length of time, in nanoseconds of the lab's clock.
 
-    Compares with another one or with text: `>= "1.5s"`. Raises InputError where the text is none.
+    Compares with another one or with text: `>= "1.5s"`. Raises InputError if the text is not a
+    duration.
     """
 
     ns: float
 
     @classmethod
     def written(cls, text: str) -> Duration:
-        """The duration that `50ms`, `3s` or `300us` means. Raises InputError on anything else."""
+        """Parse a duration such as `50ms`, `3s` or `300us`. Raises InputError for anything else."""
         try:
             return cls(parse_duration_ns(text))
         except RefusedError as refusal:
@@ -52,7 +52,7 @@ class Duration:
         return hash(self.ns)
 
     def __repr__(self) -> str:
-        # Not rounded as people say it: a failing `<= "300ms"` should not show 300 ms.
+        # Not rounded: a failing `<= "300ms"` should not show 300 ms.
         return f"{self.ns / 1e6:.3f} ms"
 
     def __str__(self) -> str:

@@ -1,8 +1,7 @@
-"""What a lab is like, so that a test can be told from one that left it as it was.
+"""Reads the state of a lab, to find what a test has changed.
 
-In: a running lab. Out: its facts, each a place (node, thing) and what was found there; and in words
-what differs between two readings. Counters, process ids and the ids of programs are left out: they
-change without anyone changing the lab.
+A fact is a place (node, thing) and the state there; `differences` of two readings are text.
+Counters, process ids and the ids of programs are left out: they change by themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 
 Facts = Mapping[tuple[str, str], str]
-"""What was found, by node and thing."""
+"""The state by node and thing."""
 
 RTM_GETADDR = 22
 IFA_ADDRESS, IFA_LOCAL = 1, 2
@@ -31,7 +30,7 @@ _IFADDR = struct.Struct("=BBBBI")
 
 
 def read_facts(lab: Lab) -> Facts:
-    """The lab as kernels, daemons and processes are now. Raises OSError where a node is gone."""
+    """The current state of kernels, daemons and processes. Raises OSError if a node is gone."""
     facts: dict[tuple[str, str], str] = {}
     fabric = lab.fabric
 
@@ -52,7 +51,7 @@ def read_facts(lab: Lab) -> Facts:
 
 
 def differences(before: Facts, now: Facts) -> tuple[str, ...]:
-    """What is not as it was, in words; routes last, since they follow from the rest."""
+    """What has changed, in words; routes last, since they follow from the rest."""
     places = sorted(before.keys() | now.keys(), key=lambda place: ("route " in place[1], place))
     return tuple(
         f"{node}: {thing} {_change(before.get((node, thing)), now.get((node, thing)))}"
@@ -62,7 +61,7 @@ def differences(before: Facts, now: Facts) -> tuple[str, ...]:
 
 
 def _change(was: str | None, found: str | None) -> str:
-    """What became of a thing; where it is a list, what came and what went."""
+    """The change of a thing; for a list, what was added and removed."""
     if found is None:
         return f"is gone (it was {was or 'empty'})"
     if was is None:
@@ -76,7 +75,7 @@ def _change(was: str | None, found: str | None) -> str:
 
 
 def _node_facts(channel: socket.socket, settings: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Everything of the calling thread's namespace but its processes."""
+    """The facts of the calling thread's namespace, without processes."""
     found = links.read_links(channel)
     names = {link.index: link.name for link in found}
     for link in found:
@@ -98,7 +97,7 @@ def _interface(link: links.Link) -> Iterator[tuple[str, str]]:
 
 
 def _ordered(title: str, found: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Facts that come one by one about the same thing as one, in an order of their own."""
+    """Merge the facts about each thing into one, sorted."""
     grouped: dict[str, list[str]] = {}
     for thing, value in found:
         grouped.setdefault(thing, []).append(value)
@@ -107,7 +106,7 @@ def _ordered(title: str, found: Iterable[tuple[str, str]]) -> Iterator[tuple[str
 
 
 def _queues(channel: socket.socket, index: int) -> Iterator[tuple[str, str]]:
-    """Qdiscs, classes and filters of an interface, with a digest of what they are set to."""
+    """Qdiscs, classes and filters of an interface, with a digest of their settings."""
     parents = []
     for kind, what in ((tc.RTM_GETQDISC, "qdisc"), (tc.RTM_GETTCLASS, "class")):
         for each in tc.read(channel, kind, index):
@@ -124,7 +123,7 @@ def _queues(channel: socket.socket, index: int) -> Iterator[tuple[str, str]]:
 
 
 def _settled(each: tc.Installed) -> bytes:
-    """A qdisc's options without what counts packets (struct tc_htb_glob, direct_pkts)."""
+    """A qdisc's options without packet counters (struct tc_htb_glob, direct_pkts)."""
     if each.kind == "htb" and TCA_HTB_INIT in each.options:
         return each.options[TCA_HTB_INIT][:16]
     return each.find(tc.TCA_OPTIONS)
@@ -162,7 +161,7 @@ def _hop(hop: fib.KernelHop, names: Mapping[int, str]) -> str:
 
 
 def _configurations(lab: Lab) -> Iterator[tuple[tuple[str, str], str]]:
-    """A digest of what each daemon says it is configured with."""
+    """A digest of each daemon's running configuration."""
     for switch in lab.fabric.switches:
         node = lab.node(switch.name)
         for daemon in node.daemons():

@@ -1,7 +1,7 @@
-"""What the fixtures `traffic`, `fault` and `measure` give a test: things to call.
+"""The callables of the fixtures `traffic`, `fault` and `measure`.
 
-In: the lab that the test has. Out: flows, faults as `with` blocks, and measurements. Keywords are
-the keys of a drill file (docs/drills.md) and are checked as there.
+They make flows, faults as `with` blocks, and measurements on the test's lab. Keywords are the keys
+of a drill file (docs/drills.md) and are validated in the same way.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class TrafficMaker:
 
         Keywords are those of a drill's `traffic`: `flows`, `rate_pps`, `payload`, `warmup`, `seed`.
         With `pairs` there is one flow from the first to the second server of each instead; a pair
-        may stand there several times. Raises SpecError where a key is wrong, InputError where the
-        flows do not fit the lab.
+        may be repeated. Raises SpecError for a wrong key, InputError if the flows do not fit the
+        lab.
         """
         if "duration" in keywords:
             raise InputError(
@@ -84,7 +84,8 @@ def between(pairs: Pairs, spec: TrafficSpec) -> tuple[Flow, ...]:
 
 
 class InjectedFault:
-    """A lab that is broken inside a `with` block, which gets the `Fault`, and mended at its end."""
+    """A fault that is injected for a `with` block, which gets the `Fault`, and repaired at its
+    end."""
 
     def __init__(self, bench: Bench, spec: SingleFaultSpec) -> None:
         self._bench = bench
@@ -92,9 +93,9 @@ class InjectedFault:
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Fault:
-        """Break it, and outside a measurement wait until that is seen; a measurement looks when the
-        fault ends. Raises InputError where the fault does not fit the lab, MachineError where this
-        machine cannot, ExpectationError where the fault is not seen to take effect."""
+        """Inject the fault, and outside a measurement wait until its effect is seen; a measurement
+        looks when the fault ends. Raises InputError if it does not fit the lab, MachineError if
+        this machine cannot, ExpectationError if no effect is seen."""
         run = self._bench.measuring
         with ExitStack() as stack:
             if run is not None:
@@ -118,8 +119,8 @@ class InjectedFault:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Mend it, and outside a measurement prove it. Raises ExpectationError where it can not
-        be undone."""
+        """Repair the fault and, outside a measurement, verify that. Raises ExpectationError if it
+        cannot be undone."""
         try:
             if error is not None and not isinstance(error, KeyboardInterrupt | GeneratorExit):
                 self._bench.collect("the test failed while it had broken something")
@@ -138,12 +139,11 @@ class FaultMaker:
         self._bench = bench
 
     def __call__(self, kind: str, **keywords: object) -> InjectedFault:
-        """A `with` block in which the lab is broken.
+        """A `with` block with a fault in the lab.
 
         `kind` and keys are those of a drill's fault (docs/drills.md), without `at` and `lasts`. It
-        is mended too when the block ends in an error, and by another process when this one is
-        killed. Raises SpecError where a key is wrong, InputError for a kind that begins and ends
-        by itself.
+        is also repaired when the block raises, and by another process when this one is killed.
+        Raises SpecError for a wrong key, InputError for a kind that begins and ends by itself.
         """
         return InjectedFault(self._bench, lasting(kind, keywords))
 
@@ -157,12 +157,12 @@ class MeasureMaker:
     def __call__(
         self, traffic: Traffic, *, accept_invalid: bool = False, **keywords: object
     ) -> Measurement:
-        """A `with` block under that traffic, whose figures are there once it has ended.
+        """A `with` block under that traffic, whose figures are available after it.
 
         Keywords are those of a drill's `measure`: `sampling_interval`, `sustained`, `event_window`.
         With `accept_invalid` a run that the machine did not carry is no error, and `problems` says
-        why it does not count. Raises SpecError where a key is wrong, InputError where the traffic
-        does not fit the method.
+        why it does not count. Raises SpecError for a wrong key, InputError if the traffic does not
+        fit the method.
         """
         spec = as_block("measure", MeasureSpec, keywords)
         return Measurement(self._bench, traffic, spec, accept_invalid=accept_invalid)

@@ -1,13 +1,13 @@
-"""Traffic through a lab while a test breaks it, and the convergence times that come of it.
+"""Measures convergence times: traffic through a lab while a test injects faults.
 
     with measure(traffic(flows=24)) as run:
         with fault("carrier-down", link="rtsw1:ctsw1"):
             run.hold("1s")
     assert run.full_convergence <= "300ms"
 
-In: a lab that a test has, flows, and how to measure. Out: the figures of docs/results.md once the
-block has ended: by then routing is whole again and traffic has run on for the Sustained
-Convergence Validation Time (RFC 6412 section 3.7.5), so that recovery is told from a pause.
+The figures of docs/results.md are available after the block: by then routing has recovered and
+traffic has continued for the Sustained Convergence Validation Time (RFC 6412 section 3.7.5), which
+distinguishes recovery from a pause.
 """
 
 from __future__ import annotations
@@ -39,23 +39,24 @@ from rocelab.testkit.written import as_fault
 from rocelab.units import format_duration
 
 AHEAD_NS = 100_000_000
-"""Faults carried out by a timetable begin this long after the call, so that they begin on time."""
+"""Scheduled faults begin this long after the call, so that they begin on time."""
 
 LEAST_PACKETS = 5
-"""A sampling interval holds so many packets of a flow, or the rate-derived method sees nothing."""
+"""The fewest packets of a flow in a sampling interval: with fewer the rate-derived method sees
+nothing."""
 
 
 class InvalidRunError(ExpectationError):
-    """The machine did not carry a run: its figures would be those of the machine."""
+    """The machine did not carry a run: its figures would measure the machine."""
 
 
 class NotMeasuredError(AssertionError):
-    """A figure that a run does not have. It meets no expectation, neither way."""
+    """A figure that a run does not have. It meets no expectation, in either direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Flows that run together, for `warmup_ns` before anything counts."""
+    """Flows that run together, with a warm-up of `warmup_ns`."""
 
     flows: tuple[Flow, ...]
     warmup_ns: int = SECOND
@@ -67,7 +68,7 @@ class Measurement:
     def __init__(
         self, bench: Bench, traffic: Traffic, spec: MeasureSpec, *, accept_invalid: bool
     ) -> None:
-        """Plans only. Raises InputError where the flows do not fit the lab or the method."""
+        """Plans only. Raises InputError if the flows do not fit the lab or the method."""
         _check_sampling(traffic, spec)
         self._bench = bench
         self._traffic = traffic
@@ -81,8 +82,8 @@ class Measurement:
         self.open_faults = 0
 
     def __enter__(self) -> Self:
-        """Start the traffic and return when it counts. Raises InputError where another measurement
-        runs, MachineError where an agent does not start."""
+        """Start the traffic and return after the warm-up. Raises InputError if another measurement
+        runs, MachineError if an agent does not start."""
         if self._bench.measuring is not None:
             raise InputError("a measurement runs already", hint="end its `with` block first")
         if self._repeat is not None or self._run is not None:
@@ -107,10 +108,10 @@ class Measurement:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait until routing is whole and has stayed so, end the traffic, and measure.
+        """Wait until routing has recovered and stayed whole, end the traffic, and measure.
 
-        Raises InvalidRunError where the machine did not carry the run and that was not accepted,
-        ExpectationError where the lab does not recover, InputError where nothing was broken.
+        Raises InvalidRunError if the machine did not carry the run, unless accepted,
+        ExpectationError if the lab does not recover, InputError if there was no fault.
         """
         self._bench.measuring = None
         if error is not None:
@@ -139,14 +140,14 @@ class Measurement:
             self.injector.prove()
             self._fib.wait_until_whole(convergence_timeout_s(self._bench.lab.fabric))
         slowest_pps = min(flow.rate_pps for flow in self._traffic.flows)
-        # Both methods need whole intervals and packets after the time itself.
+        # Both methods need complete intervals and packets after that time.
         margin_ns = 2 * self._spec.sampling_interval + 2 * SECOND // slowest_pps
         self._hold_ns(self._spec.sustained + margin_ns)
         self._repeat = self._run.finish(problems=self._problems)
 
     @property
     def injector(self) -> Injector:
-        """What breaks the lab while this measures. Raises InputError where it does not run."""
+        """The injector of this measurement. Raises InputError if the measurement does not run."""
         if self._run is None:
             raise InputError("the measurement has not begun", hint="use it as a `with` block")
         return self._run.injector
@@ -157,12 +158,12 @@ class Measurement:
         self._hold_ns(Duration.written(duration).ns)
 
     def carry_out(self, kind: str, **keywords: object) -> None:
-        """Break and mend by a timetable, and return when the last change is over.
+        """Inject and repair a fault by a schedule; return after the last change.
 
         `kind` and the keys are those of a drill file's fault: `lasts`, `at` (from now), and for
-        `flapping` and `campaign` those that say how often. Where the kernel can end a fault by
-        itself, as a blackhole, `lasts` is exact. Raises SpecError where a key is wrong, InputError
-        where the fault does not fit the lab.
+        `flapping` and `campaign` the keys that say how often. If the kernel can end a fault by
+        itself, as with a blackhole, `lasts` is exact. Raises SpecError for a wrong key, InputError
+        if the fault does not fit the lab.
         """
         self._must_run()
         spec = as_fault(kind, keywords)
@@ -177,7 +178,7 @@ class Measurement:
                 )
         zero_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) + AHEAD_NS
         self._problems += carry_out(self.injector, faults, zero_ns, wait_until)
-        # The kernel may end it: what follows in the test is after the fault.
+        # The kernel may end it: the test continues after the fault.
         wait_until(zero_ns + max(timed.ends_ns or timed.begins_ns for timed in faults))
 
     def _must_run(self) -> None:
@@ -189,8 +190,8 @@ class Measurement:
 
     @property
     def repeat(self) -> ProbeRun:
-        """Everything that was measured: flows, events, the FIB of every switch over time. Raises
-        InputError before the block has ended."""
+        """All measurements: flows, events, the FIB of every switch over time. Raises InputError
+        before the block has ended."""
         if self._repeat is None:
             raise InputError(
                 "nothing is measured yet", hint="look at figures after the block of measure(...)"
@@ -199,7 +200,7 @@ class Measurement:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why the run is not valid; none where it is."""
+        """Why the run is invalid; empty if it is valid."""
         return self.repeat.problems
 
     @property
@@ -220,17 +221,17 @@ class Measurement:
 
     @property
     def rate_derived_convergence(self) -> Duration:
-        """Until throughput is back at what is offered and stays (RFC 6412 section 3.5.1)."""
+        """Until throughput returns to the offered load and stays there (RFC 6412 section 3.5.1)."""
         return self._time("rate_derived_convergence", self._overall.rate_derived_ns)
 
     @property
     def loss_of_connectivity(self) -> Duration:
-        """The longest that a flow was cut off, summed until it recovered (RFC 6412 3.6.5)."""
+        """The longest time that a flow was cut off, summed until it recovered (RFC 6412 3.6.5)."""
         return self._time("loss_of_connectivity", self._overall.loss_of_connectivity_ns)
 
     @property
     def resolution(self) -> Duration:
-        """The packet interval of the slowest flow: no time is finer."""
+        """The packet interval of the slowest flow, the resolution of all times."""
         return Duration(self._overall.resolution_ns)
 
     @property
@@ -250,7 +251,7 @@ class Measurement:
 
     @property
     def lost_outside_events(self) -> int:
-        """Of these, those that no fault accounts for."""
+        """Lost packets that no fault accounts for."""
         return self._overall.lost_outside_events
 
     @property

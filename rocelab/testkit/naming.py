@@ -1,10 +1,9 @@
-"""What a suite's labs are called: by the lab they are of and the process that answers for them.
+"""Names a suite's labs by the original lab and the owning process.
 
     zone-small  ->  zone-small-p4711
 
-In: a lab's own name. Out: one that no other process takes, so that the workers of pytest-xdist, two
-suites at once and a `zone-small` that somebody runs by hand stay apart; and which labs a process
-that is gone has left.
+No other process uses such a name, so workers of pytest-xdist, concurrent suites and a manually
+started `zone-small` do not collide. The names also show which labs an ended process left.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _LETTERS = " bcdefghijklmnopqrstuvwxyz"
 def suite_name(lab: str, taken: Collection[str], pid: int | None = None) -> str:
     """A name for a lab of this process (or of `pid`) that is not among `taken`.
 
-    Long names are cut: 24 characters hold the process as well. Raises ValueError where 26 labs have
-    names that are the same once cut.
+    Long names are cut to make room for the process within 24 characters. Raises ValueError if 26
+    labs have the same cut name.
     """
     for letter in _LETTERS:
         ending = f"-p{os.getpid() if pid is None else pid}{letter.strip()}"
@@ -35,6 +34,6 @@ def suite_name(lab: str, taken: Collection[str], pid: int | None = None) -> str:
 
 
 def left_behind(labs: Iterable[str]) -> tuple[str, ...]:
-    """Of the names of labs, those of suites whose process is gone."""
+    """The names of labs of suites whose process is gone."""
     found = ((name, _OF_A_PROCESS.search(name)) for name in labs)
     return tuple(name for name, of in found if of and not Path(f"/proc/{of[1]}").exists())

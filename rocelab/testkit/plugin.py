@@ -1,8 +1,8 @@
 """The pytest plugin: fixtures `lab`, `traffic`, `fault` and `measure`, and the marker `lab`.
 
-In: a suite of the user's own. Out: labs brought up for its tests, proven clean between them, and
-evidence where one fails. pytest imports this module in every suite of an environment that has
-rocelab, so whatever is heavy is imported where a test needs it.
+It brings labs up for a suite's tests, verifies them between tests, and collects evidence for a
+failed test. pytest imports this module in every suite of an environment with rocelab, so heavy
+modules are imported only where a test needs them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LEFT_BEHIND_TOLD = pytest.StashKey[bool]()
 
 
 class LeftBehindWarning(pytest.PytestWarning):
-    """A pytest that was killed has left a lab."""
+    """A killed pytest has left a lab."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -75,7 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Describe the marker, and check how long labs stay up."""
+    """Describe the marker, and check the labs' scope."""
     config.addinivalue_line(
         "markers",
         "lab(*labs, scope=None): the labs (of rocelab) that a test runs on: names, in labs/ of the "
@@ -124,7 +124,7 @@ def _ini_scope(config: pytest.Config) -> Any:  # noqa: ANN401 - pytest has a pri
 
 
 def _lab_scope(fixture_name: str, config: pytest.Config) -> str:
-    # Checked where a lab is used: a wrong value is nothing to those who use none.
+    # Checked when a lab is used: a wrong value does not matter to suites without labs.
     scope = config.getini("rocelab_scope")
     return scope if scope in ("class", "package", "session") else "module"
 
@@ -159,7 +159,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 @contextmanager
 def _ended_as_by_ctrl_c() -> Iterator[None]:
     """SIGTERM and SIGHUP, with which CI ends a job, end pytest as Ctrl-C does: fixtures end first.
-    Whoever has other handlers keeps them."""
+    Other handlers stay in place."""
     taken = []
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -185,7 +185,8 @@ def _given_lab(config: pytest.Config) -> Path:
 
 
 def _given_frr(config: pytest.Config) -> Path | None:
-    """The folder of the FRR of the command line; a relative path starts where pytest was called."""
+    """The folder of the FRR of the command line; a relative path starts at the folder in which
+    pytest was called."""
     given = config.getoption("--rocelab-frr")
     return config.invocation_params.dir / given if given else None
 
@@ -216,8 +217,8 @@ def measure(request: pytest.FixtureRequest, lab: Lab) -> MeasureMaker:
 
 @pytest.fixture(autouse=True)
 def _rocelab_clean(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Prove that a test leaves its lab as it found it. Wider fixtures are there before this one,
-    and those of the test alone are gone when it goes on."""
+    """Verify that a test leaves its lab unchanged. Fixtures of wider scope are set up before this
+    one; those of the test alone are torn down before it continues."""
     given = (getattr(request.node, "funcargs", None) or {}).get("lab")
     bench = _bench_with(request.config, given)
     if bench is None:
@@ -237,7 +238,7 @@ def _rocelab_clean(request: pytest.FixtureRequest) -> Iterator[None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """End the traceback of what the kit refuses at the test's own line; attach evidence."""
+    """End the traceback of the kit's errors at the test's own line; attach evidence."""
     bench = item.stash.get(_BENCH, None)
     if bench is not None and call.excinfo is not None:
         _cut_traceback(call.excinfo)
@@ -273,7 +274,7 @@ def _cut_traceback(error: pytest.ExceptionInfo[BaseException]) -> None:
 
 
 def _bench_with(config: pytest.Config, lab: object) -> Bench | None:
-    """The bench of a lab; None where it is not from the fixture of this plugin."""
+    """The bench of a lab; None if the lab is not from this plugin's fixture."""
     return next((bench for bench in config.stash[_BENCHES] if bench.lab is lab), None)
 
 
@@ -302,7 +303,7 @@ def _need_machine(config: pytest.Config) -> None:
 
 
 def _give_up(config: pytest.Config, reason: str) -> None:
-    """Skip or fail, as the user wants it where no lab can run."""
+    """Skip or fail, as configured for machines that cannot run a lab."""
     if config.getoption("--rocelab-require") or config.getini("rocelab_require"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
@@ -327,8 +328,8 @@ def _tell_left_behind(config: pytest.Config) -> None:
 
 @contextmanager
 def _told(config: pytest.Config | None = None) -> Iterator[None]:
-    """What a user should read as a message and not as a traceback; with `config`, that a machine
-    can not run a lab as a reason to skip."""
+    """Turn user errors into messages without a traceback; with `config`, a machine that cannot run
+    a lab into a skip."""
     from rocelab.errors import MachineError, RocelabError
 
     try:

@@ -1,7 +1,6 @@
-"""What a test writes as keywords, checked like a drill file and with the same messages.
+"""Validates a test's keywords like a drill file, with the same messages.
 
-In: keywords, the model that a drill file's block has, and where the test wrote them. Out: the
-model, or a SpecError that names the test's file and line.
+The result is the model of a drill file's block; a SpecError names the test's file and line.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def as_block(block: str, model: type[Model], keywords: Mapping[str, object]) -> Model:
-    """`keywords` as a drill file's block of that name. Raises SpecError with all that is wrong."""
+    """`keywords` as a drill file's block of that name. Raises SpecError with all problems."""
     wrapper = create_model("Written", __base__=SpecModel, **{block: (model, ...)})  # type: ignore[call-overload]
     return cast(Model, getattr(_validated(block, wrapper, keywords), block))
 
@@ -34,13 +33,13 @@ class _WrittenFault(SpecModel):
 def as_fault(
     kind: str, keywords: Mapping[str, object]
 ) -> SingleFaultSpec | FlappingSpec | CampaignSpec:
-    """A fault as a drill file has it. Raises SpecError with all that is wrong."""
+    """A fault as in a drill file. Raises SpecError with all problems."""
     return _validated("fault", _WrittenFault, {"kind": kind, **keywords}).fault
 
 
 def lasting(kind: str, keywords: Mapping[str, object]) -> SingleFaultSpec:
     """A fault that the test begins and ends itself. Raises SpecError, and InputError for a kind or
-    key that says when by itself."""
+    key with a schedule of its own."""
     spec = as_fault(kind, keywords)
     if isinstance(spec, FlappingSpec | CampaignSpec):
         raise InputError(
@@ -65,7 +64,7 @@ def _validated(block: str, model: type[Model], keywords: Mapping[str, object]) -
 
 
 def _plain(value: object) -> Data:
-    """A value as YAML would have it: tuples are lists there."""
+    """A value as in YAML: tuples become lists."""
     return cast(Data, [_plain(each) for each in value] if isinstance(value, tuple) else value)
 
 

@@ -1,7 +1,7 @@
-"""A bundle of evidence: everything about some nodes of a lab as it is now, for who looks later.
+"""Collects a bundle of evidence: the current state of some nodes of a lab, for later analysis.
 
-In: a running lab, the nodes concerned and a folder. Out: a folder per node and one of the lab, with
-`evidence.json` as its index: what, when, why, and what could not be read. Works on a broken lab.
+The bundle has a folder per node and one for the lab, with `evidence.json` as its index: what, when,
+why, and what could not be read. Works on a broken lab.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rocelab.workers import workers
 
 INDEX = "evidence.json"
 LAB_FOLDER = "_lab"
-"""Beside the nodes' folders, whose names never start like this."""
+"""The lab's folder, beside the nodes' folders, whose names never start like this."""
 
 SCHEMA_VERSION = 1
 WORKERS = 8
@@ -42,7 +42,7 @@ WORKERS = 8
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The index of a bundle. `collected_ns` is CLOCK_REALTIME at the start; `breach_ns` that of the
-    sample that asked for it, None where a person did."""
+    sample that triggered it, None if a user did."""
 
     schema_version: int
     lab: str
@@ -66,14 +66,14 @@ def collect_evidence(
     breach_ns: int | None = None,
     progress: ProgressSink = no_progress,
 ) -> Evidence:
-    """Collect from `nodes` of a lab into `folder`, which is made where missing.
+    """Collect from `nodes` of a lab into `folder`, which is created if missing.
 
-    Captures packets for `capture_s` meanwhile, 0 for not at all. Raises InputError where the lab
-    has no such node or the folder is not empty or can not be made; what can not be read is a gap.
+    Captures packets for `capture_s` meanwhile, 0 for none. Raises InputError if the lab has no such
+    node or the folder is not empty or cannot be created; what cannot be read is a gap.
     """
     with shielded(f"{folder} is removed") as shield:
         begun = Collection(lab, nodes, folder, capture_s=capture_s, why=why, breach_ns=breach_ns)
-        # Of the folder that was made: its path may lead elsewhere by then.
+        # Of the folder that was opened: its path may lead elsewhere by then.
         above = os.open(folder.absolute().parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with shield.lifted():
@@ -88,9 +88,9 @@ def collect_evidence(
 
 
 class Collection:
-    """A bundle whose captures run from now on, and whose rest is read by `collect`.
+    """A bundle whose captures run from now on; `collect` reads the rest.
 
-    Packets are gone when they have passed, so captures do not wait for anything that is read.
+    Packets cannot be read later, so captures start before anything is read.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Collection:
         return evidence
 
     def end_captures(self) -> None:
-        """End them before their time."""
+        """End captures early."""
         for capture in self._captures.values():
             if capture is not None:
                 capture.kill()
@@ -170,7 +170,8 @@ def _make_folder(folder: Path) -> None:
 
 
 def _collect_lab(lab: Lab, nodes: Sequence[str], shelf: Shelf) -> None:
-    """What is the lab's and no node's: record, spec, injected faults, queues, agents, machine."""
+    """Collect what belongs to the whole lab: record, spec, injected faults, queues, agents,
+    machine."""
     files = LabFiles(lab.name)
     shelf.keep("record.json", "the lab's record", files.record.read_bytes)
     spec = lab.fabric.spec.model_dump(mode="json", exclude_none=True)

@@ -1,7 +1,7 @@
-"""What there is to know of one node: its daemons, tables, links, queues, logs and packets.
+"""Collects the evidence of one node: its daemons, tables, links, queues, logs and packets.
 
-In: a node of a running lab, healthy or not. Out: files on a shelf. Nothing waits long: a daemon
-that does not answer a question is asked no other, and a command that hangs is given up.
+The node may be broken. Nothing waits long: a daemon that does not answer is not asked again, and a
+command that hangs is killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rocelab.runtime.node import NamespaceNode
 
 VTY_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 15.0
-"""A hundred times what an answer takes: evidence is collected when machines are busy, too."""
+"""A hundred times the usual answer time: evidence is also collected on busy machines."""
 CAPTURE_SNAP_BYTES = 256
 CAPTURE_PACKETS = 50_000
 
@@ -61,7 +61,7 @@ PROC = ("snmp", "netstat", "softnet_stat", "dev")
 
 
 def collect_node(lab: Lab, name: str, shelf: Shelf, capture: Capture | None) -> None:
-    """Fill `shelf`; `capture` is what captures the node's packets meanwhile, if anything does."""
+    """Fill `shelf`; `capture` captures the node's packets meanwhile, if not None."""
     node = lab.node(name)
     if lab.fabric.node(name).is_switch:
         _daemons(node, lab.daemons, shelf)
@@ -84,7 +84,7 @@ def _interfaces(lab: Lab, name: str) -> tuple[str, ...]:
 
 
 def _ran(node: NamespaceNode, argv: Sequence[str]) -> str:
-    """What a command writes in the node. Raises OSError, SubprocessError, RocelabError."""
+    """The output of a command run in the node. Raises OSError, SubprocessError, RocelabError."""
     done = node.run_tool(argv, timeout_s=COMMAND_TIMEOUT_S)
     if done.returncode != 0:
         raise ValueError(done.stderr.strip() or f"exit status {done.returncode}")
@@ -166,7 +166,7 @@ class Capture:
         self._shelf = shelf
         self._limit_s = capture_s + COMMAND_TIMEOUT_S
         path = shelf.folder / self._FILE
-        # `timeout` ends it even where this process is killed, so that nothing is left behind.
+        # `timeout` ends it even if this process is killed, so that nothing is left behind.
         argv = ["timeout", "--signal=INT", f"--kill-after={COMMAND_TIMEOUT_S}", str(capture_s)]
         argv += ["tcpdump", "-i", "any", "-n", "-s", str(CAPTURE_SNAP_BYTES), "-Z", "root"]
         argv += ["-c", str(CAPTURE_PACKETS), "--time-stamp-precision=nano", "-w", str(path)]

@@ -1,7 +1,7 @@
-"""A folder of evidence while it is filled: what is in it, and what could not be had and why.
+"""A folder of evidence while it is filled: its files, and what could not be read and why.
 
-In: what to keep, and how it is read. Out: files, and frozen records of them. Whatever fails to be
-read is a gap and never an error: evidence is collected when things are broken.
+Keeps files and frozen records of them. A failed read is a gap and never an error: evidence is
+collected when things are broken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rocelab.errors import RocelabError
 from rocelab.files import make_folders, read_untrusted, untrusted_size, write_file
 
 MOST_BYTES = 4 << 20
-"""Of a file that only grows, such as a log, the end is kept."""
+"""Of a growing file, such as a log, the end is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Shelf:
         self.gaps: list[Gap] = []
 
     def keep(self, name: str, what: str, read: Callable[[], str | bytes]) -> bool:
-        """Keep what `read` gives under `name`; False, and a gap, where it can not be read."""
+        """Keep the result of `read` under `name`; False, and a gap, if it cannot be read."""
         try:
             content = read()
         except (OSError, subprocess.SubprocessError, RocelabError, ValueError) as error:
@@ -60,12 +60,12 @@ class Shelf:
         return True
 
     def note(self, name: str, what: str) -> None:
-        """Take a file that is in the folder already."""
+        """Record a file that is in the folder already."""
         path = self.folder / name
         self.items.append(Item(str(path.relative_to(self._root)), what, path.stat().st_size))
 
     def miss(self, name: str, what: str, why: str) -> None:
-        """Note that something could not be had."""
+        """Record something that could not be read."""
         self.gaps.append(Gap(str((self.folder / name).relative_to(self._root)), what, why))
 
 

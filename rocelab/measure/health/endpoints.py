@@ -1,8 +1,7 @@
-"""What the servers' agents have counted, over all runs since the first look.
+"""The counters of the servers' agents, summed over all runs since the first look.
 
-In: the files that agents write while they run (`rocelab.agent.live`). Out: a sum per server that
-only grows. A run may be shorter than the time between two samples, so agents are looked at more
-often.
+Reads the files that agents write while they run (`rocelab.agent.live`); the sum per server only
+grows. A run may be shorter than the time between two samples, so agents are read more often.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from rocelab.runtime.record import LabFiles
 from rocelab.traffic.session import LIVE_FOLDER
 
 LOOK_INTERVAL_S = 0.15
-"""An agent whose file was there at one look at least is counted to its end: a run lasts longer than
-this, since agents start before it and wait for its last packets
+"""The time between looks. An agent whose file was seen once is counted to its end: a run lasts
+longer than this, as agents start before it and wait for its last packets
 (`rocelab.traffic.session.QUIET_NS`)."""
 
 
 class EndpointTracker:
-    """Follows the agents of a lab. A file that was seen stays open, so that what its agent wrote
-    last is read also where the file has been removed meanwhile."""
+    """Follows the agents of a lab. A file that was seen stays open, so that its last content is
+    read even after its removal."""
 
     def __init__(self, files: LabFiles) -> None:
         self._folder = files.root / LIVE_FOLDER
@@ -32,9 +31,9 @@ class EndpointTracker:
         self._ended: dict[str, LiveCounters] = {}
 
     def look(self) -> None:
-        """Take the counters of the agents that run now, and the last of those that have ended."""
+        """Read the counters of running agents, and the last ones of agents that have ended."""
         for server, file in list(self._open.items()):
-            # In this order: nobody writes to a file that is removed.
+            # In this order: no agent writes to a removed file.
             removed = os.fstat(file).st_nlink == 0
             self._take(server, file)
             if removed:
@@ -48,7 +47,7 @@ class EndpointTracker:
                         self._take(path.name, file)
 
     def close(self) -> None:
-        """Let the files go."""
+        """Close the files."""
         while self._open:
             os.close(self._open.popitem()[1])
 

@@ -1,13 +1,13 @@
-"""On which link, and which way, packets were lost: one figure from several kernel counters.
+"""Finds on which link, and in which direction, packets were lost, from several kernel counters.
 
-In: readings of ports, queues and impaired cables, one after the other. Out: packets lost per
-direction of each link since the lab came up.
+Takes successive readings of ports, queues and impaired cables; gives packets lost per direction of
+each link since the lab came up.
 
 A veth counts a packet as received before traffic control sees it (drivers/net/veth.c), so packets
-and bytes of two ends never differ. What is lost between them is: what the sender's veth could not
-hand over (`tx_dropped`), and what a program dropped behind the receiver's port. A port's clsact has
-one counter for both of its sides (net/core/dev.c, mini_qdisc_qstats_cpu_drop), in which drops of
-the port's own queue are too: those are taken off, and are no loss of a link.
+and bytes of two ends never differ. The loss between them is what the sender's veth could not hand
+over (`tx_dropped`) plus what a program dropped behind the receiver's port. A port's clsact has one
+counter for both of its sides (net/core/dev.c, mini_qdisc_qstats_cpu_drop), which includes drops of
+the port's own queue: those are subtracted, as they are no loss of a link.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rocelab.runtime.impairments.maps import ImpairmentCounters
 
 @dataclass(slots=True)
 class _Known:
-    """Of a port: what its clsact dropped, and the most of it that was no queue's."""
+    """Drops of a port's clsact, and the most of them that did not belong to a queue."""
 
     tc_drops: int = 0
     others: int = 0
@@ -33,7 +33,8 @@ class LossTracker:
     """Adds losses up."""
 
     def __init__(self, fabric: Fabric, *, queues_in_clsact: bool) -> None:
-        """`queues_in_clsact`: whether a full queue drops there, as the engine `bpf` has it."""
+        """`queues_in_clsact`: whether a full queue drops in the clsact, as with the engine
+        `bpf`."""
         self._fabric = fabric
         self._queues_in_clsact = queues_in_clsact
         self._known: dict[Place, _Known] = {}
@@ -47,8 +48,8 @@ class LossTracker:
         queues: PortCounters,
         impairments: Mapping[DirectedLink, ImpairmentCounters],
     ) -> dict[DirectedLink, int]:
-        """Packets lost so far, by direction. `queues` were read after `ports`: what was dropped in
-        between is taken off twice and not never, so no loss is seen where there is none."""
+        """Packets lost so far, by direction. `queues` must be read after `ports`: drops in between
+        are subtracted early rather than never, so no false loss appears."""
         on_wire = {
             direction: max(0, counted.lost - self._impaired_lost.get(direction, 0))
             for direction, counted in impairments.items()
@@ -78,10 +79,10 @@ class LossTracker:
         }
 
     def _gained(self, place: Place, tc_drops: int, queues: PortCounters) -> int:
-        """Drops of a port's programs since the last look, those of its queues left out."""
+        """Drops of a port's programs since the last look, without those of its queues."""
         known = self._known.setdefault(place, _Known())
         if tc_drops < known.tc_drops:
-            # A fault's own clsact went with the fault, and this is another's.
+            # A fault's clsact went with the fault; this one belongs to another fault.
             known.others = 0
         known.tc_drops = tc_drops
         others = tc_drops

@@ -1,12 +1,12 @@
-"""Watches a lab's health on a thread of its own while something else is done with it.
+"""Watches a lab's health on a thread of its own while the lab is in use.
 
     with HealthMonitor(lab, HealthSpec()) as monitor:
         ...
     report = monitor.report
 
-In: a running lab and objectives. Out: a frozen `HealthReport`; and, where a folder for it is given,
-a bundle of evidence for the nodes concerned at the first breach of each SLI, or later, when whoever
-measures the lab asks for what he does not want collected meanwhile.
+The result is a frozen `HealthReport`. With a folder for evidence, the first breach of each SLI also
+collects a bundle for the nodes concerned, at once or, with `evidence_later`, when the caller asks
+for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rocelab.results.health import HealthReport, Sli
 from rocelab.runtime.lab import Lab
 
 MOST_NODES = 8
-"""Nodes of which a bundle is collected at most: those of the worst places."""
+"""The most nodes of a bundle: those of the worst places."""
 
 CAPTURE_S = 1.0
 """How long packets are captured for a bundle."""
@@ -39,7 +39,7 @@ CAPTURE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The newest of everything, for whoever shows or exports it."""
+    """The newest state, for display and export."""
 
     lab: Lab
     spec: HealthSpec
@@ -53,7 +53,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Breach:
-    """What evidence is to be collected of, and why."""
+    """A breach for which evidence has to be collected, and the reason."""
 
     nodes: tuple[str, ...]
     folder: Path
@@ -65,7 +65,7 @@ OnSample = Callable[[Snapshot], None]
 
 
 class HealthMonitor:
-    """Samples within its context; `report` is there after it, and so far during it."""
+    """Samples within its context; `report` is complete after it, and partial during it."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class HealthMonitor:
         evidence_later: bool = False,
         on_sample: OnSample | None = None,
     ) -> None:
-        """`evidence` is a folder for bundles, which `evidence_later` puts off until
-        `collect_evidence`; `on_sample` is called after each sample, on the monitor's thread, and
-        what it raises ends the watching."""
+        """`evidence` is a folder for bundles; `evidence_later` postpones them until
+        `collect_evidence`. `on_sample` is called after each sample, on the monitor's thread; an
+        exception in it ends the monitoring."""
         self._lab = lab
         self._spec = spec or HealthSpec()
         self._folder = evidence
@@ -98,8 +98,8 @@ class HealthMonitor:
         self.failure: BaseException | None = None
 
     def __enter__(self) -> Self:
-        """Take the first reading, which later ones are compared with. Raises InputError where the
-        lab is not up, OSError where it can not be read."""
+        """Take the first reading, the baseline of later ones. Raises InputError if the lab is not
+        up, OSError if it cannot be read."""
         self._reader.__enter__()
         try:
             self._before = self._reader.read()
@@ -116,14 +116,14 @@ class HealthMonitor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Take a last sample and wait for evidence that is being collected."""
+        """Take a last sample and wait for evidence under collection."""
         self._stop.set()
         self._thread.join()
         self._collectors.shutdown()
 
     @property
     def report(self) -> HealthReport:
-        """What was seen so far, or in all."""
+        """The report so far, complete after the context."""
         return HealthReport(
             lab=self._lab.name,
             started_ns=self._started_ns,
@@ -139,8 +139,8 @@ class HealthMonitor:
         )
 
     def collect_evidence(self) -> None:
-        """Collect what was put off, without packets: those are gone. What breaches from now on is
-        no reason to collect more."""
+        """Collect postponed evidence, without packets: those are gone. Later breaches collect
+        nothing."""
         self._folder = None
         while self._put_off:
             breach = self._put_off.pop(0)
@@ -150,8 +150,9 @@ class HealthMonitor:
                 self._account.note(f"no evidence in {breach.folder}: {error}")
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the watching to end by itself, as it does with the lab; whether it has."""
-        # Not join(): interrupted, it takes a thread that runs for one that has ended (bpo-45274).
+        """Wait for the monitoring to end by itself, as it does when the lab ends; whether it
+        has."""
+        # Not join(): when interrupted it takes a running thread for one that has ended (bpo-45274).
         return self._over.wait(timeout_s)
 
     def _run(self) -> None:
@@ -204,8 +205,8 @@ class HealthMonitor:
             )
 
     def _collect(self, sli: Sli, places: Mapping[str, float], time_ns: int) -> None:
-        """Capture packets from now on, and have all else collected on another thread, at the
-        first breach of an SLI; or note that it is to be done."""
+        """At the first breach of an SLI, start captures and collect the rest on another thread, or
+        note it for later."""
         if self._folder is None or sli in self._collected:
             return
         if len(self._collected) >= self._spec.evidence:

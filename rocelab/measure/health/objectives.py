@@ -1,7 +1,7 @@
-"""The SLIs of a lab and their objectives: what is looked at, and how much of it is still fine.
+"""The SLIs of a lab and their objectives: what is measured, and which values are acceptable.
 
-In: a block `health` of a drill, or nothing. Out: a validated `HealthSpec`, of which
-`objective(sli)` is what the monitor holds each sample against.
+A drill's block `health`, or the defaults, give a validated `HealthSpec`. The monitor compares each
+sample with `objective(sli)`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rocelab.spec.base import MS, SECOND, SpecModel
 from rocelab.units import DurationNs
 
 LEAST_PACKETS = 100
-"""A ratio of fewer packets is not held against an objective: two marks of five say nothing."""
+"""A ratio of fewer packets is not compared with an objective: two marks of five say nothing."""
 
 
 class Of(StrEnum):
-    """What a value is of: the kind of place that is named with it."""
+    """The kind of place that a value belongs to."""
 
     DIRECTION = "direction"
     LINK = "link"
@@ -31,7 +31,7 @@ class Of(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """An SLI: what a value counts, of what, and what is fine unless the spec says otherwise."""
+    """An SLI: what a value counts, of which kind of place, and its default objective."""
 
     unit: str
     of: Of
@@ -51,9 +51,9 @@ DEFINITIONS: dict[Sli, Definition] = {
     Sli.ROUTES_INCOMPLETE: Definition("routes", Of.SWITCH, 0),
     Sli.SESSIONS_DOWN: Definition("sessions", Of.LINK, 0),
 }
-"""0 lost packets, flaps, out-of-sequence packets and local ACK timeouts, and buffers at most 80 %
-full, are what operators of RoCE clusters alarm on. That half of a port's packets may be marked is
-this tool's own choice: DCQCN marks by design, and more than half says that it does not help."""
+"""Operators of RoCE clusters alarm on any lost packet, flap, out-of-sequence packet or local ACK
+timeout, and on buffers more than 80 % full. The limit of half of a port's packets marked is this
+tool's own choice: DCQCN marks by design; more than half means that it does not help."""
 
 
 def _off(value: object) -> object:
@@ -66,7 +66,7 @@ Share = Annotated[float | None, Field(ge=0, le=1), BeforeValidator(_off)]
 
 
 class HealthSpec(SpecModel):
-    """How often a lab is looked at, and the objectives of its SLIs; `off` judges one no more."""
+    """How often a lab is sampled, and the objectives of its SLIs; `off` disables one."""
 
     interval: Annotated[
         DurationNs,
@@ -111,6 +111,6 @@ class HealthSpec(SpecModel):
     ] = 4
 
     def objective(self, sli: Sli) -> float | None:
-        """The largest value that is fine, None where none is judged."""
+        """The largest acceptable value, None if the SLI is off."""
         value: float | None = getattr(self, sli.value)
         return value

@@ -1,8 +1,8 @@
-"""What a node's kernel counts of its ports, read over one netlink socket that stays open.
+"""Reads the kernel's counters of a node's ports over one netlink socket that stays open.
 
-In: a namespace and its ports' interface indexes. Out: carrier, packets, bytes and drops of each
-port, in two exchanges per node whatever its ports. An open socket keeps its namespace alive, so a
-reader has to be closed before its lab can go.
+A read gives carrier, packets, bytes and drops of each port, in two exchanges per node for any
+number of ports. An open socket keeps its namespace alive, so a reader must be closed before its lab
+can be removed.
 
 Source: net/sched/sch_api.c (tc_get_qdisc).
 """
@@ -20,9 +20,9 @@ ANSWER_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """A port since it was made. `lost` are packets that left it and that its peer's kernel did not
-    take (no room in the backlog, larger than its MTU); `tc_drops` are those that a program of its
-    traffic control dropped, on the way in or out."""
+    """The counters of a port since its creation. `lost`: packets that left it but its peer's kernel
+    refused (backlog full, larger than the MTU); `tc_drops`: packets that a program of its traffic
+    control dropped, on the way in or out."""
 
     carrier: bool
     carrier_losses: int
@@ -35,10 +35,10 @@ class PortReading:
 
 
 class PortReader:
-    """Reads a node's ports as often as wanted."""
+    """Reads a node's ports repeatedly."""
 
     def __init__(self, indexes: Mapping[int, str]) -> None:
-        """`indexes` gives the names of the ports to read. The calling thread is in the node's
+        """`indexes` gives the names of the ports to read. The calling thread must be in the node's
         namespace. Raises OSError."""
         self._names = dict(indexes)
         self._channel = netlink.open_socket(receive_buffer_bytes=4 << 20)
@@ -46,11 +46,12 @@ class PortReader:
         self._qdiscs = [clsact_request(index) for index in self._names]
 
     def close(self) -> None:
-        """Let the namespace go."""
+        """Close the socket, which keeps the namespace alive."""
         self._channel.close()
 
     def read(self) -> dict[str, PortReading]:
-        """Every port now, by interface name. Raises OSError, of which TimeoutError."""
+        """The counters of every port now, by interface name. Raises OSError, including
+        TimeoutError."""
         found = {link.index: link for link in links.read_links(self._channel)}
         qdiscs = map(tc.parse, netlink.ask(self._channel, self._qdiscs))
         drops = {qdisc.interface: qdisc.counts.dropped for qdisc in qdiscs}
@@ -76,6 +77,6 @@ def _reading(link: links.Link, tc_drops: int) -> PortReading:
 
 
 def clsact_request(index: int) -> bytes:
-    """Asks for the qdisc in front of a port's queues and behind its wire. A port may have none."""
+    """A request for a port's clsact qdisc. A port may have none."""
     body = tc.TCMSG.pack(socket.AF_UNSPEC, index, 0, tc.TC_H_CLSACT, 0)
     return netlink.request(tc.RTM_GETQDISC, body, netlink.REQUEST_ECHO)

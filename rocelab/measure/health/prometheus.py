@@ -1,7 +1,8 @@
-"""A lab's health for Prometheus: as text, as a file for node_exporter, and over HTTP on loopback.
+"""Exports a lab's health to Prometheus: as text, as a file for node_exporter, and over HTTP on
+loopback.
 
-In: the newest `Snapshot` of a monitor. Out: counters since the lab came up (of endpoints: since the
-watching began), gauges of the newest sample, and what objectives it missed. Names and units follow
+The newest `Snapshot` of a monitor gives counters since the lab came up (for endpoints: since
+monitoring began), gauges of the newest sample, and its missed objectives. Names and units follow
 prometheus.io/docs/practices/naming.
 """
 
@@ -65,11 +66,11 @@ class HealthCollector(Collector):
 
 
 class Exporter:
-    """Writes or serves each snapshot; a context manager that ends the serving."""
+    """Writes or serves each snapshot; leaving its context stops the server."""
 
     def __init__(self, file: Path | None, address: str | None) -> None:
-        """`address` such as 127.0.0.1:9464. Raises InputError for other than a loopback address and
-        a port, and for a file in no folder; MachineError where the address is taken."""
+        """`address` such as 127.0.0.1:9464. Raises InputError unless it is a loopback address with
+        a port, and if the file's folder is missing; MachineError if the address is in use."""
         self._collector = HealthCollector()
         self._registry = CollectorRegistry()
         self._registry.register(self._collector)
@@ -102,7 +103,7 @@ class Exporter:
             thread.join()  # type: ignore[attr-defined]
 
     def take(self, snapshot: Snapshot) -> None:
-        """Export a snapshot. Raises InputError where the file can not be written."""
+        """Export a snapshot. Raises InputError if the file cannot be written."""
         self._collector.snapshot = snapshot
         if self._file is None:
             return
@@ -115,7 +116,8 @@ class Exporter:
 def loopback_address(text: str) -> tuple[str, int]:
     """Host and port of `127.0.0.1:9464` or `[::1]:9464`.
 
-    Raises InputError on anything else, other hosts' addresses above all: the page has no password.
+    Raises InputError for anything else, in particular addresses of other hosts: the page has no
+    password.
     """
     host, _, port = text.rpartition(":")
     try:

@@ -1,7 +1,7 @@
-"""Everything that a lab's health is made of, as it is at one moment.
+"""Reads all counters of a lab's health at one moment.
 
-In: a running lab. Out: `Reading`s: what ports, queues, endpoints, tables and sessions have counted
-so far. What two of them differ by is the work of `rocelab.measure.health.sample`.
+A `Reading` holds the counters of ports, queues, endpoints, tables and sessions so far.
+`rocelab.measure.health.sample` computes the difference of two.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Reading:
     """A lab's counters. Ports are (node, interface).
 
     `time_ns` is CLOCK_REALTIME before anything was read. `lost` are packets that one end of a link
-    sent and the other did not take, by direction. `routes_incomplete` is by switch, `sessions` by
-    link. `gaps` says what could not be read.
+    sent and the other did not receive, by direction. `routes_incomplete` is by switch, `sessions`
+    by link. `gaps` says what could not be read.
     """
 
     time_ns: int
@@ -56,10 +56,10 @@ class Reading:
 
 
 class HealthReader:
-    """Reads a lab as often as wanted; a context manager. It keeps the lab's namespaces open."""
+    """Reads a lab repeatedly; a context manager. It keeps the lab's namespaces open."""
 
     def __init__(self, lab: Lab) -> None:
-        """Raises InputError where the lab is not up."""
+        """Raises InputError if the lab is not up."""
         self._lab = lab
         self._fabric = lab.fabric
         self._files = LabFiles(lab.name)
@@ -70,7 +70,7 @@ class HealthReader:
         self.endpoints = EndpointTracker(self._files)
 
     def __enter__(self) -> Self:
-        """Raises InputError where the lab is not up, OSError where it can not be read."""
+        """Raises InputError if the lab is not up, OSError if it cannot be read."""
         if not self._lab.is_running:
             raise InputError(
                 f"lab {self._lab.name} is not up",
@@ -126,7 +126,7 @@ class HealthReader:
             route.close()
 
     def read(self) -> Reading:
-        """Everything now. Raises ExpectationError where the lab has gone down meanwhile."""
+        """All counters now. Raises ExpectationError if the lab went down meanwhile."""
         self._check_there()
         time_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
         gaps: list[str] = []
@@ -160,7 +160,7 @@ class HealthReader:
         )
 
     def _check_there(self) -> None:
-        """An open socket would keep a lab's links after its `down`: whoever reads must let go."""
+        """An open socket would keep a lab's links after its `down`, so the reader must close it."""
         try:
             there = self._files.netns_of(self._first).stat().st_ino == self._inode
         except OSError:
@@ -169,7 +169,7 @@ class HealthReader:
             raise ExpectationError(f"lab {self._lab.name} went down while it was watched")
 
     def _on_wire(self) -> Mapping[DirectedLink, ImpairmentCounters]:
-        """What impaired cables have counted; nothing while a fault is just being set or cleared."""
+        """The counters of impaired cables; empty while a fault is being set or cleared."""
         try:
             return self._impairments.counters()
         except OSError:

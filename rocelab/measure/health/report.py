@@ -1,7 +1,7 @@
-"""What a lab's health was over a while: per SLI the worst value, when, where, and how often.
+"""Summarises a lab's health over time: per SLI the worst value, when, where, and how often.
 
-In: samples, one after the other. Out: a frozen `HealthReport` for result documents; names end in
-their unit and instants are CLOCK_REALTIME nanoseconds.
+Successive samples add up to a frozen `HealthReport` for result documents; names end in their unit
+and instants are CLOCK_REALTIME nanoseconds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Account:
         self.longest_interval_ns = 0
 
     def add(self, sample: Sample) -> dict[Sli, dict[str, float]]:
-        """Count a sample; what of it missed its objective."""
+        """Count a sample. Returns its values that missed their objective."""
         self.samples += 1
         self.unread_samples += bool(sample.gaps)
         self.longest_interval_ns = max(self.longest_interval_ns, sample.span_ns)
@@ -73,7 +73,7 @@ class Account:
         return self._tallies[sli].breached_samples
 
     def note(self, problem: str) -> None:
-        """Keep something that went wrong with watching itself, once."""
+        """Note a problem of the monitoring itself, once."""
         self._problems[problem] = None
 
     @property

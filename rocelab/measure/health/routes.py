@@ -1,9 +1,8 @@
-"""Which of a switch's routes are missing or too narrow, looked at only when something changed.
+"""Counts a switch's routes that are missing or too narrow, reading the table only after changes.
 
-In: a namespace, and the width that each prefix must have. Out: a number of routes. A socket that
-hears of changes says when to read the table again, so that a lab at rest costs next to nothing;
-a change of a port's carrier does too, because the kernel drops the routes of an interface that goes
-down without telling.
+Route notifications on a socket say when to read the table again, so that a lab at rest costs almost
+nothing. A carrier change triggers a read too: the kernel drops the routes of an interface that goes
+down without a notification.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ class RouteReader:
     """Reads a switch's table when it may have changed."""
 
     def __init__(self, expected: Mapping[str, int]) -> None:
-        """`expected` has the next hops of each prefix. The calling thread is in the switch's
-        namespace. Raises OSError."""
+        """`expected`: the number of next hops of each prefix. The calling thread must be in the
+        switch's namespace. Raises OSError."""
         self._expected = expected
         self._incomplete: int | None = None
         self._news = netlink.open_socket((fib.RTNLGRP_IPV4_ROUTE, fib.RTNLGRP_NEXTHOP))
@@ -29,7 +28,7 @@ class RouteReader:
         self._buffer = bytearray(1 << 17)
 
     def close(self) -> None:
-        """Let the namespace go."""
+        """Close the sockets, which keep the namespace alive."""
         self._news.close()
         self._channel.close()
 
@@ -43,7 +42,7 @@ class RouteReader:
         return self._incomplete
 
     def _changed(self) -> bool:
-        """Whether anything was told since the last call, or too much for the socket's buffer."""
+        """Whether a notification came since the last call, or the socket's buffer overflowed."""
         changed = False
         while True:
             try:

@@ -1,6 +1,6 @@
-"""What went wrong between two readings of a lab: the value of every SLI at every place.
+"""Computes the value of every SLI at every place between two readings of a lab.
 
-Pure. In: two `Reading`s and the fabric. Out: a `Sample`, which names only what is not zero.
+Pure. A `Sample` holds only values that are not zero.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Values = Mapping[Sli, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Places:
-    """The places of a fabric, by the names that samples give them."""
+    """The places of a fabric, by their names in samples."""
 
     fabric: Fabric
 
@@ -37,7 +37,7 @@ class Places:
 
     @cached_property
     def queues(self) -> dict[str, Place]:
-        """The port whose queue packets of a direction wait in, by the direction's name."""
+        """The port in whose queue packets of a direction wait, by the direction's name."""
         return {
             name: (directed.sender, directed.link.port(directed.sender).interface)
             for name, directed in self.directions.items()
@@ -67,7 +67,7 @@ class Sample:
     gaps: tuple[str, ...] = ()
 
     def breaches(self, spec: HealthSpec) -> dict[Sli, dict[str, float]]:
-        """The values that miss their objective, by SLI and place; SLIs that do not are left out."""
+        """The values that miss their objective, by SLI and place; other SLIs are left out."""
         found = {}
         for sli, values in self.values.items():
             objective = spec.objective(sli)
@@ -80,7 +80,7 @@ class Sample:
 
 
 def compare(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> Sample:
-    """What happened from `before` to `now`. What either could not read is left out."""
+    """The sample from `before` to `now`. What either could not read is left out."""
     values: dict[Sli, dict[str, float]] = {sli: {} for sli in Sli}
     for sli, where, value in (
         *_of_directions(places, before, now),
@@ -137,17 +137,17 @@ def _of_queues(places: Places, plan: QueuePlan, before: Reading, now: Reading) -
 
 
 def _ce(queue: QueueCounters) -> int:
-    """Packets that left with CE or, where the engine does not see them, that were marked here."""
+    """Packets that left with CE or, if the engine does not see them, that were marked here."""
     return queue.marked if queue.ce_out is None else queue.ce_out
 
 
 def deepest(
     then: DepthCounters | None, now: DepthCounters | None, bin_edges_bytes: Sequence[int]
 ) -> int:
-    """The deepest that a queue was found between two readings, or a little less.
+    """The greatest depth of a queue between two readings, or a little less.
 
-    Exact where it was deeper than ever before; else the lower edge of the highest bin that counted,
-    so that what was not reached is never reported.
+    Exact if it was deeper than ever before; else the lower edge of the highest bin that counted, so
+    that no depth is reported that was not reached.
     """
     if now is None:
         return 0

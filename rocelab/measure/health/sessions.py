@@ -1,9 +1,8 @@
-"""Which BGP sessions are established, by what bgpd logs.
+"""Finds which BGP sessions are established, from bgpd's logs.
 
-In: the logs of a lab's bgpd, each with a line for every session that comes up or goes down
-(`bgp log-neighbor-changes`, which every rendered configuration has). Out: the state of every
-session. Nothing is asked of bgpd: a summary over its vty takes it milliseconds that belong to
-convergence, and a stopped daemon does not answer.
+A log has a line for every session that comes up or goes down (`bgp log-neighbor-changes`, which
+every rendered configuration has). bgpd itself is not queried: a summary over its vty takes
+milliseconds that belong to convergence, and a stopped daemon does not answer.
 
 A session is up when its last line at both ends says so: a daemon that was killed or stopped logs
 nothing, but its neighbours do once they notice.
@@ -53,7 +52,7 @@ class SessionReader:
 
 
 def both_up(ends: Mapping[str, bool]) -> bool:
-    """Whether a session is up by what its two ends said last."""
+    """Whether a session is up by the last line of each of its ends."""
     return len(ends) == 2 and all(ends.values())
 
 
@@ -63,7 +62,7 @@ def parse_changes(log: bytes) -> list[tuple[str, bool]]:
 
 
 class _Log:
-    """A log that grows; what is cut in the middle of a line is read again with the rest of it."""
+    """A growing log; an incomplete last line is read again when it is complete."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,8 +1,7 @@
-"""What tracing costs: the same carrier loss with and without it, alternating, on one lab.
+"""Measures the cost of tracing: the same carrier loss with and without it, alternating, on one lab.
 
-In: a lab's name or file, how often, and a link. Out: a table of full convergence and of the last
-FIB change, with their spread; run as `python -m rocelab.measure.stages.cost zone-small 16
-rtsw1:ctsw2`.
+Prints a table of full convergence and of the last FIB change, with their spread. Run it with a lab,
+the number of repeats and a link: `python -m rocelab.measure.stages.cost zone-small 16 rtsw1:ctsw2`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ METHOD = Method(sampling_interval_ns=10 * MS, sustained_ns=200 * MS)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One carrier loss: Full Convergence Time (RFC 6412 section 3.6.1), None where no flow lost
+    """One carrier loss: Full Convergence Time (RFC 6412 section 3.6.1), None if no flow lost
     packets, and the last change of any FIB, both in ns after it."""
 
     full_convergence_ns: int | None
@@ -52,8 +51,8 @@ class Cost:
 def measure_costs(lab: Lab, repeats: int, link: str) -> dict[bool, tuple[Cost, ...]]:
     """`repeats` carrier losses without (False) and with (True) tracing, alternating.
 
-    A pair of runs is left out where the machine did not carry the traffic of one, so there may be
-    fewer. The lab must be up. Raises ExpectationError where it does not converge again.
+    A pair of runs is left out if the machine did not carry the traffic of one, so there may be
+    fewer. The lab must be up. Raises ExpectationError if it does not converge again.
     """
     costs: dict[bool, list[Cost]] = {False: [], True: []}
     with (
@@ -71,7 +70,8 @@ def measure_costs(lab: Lab, repeats: int, link: str) -> dict[bool, tuple[Cost, .
 
 
 def _measure(lab: Lab, timeline: FibTimeline, link: str, *, traced: bool) -> Cost | None:
-    """None where the traffic was not as planned, so that its losses say nothing."""
+    """The cost of one carrier loss, None if the traffic was not as planned, so that its losses say
+    nothing."""
     flows = permutation(lab.fabric, FLOWS, RATE_PPS, PAYLOAD_BYTES, 1)
     timeline.wait_until_whole(convergence_timeout_s(lab.fabric))
     with ExitStack() as stack:

@@ -1,9 +1,9 @@
-"""How late netlink events are read: changes of known instants, made beside those to be measured.
+"""Measures how late netlink events are read, by changes at known instants beside the real ones.
 
-In: nothing. Out: a namespace of the probe's own, whose loopback goes up and down every 25 ms; and,
-given the stamps that a watch gave these changes, a `ReadDelay`. A watch stamps an event when it has
-read it, so whatever keeps the watch from the CPU during a drill is in this figure. Without a lab it
-is measured by `python -m rocelab.measure.stages.delay`.
+The probe's own namespace has a loopback that goes up and down every 25 ms; the stamps that a watch
+gives these changes make a `ReadDelay`. A watch stamps an event when it has read it, so the figure
+includes everything that keeps the watch from the CPU during a drill. `python -m
+rocelab.measure.stages.delay` measures it without a lab.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rocelab.units import format_duration
 
 INTERVAL_S = 0.025
 SWITCH_INTERVAL_S = 0.0001
-"""A thread that reads an event waits for those that compute: by default 5 ms for each of them
+"""A thread that reads an event waits for computing threads: by default 5 ms for each
 (sys.setswitchinterval), which is more than a switch needs to converge."""
 
 POLL_S = 0.25
@@ -44,7 +44,7 @@ class DelayProbe:
         self._thread = threading.Thread(target=self._change, name="read-delay", daemon=True)
 
     def start(self) -> None:
-        """Begin; a watch must listen to `descriptor` by now."""
+        """Begin; a watch must already listen to `descriptor`."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -54,11 +54,11 @@ class DelayProbe:
             self._thread.join()
 
     def close(self) -> None:
-        """Let the namespace go."""
+        """Close the namespace."""
         os.close(self.descriptor)
 
     def delay(self, read_ns: Sequence[int]) -> ReadDelay | None:
-        """The delay of events stamped `read_ns`, in order; None where there were none."""
+        """The delay of events stamped `read_ns`, in order; None without events."""
         return delay_of(self._sent_ns, read_ns)
 
     def _change(self) -> None:
@@ -89,7 +89,7 @@ def delay_of(sent_ns: Sequence[int], read_ns: Sequence[int]) -> ReadDelay | None
 
 
 def measure_delay(seconds: float, *, busy: bool, switch_interval_s: float) -> ReadDelay | None:
-    """The delay of a watch in this process, while another thread of it computes if it is `busy`."""
+    """The delay of a watch in this process; with `busy` another of its threads computes."""
     probe = DelayProbe()
     read_ns: list[int] = []
     stopping = threading.Event()

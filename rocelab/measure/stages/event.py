@@ -1,7 +1,6 @@
 """The stages of every event of a run.
 
-In: the events, what was recorded of the switches, and the flows that felt an event. Out: `Stages`
-of each event.
+Combines the records of the switches with the flows that each event affected to `Stages`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from rocelab.results.stages import SCHEMA_VERSION, Stages
 
 @dataclass(frozen=True, slots=True)
 class Felt:
-    """What flows felt of an event: when each was whole again, and how closely that is known."""
+    """The effect of an event on flows: when each recovered, and with which resolution that is
+    known."""
 
     recoveries: tuple[FlowRecovery, ...] = ()
     interval_ns: int | None = None
@@ -31,8 +31,8 @@ def stages_of_events(
     changes: Sequence[FibChange],
     felt: Callable[[int], Felt] = lambda number: Felt(),
 ) -> tuple[Stages, ...]:
-    """Where the time of each event went. All instants are in one clock; `end_ns` is when the run
-    was over, and `felt` is asked by the event's place."""
+    """The stages of each event. All instants are in one clock; `end_ns` is the end of the run;
+    `felt` takes the event's index."""
     ends_ns = [event.t_ns for event in events[1:]] + [end_ns]
     found = []
     for number, (event, until_ns) in enumerate(zip(events, ends_ns, strict=True)):

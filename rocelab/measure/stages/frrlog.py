@@ -1,11 +1,11 @@
-"""What FRR's daemons log of a reconvergence, as typed events.
+"""Parses FRR's logs of a reconvergence to typed events.
 
-In: the text that one switch's bfdd, bgpd and zebra logged under tracing
-(`rocelab.measure.stages.tracing`). Out: events in order of time, in CLOCK_REALTIME nanoseconds.
+The logs are those of a switch's bfdd, bgpd and zebra under tracing
+(`rocelab.measure.stages.tracing`); events are in order of time, in CLOCK_REALTIME nanoseconds.
 
-The lines are those of the tested releases, FRR 8.4 and 10.3. A line is taken only where all of it
-is as expected, and every other line is ignored, so that another version that words one differently
-gives no event instead of a wrong one.
+The lines are those of the tested releases, FRR 8.4 and 10.3. A line counts only if all of it is as
+expected; other lines are ignored, so that a version with another wording gives no event instead of
+a wrong one.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from functools import lru_cache
 from rocelab.results.stages import Cause
 
 NOTIFIED_WITHIN_NS = 500_000_000
-"""A session that ends by a NOTIFICATION ends at once, or when a busy machine lets bgpd go on; an
-older one belongs to an earlier end, as no session comes back within this."""
+"""A session ends with its NOTIFICATION at once, or when a busy machine lets bgpd run; an older
+NOTIFICATION belongs to an earlier end, as no session comes back within this time."""
 
 NS_PER_US = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SessionDown:
-    """bgpd took an established session down; `detail` is why, in FRR's words."""
+    """bgpd took an established session down; `detail` is the reason in FRR's words."""
 
     time_ns: int
     node: str
@@ -48,8 +48,8 @@ class SessionUp:
 
 @dataclass(frozen=True, slots=True)
 class BfdDown:
-    """bfdd took a session down, because of `detail`: `control-expired` is its detection time
-    (RFC 5880 section 6.8.4), others are what the neighbour or bgpd told it."""
+    """bfdd took a session down, because of `detail`: `control-expired` is its detection time (RFC
+    5880 section 6.8.4), others come from the neighbour or bgpd."""
 
     time_ns: int
     node: str
@@ -71,9 +71,9 @@ class RouteReceived:
 class Step(StrEnum):
     """How far a route's change has come on its way from bgpd to the kernel.
 
-    SENT: bgpd has chosen its best paths and tells zebra. PROCESSED: zebra has made a FIB entry of
-    it. HANDED: zebra's dataplane thread gives it to the kernel. ACKNOWLEDGED: zebra has read that
-    the kernel took it.
+    SENT: bgpd has chosen its best paths and notifies zebra. PROCESSED: zebra has made a FIB entry.
+    HANDED: zebra's dataplane thread passes it to the kernel. ACKNOWLEDGED: zebra has read the
+    kernel's acknowledgement.
     """
 
     SENT = "sent"
@@ -150,8 +150,8 @@ _CAUSE_OF_CODE = {
 
 
 def parse_log(node: str, text: str) -> tuple[LogEvent, ...]:
-    """The events in what one daemon of `node` logged, sorted: each of its threads keeps lines back
-    for a while, so a file is not in order."""
+    """The events in the log of one daemon of `node`, sorted: each of its threads buffers lines for
+    a while, so a file is not in order."""
     return tuple(sorted(_events(node, text.splitlines()), key=lambda event: event.time_ns))
 
 
@@ -183,8 +183,8 @@ def _why(
     time_ns: int,
     notified: dict[tuple[str, str], tuple[int, str, str]],
 ) -> tuple[Cause, str]:
-    """bgpd gives a session that it ends with a NOTIFICATION no other reason than that: which one
-    it was is in the line before."""
+    """bgpd names a NOTIFICATION as the only reason of a session's end; the line before says which
+    one."""
     way = {_NOTIFICATION_SENT: "sent to", _NOTIFICATION_RECEIVED: "received from"}.get(reason)
     if way is None:
         return _CAUSE_OF_REASON.get(reason, Cause.OTHER), reason
@@ -197,7 +197,7 @@ def _why(
 
 
 def _other_event(node: str, time_ns: int, message: str) -> LogEvent | None:
-    # Most lines under tracing are none of ours: a word decides sooner than five expressions.
+    # Most lines under tracing are irrelevant: one word test is faster than five expressions.
     if "route" in message or "dplane" in message:
         for step, expression in _STEPS.items():
             if found := expression.fullmatch(message):
@@ -219,7 +219,7 @@ def _other_event(node: str, time_ns: int, message: str) -> LogEvent | None:
 @lru_cache(maxsize=256)
 def _seconds(text: str) -> int | None:
     """Unix seconds of FRR's `2026/11/21 10:30:35`, which is UTC (rocelab.runtime.daemons), or None
-    of what is no date."""
+    if not a date."""
     date, _, clock = text.partition(" ")
     parts = [int(part) for part in (*date.split("/"), *clock.split(":"))]
     try:

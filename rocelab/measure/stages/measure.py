@@ -1,11 +1,11 @@
-"""The stages of one event from what was recorded: who knew when, decided when, and changed when.
+"""Computes the stages of one event: when each switch detected, decided and changed its FIB.
 
-In: the event's instant and window, link events and FRR's log, FIB changes and the recoveries of
-flows, all in nanoseconds of one clock. Out: `SwitchStages` of every switch that took part.
+From the event's instant and window, link events, FRR's log, FIB changes and the recoveries of
+flows, all in nanoseconds of one clock, come `SwitchStages` of every switch that took part.
 
-A switch changes many routes. Its stages after detection are those of one of them, the one whose
-FIB entry changed last, so that they follow one chain of cause and effect: the sum over a switch's
-stages is the time it needed.
+A switch changes many routes. Its stages after detection are those of the route whose FIB entry
+changed last, so that they follow one chain of cause and effect and sum to the time the switch
+needed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BFD_BY_OWN_TIMER = "control-expired"
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What was recorded of a lab's switches, in order of time."""
+    """The records of a lab's switches, in order of time."""
 
     links: tuple[LinkEvent, ...]
     log: tuple[LogEvent, ...]
@@ -43,8 +43,8 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class FlowRecovery:
-    """A flow that lost packets to the event: the nodes it crossed before, and when the first packet
-    arrived again that was followed by no loss; None where none did."""
+    """A flow that lost packets to the event: the nodes on its path before, and the arrival of the
+    first packet after its last loss; None if none arrived."""
 
     path: tuple[str, ...]
     recovered_ns: int | None
@@ -112,7 +112,7 @@ def _switch(
 ) -> SwitchStages:
     first = min(_signs(links, log), key=lambda sign: sign.time_ns, default=None)
     known_ns = event_ns if first is None else first.time_ns
-    # What came before the first sign is the end of something earlier.
+    # Anything before the first sign belongs to an earlier event.
     caused = [change for change in fib if change.t_ns >= known_ns]
     steps = [one for one in log if isinstance(one, RouteStep) and one.time_ns >= known_ns]
     last = max(_removals(caused), key=lambda change: change.t_ns, default=None)
@@ -157,7 +157,7 @@ def _signs(links: Iterable[LinkEvent], log: Iterable[LogEvent]) -> Iterator[_Sig
 
 
 def _removals(changes: Sequence[FibChange]) -> Sequence[FibChange]:
-    """The changes that took a next hop away; where none did, as after a repair, all of them.
+    """The changes that removed a next hop; if none did, as after a repair, all changes.
 
     A change to the same number of next hops may have replaced one, so it counts too.
     """
@@ -171,7 +171,8 @@ def _removals(changes: Sequence[FibChange]) -> Sequence[FibChange]:
 
 
 def _last_sent_prefix(steps: Sequence[RouteStep]) -> str | None:
-    """Where the kernel dropped every dead next hop by itself, the last route that bgpd changed."""
+    """The last route that bgpd changed, for when the kernel dropped every dead next hop by
+    itself."""
     sent = [step for step in steps if step.step is Step.SENT]
     return max(sent, key=lambda step: step.time_ns).prefix if sent else None
 
@@ -179,7 +180,7 @@ def _last_sent_prefix(steps: Sequence[RouteStep]) -> str | None:
 def _last(
     steps: Sequence[RouteStep], prefix: str | None, limit_ns: int | None, wanted: Step
 ) -> int | None:
-    """When the route last came to that step, not after `limit_ns`."""
+    """When the route last reached that step, not after `limit_ns`."""
     found = (
         step.time_ns
         for step in steps

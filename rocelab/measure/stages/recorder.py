@@ -1,8 +1,8 @@
-"""Records what the stages of a reconvergence are made from, while something happens to a lab.
+"""Records the data for the stages of a reconvergence while a lab changes.
 
-In: a running lab. Out: `Records` of every switch's links and of what FRR logged, and how late
-events were read. FRR traces from `__enter__` to `__exit__` and not a moment longer. The FIB's
-changes are those of a `FibTimeline`, which is to run at the same time.
+`Records` hold every switch's link events and FRR's log, with how late events were read. FRR traces
+only from `__enter__` to `__exit__`. FIB changes come from a `FibTimeline`, which must run at the
+same time.
 
     with StageRecorder(lab) as recorder:
         ...
@@ -33,7 +33,7 @@ PROBE = ""
 
 
 class StageRecorder:
-    """Traces and records from `__enter__` to `__exit__`; the figures are there after it."""
+    """Traces and records from `__enter__` to `__exit__`; the figures are available after it."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -49,7 +49,7 @@ class StageRecorder:
         self.read_delay: ReadDelay | None = None
 
     def __enter__(self) -> Self:
-        """Return when every daemon traces. Raises OSError where the lab is not up."""
+        """Return when every daemon traces. Raises OSError if the lab is not up."""
         with ExitStack() as undo:
             undo.callback(sys.setswitchinterval, sys.getswitchinterval())
             sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -89,8 +89,8 @@ class StageRecorder:
         )
 
     def resolution(self, packet_interval_ns: int | None) -> Resolution:
-        """How well the stages are known. `packet_interval_ns` is that of the flows that crossed
-        what failed, None without any."""
+        """The resolution of the stages. `packet_interval_ns` is that of the flows across the failed
+        link, None without any."""
         return Resolution(LOG_STAMP_NS, self.read_delay, packet_interval_ns)
 
     def _record(self) -> None:

@@ -1,7 +1,7 @@
-"""FRR's tracing, switched on in a running lab and off again.
+"""Switches FRR's tracing on in a running lab and off again.
 
-In: a lab. Out: daemons that log each step of a route on its way to the kernel, and what they have
-logged since. Everything is set over the daemons' vty sockets; off is the state that `up` made.
+With tracing on, daemons log each step of a route on its way to the kernel. Everything is set over
+the daemons' vty sockets; off is the state that `up` made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rocelab.runtime.daemons import FrrFiles
 from rocelab.runtime.lab import Lab
 from rocelab.workers import workers
 
-# As few as give every stage: each line that a daemon logs it logs while it should converge.
+# The fewest that give every stage: a daemon logs each line while it should converge.
 TRACES: Mapping[str, Sequence[str]] = {
     "zebra": ("debug zebra rib", "debug zebra dplane detailed"),
     "bgpd": ("debug bgp zebra", "debug bgp updates in"),
@@ -58,9 +58,9 @@ def running_daemons(lab: Lab) -> tuple[Daemon, ...]:
 
 
 def set_tracing(daemon_list: Sequence[Daemon], *, on: bool) -> tuple[str, ...]:
-    """Switch tracing on or off; gives those daemons, `rtsw1 bgpd`, that did not answer.
+    """Switch tracing on or off. Returns the daemons, such as `rtsw1 bgpd`, that did not answer.
 
-    A daemon that has ended is left out: one started anew does not trace.
+    A daemon that has ended is left out: a restarted one does not trace.
     """
     commands = TRACES if on else UNTRACES
     level = TRACING_LEVEL if on else LEVEL

@@ -1,8 +1,8 @@
-"""What is done on the other machine before the kit is there: look round, unpack, make a venv.
+"""Runs on the other machine before the kit is installed: inspects it, unpacks, makes a venv.
 
-This file is sent through stdin to the Python found there, so it uses the standard library alone.
-In: a verb and its arguments. Out: one line of JSON behind MARK. What is installed is made beside
-its place and renamed into it, so that what is there is whole.
+This file is sent through stdin to the Python there, so it uses only the standard library. It takes
+a verb and its arguments and prints one line of JSON after MARK. An installation is made beside its
+place and renamed into it, so that it is always complete.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ def home() -> Path:
 
 
 def venv_of(requirements_key: str) -> Path:
-    """Where the packages of this Python and these requirements are."""
+    """The venv for this Python and these requirements."""
     python = f"{sys.implementation.cache_tag}-{platform.machine()}"
     return home() / "venvs" / f"{requirements_key}-{python}"
 
 
 def look(kit: str, requirements_key: str) -> dict[str, object]:
-    """What the machine is, who we are there, and what of the kit is there already."""
+    """Describe the machine, our user there, and which parts of the kit are installed."""
     home().mkdir(parents=True, exist_ok=True)
-    # What is in them runs as root, where sudo allows it: under no umask are they others' to write.
+    # Their content runs as root if sudo allows it: whatever the umask, others may not write to
+    # them.
     home().chmod(0o755)
     for name in FOLDERS:
         (home() / name).mkdir(exist_ok=True)
@@ -65,7 +66,7 @@ def look(kit: str, requirements_key: str) -> dict[str, object]:
 
 
 def _sweep() -> None:
-    """Remove what connections that broke a day ago had half sent or half made."""
+    """Remove incomplete files of connections that broke more than a day ago."""
     halves = [*home().glob("incoming/*"), *home().glob("*/.new-*")]
     halves += [run for run in home().glob("runs/*") if not (run / "state.json").exists()]
     for path in halves:
@@ -91,12 +92,12 @@ def may_sudo() -> bool:
 
 
 def unpack(archive: str, kit: str) -> dict[str, object]:
-    """The kit from a zip file that was sent; the file is removed."""
+    """Install the kit from the uploaded zip file, then remove the file."""
 
     def fill(fresh: Path) -> None:
         with zipfile.ZipFile(archive) as packed:
             packed.extractall(fresh)
-        # As who installs: a run as root would leave files here that the user can not remove.
+        # As the installing user: a run as root would leave files here that the user cannot remove.
         compileall.compile_dir(fresh, quiet=2)
 
     try:
@@ -107,7 +108,7 @@ def unpack(archive: str, kit: str) -> dict[str, object]:
 
 
 def make_venv(requirements_key: str, *requirements: str) -> dict[str, object]:
-    """A venv with these requirements, from the machine's package index or home()/wheels."""
+    """Make a venv with these requirements, from the machine's package index or home()/wheels."""
     wheels = home() / "wheels"
     offline = ["--no-index", "--find-links", str(wheels)] if wheels.is_dir() else []
 
@@ -121,7 +122,7 @@ def make_venv(requirements_key: str, *requirements: str) -> dict[str, object]:
 
 
 def _install(place: Path, fill: Callable[[Path], None]) -> None:
-    """Make `place`, unless it is there, by renaming a folder that `fill` has filled."""
+    """Make `place`, unless it exists, by renaming a folder filled by `fill`."""
     if place.is_dir():
         return
     fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
@@ -130,7 +131,7 @@ def _install(place: Path, fill: Callable[[Path], None]) -> None:
         fill(fresh)
         fresh.rename(place)
     except OSError as error:
-        # Another connection may have installed the same meanwhile.
+        # Another connection may have made the same installation meanwhile.
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
     finally:
@@ -156,7 +157,7 @@ VERBS: dict[str, Callable[..., dict[str, object]]] = {
 
 
 def main(words: list[str]) -> None:
-    """Do what the words say. Exits NO_SPACE_EXIT where the disk is full, 1 with a reason else."""
+    """Run a verb. Exits NO_SPACE_EXIT if the disk is full, else 1 with a reason."""
     try:
         found = VERBS[words[0]](*words[1:])
     except OSError as error:

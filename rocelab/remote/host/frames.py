@@ -1,7 +1,7 @@
-"""The log of a run: what it wrote to stdout and stderr, in order, and how it ended.
+"""The log of a run: its stdout and stderr, in order, and its exit code.
 
-A log only grows, by whole frames (kind, length, bytes), so a reader that lost its connection goes
-on at the number of bytes it has understood. Standard library only: both machines use it.
+A log only grows, by whole frames (kind, length, bytes), so a reader that lost its connection
+resumes at the number of bytes it has parsed. Standard library only: both machines use it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Kind(IntEnum):
     OUT = 1
     ERR = 2
     LOST = 3
-    """How many bytes of output the disk had no room for, in decimal digits."""
+    """Bytes of output lost to a full disk, in decimal digits."""
     EXIT = 4
     """The exit code in decimal digits: the last frame of every log."""
 
@@ -38,15 +38,15 @@ class Frame:
 
 
 class FrameReader:
-    """Takes a log's bytes in pieces of any size and gives its frames."""
+    """Parses a log's bytes, in pieces of any size, to frames."""
 
     def __init__(self, offset: int = 0) -> None:
         self.offset = offset
-        """Bytes of the log that were understood: where a later reader goes on."""
+        """Parsed bytes of the log: where a later reader resumes."""
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete with this. Raises ValueError for what is no log."""
+        """The frames completed by this data. Raises ValueError if it is not a log."""
         self._rest += data
         while len(self._rest) >= HEADER.size:
             kind, length = HEADER.unpack_from(self._rest)

@@ -1,12 +1,11 @@
-"""A run's folder on the other machine: what was asked, where its files are, how far it came.
+"""A run's folder on the other machine: its request, its files, its state.
 
-    request.zip    what was sent: request.json, and files/ with the input files
-    request.json   the command, where it runs and what it is to see of the terminal
-    files/         a mirror of the sender's file system, with only what the command needs
-    log            everything that was written, and the exit code (`frames`)
-    control        a pipe that the run's supervisor reads: there is one as long as it lives
-    state.json     what `rocelab runs` shows
-    written.json   the files that the command made or changed, written when it has ended
+    request.zip    the upload: request.json, and files/ with the input files request.json   the
+    command, its folder and its terminal files/         a mirror of the sender's file system, with
+    only the files that the command needs log            all output, and the exit code (`frames`)
+    control        a pipe that the run's supervisor reads as long as it lives state.json     what
+    `rocelab runs` shows written.json   the files that the command made or changed, written when it
+    has ended
 
 Standard library only.
 """
@@ -31,11 +30,11 @@ class Request:
 
     command: tuple[str, ...]
     words: tuple[str, ...]
-    """The command line as it was typed, to be shown."""
+    """The command line as typed, for display."""
     folder: str
-    """Where it runs, below files/."""
+    """The folder in which it runs, below files/."""
     outputs: tuple[str, ...]
-    """What it may bring back, below files/: files, or folders with all that is in them."""
+    """The outputs to bring back, below files/: files, or folders with all their content."""
     environment: Mapping[str, str]
     client: str
     out_is_terminal: bool = False
@@ -49,7 +48,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What there is to know about a run without reading its log."""
+    """The state of a run, without reading its log."""
 
     run: str
     words: tuple[str, ...]
@@ -61,7 +60,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Where things are in the folder of a run."""
+    """The paths in the folder of a run."""
 
     root: Path
 
@@ -83,7 +82,7 @@ class RunFolder:
 
     @property
     def reserve(self) -> Path:
-        """Room on the disk that is given up to write down how the run ended."""
+        """Reserved disk space, freed to record how the run ended."""
         return self.root / "reserve"
 
     @property
@@ -95,7 +94,7 @@ class RunFolder:
         return self.root / "written.json"
 
     def unpack(self) -> Request:
-        """Unpack what was sent, and read it. Raises OSError, and ValueError for a damaged one."""
+        """Unpack and read the request. Raises OSError, and ValueError if it is damaged."""
         with zipfile.ZipFile(self.archive) as packed:
             packed.extractall(self.root)
         self.archive.unlink()
@@ -107,7 +106,7 @@ class RunFolder:
         return Request(**{**fields, **listed})
 
     def read_state(self) -> State | None:
-        """None where the run never began."""
+        """The state; None if the run never began."""
         try:
             fields = json.loads(self.state.read_text())
         except (OSError, ValueError):
@@ -115,13 +114,13 @@ class RunFolder:
         return State(**{**fields, "words": tuple(fields["words"])})
 
     def write_state(self, state: State) -> None:
-        """In one step: a reader sees the old state or the new one."""
+        """Write the state atomically."""
         fresh = self.state.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(state)))
         fresh.replace(self.state)
 
     def has_supervisor(self) -> bool:
-        """Whether the run's supervisor lives: it alone holds the reading end of `control`."""
+        """Whether the run's supervisor lives: only it holds the reading end of `control`."""
         try:
             os.close(os.open(self.control, os.O_WRONLY | os.O_NONBLOCK))
         except OSError:
@@ -129,7 +128,7 @@ class RunFolder:
         return True
 
     def snapshot(self) -> dict[str, tuple[int, int]]:
-        """Size and time of change (ns) of every regular file below files/, by its path there."""
+        """Size and modification time (ns) of every regular file below files/, by its path there."""
         found = {}
         for folder, _, names in os.walk(self.files):
             for name in names:
@@ -141,13 +140,13 @@ class RunFolder:
         return found
 
     def write_written(self, before: Mapping[str, tuple[int, int]]) -> None:
-        """Write down the files that are new since `before` or not as they were, with sizes."""
+        """Record the files that are new or changed since `before`, with sizes."""
         now = self.snapshot()
         written = {path: size for path, (size, _) in now.items() if before.get(path) != now[path]}
         self.written.write_text(json.dumps(written))
 
     def hand_over(self, user: int, group: int) -> None:
-        """Give everything to the user who will fetch and remove it."""
+        """Change the owner to the user who will fetch and remove it."""
         for folder, folders, names in os.walk(self.root):
             for name in (*folders, *names):
                 os.chown(Path(folder, name), user, group, follow_symlinks=False)

@@ -1,7 +1,7 @@
 """The other machine's side of a run: starts a command, outlives the connection, keeps its log.
 
 `python -m rocelab.remote.host.supervisor VERB ...` with the kit on the path. `start` returns when
-the command runs; from then on the supervisor alone holds it, and whoever asks can follow the log,
+the command runs; from then on only the supervisor is its parent, and any client can follow the log,
 now or later. Standard library only.
 """
 
@@ -32,18 +32,18 @@ from rocelab.remote.host.frames import MAX_PAYLOAD, Frame, FrameReader, Kind
 from rocelab.remote.host.runfolder import INTERRUPT, Request, RunFolder, State
 
 GONE_EXIT = 4
-"""The run has no supervisor and its log no end: it was killed, or the machine went down."""
+"""The run has no supervisor and its log no end: it was killed, or the machine crashed."""
 BUSY_EXIT = 5
 RESERVE_BYTES = 2 * MAX_PAYLOAD
-"""Kept free for the end of a log on a full disk: what is left of a frame, and the last ones."""
+"""Reserved for the end of a log on a full disk: the rest of a frame, and the last frames."""
 LIVENESS_MS = 1000
 _CHUNK = 1 << 20
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Log:
-    """Appends whole frames. The frame that fills the disk is completed once there is room again,
-    since readers have its beginning; what comes after it is counted, not written."""
+    """Appends whole frames. The frame that fills the disk is completed once there is space again,
+    since readers have its beginning; later output is counted, not written."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
@@ -63,11 +63,11 @@ class Log:
             self._is_full = True
 
     def complete(self) -> None:
-        """Write the rest of the frame that filled the disk. Raises OSError where it has no room."""
+        """Write the rest of the frame that filled the disk. Raises OSError without space."""
         self._append(b"")
 
     def end(self, exit_code: int) -> None:
-        """The last frames. Raises OSError where not even they fit."""
+        """Write the last frames. Raises OSError if not even they fit."""
         if self.lost_bytes:
             self._append(Frame(Kind.LOST, str(self.lost_bytes).encode()).encoded())
         self._append(Frame(Kind.EXIT, str(exit_code).encode()).encoded())
@@ -79,7 +79,7 @@ class Log:
 
 
 def start(folder: RunFolder) -> None:
-    """Start what was sent and return when it runs. Raises OSError, with the log's end unwritten."""
+    """Start the request and return when it runs. Raises OSError, with the log's end unwritten."""
     request = folder.unpack()
     (folder.files / request.folder).mkdir(parents=True, exist_ok=True)
     folder.reserve.write_bytes(os.urandom(RESERVE_BYTES))
@@ -98,7 +98,7 @@ def start(folder: RunFolder) -> None:
 
 
 def _detach(folder: RunFolder, request: Request, answer: int) -> NoReturn:
-    """Go on as a process that no connection and no terminal belongs to."""
+    """Continue as a process without a connection or terminal."""
     os.setsid()
     if os.fork():
         os._exit(0)
@@ -111,7 +111,7 @@ def _detach(folder: RunFolder, request: Request, answer: int) -> NoReturn:
         supervise(folder, request, answered.close)
         code = 0
     except OSError as error:
-        # Once the command runs nobody waits for an answer, and the file is closed.
+        # Once the command runs no caller waits for an answer, and the file is closed.
         with suppress(OSError, ValueError):
             answered.write(f"{error.errno or 0} {error.strerror or error}".encode())
     finally:
@@ -131,7 +131,7 @@ def supervise(folder: RunFolder, request: Request, on_start: Callable[[], None])
     folder.reserve.unlink()
     with suppress(OSError):
         log.complete()
-    # Without room even for these the exit code is still told.
+    # Without space even for these the exit code is still reported.
     with suppress(OSError):
         folder.write_written(before)
         folder.write_state(replace(state, ended_unix_s=time.time(), exit_code=code))
@@ -141,7 +141,8 @@ def supervise(folder: RunFolder, request: Request, on_start: Callable[[], None])
 
 
 def _spawn(folder: RunFolder, request: Request) -> tuple[subprocess.Popen[bytes], dict[int, Kind]]:
-    """The command in a process group of its own, and where its output is to be read."""
+    """Start the command in a process group of its own. Returns it with the descriptors of its
+    output."""
     streams: dict[int, Kind] = {}
     ends: dict[Kind, int] = {}
     if request.out_is_terminal or request.err_is_terminal:
@@ -156,7 +157,7 @@ def _spawn(folder: RunFolder, request: Request) -> tuple[subprocess.Popen[bytes]
         if kind not in ends:
             reading, ends[kind] = os.pipe()
             streams[reading] = kind
-    # Else a Ctrl-C that is passed on would be ignored where the login shell ignores it.
+    # Otherwise the command would ignore a forwarded Ctrl-C if the login shell ignores it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     process = subprocess.Popen(
         request.command,
@@ -173,7 +174,7 @@ def _spawn(folder: RunFolder, request: Request) -> tuple[subprocess.Popen[bytes]
 
 
 def _terminal(request: Request) -> tuple[int, int]:
-    """A pseudo-terminal of the sender's size that passes on what is written as it is."""
+    """A pseudo-terminal of the sender's size that passes output through unchanged."""
     terminal, end = pty.openpty()
     attributes = termios.tcgetattr(end)
     attributes[1] &= ~termios.OPOST
@@ -186,7 +187,7 @@ def _terminal(request: Request) -> tuple[int, int]:
 def _pump(
     process: subprocess.Popen[bytes], streams: dict[int, Kind], control: int, log: Log
 ) -> int:
-    """Log what the command writes and pass interrupts on until it ends; gives its exit code."""
+    """Log the command's output and forward interrupts until it ends. Returns its exit code."""
     ended = os.pidfd_open(process.pid)
     with selectors.DefaultSelector() as selector:
         for descriptor in (*streams, control, ended):
@@ -205,12 +206,12 @@ def _pump(
     for descriptor, kind in streams.items():
         while _copy(descriptor, kind, log):
             pass
-    # Killed by a signal: as a shell has it.
+    # Killed by a signal: as in a shell.
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
 def _copy(descriptor: int, kind: Kind, log: Log) -> bool:
-    """Log what is there to be read; False where nothing is, now or for good."""
+    """Log available output; False if there is none, now or for good."""
     try:
         data = os.read(descriptor, MAX_PAYLOAD)
     except OSError:
@@ -224,7 +225,7 @@ def _copy(descriptor: int, kind: Kind, log: Log) -> bool:
 def follow(folder: RunFolder, offset: int) -> None:
     """Write the log's frames from `offset` on to stdout as they come, up to its last one.
 
-    Exits GONE_EXIT where the log will never have a last one.
+    Exits GONE_EXIT if the log will never have a last one.
     """
     reader = FrameReader(offset)
     with folder.log.open("rb") as log:
@@ -232,7 +233,7 @@ def follow(folder: RunFolder, offset: int) -> None:
         watch = inotify.watch(folder.log)
         poll = select.poll()
         poll.register(watch, select.POLLIN)
-        # Without events: only that the reader is gone is told.
+        # Without events: poll reports only that the reader is gone.
         poll.register(sys.stdout.fileno(), 0)
         has_supervisor = True
         while True:
@@ -251,7 +252,7 @@ def follow(folder: RunFolder, offset: int) -> None:
             if watch in ready:
                 os.read(watch, 1 << 12)
             else:
-                # What it wrote last is read once more before it is taken for dead.
+                # Its last output is read once more before it counts as dead.
                 has_supervisor = folder.has_supervisor()
 
 
@@ -261,7 +262,7 @@ def _write_all(data: bytes) -> None:
 
 
 def interrupt(folder: RunFolder) -> None:
-    """Pass Ctrl-C on to the command. Exits GONE_EXIT where nobody is there to do it."""
+    """Forward Ctrl-C to the command. Exits GONE_EXIT without a supervisor."""
     try:
         control = os.open(folder.control, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
@@ -270,7 +271,7 @@ def interrupt(folder: RunFolder) -> None:
 
 
 def list_runs(runs: Path) -> None:
-    """All runs in the order of their beginning, as JSON."""
+    """Print all runs in the order of their beginning, as JSON."""
     found = []
     for root in sorted(runs.iterdir()):
         folder = RunFolder(root)
@@ -290,7 +291,7 @@ def remove(folder: RunFolder) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Do what the words say. Exits NO_SPACE_EXIT where the disk is full."""
+    """Run a verb. Exits NO_SPACE_EXIT if the disk is full."""
     verb, path, *rest = words
     folder = RunFolder(Path(path))
     verbs: dict[str, Callable[[], object]] = {

@@ -1,1 +1,1 @@
-"""Reports of comparisons: what `rocelab compare` found, as a page and on a terminal."""
+"""Reports of comparisons: the result of `rocelab compare`, as a page and on a terminal."""

@@ -1,8 +1,8 @@
-"""A comparison as one HTML page that stands alone: no scripts, fonts, styles or images from
-anywhere else.
+"""Renders a comparison as one self-contained HTML page: no external scripts, fonts, styles or
+images.
 
-In: a `Comparison`. Out: HTML text, the same bytes for the same result, in the order of the BMWG
-draft's reporting format (`rocelab.report.compare.view`).
+The output is deterministic and follows the BMWG draft's reporting format
+(`rocelab.report.compare.view`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rocelab.results.comparison import Comparison
 
 def render_html(found: Comparison) -> str:
     """The page."""
-    # Here and not above: a program that only reads results does not wait for matplotlib.
+    # Imported here: a program that only reads results does not wait for matplotlib.
     from rocelab.report.compare import plots
 
     environment = Environment(

@@ -1,7 +1,7 @@
 """The plots of a comparison: BusBW and JCT ratio by queue pairs, JFI by scheme, loads of links.
 
-In: a `Comparison`. Out: figures in the style of `rocelab.report.plots`. Schemes differ in marker,
-line and hatch besides colour, and the map of loads in lightness, so that all of it reads in grey.
+Figures are in the style of `rocelab.report.plots`. Schemes differ in marker, line and hatch besides
+colour, and the map of loads in lightness, so that everything is readable in grey.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _jfi(cells: list[CellResult], kind: str) -> float:
 @styled
 def load_map(found: Comparison, placement: str) -> Figure | None:
     """Every link's load over its tier's mean: a row per scheme and number of queue pairs, a panel
-    per tier and direction. Of more links than fit, sorted ones are joined."""
+    per tier and direction. If links do not all fit, sorted neighbours are joined."""
     panels = [(key, link_matrix(found, placement, *key)) for key in tiers_of(found)]
     panels = [(key, each) for key, each in panels if each[0]]
     if not panels:

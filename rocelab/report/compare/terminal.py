@@ -1,8 +1,4 @@
-"""A comparison as tables on a terminal.
-
-In: a `Comparison`. Out: what `print_comparison` writes to a rich console; colours go where they are
-supported, and the text alone says everything.
-"""
+"""Prints a `Comparison` as rich tables; the text is complete without colours."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What every rendering of a comparison shows, as rows of text.
+"""The content of every rendering of a `Comparison`, as rows of text.
 
-In: a `Comparison`. Out: rows that the terminal and the page lay out in their own ways. Tables have
-the fields of draft-calabria-bmwg-ai-fabric-training-bench (revision 03), in its order: load
-balancing as in sections 8 and 6.3 (MMR, JFI, OOO Rate, Retx Rate, Effective Goodput), BusBW as in
-9.4, JCT Ratio as in 10.1, and the parts of section 13. Nothing is measured here.
+The terminal and the page lay out the rows in their own ways. Tables have the fields of
+draft-calabria-bmwg-ai-fabric-training-bench (revision 03), in its order: load balancing as in
+sections 8 and 6.3 (MMR, JFI, OOO Rate, Retx Rate, Effective Goodput), BusBW as in 9.4, JCT Ratio as
+in 10.1, and the parts of section 13. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMES = {
     "te": "Traffic engineering",
 }
 RECOMMENDED_CV = 0.05
-"""Coefficient of variation below which the draft (section 13) recommends a test to be taken."""
+"""The draft (section 13) recommends a coefficient of variation below this."""
 
 LIMITS = (
     "Forwarding, hashing and the choice of paths are the Linux kernel's, packet by packet, steered "
@@ -41,7 +41,7 @@ LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class LoadRow:
-    """A scheme in the draft's template for load balancing; `mark` says what is wrong with it."""
+    """A scheme in the draft's template for load balancing; `mark` names a problem with it."""
 
     config: str
     mmr: str
@@ -58,7 +58,7 @@ class LoadRow:
 
 @dataclass(frozen=True, slots=True)
 class TierRow:
-    """A tier under a scheme beside uniform random hashing of as many flows."""
+    """A tier under a scheme beside uniform random hashing of equally many flows."""
 
     config: str
     tier: str
@@ -82,7 +82,7 @@ class Block:
 
 
 def name_of(kind: str) -> str:
-    """What a scheme is called."""
+    """The name of a scheme."""
     return NAMES.get(kind, kind)
 
 
@@ -159,8 +159,8 @@ def polarization_rows(found: Comparison) -> list[tuple[str, ...]]:
 
 
 def run_rows(found: Comparison) -> list[tuple[str, ...]]:
-    """Scheme, QPs, placement, number of the run, whether its figures count and why not, time of an
-    iteration (median), BusBW in Gb/s and JCT ratio; of every run. Empty where each cell has one run
+    """A row per run: scheme, QPs, placement, number of the run, whether its figures count and why
+    not, time of an iteration (median), BusBW in Gb/s and JCT ratio. Empty if each cell has one run
     that counts."""
     rows: list[tuple[str, ...]] = [
         (
@@ -186,7 +186,7 @@ def _median(values: Sequence[float], text: Callable[[float], str]) -> str:
 
 
 def anomalies(found: Comparison) -> list[str]:
-    """Cells that are not simply measured, runs that do not count, packets that took another link
+    """Cells without a plain measurement, runs that do not count, packets that took another link
     than predicted, notes."""
     told = list(found.notes)
     for cell in found.cells:
@@ -315,7 +315,7 @@ def _tier_rows(cell: CellResult) -> list[TierRow]:
 
 
 def flags_used(cells: Sequence[CellResult]) -> bool:
-    """Whether a star stands anywhere."""
+    """Whether any cell has a star."""
     return any(_flag(cell) and cell.figures is not None for cell in cells)
 
 

@@ -1,7 +1,7 @@
 """The plots of a phase of jobs: rates over time, DCQCN in the lab over its model, link loads.
 
-In: a phase's report. Out: figures, in the style of `rocelab.report.plots`. Times and rates are
-those of the modelled network.
+Figures are in the style of `rocelab.report.plots`. Times and rates are those of the modelled
+network.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MAX_LINKS = 72
 SENDERS = ("#1f6fb2", "#d9822b", "#4c9a6a", "#8a5fb0", "#c8102e", "#7a5c3e", "#2aa5a0", "#9aa5b1")
 QUEUE_LAB, QUEUE_MODEL = "#1f6fb2", "#1c2530"
 POINTS, QUEUE_POINTS = 160, 600
-"""Of a lab's series, about: more would hide the model's lines."""
+"""About the most points of a lab's series: more would hide the model's lines."""
 
 LEAST_STEPS = 10
 
 
 @styled
 def fair_shares_plot(fair: FairShares) -> Figure:
-    """Rates of every sender and the queue they share: points of the lab, lines of the model."""
+    """Rates of every sender and their shared queue: points from the lab, lines from the model."""
     figure = figure_of(11, 5.6)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     _rates(upper, fair)
@@ -113,7 +113,7 @@ def _queue(axis: Axes, fair: FairShares) -> None:
 
 @styled
 def rates_plot(report: JobReport) -> Figure | None:
-    """Goodput of every sender over time, None where it was too short to be sampled."""
+    """Goodput of every sender over time, None if it was too short to be sampled."""
     steps = max((len(sender.rate_bps) for sender in report.goodput.senders), default=0)
     if steps < LEAST_STEPS:
         return None
@@ -139,7 +139,7 @@ def rates_plot(report: JobReport) -> Figure | None:
 
 @styled
 def link_loads_plot(report: JobReport) -> Figure | None:
-    """A bar per link between switches in each direction, None where none carried the job."""
+    """A bar per link between switches in each direction, None if none carried the job."""
     loads = [link for link in report.links if not link.tier.startswith("server")]
     if not any(link.packets for link in loads) or len(loads) > 2 * MAX_LINKS:
         return None

@@ -1,7 +1,4 @@
-"""Phases of jobs as tables on a terminal.
-
-In: a `DrillResult`. Out: rich tables; the text alone says everything.
-"""
+"""Phases of jobs in a `DrillResult` as rich tables; the text is complete without colours."""
 
 from __future__ import annotations
 
@@ -42,12 +39,12 @@ def figure_table(result: DrillResult, repeats: Sequence[RepeatTable]) -> Table:
 
 
 def _not_all(repeats: RepeatTable) -> str:
-    """What a column's heading says of a phase that did not go well in every repeat."""
+    """The note in a column's heading for a phase with failed or invalid repeats."""
     return f": {repeats.summary}" if repeats.failed or repeats.valid < len(repeats.rows) else ""
 
 
 def share_table(fair: FairShares, phase: str, number: int | None) -> Table:
-    """Lab and model; `number` is the repeat's where there are several."""
+    """Lab and model side by side; `number` is the repeat's if there are several."""
     title = f"DCQCN in the lab and by its equations, phase {phase}"
     shown = table(title if number is None else f"{title}, repeat {number}", ["", "lab", "model"])
     for row in share_rows(fair):

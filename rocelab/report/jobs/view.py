@@ -1,7 +1,6 @@
-"""What every rendering of a phase of jobs shows, as rows of text.
+"""The content of every rendering of a phase of jobs, as rows of text.
 
-In: the reports of its jobs. Out: rows that the terminal and the page lay out in their own ways, so
-that both say the same in the same words. Nothing is measured here.
+The terminal and the page lay out the same rows in their own ways. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class ShareRow:
 
 
 def job_name(phase: str, number: int, jobs: int) -> str:
-    """How a job of a phase is called: by the phase where it is the only one; from 1 on."""
+    """The name of a job: the phase's if it is the only one; numbered from 1."""
     return phase if jobs == 1 else f"{phase}, job {number}"
 
 
@@ -65,7 +64,7 @@ def job_text(job: dict[str, Any]) -> str:
 
 
 def check_rows(report: JobReport) -> list[CheckRow]:
-    """Where devices and endpoints are compared."""
+    """The comparisons of devices and endpoints."""
     return [
         CheckRow(
             check.name,
@@ -108,7 +107,7 @@ def queue_rows(report: JobReport) -> list[tuple[str, ...]]:
 
 
 def share_rows(fair: FairShares) -> list[ShareRow]:
-    """Lab and model, figure by figure."""
+    """A row per figure, lab and model."""
     seeds = [_duration(time) for time in fair.model_times_ns]
     return [
         ShareRow(

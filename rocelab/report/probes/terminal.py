@@ -1,7 +1,4 @@
-"""A run of probes as tables on a terminal.
-
-In: a `ProbeRun`. Out: rich tables; the text alone says everything.
-"""
+"""A `ProbeRun` as rich tables; the text is complete without colours."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What every rendering of a run of probes shows, as rows of text.
+"""The content of every rendering of a `ProbeRun`, as rows of text.
 
-In: a `ProbeRun`. Out: rows that the terminal and the page lay out in their own ways, so that
-both say the same in the same words. Nothing is measured here.
+The terminal and the page lay out the same rows in their own ways. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ def by_plan(runs: Iterable[HashingRun]) -> list[HashingRun]:
 
 
 def plan_title(run: HashingRun) -> str:
-    """The seed plan's name, marked where it is the lab's own."""
+    """The seed plan's name, marked if it is the lab's own."""
     return f"{run.hashing} (the lab's own)" if run.own else run.hashing
 
 
@@ -176,7 +175,7 @@ def polarization_rows(runs: Iterable[HashingRun]) -> list[PolarizationRow]:
 
 
 def changes_after(repeat: ProbeRun) -> list[tuple[Event, list[FibChange]]]:
-    """FIB changes by the event that they follow; those before the first are left out."""
+    """FIB changes by the event that they follow; changes before the first are left out."""
     events = [record.event for record in repeat.events]
     ends = [event.t_ns for event in events[1:]]
     return [

@@ -1,1 +1,1 @@
-"""Reports of simulations: what `rocelab simulate` worked out, as a page and on a terminal."""
+"""Reports of simulations: the result of `rocelab simulate`, as a page and on a terminal."""

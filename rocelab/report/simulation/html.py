@@ -1,7 +1,4 @@
-"""A simulation as one HTML page that stands alone: nothing in it comes from anywhere else.
-
-In: a `SimulationReport`. Out: HTML text, the same bytes for the same report.
-"""
+"""Renders a `SimulationReport` as one self-contained HTML page; the output is deterministic."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from rocelab.units import format_duration, format_rate
 
 def render_html(report: SimulationReport) -> str:
     """The page."""
-    # Here and not above: a program that only reads results does not wait for matplotlib.
+    # Imported here: a program that only reads results does not wait for matplotlib.
     from rocelab.report.simulation import plots
 
     environment = Environment(
@@ -50,5 +47,5 @@ def render_html(report: SimulationReport) -> str:
 
 
 def write_report(report: SimulationReport, path: Path) -> None:
-    """Write the page to `path`. Raises OSError where that is not possible."""
+    """Write the page to `path`. Raises OSError."""
     replace_file(path, render_html(report))

@@ -1,7 +1,6 @@
 """The plots of a simulation: loads of links by tier, when flows end, rates over time, jobs.
 
-In: a `SimulationReport`. Out: figures in the style of `rocelab.report.plots`, each None where there
-is nothing to draw.
+Figures are in the style of `rocelab.report.plots`, and None if there is nothing to draw.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ MOST_COLUMNS = 256
 
 @styled
 def heat(report: SimulationReport) -> Figure | None:
-    """What every link between switches carried, over the mean of its tier and direction: a panel
-    for each, a row per lower switch, a column per link of it. Of more rows than fit, neighbours are
+    """The load of every link between switches over the mean of its tier and direction: a panel for
+    each, a row per lower switch, a column per link of it. If rows do not all fit, neighbours are
     joined and the busiest is shown."""
     uses = [use for use in report.uses if use.balance.total]
     if not uses:
@@ -66,7 +65,7 @@ def _joined(
 
 
 def _name_rows(axis: Axes, use: TierUse, rows: int) -> None:
-    """The names of the first and the last switch, of all where there is room."""
+    """Label the first and the last switch, or all if there is room."""
     axis.tick_params(length=0)
     axis.set_xticks([])
     if len(use.nodes) <= 16:
@@ -97,7 +96,7 @@ def finishing(report: SimulationReport) -> Figure | None:
 
 @styled
 def rates(report: SimulationReport) -> Figure | None:
-    """The sum of all rates over time, with what failed and came back."""
+    """The sum of all rates over time, with failures and repairs."""
     if len(report.rate.time_ns) < 2:
         return None
     figure = figure_of(5.4, 2.8)
@@ -118,7 +117,7 @@ def rates(report: SimulationReport) -> Figure | None:
 
 @styled
 def jobs(report: SimulationReport) -> Figure | None:
-    """JCT ratios: the distribution over jobs and their iterations. None for a single one."""
+    """JCT ratios: the distribution over jobs and their iterations. None for a single ratio."""
     ratios = sorted(
         time / job.roofline_ns
         for job in report.jobs
@@ -140,7 +139,7 @@ def jobs(report: SimulationReport) -> Figure | None:
 
 @styled
 def timeline(report: SimulationReport) -> Figure | None:
-    """When the steps of each job's last iteration sent, a row per step. None where there are only
+    """When the steps of each job's last iteration sent, a row per step. None if there are only
     steps of a collective's schedule, or too many of them."""
     rows = [
         (f"{job.name}: {step.name}" if len(report.jobs) > 1 else step.name, step)
@@ -154,7 +153,7 @@ def timeline(report: SimulationReport) -> Figure | None:
     axis = figure.subplots()
     first = min(step.start_ns or 0.0 for _, step in rows)
     last = max(step.end_ns or 0.0 for _, step in rows)
-    # A step shorter than a pixel is given one.
+    # A step shorter than a pixel is drawn as one.
     least = (last - first) / 800
     for row, (_, step) in enumerate(rows):
         assert step.start_ns is not None

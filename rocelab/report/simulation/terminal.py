@@ -1,7 +1,4 @@
-"""A simulation's report as tables on a terminal.
-
-In: a `SimulationReport`. Out: what `print_report` writes to a rich console.
-"""
+"""Prints a `SimulationReport` as tables on a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +14,8 @@ SHOWN_JOBS = 40
 
 
 def print_report(report: SimulationReport, console: Console) -> None:
-    """Jobs, balance of links, the worst of them, what happened, and how it was worked out."""
+    """Print jobs, the balance of links and the worst ones, events, and how the result was
+    computed."""
     for shown in (_jobs(report), _links(report), _worst(report), _events(report)):
         if shown.row_count:
             console.print(shown)

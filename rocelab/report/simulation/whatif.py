@@ -1,7 +1,4 @@
-"""What an event costs, or a month of them, as a table on a terminal.
-
-In: a `WhatIf` or an `Outlook`. Out: what is written to a rich console.
-"""
+"""Prints the cost of an event (`WhatIf`), or of months of events (`Outlook`), on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from rocelab.units import format_duration
 
 
 def print_what_if(found: WhatIf, console: Console) -> None:
-    """The event, when routing reacts and why so, and each job's cost, the dearest first."""
+    """Print the event, when routing reacts and why, and each job's cost, the highest first."""
     lasts = "for good" if found.lasts_s is None else f"for {_time(found.lasts_s)}"
     reacts = "at once"
     if found.reaction_s != 0:
@@ -48,7 +45,7 @@ def print_what_if(found: WhatIf, console: Console) -> None:
 
 
 def print_outlook(found: Outlook, console: Console) -> None:
-    """What failed, and what each job's way to its end was like."""
+    """Print the failures and each job's history."""
     count = len(found.events)
     every_s, takes_s, restart_s = (
         found.restart[key] for key in ("checkpoint_every", "checkpoint_takes", "restart_takes")

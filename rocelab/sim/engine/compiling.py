@@ -1,6 +1,6 @@
-"""numba's compiler with types: a decorator for the compiled functions of this package.
+"""A decorator that compiles the functions of this package with numba, for their annotated types.
 
-Importing this imports numba. Compiled code is kept (`rocelab.sim.compiling`).
+Importing this module imports numba. Compiled code is cached (`rocelab.sim.compiling`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Result = TypeVar("Result")
 
 
 def _types() -> dict[str, Any]:
-    """numba's type for each annotation. Compiling for these alone, not for each kind of number that
-    a call may come with, takes half the time."""
+    """numba's type for each annotation. Compiling for these types alone, not for the types of each
+    call, takes half the time."""
     offsets, ints, floats = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0)
     program = Program(offsets, ints, floats, floats, offsets, ints, floats)
     whole, real = numba.int64, numba.float64
@@ -51,7 +51,7 @@ _TYPES = _types()
 
 
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """`function` as machine code for the types that it is annotated with, made or read from the
-    cache at once."""
+    """`function` as machine code for its annotated types, compiled or loaded from the cache at
+    once."""
     *arguments, result = (_TYPES[str(name)] for name in function.__annotations__.values())
     return compiled_in(_FOLDER, function, result(*arguments))

@@ -1,7 +1,7 @@
-"""A program event by event, compiled: tasks start, transfers end, rates follow.
+"""Runs a program event by event, compiled: tasks start, transfers end, rates follow.
 
-In and out: the arrays of `rocelab.sim.engine.state`, changed in place. `advance` goes on until a
-change of capacities or paths is due.
+Changes the arrays of `rocelab.sim.engine.state` in place. `advance` runs until a change of
+capacities or paths is due.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def _touch(fair: Fair, dirty: int, flow: int) -> int:
 
 @compiled
 def _ready(run: Run, task: int, depth: int) -> int:
-    """Queue the start of a task that waits for no other, or push it on the stack of those over."""
+    """Queue the start of a task that waits for no other, or push it on the stack of finished
+    tasks."""
     start = run.task[at.READY, task] + run.task[at.DELAY, task]
     if run.of_task[at.OPEN_TRANSFERS, task] == 0:
         run.task[at.STARTED, task], run.task[at.ENDED, task] = (
@@ -55,7 +56,8 @@ def _ready(run: Run, task: int, depth: int) -> int:
 
 @compiled
 def _over(run: Run, task: int, time: float) -> None:
-    """A task is over: tasks that waited for it get ready, those that transfer nothing pass."""
+    """Finish a task: tasks that waited for it become ready; those without transfers finish at
+    once."""
     run.task[at.ENDED, task] = time
     run.of_task[at.STACK, 0], depth = task, 1
     while depth > 0:
@@ -71,7 +73,7 @@ def _over(run: Run, task: int, time: float) -> None:
 
 @compiled
 def _last_chunk(run: Run, task: int, time: float) -> float:
-    """When a task whose last transfer ended at `time` is over: its rings' chunks too."""
+    """When a task whose last transfer ended at `time` is over, its rings' chunks included."""
     over = time
     for transfer in range(
         run.of_task[at.FIRST_TRANSFER, task], run.of_task[at.FIRST_TRANSFER, task + 1]
@@ -85,7 +87,7 @@ def _last_chunk(run: Run, task: int, time: float) -> float:
 
 @compiled
 def _finish(fair: Fair, run: Run, dirty: int) -> int:
-    """The flow that is first to end a transfer does so, at its own time."""
+    """End the transfer that is first to end, at its own time."""
     flow, time = fair.of_flow[at.END_FLOW, 0], fair.flow[at.END_KEY, 0]
     target, _ = targets(fair, run, flow)
     transfer, kept = fair.of_flow[at.FIRST, flow], -1
@@ -131,7 +133,7 @@ def _finish(fair: Fair, run: Run, dirty: int) -> int:
 
 @compiled
 def _begin(fair: Fair, run: Run, dirty: int) -> int:
-    """The task that is first to start does so."""
+    """Start the task that is first to start."""
     task = run.of_task[at.START_TASK, 0]
     run.task[at.STARTED, task] = run.task[at.START_KEY, 0]
     last = run.counts[at.STARTS] - 1
@@ -183,7 +185,7 @@ def _compact(fair: Fair, run: Run) -> None:
 
 @compiled
 def _point(run: Run) -> None:
-    """Keep the total rate, of every so many solves once there are many."""
+    """Record the total rate: at every solve, later at every n-th."""
     counts, last = run.counts, run.counts[at.POINTS] - 1
     if last >= 0 and run.point[0, last] == run.clock[at.NOW]:
         run.point[1, last] = run.clock[at.TOTAL]
@@ -206,7 +208,7 @@ def _point(run: Run) -> None:
 
 @compiled
 def _apply(fair: Fair, run: Run, dirty: int, again: Ints, everything: bool) -> None:
-    """Solve what changes because flows have other numbers of transfers than before."""
+    """Solve for flows whose number of transfers has changed, and the flows that this affects."""
     weighted = len(fair.share) > 0
     changed = 0
     for number in range(dirty):
@@ -269,7 +271,7 @@ def _apply(fair: Fair, run: Run, dirty: int, again: Ints, everything: bool) -> N
 
 @compiled
 def _window(fair: Fair, run: Run, eps: float) -> float:
-    """Up to when completions are taken together."""
+    """The time up to which completions are taken together."""
     if run.counts[at.LATEST] < 0:
         run.clock[at.HORIZON] = 0.0
         for place in range(run.counts[at.ACTIVE]):
@@ -289,7 +291,7 @@ def _window(fair: Fair, run: Run, eps: float) -> float:
 def advance(
     fair: Fair, run: Run, until: float, eps: float, again: Ints, everything: bool, work: int
 ) -> bool:
-    """Go on up to `until`, the next change; False: stopped before, after some `work`.
+    """Run up to `until`, the next change. False if it stopped earlier, after some `work`.
 
     again: flows to be solved first. everything: solve all flows whenever anything is solved.
     """

@@ -1,7 +1,7 @@
 """Max-min fair rates by progressive filling, compiled.
 
-In and out: the arrays of `rocelab.sim.engine.state.Fair`, changed in place. `solve_all` solves
-once; `join` and `fill` solve some flows while all others keep their rates.
+Changes the arrays of `rocelab.sim.engine.state.Fair` in place. `solve_all` solves once; `join` and
+`fill` solve some flows while all others keep their rates.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rocelab.sim.engine.state import Fair
 
 NOISE = 1.0 + 1e-14
 LONG_LIST = 512
-"""A send with more flows than this keeps count of what is left of it."""
+"""A send with more flows than this keeps a running count of its free capacity."""
 
 
 @compiled
 def index(fair: Fair) -> None:
-    """Make room for the flows of each send; list none."""
+    """Reserve list space for the flows of each send; the lists stay empty."""
     fair.list_start[:] = 0
     for send in fair.sends:
         fair.list_start[send + 1] += 1
@@ -45,8 +45,8 @@ def list_flow(fair: Fair, flow: int) -> None:
 
 @compiled
 def join(fair: Fair, flow: int, inside: int, touched: int, afresh: bool) -> int:
-    """Add a flow to those to be solved, as number `inside`, and its sends to those touched, of
-    which it gives the number. afresh: sends have carried nothing before."""
+    """Add a flow to those to be solved, as number `inside`, and its sends to those touched. Returns
+    the number of touched sends. afresh: sends carry nothing yet."""
     row, weighted = fair.row, len(fair.share) > 0
     fair.of_flow[at.PHASE, flow] = at.INSIDE
     fair.of_flow[at.INSIDE_LIST, inside] = flow
@@ -81,11 +81,11 @@ def _insert(shares: Floats, heap: Ints, size: int, share: float, send: int) -> N
 
 @compiled
 def fill(fair: Fair, inside: int, touched: int) -> None:
-    """Progressive filling of the flows inside, with what those outside leave to them: the send
-    with the least share is the bottleneck of all its flows (Bertsekas and Gallager, Data Networks,
-    6.5.2). A share only grows while others get their rates, so that it need be worked out anew
-    only when it is the least: from the send's list, or, where that is long, from what is left.
-    First shares are sorted; only those that have grown are in the heap."""
+    """Progressive filling of the flows inside, over the capacity that the flows outside leave: the
+    send with the least share is the bottleneck of all its flows (Bertsekas and Gallager, Data
+    Networks, 6.5.2). A share only grows while other flows get their rates, so it is recomputed only
+    when it is the least: from the send's list or, if that is long, from its free capacity. The
+    first shares are sorted; only those that have grown are in the heap."""
     row, weighted, long_lists = fair.row, len(fair.share) > 0, False
     shares, heap = fair.send[at.HEAP_SHARE], fair.of_send[at.HEAP_SEND]
     given, free = fair.flow[at.GIVEN], fair.of_flow[at.FREE]
@@ -150,8 +150,8 @@ def fill(fair: Fair, inside: int, touched: int) -> None:
 
 @compiled
 def weigh(fair: Fair) -> int:
-    """Make every send that lists flows one touched, with the weight of those to be solved and
-    nothing for others to take; how many they are."""
+    """Mark every send that lists flows as touched, with the weight of the flows to be solved and no
+    load from others. Returns the number of touched sends."""
     row, weighted, touched = fair.row, len(fair.share) > 0, 0
     for send in range(fair.send.shape[1]):
         weight = 0.0

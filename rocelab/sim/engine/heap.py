@@ -1,7 +1,7 @@
-"""Heaps of numbered things by a key, each node with four children, compiled.
+"""Four-ary heaps of numbered items by a key, compiled.
 
-In and out: the keys and the items of a heap, changed in place; the least is on top. `settle` is for
-flows by the next end of a transfer, of which it keeps the places.
+Functions change the keys and items of a heap in place; the least key is on top. `settle` is for the
+heap of flows by their next end of a transfer and keeps each flow's place in it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from rocelab.sim.engine.state import Numbers, Table
 
 @compiled
 def comes_first(keys: Floats, items: Ints, one: int, other: int) -> bool:
-    """Whether the item at one place has the lesser key, or, of equal ones, the lesser number."""
+    """Whether the item at `one` has the lesser key or, if keys are equal, the lesser number."""
     return bool(keys[one] < keys[other] or (keys[one] == keys[other] and items[one] < items[other]))
 
 
 @compiled
 def sink(keys: Floats, items: Ints, place: int, size: int) -> None:
-    """Move the item at `place` of a heap down to where it belongs; of equal keys the lesser number
+    """Move the item at `place` of a heap down to where it belongs; on equal keys the lesser number
     is on top."""
     key, item = keys[place], items[place]
     while True:

@@ -1,7 +1,6 @@
-"""The compiled event loop: after each event only what it touches is solved again.
+"""The compiled event loop: after each event it solves only what the event affects.
 
-In: a program, paths and capacities. Out: `Incremental`, an engine for `rocelab.sim.engine.run`.
-Importing this imports numba.
+`Incremental` is an engine for `rocelab.sim.engine.run`. Importing this module imports numba.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from rocelab.sim.engine.state import fair_state, run_state
 from rocelab.sim.fabric.flows import Paths
 
 WORK = 4_000_000
-"""Flows solved, about a second, between two looks at progress."""
+"""Flows solved between two progress reports: about a second."""
 
 
 class Incremental:
-    """A program under way. everything: solve all flows at every event, to compare with."""
+    """A running program. everything: solve all flows at every event, for comparison."""
 
     def __init__(
         self,
@@ -49,9 +48,9 @@ class Incremental:
         return advance(self._fair, self._run, until_s, self._eps, again, self._everything, work)
 
     def change(self, change: Change) -> None:
-        """Solve what is on sends of another capacity; everything where there are other paths.
+        """Solve the flows on sends whose capacity changed; all flows if paths changed.
 
-        Raises ValueError for other numbers of sends or flows than before.
+        Raises ValueError if the number of sends or flows changed.
         """
         capacity = self.capacity_bps if change.capacity_bps is None else change.capacity_bps
         paths = change.paths or self.paths
@@ -70,7 +69,7 @@ class Incremental:
         self._again = self._again[self._fair.of_flow[at.FIRST, self._again] >= 0]
 
     def _replace(self, paths: Paths, capacity_bps: Floats) -> None:
-        """Carry what is under way over to other paths; no rate is solved."""
+        """Move transfers under way to other paths; no rate is solved."""
         before, run, flows = self._fair, self._run, len(paths)
         self.paths, self.capacity_bps = paths, capacity_bps
         self._fair = fair_state(paths, capacity_bps)
@@ -86,13 +85,13 @@ class Incremental:
         return np.flatnonzero((transfer[at.TARGET] > 0) & np.isinf(transfer[at.FINISH]))
 
     def _settle_sent(self) -> None:
-        """Put what flows have carried up to now on the sends of their paths."""
+        """Add the bits that flows have carried so far to the sends of their paths."""
         run, paths, flows = self._run, self.paths, self._fair.flow
         flows[at.SERVED] += flows[at.RATE] * (run.clock[at.NOW] - flows[at.UPDATED])
         flows[at.UPDATED] = run.clock[at.NOW]
         begun = self._under_way()
         flow = run.of_transfer[at.FLOW, begun]
-        # A transfer behind another has got nothing yet.
+        # A transfer queued behind another has sent nothing yet.
         got = np.maximum(flows[at.SERVED, flow], run.transfer[at.COUNTED, begun])
         bits = got - run.transfer[at.COUNTED, begun]
         run.transfer[at.COUNTED, begun] = got

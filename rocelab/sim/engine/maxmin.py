@@ -1,6 +1,6 @@
 """Max-min fair rates of transfers over shared links.
 
-In: paths and capacities. Out: a rate for each transfer, which `rocelab.sim.engine.proof` can prove.
+`rocelab.sim.engine.proof` can prove the rates.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def max_min_rates(
     one for each flow). By progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2).
 
     Over each send, the sum of share x rate stays within its capacity. A transfer without a path, or
-    over a send of capacity 0, has rate 0. Raises ValueError for capacities, sends or shares that
-    can not be; MachineError for a backend that is not installed.
+    over a send of capacity 0, has rate 0. Raises ValueError for impossible capacities, sends or
+    shares; MachineError if the backend is not installed.
     """
     flows = len(paths)
     transfers = np.ones(flows, np.int32)

@@ -1,8 +1,8 @@
-"""What a simulation has to do, and what came of it: the engine's input and output.
+"""The engine's input and output: a program of tasks, and its outcome.
 
-A `Program` is a graph of tasks. A task waits for others, then for its own delay, then transfers
-bytes over paths that share links with all else that is under way; compute is a task that transfers
-nothing. Nothing here knows of ranks, collectives or switches.
+A `Program` is a graph of tasks. A task waits for other tasks, then for its own delay, then
+transfers bytes over paths that share links with all other transfers under way. Compute is a task
+without transfers. This module knows no ranks, collectives or switches.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Rings:
-    """Transfers that stand for chunks which go round, so that one's latency is another's time.
+    """Transfers of a ring stand for chunks that circulate, so that the latency of one hop overlaps
+    the transfer time of others.
 
-    of_transfer: the ring that each is a hop of, -1 for none, X. share: of each ring, one over the
-    number of its transfers and of the chunks on each of its hops at once. latency_s: of a chunk on
-    its whole way. A chunk takes the share of all the transfers' times, from the task's start, and
-    the latency; the task is not over before.
+    of_transfer: the ring that each transfer is a hop of, -1 for none, X. share: 1 / (transfers of
+    the ring x chunks on each hop at once). latency_s: of a chunk on its whole way. A chunk takes
+    its share of the sum of the transfers' times, from the task's start, plus the latency; the task
+    is not over before that.
     """
 
     of_transfer: Ints
@@ -38,11 +39,11 @@ class Program:
     """T tasks and X transfers.
 
     after: the tasks that task t waits for are after[after_start[t]:after_start[t + 1]], all with
-    lower numbers. delay_s: from the moment when those are over until its transfers begin, T.
-    latency_s: from its last byte sent until the task is over, T. The transfers of task t are
-    first_transfer[t] up to first_transfer[t + 1]; flow: whose path each takes, X; size_bits: what
-    each puts on the wire, X, > 0. A flow is a queue pair: its transfers go one after the other, in
-    the order in which they begin, and it counts as one when links are shared.
+    lower numbers. delay_s: from their end until its transfers begin, T. latency_s: from its last
+    byte sent until the task is over, T. The transfers of task t are first_transfer[t] up to
+    first_transfer[t + 1]; flow: the flow whose path each takes, X; size_bits: bits of each on the
+    wire, X, > 0. A flow is a queue pair: its transfers run one after the other, in the order in
+    which they begin, and it counts as one when links are shared.
     """
 
     after_start: Offsets
@@ -65,7 +66,7 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """From `time_s` on sends have these capacities and flows take these paths; None: as before."""
+    """From `time_s` on sends have these capacities and flows take these paths; None: unchanged."""
 
     time_s: float
     capacity_bps: Floats | None = None
@@ -74,10 +75,10 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """start_s, end_s: of each task, T: when its transfers began, and when it was over; inf where
-    that never came. finish_s: when each transfer's last byte left, X, inf where it never did.
-    sent_bits: what each send carried. rate_times_s, rate_bps: the sum of all transfers' rates from
-    each of these moments on. solves: how often rates were worked out."""
+    """start_s, end_s: when each task's transfers began and when it was over, T; inf for never.
+    finish_s: when each transfer's last byte left, X; inf for never. sent_bits: bits that each send
+    carried. rate_times_s, rate_bps: the sum of all transfers' rates from each of these moments on.
+    solves: how often rates were computed."""
 
     start_s: Floats
     end_s: Floats

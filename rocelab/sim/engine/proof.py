@@ -1,8 +1,8 @@
-"""Proof that rates are max-min fair, which holds whatever worked them out.
+"""Proves that rates are max-min fair, independently of how they were computed.
 
-In: paths, capacities, rates. Out: a `Proof`, or `NotFairError` that says what is violated. By the
-bottleneck theorem (Bertsekas and Gallager, Data Networks, 6.5.2) rates are max-min fair exactly if
-no capacity is exceeded and every transfer has a bottleneck: a full send on which none is faster.
+By the bottleneck theorem (Bertsekas and Gallager, Data Networks, 6.5.2) rates are max-min fair
+exactly if no capacity is exceeded and every transfer has a bottleneck: a full send on which none is
+faster.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ TOLERANCE = 1e-9
 
 
 class NotFairError(ArithmeticError):
-    """Rates are not max-min fair: a defect of what worked them out."""
+    """Rates are not max-min fair: a defect of the solver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """full_sends: how many have no capacity left. most_used: the largest part of its capacity that
-    any send carries. widest_gap: the part by which a transfer, at the bottleneck where that is
-    least, is below the fastest or the send is below full; at most 1e-9."""
+    """full_sends: how many sends have no capacity left. most_used: the highest utilisation of a
+    send. widest_gap: over all transfers, the largest relative gap at a transfer's best bottleneck:
+    of its rate below the fastest, or of the send's load below its capacity; at most 1e-9."""
 
     transfers: int
     full_sends: int
@@ -34,10 +34,10 @@ class Proof:
 
 
 def prove(paths: Paths, capacity_bps: Floats, rates_bps: Floats, flow: Ints | None = None) -> Proof:
-    """Check the rates of transfers, of which each takes the path of its `flow` (None: one each).
+    """Check the rates of transfers; transfer i takes the path of flow[i] (None: one for each flow).
 
-    Raises NotFairError for a capacity exceeded, a transfer without bottleneck, a rate that is
-    negative or not a number, or a rate without a path; relative tolerance 1e-9.
+    Raises NotFairError for an exceeded capacity, a transfer without a bottleneck, a rate that is
+    negative or NaN, or a rate without a path; relative tolerance 1e-9.
     """
     if not np.all(rates_bps >= 0) or not np.all(np.isfinite(rates_bps)):
         raise NotFairError("a rate is negative or not finite")

@@ -1,9 +1,9 @@
-"""Rates after an event: only flows that depend on what changed are solved again, compiled.
+"""Solves rates after an event, for the flows that depend on what changed only; compiled.
 
-In and out: the arrays of `rocelab.sim.engine.state`, changed in place. Max-min fairness has a
-certificate: each flow has a bottleneck, a send that is full and on which no flow is faster. Flows
-that lost theirs are solved with all others fixed; flows whose own certificate that breaks join
-them, until none does.
+Changes the arrays of `rocelab.sim.engine.state` in place. Max-min fairness has a certificate: each
+flow has a bottleneck, a send that is full and on which no flow is faster. Flows that lost their
+bottleneck are solved with all others fixed. Flows that lose theirs by that are added, until none
+does.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from rocelab.sim.engine.heap import settle
 from rocelab.sim.engine.state import Fair, Run
 
 SAME = 1e-12
-"""Rates, loads and moments that differ by less than this, relative, are the same."""
+"""Rates, loads and times that differ by less than this, relative, are equal."""
 DRIFT_LIMIT = 256
-"""After so many additions and subtractions a send's load is added up anew."""
+"""After this many additions and subtractions a send's load is summed anew."""
 LARGE_PART = 4
 IN_ORDER = 8
-"""All flows are gone through where one in so many is active."""
-"""Everything is solved once more than one in so many active flows is to be."""
+"""All flows are visited if at least one in this many is active."""
+"""Everything is solved if more than one in this many active flows has to be."""
 
 
 @compiled
 def _tally(fair: Fair, inside: int, touched: int) -> None:
-    """What the flows inside put on each send, the fastest of them, and their bottlenecks."""
+    """Compute the load of the flows inside on each send, the fastest of them, and their
+    bottlenecks."""
     row, weighted = fair.row, len(fair.share) > 0
     for number in range(touched):
         send = fair.of_send[at.TOUCHED, number]
@@ -54,7 +55,8 @@ def _tally(fair: Fair, inside: int, touched: int) -> None:
 
 @compiled
 def _violations(fair: Fair, inside: int, touched: int) -> tuple[int, int]:
-    """Add the flows outside that have no bottleneck any more, or are above one of those inside."""
+    """Add the flows outside that lost their bottleneck, or exceed the bottleneck of a flow
+    inside."""
     row = fair.row
     for number in range(touched):
         send = fair.of_send[at.TOUCHED, number]
@@ -87,7 +89,7 @@ def _violations(fair: Fair, inside: int, touched: int) -> tuple[int, int]:
 
 @compiled
 def serve(fair: Fair, run: Run, flow: int) -> None:
-    """Bring what a flow's transfers have got up to now."""
+    """Update the bits that a flow's transfers have sent so far."""
     elapsed = run.clock[at.NOW] - fair.flow[at.UPDATED, flow]
     fair.flow[at.SERVED, flow] += fair.flow[at.RATE, flow] * elapsed
     fair.flow[at.UPDATED, flow] = run.clock[at.NOW]
@@ -95,7 +97,7 @@ def serve(fair: Fair, run: Run, flow: int) -> None:
 
 @compiled
 def targets(fair: Fair, run: Run, flow: int) -> tuple[float, float]:
-    """Of the transfers of a flow, what the first and the last to end end with."""
+    """The bits served at which a flow's first and last transfers end."""
     least, most = np.inf, 0.0
     transfer = fair.of_flow[at.FIRST, flow]
     while transfer >= 0:
@@ -107,7 +109,8 @@ def targets(fair: Fair, run: Run, flow: int) -> tuple[float, float]:
 
 @compiled
 def expect(fair: Fair, run: Run, flow: int) -> int:
-    """Note when the next transfer of a flow ends, at its rate; where in the heap of ends."""
+    """Note when the next transfer of a flow ends at its rate. Returns its place in the heap of
+    ends."""
     place = fair.of_flow[at.PLACE, flow]
     if place < 0:
         place = run.counts[at.ACTIVE]
@@ -158,7 +161,7 @@ def _forget(fair: Fair, inside: int, touched: int) -> None:
 
 @compiled
 def _join_all(fair: Fair, active: int) -> int:
-    """Make all active flows those to be solved: in order where they are many, which is faster."""
+    """Mark all active flows to be solved: in order if they are many, which is faster."""
     flows, inside, touched = len(fair.start) - 1, 0, 0
     if active * IN_ORDER < flows:
         for place in range(active):
@@ -175,7 +178,7 @@ def _join_all(fair: Fair, active: int) -> int:
 
 @compiled
 def _keep_rates(fair: Fair, run: Run, inside: int, whole: bool) -> None:
-    """Have the flows inside go on at their new rates."""
+    """Let the flows inside continue at their new rates."""
     for number in range(inside):
         flow = fair.of_flow[at.INSIDE_LIST, number]
         rate, before = fair.flow[at.NEW_RATE, flow], fair.flow[at.RATE, flow]

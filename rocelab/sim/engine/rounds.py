@@ -1,8 +1,7 @@
 """Max-min fair rates with numpy alone, in rounds.
 
-In: the paths of flows and how many transfers each has. Out: the rate of each transfer. In a round
-every send whose share is the least that any of its flows meets becomes their bottleneck, so that
-there are as many rounds as bottlenecks depend on one another in a row.
+In a round every send whose share is the least on the paths of its flows becomes their bottleneck.
+There are as many rounds as the longest chain of bottlenecks that depend on one another.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A program run to its end over paths and capacities that may change on the way.
+"""Runs a program to its end over paths and capacities that may change meanwhile.
 
-In: a `Program`, `Paths`, capacities and an iterable of `Change`. Out: an `Outcome`. Rates are
-max-min fair at every moment; what that leaves out of a real network (congestion control that takes
-time, queues, losses) is not the engine's.
+Rates are max-min fair at every moment. The engine does not model the rest of a real network: the
+time that congestion control takes, queues and losses.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from rocelab.sim.fabric.flows import Paths
 
 
 class Engine(Protocol):
-    """A program under way, however its rates are worked out."""
+    """A running program; implementations differ in how they compute rates."""
 
     paths: Paths
     capacity_bps: Floats
 
     @property
     def finished(self) -> int:
-        """How many transfers are."""
+        """How many transfers have finished."""
         ...
 
     def advance(self, until_s: float, *, one_event: bool) -> bool:
-        """Go on until a moment or till nothing moves any more; False: not there yet."""
+        """Run until `until_s` or until nothing can move; False if not there yet."""
         ...
 
     def change(self, change: Change) -> None:
-        """Have other capacities or paths from now on."""
+        """Apply new capacities or paths from now on."""
         ...
 
     def rates(self) -> tuple[Ints, Floats]:
@@ -57,7 +56,7 @@ def run(
     prove: bool = False,
     progress: ProgressSink = no_progress,
 ) -> Outcome:
-    """Run a program until nothing can move any more.
+    """Run a program until nothing can move.
 
     eps: completions that fall within eps times the longest remaining time may be taken together,
     each at its own time at the rates before; rates are then out of date for at most that long. 0 is
@@ -65,9 +64,8 @@ def run(
     prove: prove every solve (`rocelab.sim.engine.proof`). A transfer whose path has a send of
     capacity 0, or that has no path, waits for a change.
 
-    Raises ValueError for capacities, sends, shares, sizes or an eps that can not be and for changes
-    out of order; MachineError for a backend that is not installed; NotFairError where a proof
-    fails.
+    Raises ValueError for impossible capacities, sends, shares, sizes or eps and for changes out of
+    order; MachineError if the backend is not installed; NotFairError if a proof fails.
     """
     if eps < 0:
         raise ValueError(f"eps is {eps}, below 0")

@@ -1,9 +1,9 @@
-"""The arrays that the compiled core works on, made from a program and its paths.
+"""The arrays of the compiled core, built from a program and its paths.
 
-A flow is what is solved for; its transfers go one after the other, so that in a program TRANSFERS
-is 1 as long as it has any, and is more only where rates alone are asked for. Columns of one kind
-are rows of one table, as each array that a compiled function takes costs time to compile. All are
-changed in place, so that the core can stop at a change and go on after it.
+The unknowns are the rates of flows. A flow's transfers run one after the other, so in a program
+TRANSFERS is at most 1; it is more only when rates alone are asked for. Columns of one kind are rows
+of one table, as each array argument of a compiled function costs compile time. All are changed in
+place, so that the core can stop at a change and continue after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Table = Annotated[npt.NDArray[np.float64], 2]
 Numbers = Annotated[npt.NDArray[np.int32], 2]
 
 IDLE, OUTSIDE, INSIDE = range(3)
-"""Phases of a flow: it has no transfers; it keeps its rate; it is to be solved."""
+"""Phases of a flow: it has no transfers; it keeps its rate; it has to be solved."""
 
 OTHERS, WEIGHT, LEVEL, LEFT, FREE_WEIGHT, CARRIED, MOST = range(7)
 """Of a send while rates are solved: what flows outside take of it, weight of those inside, the
@@ -127,7 +127,7 @@ class Run(NamedTuple):
 
 
 def checked(paths: Paths, capacity_bps: Floats) -> None:
-    """Raises ValueError for capacities, sends or shares that can not be."""
+    """Raises ValueError for impossible capacities, sends or shares."""
     if not np.all(np.isfinite(capacity_bps)) or np.any(capacity_bps < 0):
         raise ValueError("a capacity is negative or not finite")
     if not len(paths.sends):

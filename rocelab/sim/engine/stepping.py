@@ -1,7 +1,7 @@
 """The event loop with numpy alone: every event solves all transfers under way.
 
-In: a program, paths and capacities. Out: `Stepping`, an engine for `rocelab.sim.engine.run`. It
-shares no code with the compiled loop, so that each checks the other.
+`Stepping` is an engine for `rocelab.sim.engine.run`. It shares no code with the compiled loop, so
+that each checks the other.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SAME = 1e-12
 
 
 class Stepping:
-    """A program under way. `_number`: the transfers that are; `_left`, `_rate`: of each of them,
-    what is left of it and of those before it on its flow, and the flow's rate."""
+    """A running program. `_number`: the transfers under way; `_left`: bits left of each and of
+    those before it on its flow; `_rate`: the flow's rate."""
 
     def __init__(self, program: Program, paths: Paths, capacity_bps: Floats, eps: float) -> None:
         checked(paths, capacity_bps)
@@ -56,7 +56,8 @@ class Stepping:
         return int(np.isfinite(self._finish).sum())
 
     def _queue(self, task: int) -> None:
-        """A task waits for no other: it starts after its delay; without transfers it passes."""
+        """Queue a task that waits for no other: it starts after its delay; without transfers it
+        ends."""
         queue = [task]
         while queue:
             task = queue.pop()
@@ -68,7 +69,7 @@ class Stepping:
             queue += self._over(task, start + float(self._program.latency_s[task]))
 
     def _over(self, task: int, time: float) -> list[int]:
-        """The tasks that waited for this one alone."""
+        """Finish a task. Returns the tasks that waited for this one alone."""
         self._end[task] = time
         freed = []
         for later in self._next[task]:
@@ -140,7 +141,7 @@ class Stepping:
         self._solved = False
 
     def _last_chunk(self, task: int, time: float) -> float:
-        """When a task whose last transfer ended at `time` is over: its rings' chunks too."""
+        """When a task whose last transfer ended at `time` is over, its rings' chunks included."""
         rings = self._program.rings
         if rings is not None:
             own = slice(*self._program.first_transfer[task : task + 2])
@@ -152,7 +153,7 @@ class Stepping:
         return time + float(self._program.latency_s[task])
 
     def _queue_up(self, begun: npt.NDArray[np.int64]) -> None:
-        """Transfers begin, each behind those of its flow."""
+        """Begin transfers, each behind those of its flow."""
         behind = self._behind()
         left = self._program.size_bits[begun].copy()
         for place, flow in enumerate(self._program.flow[begun]):
@@ -162,7 +163,7 @@ class Stepping:
         self._left = np.r_[self._left, left]
 
     def _behind(self) -> Floats:
-        """What is left of all transfers of each flow."""
+        """The bits left of all transfers of each flow."""
         left = np.zeros(len(self.paths))
         np.maximum.at(left, self._program.flow[self._number], self._left)
         return left
@@ -172,7 +173,7 @@ class Stepping:
         self._rate = self._rate[kept]
 
     def _pass(self, time: float) -> None:
-        """Let transfers go on at their rates up to a moment."""
+        """Advance transfers at their rates up to `time`."""
         bits = self._rate * max(time - self._now, 0.0)
         before = self._behind()
         self._left = np.maximum(self._left - bits, 0.0)
@@ -180,7 +181,7 @@ class Stepping:
         self._now = max(self._now, time)
 
     def change(self, change: Change) -> None:
-        """Raises ValueError for other numbers of sends or flows than before."""
+        """Raises ValueError if the number of sends or flows changed."""
         capacity = self.capacity_bps if change.capacity_bps is None else change.capacity_bps
         paths = change.paths or self.paths
         if len(capacity) != len(self.capacity_bps) or len(paths) != len(self.paths):
@@ -191,7 +192,7 @@ class Stepping:
         self._solved = False
 
     def _settle_sent(self) -> None:
-        """Put what flows have carried up to now on the sends of their paths."""
+        """Add the bits that flows have carried so far to the sends of their paths."""
         bits = np.repeat(self._carried, np.diff(self.paths.start))
         if self.paths.share is not None:
             bits *= self.paths.share

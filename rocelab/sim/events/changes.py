@@ -1,8 +1,8 @@
-"""A timeline as the engine takes it: what sends carry, and which paths flows take, from when on.
+"""Turns outages into the engine's `Change`s: capacities of sends and paths of flows over time.
 
-In: outages on a network, flows and their paths, and how paths are found with some links gone. Out:
-`Change`s, lazily and in order. Three things happen to a flow over a link that fails: nothing
-arrives; routing moves after its reaction time; its queue pair sends again when its timer runs out.
+Changes come lazily and in order of time. Three things happen to a flow over a link that fails:
+nothing arrives; routing moves after its reaction time; its queue pair retransmits when its timer
+expires.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rocelab.sim.fabric.flows import Flows, Paths
 from rocelab.sim.fabric.network import Network
 
 PathsFor = Callable[[Flows, Bools], Paths]
-"""The paths of flows while routing takes these links, L, for up. A flow whose port has none leaves
-by its NIC's other one, as `rocelab.sim.fabric.paths.paths_of` has it."""
+"""The paths of flows while routing sees these links, L, as up. A flow whose port has no link leaves
+by its NIC's other port, as in `rocelab.sim.fabric.paths.paths_of`."""
 
 
 def changes_of(
@@ -35,15 +35,15 @@ def changes_of(
     retransmissions: Sequence[Retransmission],
     of_flow: Ints,
 ) -> Iterator[Change]:
-    """What changes when, in the order of time; `paths` are those without any outage. Flow f waits
-    as retransmissions[of_flow[f]] says.
+    """The changes in order of time; `paths` are those without any outage. Flow f retransmits as
+    retransmissions[of_flow[f]] says.
 
-    At a fault the links carry nothing and paths are as before; once routing has moved, paths are
-    those of what is left. A drain moves first. When a link returns it carries again and routes use
-    it at once: the lab's repairs lost nothing, how soon BGP uses a link again was not measured. A
+    At a fault the links carry nothing and paths stay; once routing has moved, paths avoid the
+    failed links. A drain moves first. A link that returns carries traffic and is routed over at
+    once: repairs in the lab lost no packets, and how soon BGP uses a link again was not measured. A
     flow that had no whole path waits for its queue pair's next retry, whether it was sending or
-    not; one whose retries were all in vain never sends again. Nothing is worked out for a moment
-    before the engine asks for it.
+    not; one whose retries all failed never sends again. Each change is computed when the engine
+    asks for it.
     """
     state = _State(network, flows, paths, paths_for, retransmissions, of_flow)
     moments = [
@@ -85,14 +85,14 @@ class _State:
         self._routed = paths
         self._up = np.ones(network.links, bool)
         self._capacity_bps = network.capacity_bps
-        # Of flows without a whole path: since when, and when they get through; inf for neither.
+        # For flows without a whole path: since when, and when they get through; else inf.
         self._lost_s = np.full(len(flows), np.inf)
         self._through_s = np.full(len(flows), np.inf)
         self._broken = np.zeros(len(flows), bool)
         self._held = np.zeros(len(flows), bool)
 
     def at(self, now: float, outages: Sequence[Outage]) -> tuple[Change | None, Floats]:
-        """What changes at a moment, if anything, and further moments at which something will."""
+        """The change at a moment, or None, and further moments at which something will change."""
         up, capacity_bps = self._links(now, outages)
         same_capacity = np.array_equal(capacity_bps, self._capacity_bps)
         same_routes = np.array_equal(up, self._up)
@@ -101,7 +101,7 @@ class _State:
             self._routed = self._paths(up)
         again_s = self._queue_pairs(now)
         held = self._broken | np.isfinite(self._lost_s)
-        # A path that carries nothing holds its flow by itself.
+        # A path without capacity blocks its flow anyway.
         held &= self._carries()
         same_paths = same_routes and np.array_equal(held, self._held)
         self._held = held
@@ -117,7 +117,8 @@ class _State:
             if outage.begins_s <= now < outage.ends_s
         ]
         up, capacity_bps = link_state(self._network, on)
-        # What routing left stays left until it carries again, whatever else began to fail there.
+        # A link that routing left stays unused until it carries again, even if another fault began
+        # on it.
         silent = np.zeros(len(up), bool)
         for outage, _ in on:
             silent[outage.links] |= outage.kind is not Kind.DEGRADE
@@ -129,7 +130,8 @@ class _State:
         return self._paths_for(self._flows, up)
 
     def _queue_pairs(self, now: float) -> Floats:
-        """Go on with what each flow waits for; the moments at which flows get through."""
+        """Update the flows that wait for a retry. Returns the moments at which flows get
+        through."""
         carries = self._carries()
         waiting = np.isfinite(self._lost_s)
         self._through_s[~carries] = np.inf
@@ -147,14 +149,14 @@ class _State:
         return np.unique(through_s[np.isfinite(through_s) & (through_s > now)])
 
     def _carries(self) -> Bools:
-        """Whether each flow has a path of which every send carries something."""
+        """Whether each flow has a path whose sends all have capacity."""
         return ~_any(self._routed, self._capacity_bps[self._routed.sends] == 0) & (
             np.diff(self._routed.start) > 0
         )
 
 
 def without(paths: Paths, held: Bools) -> Paths:
-    """The paths, those of the flows `held` empty."""
+    """The paths; those of the flows `held` are empty."""
     if not held.any():
         return paths
     lengths = np.diff(paths.start)
@@ -165,6 +167,6 @@ def without(paths: Paths, held: Bools) -> Paths:
 
 
 def _any(paths: Paths, of_sends: Bools) -> Bools:
-    """Whether any of each flow's sends is one of these."""
+    """Whether each flow's path includes any of these sends."""
     before = np.concatenate(([0], np.cumsum(of_sends)))
     return np.asarray(before[paths.start[1:]] > before[paths.start[:-1]])

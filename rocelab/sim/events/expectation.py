@@ -1,7 +1,7 @@
-"""What failures cost in the long run, in closed form: nobody simulates a month packet by packet.
+"""What failures cost in the long run, in closed form: a month is too long to simulate.
 
-In: how often a job breaks and how it restarts, and which failures slow it down without breaking it.
-Out: the share of time in which it gets on, and where the rest goes.
+From how often a job breaks, how it restarts and which failures only slow it down follow the share
+of time in which it makes progress and what the rest is lost to.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from rocelab.spec.base import SECOND
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
-    """A kind of failure that a job lives with: how often, how long it lasts, the stall at its
-    onset, and the factor by which iterations take longer meanwhile (>= 1)."""
+    """A kind of failure that does not break a job: its rate and duration, the stall at its onset,
+    and the factor by which iterations take longer meanwhile (>= 1)."""
 
     what: str
     per_s: float
@@ -27,16 +27,16 @@ class Slowdown:
 
     @property
     def lost_share(self) -> float:
-        """Of all time, in first order: such failures are too rare to overlap."""
+        """The lost share of all time, to first order: such failures are too rare to overlap."""
         slow_s = max(0.0, self.lasts_s - self.stall_s)
         return self.per_s * (self.stall_s + slow_s * (1 - 1 / self.factor))
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCost:
-    """Shares of all time. effective: the job gets on, as fast as with no failure. checkpoints: it
-    writes them. restarts: work is done again or the job is being restarted. slowed: stalls and
-    longer iterations. best_interval_s: Young's between checkpoints."""
+    """Shares of all time. effective: progress at full speed. checkpoints: writing them. restarts:
+    repeated work and restarting. slowed: stalls and longer iterations. best_interval_s: Young's
+    interval between checkpoints."""
 
     effective: float
     checkpoints: float
@@ -49,7 +49,7 @@ class ExpectedCost:
 def expected_cost(
     breaks_per_s: float, restart: RestartSpec, slowdowns: Sequence[Slowdown] = ()
 ) -> ExpectedCost:
-    """The share of time that a job gets on.
+    """The share of time in which a job makes progress.
 
     Where breaks come at a constant rate 1/M, work of tau between checkpoints of delta, and restarts
     of R, which can break too, take M e^(R/M) (e^((tau + delta)/M) - 1) on average (Daly 2006, "A
@@ -80,5 +80,5 @@ def expected_cost(
 
 
 def _bounded(exponent: float) -> float:
-    """Beyond this a job gets on in no time that a float holds."""
+    """The exponent, bounded so that the result fits a float."""
     return min(exponent, 300.0)

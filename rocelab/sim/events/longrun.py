@@ -1,8 +1,8 @@
-"""Jobs through hours or months of failures, by iterations: each iteration takes what it takes in
-the state of the network that it is in.
+"""Runs jobs through hours or months of failures by iterations: how long each takes follows from the
+current state of the network.
 
-In: outages in time, how long an iteration takes in a state of the network, how many there are to
-do, how queue pairs and jobs get over a loss. Out: per job its completion time and what was lost.
+Takes outages, iteration times per state of the network, the number of iterations, and how queue
+pairs and jobs recover from a loss. Returns each job's completion time and lost time.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rocelab.sim.fabric.network import Network
 from rocelab.spec.base import SECOND
 
 IterationTimes = Callable[[Bools, Floats], Mapping[str, float]]
-"""Seconds per iteration of each job while routing takes these links, L, for up and sends, 2L, carry
-this many bit/s; inf where a job does not get on."""
+"""Seconds per iteration of each job while routing sees these links, L, as up and sends, 2L, carry
+this many bit/s; inf for a job that makes no progress."""
 
 _States = frozenset[tuple[int, bool]]
 
 
 class Conditions:
-    """Iteration times by which outages are on, each worked out once."""
+    """Iteration times by the set of active outages; each is computed once."""
 
     def __init__(
         self, network: Network, outages: Sequence[Outage], iteration_times: IterationTimes
@@ -39,16 +39,16 @@ class Conditions:
         self._known: dict[_States, Mapping[str, float]] = {}
 
     def times(self, states: _States) -> Mapping[str, float]:
-        """Seconds per iteration of each job; `states`: numbers of outages, and whether routing has
-        moved away from them."""
+        """Seconds per iteration of each job; `states`: the numbers of the active outages, each with
+        whether routing has moved away from it."""
         if states not in self._known:
             on = [(self._outages[number], routed) for number, routed in sorted(states)]
             self._known[states] = self._iteration_times(*link_state(self._network, on))
         return self._known[states]
 
     def undisturbed(self) -> Mapping[str, float]:
-        """Seconds per iteration while nothing is wrong. Raises InputError where a job does not get
-        on even then."""
+        """Seconds per iteration without outages. Raises InputError if a job makes no progress even
+        then."""
         times = self.times(frozenset())
         for job, seconds in times.items():
             if not math.isfinite(seconds):
@@ -61,7 +61,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """When a job breaks by itself, and of what."""
+    """When a job breaks by itself, and its cause."""
 
     at_s: float
     cause: str
@@ -72,11 +72,11 @@ _NEVER = Break(math.inf, "")
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """What happened to a job, in seconds. jct_s: inf where it never gets on again; healthy_s: its
-    JCT, checkpoints included, with no outage; work_s: without them. stalled_s: it waited.
-    restarting_s: it was started again. lost_work_s: done in vain, since the last checkpoint.
-    breaks: how often it broke by itself, by cause; the other restarts are those of queue pairs that
-    gave up."""
+    """What happened to a job, in seconds. jct_s: inf if it never makes progress again; healthy_s:
+    its JCT without outages, checkpoints included; work_s: without checkpoints. stalled_s: time it
+    waited. restarting_s: time that restarts took. lost_work_s: work lost since the last checkpoint.
+    breaks: how often it broke by itself, by cause; the other restarts followed from queue pairs
+    that gave up."""
 
     job: str
     jct_s: float
@@ -98,13 +98,13 @@ def run_through(
     restart: RestartSpec,
     breaks: Mapping[str, Iterator[Break]] | None = None,
 ) -> tuple[JobHistory, ...]:
-    """Each job from time 0 to the end of its iterations.
+    """Run each job from time 0 to the end of its iterations.
 
-    A job that does not get on stalls until the next retry of its queue pairs on a whole way. Once
-    they give up it is restarted from its last checkpoint, on spare hosts: what broke it touches it
-    no more. `breaks` of a job by itself, in order of time, restart it likewise, and a restart that
-    is under way anew. Iterations change pace in the middle; a stall of one rank is the whole job's.
-    Raises InputError as `Conditions.undisturbed` does.
+    A job without progress stalls until its queue pairs' next retry on a whole path. Once they give
+    up it restarts from its last checkpoint on spare hosts, and the outage no longer affects it.
+    `breaks` of a job by itself, in order of time, also restart it; a break during a restart begins
+    it anew. Iterations change pace in the middle; a stall of one rank stalls the whole job. Raises
+    InputError as `Conditions.undisturbed` does.
     """
     conditions = Conditions(network, outages, iteration_times)
     conditions.undisturbed()
@@ -190,7 +190,7 @@ class _Run:
         )
 
     def _undisturbed(self, work_s: float) -> float:
-        """With a checkpoint after each full interval that is not the end."""
+        """The time with a checkpoint after each full interval but the last."""
         return work_s + max(0, math.ceil(work_s / self._every_s - 1e-9) - 1) * self._takes_s
 
     def _on(self, now: float) -> list[int]:
@@ -210,8 +210,9 @@ class _Run:
         return next((moment for moment in self._moments if moment > self._now), math.inf)
 
     def _get_on(self, pace_s: float, until: float) -> None:
-        """Iterations and checkpoints until the work is done or `until`. A checkpoint that has begun
-        is finished whatever happens to the network; one in which the job breaks is none."""
+        """Run iterations and checkpoints until the work is done or `until`. A checkpoint that has
+        begun is finished whatever happens to the network; if the job breaks during it, it does not
+        count."""
         while self._left > 0 and self._now < until:
             run_s = min(self._every_s - self._since_s, self._left * pace_s, until - self._now)
             self._now += run_s
@@ -227,7 +228,7 @@ class _Run:
                 self._since_s = self._undone = 0.0
 
     def _stall(self) -> None:
-        """Wait for a whole way; restart where that takes too long."""
+        """Wait for a whole path; restart if that takes too long."""
         began = self._now
         while not math.isfinite(self._pace_s()):
             gives_up = began + self._retransmission.gives_up_s
@@ -253,7 +254,7 @@ class _Run:
         self._next_break = next(self._breaks, _NEVER)
 
     def _restart(self, broke_s: float) -> None:
-        """From the last checkpoint; what breaks meanwhile begins it anew."""
+        """Restart from the last checkpoint; a break meanwhile begins the restart anew."""
         self._left += self._undone
         self._lost_work_s += self._since_s
         self._undone = self._since_s = 0.0

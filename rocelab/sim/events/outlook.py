@@ -1,7 +1,7 @@
 """What failures over days or months cost jobs, as a document.
 
-In: histories of jobs that ran through a timeline. Out: a frozen `Outlook`, as JSON by
-`rocelab.documents.to_json`.
+`outlook` makes a frozen `Outlook` from the histories of jobs that ran through a timeline;
+`rocelab.documents.to_json` writes it as JSON.
 """
 
 from __future__ import annotations

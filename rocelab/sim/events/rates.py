@@ -1,7 +1,7 @@
-"""How often networks fail, as published, and timelines drawn from it.
+"""Published failure rates of networks, and timelines drawn from them.
 
-In: a preset's rates and a network. Out: a `TimelineSpec` of failures, independent and at constant
-rates (Poisson): the same seed gives the same timeline.
+Failures are independent and at constant rates (Poisson); the same seed gives the same
+`TimelineSpec`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ _LLAMA3_GPU_S = 54 * DAY_S * 16_384
 @dataclass(frozen=True, slots=True)
 class FailureRates:
     """Failures per second of each thing. port: a link of a NIC. leaf: a switch that NICs are on.
-    link_per_nic: of any link at all, for each NIC that the network has. nic: a whole NIC. job,
-    job_per_gpu: breaks of a job for whatever reason, network_share of which are those that are
-    drawn of the network. causes: of the others, and how many of them are of each. restart: how jobs
-    go on."""
+    link_per_nic: any link, per NIC of the network. nic: a whole NIC. job, job_per_gpu: breaks of a
+    job for any reason; network_share of them are drawn as failures of the network. causes: the
+    causes of the others and their counts. restart: how jobs recover."""
 
     name: str
     source: str
@@ -55,11 +54,11 @@ class FailureRates:
     restart: RestartSpec = _RESTART
 
     def own_breaks_per_s(self, gpus: int) -> float:
-        """How often it breaks for reasons other than the failures drawn of the network."""
+        """How often a job breaks for reasons other than the network failures drawn."""
         return self.breaks_per_s(gpus) * (1 - self.network_share)
 
     def breaks_per_s(self, gpus: int) -> float:
-        """How often a job of so many GPUs breaks, for whatever reason."""
+        """How often a job of this many GPUs breaks, for any reason."""
         return self.job + self.job_per_gpu * gpus
 
 
@@ -82,11 +81,11 @@ LLAMA3 = FailureRates(
     nic=7 / _LLAMA3_GPU_S,
     job_per_gpu=419 / _LLAMA3_GPU_S,
     # Table 5: GPU 148 + 72 (HBM3) + 19 (SRAM) + 17 (system processor) + 6 (thermal) + 6 (silent
-    # corruption); software 54 + 7 (NCCL watchdog) + 2; the rest but 35 + 7 of the network.
+    # corruption); software 54 + 7 (NCCL watchdog) + 2; the rest without 35 + 7 of the network.
     causes=(("GPU", 268), ("software", 63), ("host", 46)),
     network_share=42 / 419,
     # 5.7 TB of parameters and optimizer state at the published 2 TB/s; neither the interval nor
-    # the time of a restart is published: these are what its more than 90 % need.
+    # the time of a restart is published: these values give its more than 90 %.
     restart=RestartSpec.model_validate(
         {"checkpoint_every": "15m", "checkpoint_takes": "3s", "restart_takes": "5m"}
     ),
@@ -103,7 +102,7 @@ def timeline_of(network: Network, spec: RatesSpec, duration_s: float) -> Timelin
 
 
 def draw_breaks(rates: FailureRates, gpus: int, seed: int, job: int = 0) -> Iterator[Break]:
-    """Breaks of a job by itself, one after the other without end; each job's are its own."""
+    """Breaks of a job by itself, an endless iterator; each job number draws its own."""
     per_s = rates.own_breaks_per_s(gpus)
     draw = np.random.default_rng((seed, 1, job))
     names = [name for name, _ in rates.causes]
@@ -117,10 +116,10 @@ def draw_breaks(rates: FailureRates, gpus: int, seed: int, job: int = 0) -> Iter
 def draw_timeline(
     network: Network, rates: FailureRates, duration_s: float, seed: int, repair_s: float
 ) -> TimelineSpec:
-    """Failures of a network within `duration_s` seconds, each for `repair_s` on average,
-    exponentially: repair times are not published.
+    """Failures of a network within `duration_s` seconds. Repair times are exponential with mean
+    `repair_s`, as none are published.
 
-    Raises InputError where they are more than a timeline holds, or later than one goes.
+    Raises InputError for more failures than a timeline holds, or later ones than it allows.
     """
     if duration_s * SECOND > MAX_SPAN:
         raise InputError(f"a timeline goes on for {MAX_SPAN // DAY:,} days at most")
@@ -164,7 +163,7 @@ def draw_timeline(
 
 
 def drawn_in_words(preset: str, outages: Sequence[Outage]) -> str:
-    """What was drawn of the network, and of what jobs break."""
+    """The network failures drawn and the causes of job breaks, in words."""
     kinds = Counter(outage.what.split()[1] for outage in outages)
     network = ", ".join(f"{count:,} of a {kind}" for kind, count in sorted(kinds.items()))
     causes = ", ".join(name for name, _ in PRESETS[preset].causes)

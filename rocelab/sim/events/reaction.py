@@ -1,8 +1,8 @@
-"""How long routing takes to move away from a fault, as the lab measured it.
+"""How long routing takes to move away from a fault, as measured in the lab.
 
-In: a fault's class and its place in a network. Out: the median and 95th percentile of Full
-Convergence Time (RFC 6412 section 3.6.1) of the nearest row of docs/convergence-table.md, and which
-row that is. `python -m bench.reaction` makes reaction.json, which ships, of that table's data.
+Given a fault's class and its place in a network: the median and 95th percentile of Full Convergence
+Time (RFC 6412 section 3.6.1) of the nearest row of docs/convergence-table.md, and which row that
+is. `python -m bench.reaction` writes reaction.json, which ships, from that table's data.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rocelab.units import format_duration
 SCHEMA_VERSION = 1
 TABLE_FILE = "reaction.json"
 FLAP_NS = 200 * MS
-"""A carrier that is away no longer is a flap in the lab's table."""
+"""A carrier loss up to this long is a flap in the lab's table."""
 
 
 class Breakage(StrEnum):
-    """How something breaks, in the table's words."""
+    """How a link or switch breaks, in the table's words."""
 
     CABLE = "cable"
     SILENT = "silent"
@@ -49,8 +49,9 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the lab's table. n: failures; noticed_ns: when a silent one is noticed by protocol,
-    earliest and latest, None where no timer decides; bfd: whether BFD's timers do."""
+    """A row of the lab's table. n: failures; noticed_ns: earliest and latest time at which the
+    protocol notices a silent failure, None if no timer decides; bfd: whether BFD's timers
+    decide."""
 
     name: str
     title: str
@@ -85,7 +86,7 @@ FORMAT = Format(
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """Seconds from a fault until the last flow has routes again, inf for never; and why so."""
+    """Seconds from a fault until the last flow has routes again, inf for never; and the reason."""
 
     median_s: float
     p95_s: float
@@ -106,12 +107,13 @@ def shipped_table() -> ReactionTable:
 
 
 def reaction_of(spec: LabSpec, breakage: Breakage, place: Place, fan_out: int) -> Reaction:
-    """Of the row that is nearest: the same timers first, then place, kind of fabric and fan-out.
+    """The reaction of the nearest row: the same timers first, then place, kind of fabric and
+    fan-out.
 
-    Where a silent failure's timers were not measured, what routing took after the middle (median)
-    and the end (p95) of the interval in which the row's timers notice is added to those of `spec`
-    (RFC 5880 section 6.8.4, RFC 4271 section 8). fan_out: equal links of the switch next to the
-    fault, >= 1.
+    If a silent failure was not measured with these timers, the result is the middle (median) or end
+    (p95) of the interval in which the timers of `spec` notice it, plus the time that routing took
+    after the same point in the row (RFC 5880 section 6.8.4, RFC 4271 section 8). fan_out: equal
+    links of the switch next to the fault, >= 1.
     """
     rows: Sequence[Row] = [row for row in shipped_table().rows if row.breakage is breakage]
     if breakage is Breakage.SILENT:
@@ -153,7 +155,7 @@ def noticed_ns(spec: LabSpec) -> tuple[int, int]:
 
 
 def _nearest_timers(rows: Sequence[Row], spec: LabSpec) -> list[Row]:
-    """The rows whose timers, BFD's or BGP's as in `spec`, notice nearest to its own."""
+    """The rows with the same protocol's timers (BFD's or BGP's) as `spec`, nearest to its own."""
     latest_ns = noticed_ns(spec)[1]
     apart = {
         row: abs(math.log(row.noticed_ns[1] / latest_ns))

@@ -1,10 +1,9 @@
-"""What a queue pair does about packets that are lost: it waits, and sends them again.
+"""How a queue pair handles lost packets: it waits for a timeout and retransmits them.
 
-In: when packets were lost and when their way is whole again. Out: when the queue pair gets through,
-or that it never does. A requester's local ACK timer runs out every `ack_timeout_s`, without
-back-off, and after `retries` in vain the queue pair is in error (InfiniBand Architecture
-Specification 9.7; `rocelab.agent.rc.requester`). Hardware may take up to four times its nominal
-timeout.
+From the time of the loss and the time when the path is whole again follows when the queue pair gets
+through, if ever. A requester's local ACK timer expires every `ack_timeout_s`, without back-off, and
+after `retries` failed retries the queue pair is in error (InfiniBand Architecture Specification
+9.7; `rocelab.agent.rc.requester`). Hardware may take up to four times its nominal timeout.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Retransmission:
-    """A queue pair's patience."""
+    """A queue pair's ACK timeout and number of retries."""
 
     ack_timeout_s: float
     retries: int
 
     @classmethod
     def of(cls, spec: RetransmissionSpec | None, transport: TransportSpec | None = None) -> Self:
-        """As a timeline says; else as far as a job's file says; else NCCL's defaults.
+        """The timeline's values; else those of the job's file; else NCCL's defaults.
 
-        The lab's own default timeout is not taken: it is of a network whose time is dilated, in
+        The lab's own default timeout does not apply: it belongs to a network with dilated time, in
         which no route converges within it.
         """
         default = spec or RetransmissionSpec()
@@ -51,11 +50,11 @@ class Retransmission:
         return (self.retries + 1) * self.ack_timeout_s
 
     def through_s(self, lost_s: Floats | float, whole_s: float) -> Floats:
-        """When packets lost at `lost_s` get through on a way that is whole from `whole_s` on: with
-        the first retry that is not before. inf where all retries were before. Any shape.
+        """When packets lost at `lost_s` get through on a path that is whole from `whole_s` on: with
+        the first retry at or after it. inf if all retries were before. Any shape.
 
-        All that was sent since is taken for lost, and the answer to be a timeout's: an earlier NAK
-        needs a packet that passes within the send window.
+        Assumes that everything sent since is lost and that a timeout triggers the retry: an earlier
+        NAK needs a packet that arrives within the send window.
         """
         lost = np.asarray(lost_s, np.float64)
         retry = np.maximum(1.0, np.ceil((whole_s - lost) / self.ack_timeout_s - _ROUNDING))

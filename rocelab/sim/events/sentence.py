@@ -1,12 +1,12 @@
-"""An event in a line, as a command takes it: `drain ctsw7 for 2h`.
+"""Parses an event from a line, as commands take it: `drain ctsw7 for 2h`.
 
     EVENT  = VERB TARGET ["to" SHARE] ["at" TIME] ["for" TIME] ["reaction" TIME|median|p95]
     VERB   = fail | lose | blackhole | drain | crash | degrade
     TARGET = ["link"] NODE:NODE | N ["random"] links of (rack N | NODE) | ["switch"] NODE
            | plane N | nic SERVER:NIC | port SERVER:NIC:PORT
 
-In: the line. Out: the `EventSpec` that a timeline's file would hold, refused with the same words.
-The clauses after the target stand in any order; `lose` says the same as `fail`.
+The result is the `EventSpec` that a timeline file would hold, with the same error messages. The
+clauses after the target may be in any order; `lose` is the same as `fail`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _VERBS = {**{kind.value: kind for kind in Kind}, "lose": Kind.FAIL}
 
 
 def parse_event(line: str) -> EventSpec:
-    """The event of a line. Raises InputError on what has no such form, SpecError on its parts."""
+    """The event of a line. Raises InputError if the line has another form, SpecError for its
+    parts."""
     words = line.split()
     if not words:
         raise InputError("no event is given", EXAMPLE)

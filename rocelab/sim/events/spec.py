@@ -1,11 +1,11 @@
-"""What a person writes about failures and maintenance: a timeline, and how jobs get over it.
+"""The file format of failures and maintenance: a timeline, and how jobs recover.
 
     events:
       - {at: 2s, fail: link rtsw40:ctsw3, lasts: 10s}
       - {at: 1h, drain: switch ctsw7, lasts: 2h}
 
-In: a YAML file, or the sentences of `rocelab.sim.events.sentence`. Out: validated specs, times in
-ns. What they mean on a network is `rocelab.sim.events.timeline`'s to say.
+Specs come validated from a YAML file or from `rocelab.sim.events.sentence`, times in ns.
+`rocelab.sim.events.timeline` resolves them on a network.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SPAN = Quantity(
     units={"s": SECOND, "ms": MS, "us": 10**3, "ns": 1, "m": MINUTE, "h": HOUR, "d": DAY},
     examples=("10s", "2h"),
 )
-"""Times of maintenance: as `rocelab.units.DURATION`, which is for labs, with hours and days."""
+"""Times of maintenance: as `rocelab.units.DURATION`, with hours and days."""
 
 SpanNs = Annotated[
     int,
@@ -95,7 +95,7 @@ TargetText = Annotated[
 
 
 class EventSpec(SpecModel):
-    """One thing that happens: what it is is the key, what it happens to its value."""
+    """One event: its kind is a key, its target the key's value."""
 
     at: Annotated[SpanNs, Field(ge=0, le=MAX_SPAN, description="after the jobs' start")] = 0
     fail: Annotated[
@@ -148,7 +148,7 @@ class EventSpec(SpecModel):
 
     @property
     def target(self) -> str:
-        """What it happens to, in words that `parse_target` reads."""
+        """The target as text that `parse_target` reads."""
         return str(getattr(self, self.kind))
 
 
@@ -165,10 +165,10 @@ class RetransmissionSpec(SpecModel):
 
 
 class RestartSpec(SpecModel):
-    """How a job that broke goes on: from its last checkpoint, on spare hosts where it must.
+    """How a broken job recovers: from its last checkpoint, on spare hosts if needed.
 
-    HPN (SIGCOMM'24) checkpoints every 2 to 4 hours, which takes about 100 s. How long a restart
-    takes is not published: ten minutes are an assumption.
+    HPN (SIGCOMM'24) checkpoints every 2 to 4 hours, which takes about 100 s. The duration of a
+    restart is not published: ten minutes are an assumption.
     """
 
     checkpoint_every: Annotated[
@@ -183,7 +183,7 @@ class RestartSpec(SpecModel):
 
 
 class TimelineSpec(SpecModel):
-    """Events in time, and how routing, queue pairs and jobs get over them."""
+    """Events in time, and how routing, queue pairs and jobs recover from them."""
 
     events: Annotated[tuple[EventSpec, ...], Field(strict=False, max_length=MAX_EVENTS)] = ()
     reaction: Annotated[

@@ -1,7 +1,7 @@
-"""What a person names as broken or under maintenance, and which links of a network that is.
+"""Targets of events, as users name them, and the links of a network that they stand for.
 
-In: text such as `link rtsw40:ctsw3`, `2 links of rack 40` or `switch ctsw7`. Out: a `Target`, and
-once there is a network its links; or an error that says what is there instead.
+Parses text such as `link rtsw40:ctsw3`, `2 links of rack 40` or `switch ctsw7` to a `Target` and
+finds its links on a network. Errors name what is there instead.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Thing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A thing and its name. count: how many links; drawn: by a seed, not the first ones. rack: the
-    name is a rack's number. nic, port: from 1."""
+    """A thing and its name. count: how many links; drawn: at random by a seed, not the first ones.
+    rack: the name is a rack's number. nic, port: from 1."""
 
     thing: Thing
     name: str
@@ -89,7 +89,7 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Target]], ...] = (
 
 
 def parse_target(text: object) -> Target:
-    """The target that a text names. Raises RefusedError, a ValueError, on anything else."""
+    """Parse a target. Raises RefusedError, a ValueError, for any other text."""
     if isinstance(text, str):
         words = " ".join(text.split())
         for pattern, made in _PATTERNS:
@@ -100,9 +100,9 @@ def parse_target(text: object) -> Target:
 
 
 def links_of(network: Network, target: Target, draw: np.random.Generator) -> Ints:
-    """The links that a target means, in build order; all of a switch's where it is one.
+    """The links of a target, in build order; for a switch all its links.
 
-    Raises InputError, naming what is alike or what there is, where the network has no such thing.
+    Raises InputError with similar or existing names if the network has no such target.
     """
     match target.thing:
         case Thing.LINK:
@@ -118,7 +118,7 @@ def links_of(network: Network, target: Target, draw: np.random.Generator) -> Int
 
 
 def node_number(network: Network, name: str) -> int:
-    """The number of the node of that name. Raises InputError with names that are alike."""
+    """The number of the node of that name. Raises InputError with similar names."""
     try:
         return network.node_number(name)
     except KeyError:

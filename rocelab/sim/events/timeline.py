@@ -1,7 +1,7 @@
-"""A timeline on a network: which links go and return when, and when routing has moved.
+"""Resolves a timeline on a network: when links fail and return, and when routing has moved.
 
-In: a `TimelineSpec` and a `Network`. Out: `Outage`s in the order they begin, and the state of all
-links while some of them are on.
+Turns a `TimelineSpec` into `Outage`s in order of beginning, and computes the state of all links
+while some outages are active.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Outage:
-    """An event on a network. links: those it touches. ends_s: inf where it never does. reaction_s:
-    from its beginning until routes avoid the links, inf where they never do; `reaction` says why.
-    remaining: what is left of the links' rate."""
+    """An event on a network. links: those it affects. ends_s: inf for never. reaction_s: from its
+    beginning until routes avoid the links, inf for never; `reaction` says why. remaining: the share
+    of the links' rate that remains."""
 
     what: str
     kind: Kind
@@ -42,20 +42,21 @@ class Outage:
 
     @property
     def loses_packets(self) -> bool:
-        """Whether flows find out by losing packets: a drain moves them first."""
+        """Whether flows lose packets: a drain moves them first."""
         return self.kind not in (Kind.DRAIN, Kind.DEGRADE)
 
     @property
     def routed_s(self) -> float:
-        """When routes avoid the links; inf where they never do while it is on."""
+        """When routes avoid the links; inf if never during the outage."""
         moved = self.begins_s + self.reaction_s
         return moved if moved < self.ends_s else math.inf
 
 
 def resolve(network: Network, spec: TimelineSpec, file: str = "timeline") -> tuple[Outage, ...]:
-    """What a timeline means on a network.
+    """The outages of a timeline on a network.
 
-    Raises SpecError with every event that names what the network has not; `file` is for messages.
+    Raises SpecError with every event whose target the network does not have; `file` is for
+    messages.
     """
     draw = np.random.default_rng(spec.seed)
     found: list[Outage] = []
@@ -77,7 +78,7 @@ def outage_of(
     reaction: Measured | int = Measured.MEDIAN,
     draw: np.random.Generator | None = None,
 ) -> Outage:
-    """What one event means. Raises InputError as `links_of` does."""
+    """The outage of one event. Raises InputError as `links_of` does."""
     target = parse_target(event.target)
     links = links_of(network, target, draw or np.random.default_rng(1))
     asked = reaction if event.reaction is None else event.reaction
@@ -96,9 +97,9 @@ def outage_of(
 
 
 def link_state(network: Network, outages: Iterable[tuple[Outage, bool]]) -> tuple[Bools, Floats]:
-    """The links that routing takes for up, L, and what each send can carry, 2L, in bit/s, while
-    these outages are on; the second of each pair is whether routing has moved. What is drained
-    carries until it has."""
+    """The links that routing sees as up, L, and the capacity of each send, 2L, in bit/s, during
+    these outages; the second of each pair is whether routing has moved. A drained link carries
+    traffic until then."""
     up = np.ones(network.links, bool)
     part = np.ones(network.links)
     for outage, routed in outages:
@@ -139,7 +140,8 @@ def _breakage(event: EventSpec, thing: Thing, place: Place) -> Breakage:
 
 
 def _place(network: Network, thing: Thing, links: Sequence[int] | Ints) -> tuple[Place, int]:
-    """Where in the fabric, the place that takes longest first; and the fan-out there."""
+    """The place in the fabric, the one with the longest reaction if several; and the fan-out
+    there."""
     if not len(links):
         return Place.SPINE, 1
     lower = network.lower[links]

@@ -1,8 +1,8 @@
-"""What one failure or maintenance costs the jobs that are running: the same jobs with and without.
+"""What one failure or maintenance costs running jobs: the same jobs with and without it.
 
-In: an outage on a network, how long iterations take in a state of the network, how queue pairs and
-jobs get over a loss. Out: a frozen `WhatIf`, as JSON by `rocelab.documents.to_json`. The arithmetic
-is of iterations, not of packets: an outage may last for hours.
+Takes an outage on a network, iteration times per state of the network, and how queue pairs and jobs
+recover from a loss. Returns a frozen `WhatIf` (JSON: `rocelab.documents.to_json`). It computes with
+iterations, not packets: an outage may last for hours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rocelab.spec.base import SECOND
 SCHEMA_VERSION = 1
 
 FOR_GOOD_S = 3600.0
-"""What an outage that never ends is costed over."""
+"""The period over which the cost of an endless outage is computed."""
 
 
 def what_if(
@@ -32,12 +32,12 @@ def what_if(
     retransmissions: Mapping[str, Retransmission],
     restart: RestartSpec,
 ) -> WhatIf:
-    """What an outage costs each of the jobs `gpus` names, with their numbers of GPUs.
+    """What an outage costs each job of `gpus`, GPUs by job name.
 
-    A job stalls where iterations never end before routing has moved, or never while the outage
-    lasts; until the first retry on a whole way. One whose queue pairs give up is restarted from its
-    last checkpoint on spare hosts, and is out of the outage's reach from then on. Raises InputError
-    where a job does not get on even without the outage.
+    A job whose iterations do not end before routing has moved, or during the whole outage, stalls
+    until the first retry on a whole path. If its queue pairs give up it restarts from its last
+    checkpoint on spare hosts, which the outage does not affect. Raises InputError if a job makes no
+    progress even without the outage.
     """
     conditions = Conditions(network, [outage], iteration_times)
     before = conditions.undisturbed()

@@ -1,9 +1,8 @@
-"""From a spec to a `Network`, without building its `Fabric` first.
+"""Builds a `Network` from a spec, without building its `Fabric` first.
 
-In: a `LabSpec`. Out: the nodes, NICs and links that `rocelab.plan.build.build_fabric` makes of it,
-as arrays, in the order in which `rocelab.predict.wires` numbers them. Layout, blocks of addresses
-and hash seeds come from the same functions; what only a lab needs (MACs, /31s between switches,
-prefixes as text) is left out.
+The arrays hold the nodes, NICs and links of `rocelab.plan.build.build_fabric` in the order in which
+`rocelab.predict.wires` numbers them. Layout, address blocks and hash seeds come from the same
+functions; what only a lab needs (MACs, /31s between switches, prefixes as text) is left out.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ IPV4_END = 2**32
 def network_of(spec: LabSpec) -> Network:
     """The network that `spec` describes.
 
-    A fabric that 198.18.0.0/15 can not address, which a lab refuses, has the addresses that follow:
-    here they are only hashed.
+    A fabric too large for 198.18.0.0/15, which a lab refuses, continues into the addresses that
+    follow: here they are only hashed.
     """
     layout = layout_of(spec.fabric)
     sites = layout.sites
@@ -71,7 +70,7 @@ def network_of(spec: LabSpec) -> Network:
 
 
 def _nic_links(nics: tuple[Attachment, ...], ports: Ints) -> tuple[Ints, Ints]:
-    """The links of each NIC, and of each NIC's link which of several it is between its two ends."""
+    """The links of each NIC, and the number of each among parallel links between its two ends."""
     first = np.cumsum(ports) - ports
     port = np.arange(ports.max(initial=1))
     links = np.where(port < ports[:, None], first[:, None] + port, NONE).astype(np.int32)
@@ -86,7 +85,7 @@ def _nic_links(nics: tuple[Attachment, ...], ports: Ints) -> tuple[Ints, Ints]:
 
 
 def _counted_from_one(server: Ints) -> Ints:
-    """The number of each NIC of its server, whose NICs stand together."""
+    """The number of each NIC in its server (from 1); NICs of a server are consecutive."""
     begins = np.flatnonzero(np.diff(server, prepend=NONE))
     counts = np.diff(begins, append=len(server))
     return (np.arange(len(server)) - np.repeat(begins, counts) + 1).astype(np.int32)

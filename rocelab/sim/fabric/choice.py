@@ -1,12 +1,11 @@
-"""Which next hop each flow takes at each switch: the lab's schemes and hash models over arrays.
+"""Chooses each flow's next hop at each switch: the lab's schemes and hash models over arrays.
 
-In: flows, a scheme and a hash model; then flows at switches and the groups there. Out: a place in
-each group, that of `rocelab.predict.choice` for schemes whose choices follow from a packet's
-headers. The others are as follows.
+Given flows at switches and the groups there, returns a place in each group. For schemes whose
+choices follow from a packet's headers it is that of `rocelab.predict.choice`. The others:
 
 resilient: buckets as the kernel fills them for a new group, then as they are right after the lost
-members went, one after the other in the group's order, with no bucket in use. spray and flowlet
-are fluid limits: each switch, or the leaf alone, divides a flow evenly over its group.
+members left, one after the other in the group's order, with no bucket in use. spray and flowlet are
+fluid limits: each switch, or the leaf alone, divides a flow evenly over its group.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def divides(scheme: SchemeSpec, model: Model) -> bool:
 
 
 class Choice:
-    """The choices of flows. A model other than the kernel's stands in place of the scheme."""
+    """The choices of flows. A model other than the kernel's replaces the scheme."""
 
     def __init__(self, ladder: Ladder, flows: Flows, scheme: SchemeSpec, model: Model) -> None:
         self._network = ladder.network
@@ -60,7 +59,7 @@ class Choice:
     def places(self, at: Ints, which: Indices, hops: NextHops) -> Ints:
         """The place in its healthy group that each of the flows `which` takes at the switch `at`.
 
-        Raises InputError for a hash seed of 0, as the kernel's own hash is then not known.
+        Raises InputError for a hash seed of 0: the kernel's own seed is then unknown.
         """
         (free,) = np.nonzero((hops.count > 1) & ~self.divided(at))
         if not len(free):
@@ -87,7 +86,7 @@ class Choice:
         return option
 
     def _hashes(self, at: Ints, which: Indices) -> Words:
-        """31 bits: of a hash that steering gives the kernel takes the upper ones."""
+        """31-bit hashes; the kernel takes the upper bits of a hash that steering sets."""
         match self._scheme.kind:
             case "e-ecmp":
                 return self._with_qp(at, which) >> np.uint32(1)
@@ -108,7 +107,7 @@ class Choice:
         return e_ecmp_hashes(source, destination, sport, dest_qp, seeds)
 
     def _pinned(self, at: Ints, which: Indices) -> Words:
-        """At leaves other than the destination's own the middle of an uplink's part of the hashes
+        """At leaves other than the destination's, the middle of an uplink's range of hashes
         (`rocelab.forwarding.steering.planned_pins`)."""
         network, nic = self._network, self._flows.destination[which]
         own = (network.home_leaves[network.nic_home[nic]] == at[:, None]).any(axis=1)

@@ -1,7 +1,7 @@
 """Flows as columns, and the paths they take.
 
-A flow is all that one end of a queue pair sends, which a switch can tell apart. In: numbers of
-NICs, ports and queue pairs. Out: frozen columns that `rocelab.sim.fabric` leads through a network.
+A flow is everything that one end of a queue pair sends; switches can tell flows apart. The columns
+are frozen; `rocelab.sim.fabric` routes them through a network.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The groups of all switches for all destinations as one table: what a search over paths walks.
+"""The groups of all switches for all destinations as one table, for searches over paths.
 
-In: `Routes`. Out: a `GroupTable`. It has a cell for each node and class of destinations, 50 MB for
-32,256 NICs in racks of 16; to lead flows, ask `Routes` for the groups that they meet instead.
+A `GroupTable` has a cell for each node and class of destinations, 50 MB for 32,256 NICs in racks of
+16. To route flows, ask `Routes` for the groups on their paths instead.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from rocelab.sim.fabric.routes import Routes
 
 PIECE = 2**16
-"""Cells worked out at a time."""
+"""Cells computed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class GroupTable:
-    """group: of each node and class, NONE where the node has no route and where the class is its
-    own, N x classes. The sends of group g are sends[start[g]:start[g + 1]], in the kernel's order.
+    """group: of each node and class, NONE if the node has no route or the class is its own, N x
+    classes. The sends of group g are sends[start[g]:start[g + 1]], in the kernel's order.
     """
 
     group: Ints

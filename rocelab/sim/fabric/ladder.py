@@ -1,11 +1,10 @@
-"""What a switch can send by at all, as ranges: the fabric's wiring, whatever is up.
+"""The sends of each switch as ranges: the fabric's wiring, up or not.
 
-In: a `Network`. Out: `slots`, all sends in such an order that the links to a switch's tier above,
-or from it to any run of switches below, stand together in it. A group of next hops is then a start
-and a width.
+`slots` orders all sends so that a switch's links to the tier above, or to any run of switches
+below, are consecutive. A group of next hops is then a start and a width.
 
-It holds for networks of `rocelab.sim.fabric.build`: there the uplinks of a switch follow each
-other, by switch above and then by parallel link, and all switches of a tier have as many.
+This holds for networks of `rocelab.sim.fabric.build`: the uplinks of a switch are consecutive, by
+upper switch and then by parallel link, and all switches of a tier have equally many.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ class Ladder:
     """Links up and down of every switch.
 
     leaves, spines, tops: nodes of tiers 1 to 3. row: of each node among the leaves, or among the
-    spines and tops together, N. slots: sends, first all those up, in order of links, then all those
-    down, by upper node.
+    spines and tops together, N. slots: sends, first all up, in order of links, then all down, by
+    upper node.
     """
 
     def __init__(self, network: Network) -> None:
@@ -55,7 +54,7 @@ class Ladder:
         self.slots: Ints = np.concatenate((ups, 2 * order + 1))
 
     def climbs(self, tier: int) -> int:
-        """How many uplinks each switch of a tier has."""
+        """Uplinks per switch of a tier."""
         nodes = (self.leaves, self.spines)[tier - 1]
         return int(self.uplinks[nodes[0]]) if len(nodes) else 0
 
@@ -65,7 +64,7 @@ class Ladder:
         return lowest, lowest + self.uplinks[nodes] // self._pair[nodes] - 1
 
     def down_to(self, link: Ints) -> Ints:
-        """The slot of the way down of each link."""
+        """The slot of each link's send down."""
         return self._down_slot[link]
 
     def between(self, upper: Ints, lower: Ints) -> tuple[Ints, Ints]:
@@ -77,8 +76,8 @@ class Ladder:
         return first, np.where(wired, width, 0)
 
     def range_down(self, upper: Ints, lowest: Ints, highest: Ints) -> tuple[Ints, Ints]:
-        """The slots from switches down to all those from `lowest` to `highest` that they are wired
-        to: the first, and how many."""
+        """The slots from switches down to their neighbours from `lowest` to `highest`: the first,
+        and how many."""
         base = upper.astype(np.int64) * self.network.nodes
         begin = np.searchsorted(self._down_key, base + lowest)
         end = np.searchsorted(self._down_key, base + highest, side="right")

@@ -1,8 +1,7 @@
-"""A fabric as arrays: what a simulation of tens of thousands of GPUs indexes, without an object per
-NIC or link.
+"""A fabric as arrays, for simulations of tens of thousands of GPUs: no object per NIC or link.
 
-In: a `LabSpec`. Out: a frozen `Network` whose nodes, NICs and links are numbered, addressed and
-seeded exactly as those of the `Fabric` that `rocelab.plan.build` makes of the same spec.
+Nodes, NICs and links of a frozen `Network` are numbered, addressed and seeded exactly as in the
+`Fabric` that `rocelab.plan.build` makes of the same spec.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ class Network:
     Send 2i is what the lower end of link i puts on it, towards the top; 2i + 1 is the way back. The
     switches that a NIC is wired to are its home; NICs with the same switches share one.
 
-    node_names, roles: of each node, in build order. asn: 0 for servers. zone: NONE outside of any.
-    hash_seed: N, 0 for servers. lower, upper: node of each end, L. parallel: which of several
-    links between the two (from 1), L. rate_bps: L. nic_server: node, n. nic_number: from 1, n.
-    nic_address: IPv4, n; it goes on beyond 198.18.0.0/15 where the fabric is larger than a lab can
-    address. nic_links: n x p links, NONE where it has fewer. nic_home: n. home_leaves: homes x p
-    nodes, NONE where there are fewer.
+    node_names, roles: of each node, in build order. asn: 0 for servers. zone: NONE outside a zone.
+    hash_seed: N, 0 for servers. lower, upper: node of each end, L. parallel: which of several links
+    between the two (from 1), L. rate_bps: L. nic_server: node, n. nic_number: from 1, n.
+    nic_address: IPv4, n; it continues beyond 198.18.0.0/15 if the fabric is larger than a lab can
+    address. nic_links: n x p links, padded with NONE. nic_home: n. home_leaves: homes x p nodes,
+    padded with NONE.
     """
 
     spec: LabSpec
@@ -80,7 +79,7 @@ class Network:
 
     @cached_property
     def receiver(self) -> Ints:
-        """The node that each send comes to, 2L."""
+        """The node that each send enters, 2L."""
         return np.column_stack((self.upper, self.lower)).reshape(-1)
 
     @cached_property

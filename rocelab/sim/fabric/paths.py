@@ -1,8 +1,8 @@
-"""The path of every flow through a network, all flows a hop at a time.
+"""Finds the path of every flow through a network, all flows a hop at a time.
 
-In: a `Network`, the `Routes` that BGP offers on it now, and `Flows`. Out: `Paths`. Where nothing
-has failed, flows that one of the lab's schemes leads are where `rocelab.predict` says and the lab's
-counters count them.
+Takes a `Network`, the `Routes` that BGP offers on it now, and `Flows`; returns `Paths`. Without
+failures, paths under the lab's schemes are those that `rocelab.predict` predicts and the lab's
+counters confirm.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rocelab.spec.model import HashWeights
 from rocelab.spec.schemes import SchemeSpec
 
 PIECE = 2**15
-"""Flows led at a time, so that memory beyond the paths themselves stays small."""
+"""Flows routed at a time, so that memory beyond the paths themselves stays small."""
 
 PIECE_OF_DIVIDED = 2**9
 
@@ -38,16 +38,16 @@ def paths_of(
     model: Model = Model.KERNEL,
     progress: ProgressSink = no_progress,
 ) -> Paths:
-    """Where flows go under a scheme (None: the spec's), or by an ASIC's hash model instead.
+    """The paths of flows under a scheme (None: the spec's), or by an ASIC's hash model instead.
 
-    A flow leaves by its port, or by the NIC's other one while its own has no link
-    (`rocelab.agent.lag`). One that no switch has a route for has no path. te is led as ecmp is,
-    which is behind every entry. Next hops are in the order of links: that of gateways' addresses,
-    by which zebra sorts them, where links are numbered; where they are not, the order follows from
-    the daemons' start, and paths hold as a distribution.
+    A flow leaves by its port, or by the NIC's other port while its own has no link
+    (`rocelab.agent.lag`). A flow without a route has no path. te is routed as ecmp, its fallback
+    for every entry. Next hops are in the order of links. On numbered links that is the order of the
+    gateways' addresses, by which zebra sorts them. On unnumbered links the real order depends on
+    the daemons' start, and paths hold as a distribution only.
 
-    Raises InputError for weights that are not equal, a group wider than routing.max_paths and,
-    where the kernel's own hash decides, a hash seed of 0.
+    Raises InputError for unequal weights, a group wider than routing.max_paths and, where the
+    kernel's own hash decides, a hash seed of 0.
     """
     if network.spec.hashing.weights is not HashWeights.EQUAL:
         raise InputError(
@@ -77,19 +77,19 @@ def paths_of(
 
 
 def flows_per_send(network: Network, paths: Paths) -> Floats:
-    """How many flows each send carries, 2L; parts of flows count as what they are."""
+    """How many flows each send carries, 2L; a part of a flow counts as its share."""
     return np.bincount(paths.sends, paths.share, minlength=network.sends).astype(np.float64)
 
 
 def links_on_path(paths: Paths) -> Floats:
-    """How many links each flow's packets cross one after the other, F: on average, where parts of a
-    flow go different ways."""
+    """Links that each flow's packets cross, F: the average if parts of a flow take different
+    paths."""
     flow = np.repeat(np.arange(len(paths)), np.diff(paths.start))
     return np.bincount(flow, paths.share, minlength=len(paths)).astype(np.float64)
 
 
 def _first_sends(network: Network, routes: Routes, flows: Flows) -> Ints:
-    """The send by which each flow leaves its server, NONE where its NIC has no link."""
+    """The send by which each flow leaves its server, NONE if its NIC has no link."""
     links = network.nic_links[flows.source]
     alive = (links != NONE) & routes.up[links]
     rows = np.arange(len(flows))
@@ -107,7 +107,7 @@ class _Parts:
 
 
 def _walk(routes: Routes, choice: Choice, destination: Ints, parts: _Parts, parted: bool) -> _Parts:
-    """Lead flows from their first sends on; all that they put on sends, flow by flow."""
+    """Route flows from their first sends on. Returns their parts on all sends, flow by flow."""
     network = routes.network
     walked = [parts]
     dead = np.zeros(0, np.intp)
@@ -142,7 +142,7 @@ def _walk(routes: Routes, choice: Choice, destination: Ints, parts: _Parts, part
 
 
 def _met(nodes: int, at: Ints, flow: Indices, share: Floats) -> tuple[Ints, Indices, Floats]:
-    """The parts of a flow at one switch as one."""
+    """Merge the parts of a flow at one switch."""
     both, of_part = np.unique(flow * nodes + at, return_inverse=True)
     whole = np.asarray(np.bincount(of_part, share), np.float64)
     return (both % nodes).astype(np.int32), both // nodes, whole

@@ -1,14 +1,13 @@
 """Which next hops BGP offers each switch for each NIC, on links that are up: routes at size.
 
-In: a `Network` and which of its links are up. Out: `Routes`, which gives the ECMP groups of any
-switches and NICs, all at once. The rules are those of `rocelab.plan.routes.spread` (equal AS-path
-length, RFC 7938 section 6.1; a switch refuses paths that hold its own ASN; leaves announce only
-what is theirs). Tiers and ASNs of the four kinds of fabric make an AS path one of two: up and down
-again, or from a spine straight down; so a sweep up and one down find them all.
+`Routes` gives the ECMP groups of any switches and NICs, vectorised. The rules are those of
+`rocelab.plan.routes.spread` (equal AS-path length, RFC 7938 section 6.1; a switch refuses paths
+with its own ASN; leaves announce only their own prefixes). In the four kinds of fabric an AS path
+goes up and down again, or from a spine straight down, so one sweep up and one down find all paths.
 
-NICs that the same leaves announce are a class: those of a home, and of a NIC with two ports that
-has lost one, the remaining leaf's (Qian et al., "Alibaba HPN", SIGCOMM 2024, section 4.2: a /32 per
-port). Reachability is a set of classes, a bit each, per spine and top.
+NICs that the same leaves announce are a class: the NICs of a home. A NIC with two ports that has
+lost one is in the class of the remaining leaf (Qian et al., "Alibaba HPN", SIGCOMM 2024, section
+4.2: a /32 per port). Reachability is a set of classes, a bit each, per spine and top.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ _ALL = np.uint64(2**64 - 1)
 class NextHops:
     """The groups of m pairs of a switch and a NIC, as places in `Ladder.slots`.
 
-    start, width: where a group stands while all is up, m. partial: the pairs that have lost next
-    hops. live: which of their places remain, partial x most places. count: next hops that remain,
-    m, 0 where there is no route.
+    start, width: a group's range while all links are up, m. partial: the pairs that have lost next
+    hops. live: which of their places remain, partial x most places. count: remaining next hops, m,
+    0 for no route.
     """
 
     start: Ints
@@ -47,7 +46,7 @@ class NextHops:
     live: Mask
 
     def take(self, rows: npt.NDArray[np.intp]) -> NextHops:
-        """The groups of some pairs, each as often as it is named."""
+        """The groups of some pairs, repeated as often as in `rows`."""
         of_row = np.full(len(self.start), NONE, np.intp)
         of_row[self.partial] = np.arange(len(self.partial))
         partial = of_row[rows]
@@ -56,7 +55,7 @@ class NextHops:
         return NextHops(self.start[rows], self.width[rows], self.count[rows], hit, live)
 
     def place(self, option: Ints) -> Ints:
-        """The place in its healthy group of each pair's option-th next hop that remains, m."""
+        """The place in its healthy group of each pair's option-th remaining next hop, m."""
         place = option.astype(np.int32)
         if len(self.partial):
             nth = np.cumsum(self.live, axis=1, dtype=np.int32)
@@ -64,8 +63,7 @@ class NextHops:
         return place
 
     def alike(self, *keys: Ints) -> list[npt.NDArray[np.intp]]:
-        """The pairs whose groups are of one width and have lost the same members, and whose `keys`
-        are the same: together."""
+        """The pairs grouped by equal width, equal lost members and equal `keys`."""
         lost = np.zeros(len(self.start), np.int32)
         if len(self.partial):
             packed = np.packbits(self.live, axis=1)
@@ -84,10 +82,11 @@ class NextHops:
 
 
 class Routes:
-    """The routes of a network whose links `link_up` (L, all by default) are up, once BGP is done.
+    """The routes of a network whose links `link_up` (L, all by default) are up, after BGP
+    converged.
 
-    origins: the leaves that announce each class, classes x p, NONE where there are fewer.
-    nic_class: n, NONE for a NIC that no leaf announces.
+    origins: the leaves that announce each class, classes x p, padded with NONE. nic_class: n, NONE
+    for a NIC that no leaf announces.
     """
 
     def __init__(self, network: Network, link_up: Mask | None = None) -> None:
@@ -104,9 +103,10 @@ class Routes:
         self._near = _union(by_origin)
         """Classes that a spine or top reaches by going down only, spines and tops x words."""
         self._via_first = by_origin[0]
-        """Those whose path is one by their first origin, where the two have spines of their own."""
+        """Classes reached by way of their first origin, if the two origins have spines of their
+        own."""
         self._whole_down = ~lost
-        """Those whose group down has lost no link."""
+        """Classes whose group down has lost no link."""
         self._sweep_tops(meant)
         self._far = np.zeros_like(self._near)
         """Classes that a spine reaches by going up."""
@@ -117,7 +117,7 @@ class Routes:
         self._set_ranges()
 
     def next_hops(self, at: Ints, nic: Ints) -> NextHops:
-        """The groups of switches `at` for `nic`, both m, of any tiers."""
+        """The groups of switches `at`, of any tier, for `nic`, both m."""
         start, width = np.zeros(len(at), np.int32), np.zeros(len(at), np.int32)
         whole = np.ones(len(at), np.bool_)
         klass = self.nic_class[nic]
@@ -150,7 +150,7 @@ class Routes:
 
     @property
     def group(self) -> Ints:
-        """The group of each node and class, as `GroupTable` has it."""
+        """The group of each node and class, as in `GroupTable`."""
         return self._table.group
 
     @property
@@ -160,16 +160,16 @@ class Routes:
 
     @property
     def sends(self) -> Ints:
-        """The members of all groups."""
+        """The members of all groups, one after the other."""
         return self._table.sends
 
     def _asn_above_origins(self) -> npt.NDArray[np.int64]:
-        """The ASN of the spines above each origin of a class; -1 where there is none."""
+        """The ASN of the spines above each origin of a class; -1 for no origin."""
         lowest, _ = self.ladder.above(self.origins)
         return np.where(self.origins == NONE, -1, self.network.asn[lowest])
 
     def _above_origin(self, which: int, links: Mask) -> Bits:
-        """Of every spine, the classes to whose origin `which` one of `links` leads."""
+        """For every spine, the classes whose origin `which` it reaches by one of `links`."""
         found = np.zeros((len(self.ladder.spines) + len(self.ladder.tops), self._words), np.uint64)
         (klass,) = np.nonzero(self.origins[:, which] != NONE)
         step = np.arange(self.ladder.climbs(1), dtype=np.int32)
@@ -182,7 +182,8 @@ class Routes:
         return found
 
     def _sweep_tops(self, meant: Bits) -> None:
-        """What comes up to the tops. `meant`: what spines reach while all is up."""
+        """Propagate routes up to the tops. `meant`: classes that spines reach while all links are
+        up."""
         ladder, tops = self.ladder, self.ladder.tops
         if not len(tops):
             return
@@ -199,7 +200,7 @@ class Routes:
         self._whole_down[here] = np.bitwise_and.reduceat(kept, begins)
 
     def _sweep_spines(self) -> None:
-        """What comes down to the spines, of classes that they do not reach by going down."""
+        """Propagate routes down to the spines, for classes that they do not reach by going down."""
         ladder, spines = self.ladder, self.ladder.spines
         own = [self._classes_of_asn(which) for which in range(self.origins.shape[1])]
         rows = slice(0, len(spines))
@@ -218,7 +219,7 @@ class Routes:
         self._whole_up[1] = whole
 
     def _classes_of_asn(self, which: int) -> Bits:
-        """Of each spine, the classes above whose origin `which` are spines of its ASN."""
+        """For each spine, the classes whose origin `which` is below spines of its ASN."""
         asns, of_spine = np.unique(self.network.asn[self.ladder.spines], return_inverse=True)
         same = self._asn[:, which] == asns[:, None]
         padded = np.zeros((len(asns), self._words * _WORD), np.bool_)
@@ -241,7 +242,7 @@ class Routes:
         self._whole_up[0] = near | ~any_near & far
 
     def _set_ranges(self) -> None:
-        """The slots of each top that lead to the spines above a class's origins."""
+        """Set the slots of each top that lead to the spines above a class's origins."""
         ladder = self.ladder
         lowest, _ = ladder.above(self.origins[:, 0])
         last = np.where(self.origins == NONE, self.origins[:, :1], self.origins)[:, -1]
@@ -254,7 +255,8 @@ class Routes:
         self._range_start, self._range_width = start.reshape(shape), width.reshape(shape)
 
     def _at_leaf(self, at: Ints, nic: Ints, klass: Ints) -> tuple[Ints, Ints, Mask]:
-        """Directly to a NIC below; nowhere to one that the leaf announces but has no link to."""
+        """Groups at leaves: direct for a NIC below; empty for a NIC that the leaf announces without
+        a link."""
         ladder = self.ladder
         start, width = ladder.first_up[at], ladder.uplinks[at]
         whole = _bit(self._whole_up[0], ladder.row[at], klass)
@@ -308,7 +310,7 @@ class Routes:
         return live
 
     def _refused(self, at: Ints, top_row: Ints, klass: Ints) -> Mask:
-        """Whether a spine finds its own ASN in what the tops beside it announce."""
+        """Whether a spine finds its own ASN in the paths that its tops announce."""
         first = _bit(self._via_first, top_row, klass[:, None])
         same = self._asn[klass] == self.network.asn[at][:, None]
         refused: Mask = np.where(first, same[:, :1], same[:, -1:])
@@ -318,7 +320,7 @@ class Routes:
 def _classes(network: Network, up: Mask) -> tuple[Ints, Ints]:
     """The origins of each class, and the class of each NIC.
 
-    A leaf announces its own NICs of one port whatever their links do.
+    A leaf announces its own single-port NICs whether their links are up or not.
     """
     links, home = network.nic_links, network.nic_home
     ports = links.shape[1]
@@ -337,7 +339,7 @@ def _classes(network: Network, up: Mask) -> tuple[Ints, Ints]:
     klass[~alive.any(axis=1)] = NONE
     left = network.home_leaves[keys[:, 0]]
     left[(keys[:, 1:] >> np.arange(ports)) & 1 == 1] = NONE
-    # What is left stands first.
+    # The remaining leaf comes first.
     left = np.take_along_axis(left, np.argsort(left == NONE, axis=1, kind="stable"), axis=1)
     return np.concatenate((network.home_leaves, left)).astype(np.int32), klass
 
@@ -348,7 +350,7 @@ def _union(tables: list[Bits]) -> Bits:
 
 
 def _bit(table: Bits, row: Ints, klass: Ints) -> Mask:
-    """Whether classes are in the sets of rows."""
+    """Whether each class is in its row's set."""
     shift = (klass % _WORD).astype(np.uint64)
     found: Mask = (table[row, klass // _WORD] >> shift & np.uint64(1)).astype(np.bool_)
     return found

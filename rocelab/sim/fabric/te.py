@@ -1,6 +1,7 @@
-"""Traffic engineering at size: every flow on the path with most room, as the lab's controller does.
+"""Traffic engineering at scale: every flow on the path with most room, as the lab's controller
+does.
 
-In: a network, what its switches offer, flows and their rates. Out: `Paths`. The rules are those of
+Takes a network, its routes, and flows with their rates; returns `Paths`. The rules are those of
 `rocelab.runtime.controller` (CSPF flow by flow, or the optimum of split flows, rounded), over
 arrays, after Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta Scale",
 SIGCOMM 2024.
@@ -38,13 +39,13 @@ def place_te(
     capacity_bps: Floats | None = None,
     fallback: Paths,
 ) -> Paths:
-    """The path of every flow as a controller would place them all at once.
+    """The path of every flow as a controller places them, all in one round.
 
-    rate_bps: what each flow asks for, F. capacity_bps: of each send, 2L, the network's by default.
-    A flow that no path leads to its destination keeps that of `fallback`: ECMP is behind every
-    entry. Queue pairs of one NIC port that share addresses and source port are one flow to a
-    switch and stay together. Raises InputError where the optimum is too much to work out,
-    MachineError where the solver fails.
+    rate_bps: the demand of each flow, F. capacity_bps: of each send, 2L, the network's by default.
+    A flow without a path to its destination keeps its path of `fallback`: ECMP is the fallback of
+    every entry. Queue pairs of one NIC port that share addresses and source port are one flow to a
+    switch and stay together. Raises InputError if the linear programme is too large, MachineError
+    if the solver fails.
     """
     problem = _problem(network, routes, flows, rate_bps, capacity_bps)
     asked = problem.offer, problem.wanted, problem.order
@@ -63,18 +64,18 @@ def least_utilisation(
     rate_bps: Floats,
     capacity_bps: Floats | None = None,
 ) -> float:
-    """The least utilisation that the most used send between switches can have, flows split at
-    will: a bound for every placement. Arguments and errors are those of `place_te`."""
+    """The least possible utilisation of the most used send between switches if flows are split at
+    will: a lower bound for every placement. Arguments and errors are those of `place_te`."""
     problem = _problem(network, routes, flows, rate_bps, capacity_bps)
     return least_maximum(problem.offer, problem.wanted, problem.order, _most_hops(network))
 
 
 def fall_back(paths_te: Paths, routes_after: Routes, fallback_paths: Paths) -> Paths:
-    """The paths until the controller's next round: a flow that was placed on a send which has
-    failed since is hashed, on its path of `fallback_paths`; all others stay.
+    """The paths until the controller's next round: a flow placed on a send that has failed since is
+    hashed, onto its path of `fallback_paths`; all others stay.
 
-    A kernel hashes anew only where its own group lost a member, and keeps the entries further on:
-    here the whole path is the hashed one.
+    A kernel hashes anew only where its own group lost a member, and later switches keep their
+    entries: here the whole path is the hashed one.
     """
     dead = ~np.repeat(routes_after.up, 2)
     hashed = np.zeros(len(paths_te), np.bool_)
@@ -83,9 +84,9 @@ def fall_back(paths_te: Paths, routes_after: Routes, fallback_paths: Paths) -> P
 
 
 def utilisation(paths: Paths, rate_bps: Floats, capacity_bps: Floats) -> Floats:
-    """Load over capacity of each send when every flow sends its rate, as many as capacities.
+    """Load over capacity of each send when every flow sends at its rate; shape of `capacity_bps`.
 
-    Above 1 flows do not fit; inf where a send without capacity is loaded. rate_bps: of each flow.
+    Above 1 flows do not fit; inf for a loaded send without capacity. rate_bps: of each flow.
     """
     load_bps = rate_bps[_flow_of(paths)]
     if paths.share is not None:
@@ -97,10 +98,10 @@ def utilisation(paths: Paths, rate_bps: Floats, capacity_bps: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """What the engines take, of flows that switches can tell apart, M. order: largest first, those
-    without a link to their NICs left out. merged_of: of each flow that was asked for, which of
-    these it is. first: the send that each leaves its NIC by, M. last: the sends to each NIC, M x p,
-    in the order of `wanted.leaves`."""
+    """The input of the searches: M flows that switches can tell apart. order: largest first,
+    without flows whose NICs have no link. merged_of: which of these M each requested flow is.
+    first: the send by which each leaves its NIC, M. last: the sends to each NIC, M x p, in the
+    order of `wanted.leaves`."""
 
     offer: Offer
     wanted: Wanted
@@ -151,12 +152,12 @@ def _alive(network: Network, routes: Routes) -> Mask:
 
 
 def _upper(network: Network, links: Ints) -> Ints:
-    """The upper ends of links, NONE where there is no link."""
+    """The upper ends of links, NONE for no link."""
     return np.where(links == NONE, NONE, network.upper[links]).astype(np.int32)
 
 
 def _address_rank(network: Network) -> Longs:
-    """Where each NIC comes among addresses as text, which is how the lab breaks ties."""
+    """The rank of each NIC's address, sorted as text, by which the lab breaks ties."""
     text = np.array([str(ipaddress.IPv4Address(int(each))) for each in network.nic_address])
     rank = np.empty(len(text), np.int64)
     rank[np.argsort(text)] = np.arange(len(text))
@@ -170,7 +171,7 @@ def _most_hops(network: Network) -> int:
 
 
 def _whole(problem: _Problem, placed: Placed) -> Paths:
-    """The placement of every flow asked for, its NICs' sends included."""
+    """The paths of every requested flow, the sends at its NICs included."""
     flows, most = placed.sends.shape
     every = np.arange(flows)
     hops = placed.hops
@@ -186,7 +187,7 @@ def _whole(problem: _Problem, placed: Placed) -> Paths:
 
 
 def _chosen(first: Mask, yes: Paths, no: Paths) -> Paths:
-    """The paths of `yes` where `first` says so, of `no` elsewhere."""
+    """The paths of `yes` where `first` is true, else of `no`."""
     length = np.where(first, np.diff(yes.start), np.diff(no.start))
     start = _offsets(length)
     within = np.arange(start[-1]) - np.repeat(start[:-1], length)

@@ -1,4 +1,4 @@
-"""numba for the searches of traffic engineering; without it they run as they stand."""
+"""Compiles the searches of traffic engineering with numba; without it they run as plain Python."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""When splitting every flow evenly is the best there is, as it is on most healthy fabrics.
+"""Tests whether splitting every flow evenly is optimal, as it is on most healthy fabrics.
 
-In: what switches offer, and flows. Out: what every send carries when each switch divides a flow
-evenly, and a bound that no division of flows beats: every flow has to cross the most used sends at
-least so often, and those have only so much capacity. Where the two meet, no programme is to solve.
+Computes the load of every send when each switch divides a flow evenly, and a lower bound for every
+division of flows: every flow crosses the most used sends at least a known number of times, and
+their capacity is limited. If the two are equal, no linear programme has to be solved.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _ENOUGH = 1e-9
 def cross_least(
     offer: Offer, wanted: Wanted, flow: int, token: int, weight: Floats, room: Scratch
 ) -> int:
-    """Write the least weight of sends between each switch and the flow's destination into
-    used[:, 0]; `hop` is NONE where no path arrives. Returns how many switches are in the queue."""
+    """Write the least weight of sends between each switch and the flow's destination into used[:,
+    0]; `hop` is NONE without a path. Returns the number of switches in the queue."""
     home = wanted.home[flow]
     end = discover(offer, wanted, flow, token, room)
     for at in range(end - 1, -1, -1):
@@ -56,7 +56,7 @@ def cross_least(
 def spread_evenly(offer: Offer, wanted: Wanted, order: Longs, room: Scratch) -> Floats:
     """The load of each send when every switch on the way divides a flow evenly over its choices.
 
-    `room` is to be fresh. Flows without a path load nothing.
+    `room` must be fresh. Flows without a path load nothing.
     """
     load_bps = np.zeros(len(offer.capacity_bps))
     share_bps = np.zeros(len(offer.group))
@@ -88,7 +88,7 @@ def spread_evenly(offer: Offer, wanted: Wanted, order: Longs, room: Scratch) -> 
 
 @compiled
 def crossings(offer: Offer, wanted: Wanted, order: Longs, weight: Floats, room: Scratch) -> float:
-    """The least weight that the flows can load, in bit/s. `room` is to be fresh."""
+    """The least weight that the flows can load, in bit/s. `room` must be fresh."""
     total_bps = 0.0
     for flow in order:
         cross_least(offer, wanted, flow, flow, weight, room)
@@ -99,7 +99,7 @@ def crossings(offer: Offer, wanted: Wanted, order: Longs, weight: Floats, room: 
 
 
 def even_split(offer: Offer, wanted: Wanted, most_hops: int) -> tuple[float, float]:
-    """The greatest utilisation when flows are split evenly, and what no division of them is below.
+    """The greatest utilisation when flows are split evenly, and a lower bound for every division.
 
     The bound is that of weak duality: weights on the most used sends are a solution of the dual of
     the maximum concurrent flow (Shahrokhi and Matula, Journal of the ACM 37(2), 1990).

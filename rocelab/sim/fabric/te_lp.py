@@ -1,9 +1,8 @@
-"""The optimum at size: how low the most used link can be kept when flows may be split at will.
+"""The optimum at scale: the least utilisation of the most used link if flows are split at will.
 
-In: what switches offer, and flows. Out: the least possible maximum utilisation. It is the linear
-programme of `rocelab.forwarding.lp`, but all flows to NICs with the same switches are one
-commodity, wherever they come from: much smaller, with the same optimum, as no switch asks where a
-flow is from.
+It solves the linear programme of `rocelab.forwarding.lp`, but all flows to NICs with the same
+switches are one commodity, whatever their source: the programme is much smaller and has the same
+optimum, as switches forward by destination.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from rocelab.sim.fabric.te_even import even_split
 from rocelab.sim.fabric.te_search import Longs, Offer, Wanted, sums
 
 MOST_VARIABLES = 80_000
-"""HiGHS takes about a minute for so many."""
+"""HiGHS takes about a minute for this many."""
 
 _ENOUGH = 1e-9
 
 
 def least_maximum(offer: Offer, wanted: Wanted, order: Longs, most_hops: int) -> float:
-    """The least that the greatest utilisation of a send can be, for the flows in `order`, split at
-    will; those without a path left out.
+    """The least possible maximum utilisation of a send for the flows in `order`, split at will,
+    without those that have no path.
 
-    Raises InputError when the programme is too large, MachineError where the solver fails.
+    Raises InputError if the programme is too large, MachineError if the solver fails.
     """
     pairs = _pairs(wanted, order)
     even, bound = even_split(offer, pairs, most_hops)
@@ -37,7 +36,7 @@ def least_maximum(offer: Offer, wanted: Wanted, order: Longs, most_hops: int) ->
 
 
 def _pairs(wanted: Wanted, order: Longs) -> Wanted:
-    """The flows of `order`, those with the same beginning and end added up."""
+    """The flows of `order`; flows with the same ends are summed."""
     keys = np.column_stack((wanted.ingress, wanted.home, wanted.leaves))[order]
     pairs, pair = np.unique(keys, axis=0, return_inverse=True)
     rate_bps = sums(pair.reshape(-1), wanted.rate_bps[order], len(pairs))
@@ -77,8 +76,8 @@ def _programme(offer: Offer, pairs: Wanted) -> float:
 def _arrives(
     offer: Offer, home: int, leaves: Collection[int], node: int, onward: dict[int, list[int]]
 ) -> bool:
-    """Whether packets at `node` get to one of `leaves`. Fills in the sends of each node on the way
-    that lead there."""
+    """Whether packets at `node` get to one of `leaves`. Fills in the sends towards them for each
+    node on the way."""
     if node in leaves:
         return True
     if node not in onward:
@@ -95,7 +94,7 @@ def _arrives(
 
 
 def _solved(offer: Offer, begin: Ints, end: Ints, send: Ints, supply_bps: Floats) -> float:
-    """The optimum where `send` from begin up to end are the choices of each commodity and node.
+    """The optimum if `send` from begin up to end are the choices of each commodity and node.
 
     Variable 0 is the utilisation, then one for each choice, in units of the largest capacity.
     """

@@ -1,9 +1,10 @@
-"""Towards the optimum with whole flows: placed one by one, then moved off the most used links.
+"""Approaches the optimum with whole flows: places them one by one, then moves them off the most
+used links.
 
-In: flows and what switches offer. Out: a placement. The moves are those of `rocelab.forwarding.lp`:
-off the most used link to where it crowds least, and a flow that has just moved stays for a while
-(tabu search, Glover 1989), so that chains of moves come about. They start from CSPF's placement,
-not from the shares of the linear programme, which at size leave more to repair than moves can.
+The moves are those of `rocelab.forwarding.lp`: off the most used link to the path that it loads
+least; a flow that has just moved stays for a while (tabu search, Glover 1989), which makes chains
+of moves possible. They start from CSPF's placement: at scale the shares of the linear programme
+leave more to repair than moves can.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rocelab.sim.fabric.te_search import (
 )
 
 MOST_IN_VAIN = 1000
-"""Moves since the best placement yet, after which none better is looked for."""
+"""The search stops after this many moves without a better placement."""
 
 MOST_MOVES = 10_000
 LONGEST_STAY = 10
@@ -37,7 +38,7 @@ _ENOUGH = 1e-9
 
 class Lists(NamedTuple):
     """The flows on each send, linked: entry f * most hops + k is hop k of flow f. head: the first
-    entry of each send; after, before: the neighbours of each entry; NONE where there is none."""
+    entry of each send; after, before: the neighbours of each entry, or NONE."""
 
     head: Longs
     after: Longs
@@ -46,7 +47,7 @@ class Lists(NamedTuple):
 
 @compiled
 def draw(state: int) -> int:
-    """The next of a repeatable row of numbers below 2^31 (the generator of ANSI C's rand)."""
+    """The next of a repeatable sequence of numbers below 2^31 (the generator of ANSI C's rand)."""
     return (state * 1103515245 + 12345) % 2147483648
 
 
@@ -96,7 +97,7 @@ def cost(offer: Offer, load_bps: Floats) -> tuple[float, float]:
 
 @compiled
 def one_of_the_most_used(offer: Offer, load_bps: Floats, greatest: float, number: int) -> int:
-    """A send with the utilisation `greatest`: which, where there are several, `number` says."""
+    """A send with the utilisation `greatest`; `number` chooses among several."""
     ties = 0
     for send in range(len(load_bps)):
         if load_bps[send] > 0 and load_bps[send] / offer.capacity_bps[send] >= greatest - _ENOUGH:
@@ -123,9 +124,9 @@ def way_around(
     room: Scratch,
     path: Ints,
 ) -> float:
-    """Write the flow's best path without `avoid`; the greatest utilisation it makes on sends that
-    are new to the flow, inf where there is no such path. Token: see `discover`;
-    turned: see `best_path`."""
+    """Write the flow's best path without `avoid`. Returns the greatest resulting utilisation of
+    sends that are new to the flow, inf without such a path. token: see `discover`; turned: see
+    `best_path`."""
     rate_bps = wanted.rate_bps[flow]
     own = placed.sends[flow, : placed.hops[flow]]
     before_bps = load_bps[own]
@@ -147,7 +148,7 @@ def way_around(
 def move_off(offer: Offer, wanted: Wanted, placed: Placed, bound: float, room: Scratch) -> None:
     """Move flows off the most used send, one at a time, until none is used above `bound`.
 
-    The placement of the lowest cost (see `cost`) is left in `placed`.
+    `placed` receives the placement of the lowest cost (see `cost`).
     """
     flows, most = placed.sends.shape
     lists = Lists(
@@ -213,9 +214,10 @@ def move_off(offer: Offer, wanted: Wanted, placed: Placed, bound: float, room: S
 
 
 def place_optimum(offer: Offer, wanted: Wanted, order: Longs, most_hops: int) -> Placed:
-    """Flows one by one where there is most room, then moved towards the optimum of split flows.
+    """Place flows one by one where there is most room, then move them towards the optimum of split
+    flows.
 
-    Raises what `te_lp.least_maximum` does.
+    Raises as `te_lp.least_maximum`.
     """
     bound = _whole(offer, wanted, least_maximum(offer, wanted, order, most_hops))
     placed = place_in_order(offer, wanted, order, scratch(len(offer.group), most_hops))
@@ -224,7 +226,8 @@ def place_optimum(offer: Offer, wanted: Wanted, order: Longs, most_hops: int) ->
 
 
 def _whole(offer: Offer, wanted: Wanted, bound: float) -> float:
-    """The bound for whole flows: with one rate and one capacity, so many times a flow's part."""
+    """The bound for whole flows: with one rate and one capacity a multiple of a flow's
+    utilisation."""
     rates_bps = np.unique(wanted.rate_bps)
     rooms_bps = np.unique(offer.capacity_bps[offer.sends])
     rooms_bps = rooms_bps[rooms_bps > 0]

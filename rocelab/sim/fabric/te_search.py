@@ -1,8 +1,7 @@
 """The search of traffic engineering: the path with most room, flow by flow, over arrays.
 
-In: what switches offer per destination, capacities, flows in order. Out: sends per flow. The rule
-is that of `rocelab.forwarding.cspf`, to the last bit. Compiled where numba is there, otherwise the
-same functions run as they stand, some hundred times slower.
+The rule is that of `rocelab.forwarding.cspf`, to the last bit. The functions are compiled if numba
+is installed; without it they run as plain Python, some hundred times slower.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ _NOTHING = -1.0
 
 
 class Offer(NamedTuple):
-    """What N nodes do with packets to H classes of destinations. group: N x H, NONE where the node
-    has no route; sends[start[g]:start[g + 1]] are the choices of a group in the kernel's
-    order. receiver, capacity_bps: of each send; what has no capacity is not taken."""
+    """The routes of N nodes to H classes of destinations. group: N x H, NONE for no route;
+    sends[start[g]:start[g + 1]] are the choices of a group in the kernel's order. receiver,
+    capacity_bps: of each send; sends without capacity are not used."""
 
     group: Ints
     start: Longs
@@ -34,8 +33,8 @@ class Offer(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """F flows. ingress: a node; home: a class of destinations, as `Routes` has them, F. leaves: the
-    nodes that reach the destination's NIC, F x p, NONE where there are fewer. rate_bps: F."""
+    """F flows. ingress: a node; home: a class of destinations as in `Routes`, F. leaves: the nodes
+    that reach the destination's NIC, F x p, padded with NONE. rate_bps: F."""
 
     ingress: Ints
     home: Ints
@@ -44,7 +43,8 @@ class Wanted(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for one search at a time. seen, hop: N; queue: N; used: N x most hops of a path."""
+    """Working arrays for one search at a time. seen, hop: N; queue: N; used: N x most hops of a
+    path."""
 
     seen: Longs
     hop: Ints
@@ -53,15 +53,15 @@ class Scratch(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """The sends between switches of F flows. hops: how many, F, NONE for one without a path; sends:
-    F x most hops."""
+    """The sends between switches of F flows. hops: how many, F, NONE without a path; sends: F x
+    most hops."""
 
     hops: Ints
     sends: Ints
 
 
 def scratch(nodes: int, most_hops: int) -> Scratch:
-    """Fresh room for searches among `nodes` nodes."""
+    """Fresh working arrays for searches among `nodes` nodes."""
     return Scratch(
         np.full(nodes, NONE, np.int64),
         np.full(nodes, NONE, np.int32),
@@ -87,9 +87,10 @@ def is_leaf_of(wanted: Wanted, flow: int, node: int) -> bool:
 
 @compiled
 def discover(offer: Offer, wanted: Wanted, flow: int, token: int, room: Scratch) -> int:
-    """Write the switches that the flow can come to into the queue, nearest first; how many.
+    """Write the switches that the flow can reach into the queue, nearest first. Returns their
+    number.
 
-    `token` is to differ from that of every earlier search in this room.
+    `token` must differ from that of every earlier search with this `room`.
     """
     home = wanted.home[flow]
     first = wanted.ingress[flow]
@@ -147,9 +148,9 @@ def best_path(
 ) -> int:
     """Write the sends with most room for the flow into `path`, without the send `avoid`.
 
-    Of equal ones the first in the kernel's order counts, that order begun `turned` places further
-    on. Returns their number; NONE where no path arrives. Switches are taken from the destination
-    back: all paths to one are of equal length, as BGP keeps the shortest only.
+    Among equal paths the first in the kernel's order is taken, with that order rotated by `turned`
+    places. Returns the number of sends; NONE without a path. The search visits switches from the
+    destination back: all paths to one are of equal length, as BGP keeps only the shortest.
     """
     home = wanted.home[flow]
     rate_bps = wanted.rate_bps[flow]
@@ -196,8 +197,8 @@ def best_path(
 
 @compiled
 def place_in_order(offer: Offer, wanted: Wanted, order: Longs, room: Scratch) -> Placed:
-    """Place flows one by one, each where its most used send stays least used. Flows that `order`
-    leaves out have no path."""
+    """Place flows one by one, each where its most used send stays least used. Flows not in `order`
+    have no path."""
     load_bps = np.zeros(len(offer.capacity_bps))
     sends = np.full((len(wanted.ingress), room.used.shape[1]), NONE, np.int32)
     hops = np.full(len(wanted.ingress), NONE, np.int32)

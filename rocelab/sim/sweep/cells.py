@@ -1,7 +1,7 @@
 """The cells of a sweep: every combination of values as one simulation, checked before any is run.
 
-In: a `Sweep`. Out: cells whose inputs are validated plain values with a digest that names them, and
-`run_cell`, which simulates one, in this process or in another machine's.
+The inputs of a cell are validated plain values, named by a digest. `run_cell` simulates a cell, in
+this process or on another machine.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Inputs = dict[str, Any]
 """What `run_cell` takes: the keys `lab`, `job` and `simulate`, each with plain JSON values."""
 
 Figures = dict[str, Any]
-"""What it gives: one plain value per column."""
+"""What `run_cell` returns: one plain value per column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One simulation. values: of the swept keys, as written; digest: of the inputs and of this
-    tool's version, so that equal cells of two sweeps are one; nics: of its fabric; flows: about how
-    many its job has."""
+    tool's version, so that equal cells of two sweeps share one result; nics: of its fabric; flows:
+    the approximate number of its job's flows."""
 
     values: Mapping[str, Data]
     inputs: Inputs
@@ -80,14 +80,14 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
 
 
 def digest_of(inputs: Inputs) -> str:
-    """What names a cell in every sweep: 32 hexadecimal digits of its inputs and of the version."""
+    """The name of a cell in every sweep: 32 hexadecimal digits of its inputs and of the version."""
     text = json.dumps([tool_version(), inputs], sort_keys=True)
     return hashlib.blake2s(text.encode(), digest_size=16).hexdigest()
 
 
 def run_cell(inputs: Inputs) -> Figures:
     """Simulate one cell: its headline figures, medians over iterations, and the max-mean ratio of
-    flows per tier and direction. Raises RocelabError where the simulation does."""
+    flows per tier and direction. Raises RocelabError if the simulation does."""
     from rocelab.sim.simulate import Options, simulate
 
     spec = LabSpec.model_validate_json(json.dumps(inputs["lab"]))
@@ -118,7 +118,7 @@ def _nics(fabric: Mapping[str, Any]) -> int:
 
 
 def _flows(job: Mapping[str, Any], ranks: int) -> int:
-    """About how many flows a job has: those of a ring, or of all pairs."""
+    """The approximate number of a job's flows: those of a ring, or of all pairs."""
     pattern = (job["collective"] or {}).get("pattern")
     peers = ranks - 1 if pattern in (Pattern.ALLTOALL, Pattern.ALLTOALLV) else 1
     return int(ranks * peers * job["transport"]["qps"])
@@ -126,7 +126,7 @@ def _flows(job: Mapping[str, Any], ranks: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Valid:
-    """A part of a cell, and the same as JSON that reads back."""
+    """A part of a cell, and the same part as JSON that reads back."""
 
     model: BaseModel
     data: dict[str, Any]
@@ -148,8 +148,7 @@ def _validated(
     known: dict[str, _Valid | None],
     problems: _Problems,
 ) -> _Valid | None:
-    """The part with a cell's values set, None where it is wrong. `known` keeps what cells have in
-    common."""
+    """The part with a cell's values set, None if invalid. `known` caches parts that cells share."""
     own = {key: value for key, value in values.items() if key.startswith(f"{name}.")}
     token = f"{name} {json.dumps(own)}"
     if token not in known:
@@ -163,8 +162,8 @@ def _validated(
 
 
 def _model(name: str, source: Source) -> BaseModel:
-    """The part that the keys describe; a collective alone may stand without a block around it.
-    Raises SpecError."""
+    """The part that the keys describe; a lone collective needs no block around it. Raises
+    SpecError."""
     if name == "lab":
         return validate(source, LabSpec)
     if name == "simulate":
@@ -175,8 +174,8 @@ def _model(name: str, source: Source) -> BaseModel:
 
 
 def _merged(sweep: Sweep, name: str, values: Mapping[str, Data]) -> Source:
-    """The part as a file would read that had these values. Raises SpecError where a key is inside
-    of what is no block of keys."""
+    """The part as read from a file with these values. Raises SpecError for a key inside something
+    that is not a mapping."""
     part = sweep.parts[name].source
     data = copy.deepcopy(part.data)
     lines = dict(part.lines)
@@ -202,13 +201,13 @@ def _merged(sweep: Sweep, name: str, values: Mapping[str, Data]) -> Source:
         inner[last] = copy.deepcopy(value)
         path: KeyPath = (*blocks, last)
         lines = {at: line for at, line in lines.items() if at[: len(path)] != path}
-        # The validator points at keys that have a line; which one is settled by `_Problems`.
+        # The validator points at keys that have a line; `_Problems` decides which one.
         lines[path] = 0
     return Source(part.file, data, lines)
 
 
 class _Problems:
-    """What is wrong with cells: each problem once, with the cells that have it."""
+    """The problems of cells: each problem once, with the cells that have it."""
 
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
@@ -223,7 +222,7 @@ class _Problems:
         *,
         is_quoted: bool = True,
     ) -> None:
-        """The part `name` with these values has these problems; `is_quoted` as `Part` has it."""
+        """Note the problems of the part `name` with these values; `is_quoted` as in `Part`."""
         part = self._sweep.parts[name]
         for each in found:
             placed = self._at_value(name, values, each)
@@ -233,7 +232,7 @@ class _Problems:
             self._found.setdefault(placed, []).append(values)
 
     def note_ranks(self, values: Mapping[str, Data], job: SimulatedJob, nics: int) -> None:
-        """A cell has more ranks than NICs."""
+        """Note that a cell has more ranks than NICs."""
         source = self._sweep.parts["job"].source
         key = job.kind if job.kind in source.data else "ranks"
         problem = Problem(
@@ -246,14 +245,14 @@ class _Problems:
         self.note("job", values, [problem])
 
     def raise_any(self) -> None:
-        """Raises SpecError where there are problems."""
+        """Raises SpecError if there are problems."""
         if self._found:
             told = itertools.islice(self._found.items(), MAX_PROBLEMS)
             untold = max(0, len(self._found) - MAX_PROBLEMS)
             raise_problems([self._told(*each) for each in told], untold=untold)
 
     def _at_value(self, name: str, values: Mapping[str, Data], problem: Problem) -> Problem | None:
-        """The problem at the swept value that it is about, None where it is about none."""
+        """The problem, located at the swept value that caused it; None if no swept value did."""
         full = f"{name}.{problem.key}"
         for key, value in values.items():
             if key == full or full.startswith((f"{key}.", f"{key}[")):

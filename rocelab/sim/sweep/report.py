@@ -1,8 +1,8 @@
 """A sweep as one HTML page that stands alone: small multiples of every figure, and a table.
 
-In: a `Sweep` and its rows. Out: HTML text. Which key becomes what follows from the keys: schemes
-are lines, the numeric key with most values is the x axis, two more are columns and rows of panels;
-any others go into the lines. Points are medians over repeats, bands go from least to greatest.
+The keys decide the layout: schemes are lines, the numeric key with most values is the x axis, two
+more keys are columns and rows of panels; any others go into the lines. Points are medians over
+repeats, bands span the least to the greatest.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TITLES: Mapping[str, tuple[str, float]] = {
     "goodput": ("goodput of all senders, Gb/s", 1e-9),
     "sender_goodput": ("goodput of a sender, Gb/s", 1e-9),
 }
-"""Title and scale of the figures that simulations have; others go by their name."""
+"""Title and scale of the figures of simulations; other figures keep their name."""
 
 _COSTS = ("wall_s", "peak_memory_bytes", "error")
 NOT_DRAWN = ("algbw",)
-"""What follows from another figure: in the page's table alone."""
+"""Figures that follow from others: only in the page's table."""
 
 _SCHEMES = ("lab.scheme", "lab.scheme.kind")
 _COLOURS = ("#1f6fb2", "#d9822b", "#2e8b57", "#8a5fb0", "#c8102e", "#1c2530", "#9aa5b1", "#7a5c3e")
@@ -52,7 +52,7 @@ Setting = tuple[Data, ...]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which axis is what: `lines` has all that are told apart by line."""
+    """The role of each axis: `lines` has all axes that lines distinguish."""
 
     x: Axis
     lines: tuple[Axis, ...]
@@ -61,7 +61,7 @@ class Layout:
 
 
 def layout_of(axes: Sequence[Axis]) -> Layout:
-    """What each axis of a sweep becomes in its plots; seeds become bands."""
+    """The role of each axis of a sweep in its plots; seeds become bands."""
     several = [axis for axis in axes if len(axis.settings) > 1] or list(axes)
     left = [axis for axis in several if not axis.repeats] or several
     numeric = [axis for axis in left if numbers(axis) is not None]
@@ -76,8 +76,8 @@ def layout_of(axes: Sequence[Axis]) -> Layout:
 
 
 def numbers(axis: Axis) -> list[float] | None:
-    """An axis's values as numbers, quantities such as 64MB in base units; None where not all are
-    of one kind."""
+    """An axis's values as numbers, quantities such as 64MB in base units; None if their kinds
+    differ."""
     values = [setting[0] for setting in axis.settings]
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return [float(value) for value in values if isinstance(value, int | float)]
@@ -143,8 +143,8 @@ def figure_names(sweep: Sweep, rows: Sequence[Row]) -> list[str]:
 def table_rows(
     sweep: Sweep, rows: Sequence[Row], names: Sequence[str], extremes: bool = True
 ) -> list[list[str]]:
-    """A row of text for each setting of all keys but seeds: medians, with extremes of repeats or
-    without, then what a cell cost."""
+    """A row of text for each setting of all keys but seeds: medians, the extremes if there are
+    repeats, then the cost of a cell."""
     axes = [axis for axis in sweep.axes if not axis.repeats]
     found = []
     for settings in itertools.product(*(axis.settings for axis in axes)):
@@ -257,7 +257,7 @@ def _spread_text(rows: Sequence[Row], name: str, scale: float, extremes: bool) -
 
 
 def title(name: str) -> str:
-    """What a figure is called, with the unit that pages and tables show it in."""
+    """The title of a figure, with the unit of pages and tables."""
     if name.startswith("mmr."):
         return f"MMR of flows, {name.removeprefix('mmr.').replace('.', ' ')}"
     return TITLES.get(name, (name, 1.0))[0]

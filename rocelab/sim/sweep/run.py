@@ -1,8 +1,7 @@
-"""Running the cells of a sweep: side by side, resumable, through `concurrent.futures`.
+"""Runs the cells of a sweep in parallel through `concurrent.futures`; a sweep can be resumed.
 
-In: cells, what runs one, and whom to hire for it (`rocelab.sim.sweep.workerpool`). Out: a row for
-each cell. Every cell that ends is in the journal before another is handed out, so a sweep that was
-killed goes on where it was.
+Workers come from `rocelab.sim.sweep.workerpool`. Every finished cell is in the journal before the
+next is submitted, so a killed sweep continues where it stopped.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ from rocelab.sim.sweep.store import (
 from rocelab.sim.sweep.workerpool import Hire, WorkerPool, cluster_lost
 
 CellFunction = Callable[[Inputs], Figures]
-"""Simulates a cell. Whoever is hired must be able to unpickle it: a function of a module."""
+"""Simulates a cell. Workers must be able to unpickle it: a module-level function."""
 
 Attempt = tuple[Figures, str | None, float, int | None]
-"""Figures, error, seconds and peak memory of a cell, as they come back from a worker."""
+"""Figures, error, seconds and peak memory of a cell, as a worker returns them."""
 
 BASE_BYTES, FLOW_BYTES = 3 * 10**8, 400
-"""About what a process takes to simulate: alone, and for each flow. For a hint, not a limit."""
+"""About the memory of a simulating process: base, and per flow. For a hint, not a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """The rows of a sweep in the order of its grid; `row["error"]` is None where a cell went well.
+    """The rows of a sweep in the order of its grid; `row["error"]` is None if a cell succeeded.
 
-    ran: cells run now; reused: cells taken from the journal; left: cells not run, because the run
-    was interrupted.
+    ran: cells run now; reused: cells taken from the journal; left: cells not run because of an
+    interrupt.
     """
 
     rows: tuple[Row, ...]
@@ -80,10 +79,10 @@ def run_sweep(
 ) -> SweepResult:
     """Run every cell of a sweep that `folder` does not hold yet, and write the table and the page.
 
-    Cells that failed before are tried again. `say` is told what a person should know while it runs.
-    An interrupt (SIGINT) lets running cells end and hands out no more; a second one drops them.
-    Raises SpecError with every problem of every cell before any is run, InputError where another
-    sweep works in the folder, MachineError without pyarrow or where a cluster is lost.
+    Cells that failed before are tried again. `say` receives progress messages. An interrupt
+    (SIGINT) lets running cells end and submits no more; a second one drops them. Raises SpecError
+    with every problem of every cell before any is run, InputError if another sweep works in the
+    folder, MachineError without pyarrow or if a cluster is lost.
     """
     need_pyarrow()
     cells = cells_of(sweep)
@@ -112,7 +111,7 @@ def run_sweep(
 
 
 def _write(folder: Path, sweep: Sweep, cells: Sequence[Cell], rows: Sequence[Row]) -> None:
-    """The table and the page, unless those that are there are of these cells."""
+    """Write the table and the page, unless the existing ones are of these cells."""
     from rocelab.sim.sweep.report import write_report
 
     text = json.dumps([cell.digest for cell in cells])
@@ -140,7 +139,7 @@ def _row(cell: Cell, record: Record) -> Row:
 
 
 def _outlook(cells: Sequence[Cell], todo: Sequence[Cell], journal: Journal) -> str:
-    """What a sweep comes to: its cells, the largest of them, and what those so far took."""
+    """The outlook of a sweep: its cells, the largest of them, and the cost of finished ones."""
     known = [journal.records[cell.digest] for cell in cells if cell.digest in journal.records]
     took = [record.wall_s for record in known if record.error is None]
     flows = max(cell.flows for cell in todo)
@@ -155,7 +154,7 @@ def _outlook(cells: Sequence[Cell], todo: Sequence[Cell], journal: Journal) -> s
 
 
 def attempt(function: CellFunction, inputs: Inputs) -> Attempt:
-    """Run a cell and say what came of it and what it took; for a worker."""
+    """Run a cell in a worker; returns its result and cost."""
     begin = time.perf_counter()
     watches_memory = _reset_peak_memory()
     figures: Figures = {}
@@ -171,7 +170,7 @@ def attempt(function: CellFunction, inputs: Inputs) -> Attempt:
 
 
 def _reset_peak_memory() -> bool:
-    """Start the process's peak anew; False where this kernel does not (Linux does since 4.0, see
+    """Reset the process's memory peak; False if this kernel does not (Linux does since 4.0, see
     proc(5), clear_refs)."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -191,7 +190,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 
 class _Interrupts:
-    """Takes the first SIGINT as a wish to stop; the second one ends the run."""
+    """The first SIGINT asks to stop; the second one ends the run."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.asked = False
@@ -205,8 +204,8 @@ class _Interrupts:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Signals reach the main thread only: elsewhere whoever runs it takes them. Where they are
-        ignored they stay so."""
+        """Signals reach only the main thread: in another thread the caller handles them. An ignored
+        SIGINT stays ignored."""
         before = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is not threading.main_thread() or not callable(before):
             yield
@@ -226,10 +225,10 @@ def _run_cells(
     progress: ProgressSink,
     say: Callable[[str], None],
 ) -> int:
-    """Run cells and note what came of each; how many were run.
+    """Run cells and record each result. Returns how many were run.
 
-    Where a worker dies, all that were under way with it are tried again, one at a time at the end:
-    the one that dies alone is the one to blame.
+    If a worker dies, all cells under way with it are tried again at the end, one at a time: the
+    cell whose worker dies again is the cause.
     """
     queue = deque(cells)
     suspects: list[Cell] = []
@@ -260,8 +259,8 @@ class _Runner:
     done: int = 0
 
     def run(self, pool: WorkerPool, queue: deque[Cell], slots: Callable[[], int]) -> list[Cell]:
-        """Run cells until none is left, one wishes to stop or a process dies; those that were under
-        way when it did."""
+        """Run cells until none is left, an interrupt comes or a process dies. Returns the cells
+        under way when it died."""
         self.progress(Progress("cells", self.done, self.total))
         under_way: dict[Future[Attempt], Cell] = {}
         lost: list[Cell] = []
@@ -286,7 +285,7 @@ class _Runner:
                     self.note(cell, ({}, f"{type(error).__name__}: {error}", 0.0, None))
 
     def note(self, cell: Cell, came: Attempt) -> None:
-        """Note what came of a cell."""
+        """Record the result of a cell."""
         self.journal.add([Record(cell.digest, cell.values, *came)])
         self.done += 1
         self.progress(Progress("cells", self.done, self.total))

@@ -1,7 +1,7 @@
-"""What a person writes to ask for a sweep: a lab, a job, and the keys that take several values.
+"""The file format of a sweep: a lab, a job, and the keys that take several values.
 
-In: a YAML file. Out: a `Sweep`, whose axes span the grid of cells and whose parts (lab, job,
-options of the simulation) are still the plain data of their files, so that a cell can set any key.
+The axes of a `Sweep` span the grid of cells. Its parts (lab, job, options of the simulation) stay
+the plain data of their files, so that a cell can set any key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _check_list(value: Any) -> Any:  # noqa: ANN401 - whatever a file holds
 
 
 def _check_values(value: Any) -> Any:  # noqa: ANN401 - whatever a file holds
-    """A list of values without doubles, or `{repeat: N}`. Raises RefusedError."""
+    """A list of distinct values, or `{repeat: N}`. Raises RefusedError."""
     if isinstance(value, Mapping):
         repeat = value.get("repeat")
         if set(value) != {"repeat"} or type(repeat) is not int or not 2 <= repeat <= MAX_REPEATS:
@@ -49,7 +49,7 @@ def _check_values(value: Any) -> Any:  # noqa: ANN401 - whatever a file holds
             )
         return value
     for number, each in enumerate(_check_list(value)):
-        # 1 and true are equal to Python, and different to whoever wrote them.
+        # 1 and true are equal in Python, but not in YAML.
         if any(type(each) is type(other) and each == other for other in value[:number]):
             raise RefusedError(f"{shown(each)} is given twice", "keep one of them")
     return value
@@ -165,8 +165,8 @@ def _count(values: Mapping[str, int] | Sequence[Data]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Keys that are set together: settings[i] has one value for each of them. repeats: these are
-    seeds, and what differs between them is shown as a spread."""
+    """Keys that are set together: settings[i] has one value for each key. repeats: the values are
+    seeds; differences between them are shown as a spread."""
 
     keys: tuple[str, ...]
     settings: tuple[tuple[Data, ...], ...]
@@ -174,15 +174,15 @@ class Axis:
 
     @property
     def label(self) -> str:
-        """What the axis is called: its first key."""
+        """The name of the axis: its first key."""
         return self.keys[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What cells have in common of a lab, a job or the options, as its file has it. `inside` is the
-    block of that file, for messages: empty where the whole file is meant.
-    `is_quoted`: whether messages may quote the file, as `rocelab.spec.reference` has it."""
+    """What cells share of a lab, a job or the options, as in its file. `inside` is the block of
+    that file, for messages; empty for the whole file. `is_quoted`: whether messages may quote the
+    file, as in `rocelab.spec.reference`."""
 
     source: Source
     inside: str = ""
@@ -206,8 +206,8 @@ class Sweep:
 def read_sweep(path: Path) -> Sweep:
     """The sweep that a YAML file describes. Raises SpecError with every problem of a stage.
 
-    Names in it are sought in its own tree first; paths start where it is, and then at the current
-    folder.
+    Names are looked up in the file's own tree first; paths are relative to the file, then to the
+    current folder.
     """
     source = read_source(path)
     spec = validate(source, SweepSpec)
@@ -239,7 +239,8 @@ def _part(source: Source, name: str, sweep: Path) -> Part:
 
 
 def _only_job(source: Source) -> Part:
-    """The file itself, or of a file with a list of jobs the only one. Raises SpecError for more."""
+    """The file itself, or the only job of a file with a list of jobs. Raises SpecError for
+    several."""
     jobs = source.data.get("jobs")
     if not isinstance(jobs, list):
         return Part(source)

@@ -1,12 +1,11 @@
-"""What a sweep leaves in its folder: a journal of cells as they end, and one Parquet file.
+"""Stores a sweep in its folder: a journal of cells as they end, and one Parquet file.
 
     cells.jsonl     a line for each cell that was run, on disk before the next one is noted; locked
                     while a sweep works in the folder
     sweep.parquet   all rows in the order of the grid, with typed columns
     report.html     see `rocelab.sim.sweep.report`
 
-In: records of cells. Out: those of earlier runs, also of one that was killed at any moment, and the
-table.
+The journal keeps the records of earlier runs, also of a run killed at any moment.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What came of a cell, by its digest: figures, or the error that ended it. values: those of the
-    sweep that ran it. peak_memory_bytes: of the process while it ran, None where not known."""
+    """The result of a cell, by its digest: figures, or the error that ended it. values: those of
+    the sweep that ran it. peak_memory_bytes: of the process while it ran, None if unknown."""
 
     digest: str
     values: Mapping[str, Any]
@@ -48,14 +47,14 @@ class Record:
 
 
 class Journal:
-    """The records of a folder. An open one is alone: see `open_journal`."""
+    """The records of a folder. Only one process has it open: see `open_journal`."""
 
     def __init__(self, file: IO[bytes], records: dict[str, Record]) -> None:
         self._file = file
         self.records = records
 
     def add(self, records: Iterable[Record]) -> None:
-        """Note what came of cells; they are on disk on return. Raises OSError."""
+        """Add results of cells; they are on disk on return. Raises OSError."""
         for record in records:
             self.records[record.digest] = record
             self._file.write(json.dumps(asdict(record)).encode() + b"\n")
@@ -65,10 +64,10 @@ class Journal:
 
 @contextmanager
 def open_journal(folder: Path) -> Iterator[Journal]:
-    """The journal in `folder`, which is made where it is missing; nobody else has it until the end.
+    """Open and lock the journal in `folder`, which is created if missing.
 
-    A last line that was not wholly written is dropped. Raises InputError where another sweep works
-    in the folder, the journal can not be read, or the folder has the result of another command.
+    An incomplete last line is dropped. Raises InputError if another sweep works in the folder, the
+    journal cannot be read, or the folder has the result of another command.
     """
     path = folder / JOURNAL
     if not path.exists():
@@ -117,7 +116,7 @@ def _read(file: IO[bytes], path: Path) -> dict[str, Record]:
 
 
 def write_table(folder: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -> None:
-    """Write the rows as Parquet; a reader sees the old file or the new one, never half.
+    """Write the rows as Parquet, atomically.
 
     A column is of booleans, whole numbers, numbers or text, whichever holds all its values. Raises
     OSError.
@@ -137,7 +136,7 @@ def write_table(folder: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) 
 
 
 def table_metadata(folder: Path) -> dict[str, Any] | None:
-    """What `write_table` was told about the table that is there, None where there is none."""
+    """The metadata of the existing table (see `write_table`), None if there is none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -149,7 +148,7 @@ def table_metadata(folder: Path) -> dict[str, Any] | None:
 
 
 def need_pyarrow() -> None:
-    """Raises MachineError where Parquet can not be written, before anything is run for it."""
+    """Raises MachineError if Parquet cannot be written, before any cell runs."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
@@ -173,7 +172,7 @@ def _column(values: Sequence[Any]) -> pa.Array:
 
 
 def as_words(value: object) -> str | None:
-    """A value as text: itself where it is text, else as JSON."""
+    """A value as text: a string unchanged, anything else as JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 

@@ -1,7 +1,7 @@
-"""Who runs the cells of a sweep: processes of this machine, or the workers of a Dask cluster.
+"""The workers of a sweep: processes of this machine, or the workers of a Dask cluster.
 
-In: a number of processes, or a scheduler's address. Out: a `concurrent.futures.Executor` and how
-many tasks it can take at a time, for as long as a block runs.
+Context managers give a `concurrent.futures.Executor` and the number of tasks that it runs at a
+time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ CONNECT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerPool:
-    """Who runs cells, and how many at a time; a cluster's workers may come and go."""
+    """An executor for cells and its current number of slots; a cluster's workers may come and
+    go."""
 
     executor: Executor
     slots: Callable[[], int]
@@ -35,14 +36,14 @@ Hire = Callable[[], AbstractContextManager[WorkerPool]]
 
 @contextmanager
 def processes(workers: int) -> Iterator[WorkerPool]:
-    """So many processes of this machine, each with one numba thread.
+    """`workers` processes of this machine, each with one numba thread.
 
     They are spawned, not forked: a fork copies the locks that other threads hold (progress bars,
-    numba's, a Dask client's) without the threads that would release them. An interrupt is for the
-    parent alone, and a worker whose parent was killed ends too.
+    numba's, a Dask client's) without the threads that would release them. Only the parent handles
+    an interrupt, and a worker whose parent was killed ends too.
     """
     others = set(multiprocessing.active_children())
-    # Also what counts their semaphores is an interpreter that multiprocessing starts.
+    # multiprocessing's resource tracker, which counts semaphores, is an interpreter too.
     with safe_path():
         executor = ProcessPoolExecutor(
             workers, multiprocessing.get_context("spawn"), initializer=_prepare_worker
@@ -61,8 +62,8 @@ def processes(workers: int) -> Iterator[WorkerPool]:
 def cluster(address: str, connect_s: float = CONNECT_S) -> Iterator[WorkerPool]:
     """The workers of the Dask scheduler at `address`, such as scheduler:8786.
 
-    Raises MachineError where there is no scheduler, no worker, or one with another version of this
-    tool than ours.
+    Raises MachineError without a scheduler or workers, or if a worker has another version of this
+    tool.
     """
     try:
         from distributed import Client
@@ -92,12 +93,13 @@ def cluster(address: str, connect_s: float = CONNECT_S) -> Iterator[WorkerPool]:
 
 
 def cluster_lost() -> MachineError:
-    """What to say when the cluster has gone away."""
+    """The error for a lost cluster."""
     return MachineError("the cluster was lost", "run the same command again to go on from here")
 
 
 def check_workers(versions: Mapping[str, object], address: str) -> None:
-    """Raises MachineError unless there are workers and all have our version; by their address."""
+    """Raises MachineError unless there are workers and all have our version; `versions` is by
+    address."""
     if not versions:
         raise MachineError(
             f"the Dask scheduler at {address} has no worker",
@@ -123,7 +125,7 @@ def _prepare_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    # Workers hold both ends of their queue, and so never notice by it that the parent is gone.
+    # Workers hold both ends of their queue, so they never see it close when the parent dies.
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

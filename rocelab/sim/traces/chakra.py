@@ -1,8 +1,8 @@
-"""Chakra execution traces as files: what one rank did, node by node, and what each node waited for.
+"""Reads and writes Chakra execution traces: the nodes of one rank and their dependencies.
 
-In: `.et` files (mlcommons/chakra: protobuf messages, each after its length as a varint; metadata
-first, then nodes). Out: frozen `Trace`s with what a simulation needs of them, and files again. A
-broken file is an InputError that says at which byte, never a traceback.
+A `.et` file (mlcommons/chakra) holds protobuf messages, each after its length as a varint: metadata
+first, then nodes. A frozen `Trace` keeps what a simulation needs. A broken file is an InputError
+with the byte offset.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.traces.messages import Message, message_classes
 
 MAX_NODES = 2**20
-"""Nodes of all files of a trace: a gigabyte and a half of memory."""
+"""The most nodes of all files of a trace: 1.5 GB of memory."""
 
 MAX_DEPENDENCIES = 2**24
 
 MAX_MESSAGE_BYTES = 2**24
-"""A node of a real trace takes under a hundred kilobytes."""
+"""A node of a real trace takes less than 100 kB."""
 
 SCHEMA_VERSION = "0.0.4"
 
@@ -61,7 +61,7 @@ class CommType(IntEnum):
 
 
 OUR_ATTRIBUTE = "rocelab_"
-"""What only rocelab writes begins with this; other programs pass over it."""
+"""The prefix of attributes that only rocelab writes; other programs ignore them."""
 
 _KEPT = frozenset(
     {
@@ -92,7 +92,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """inputs: the values of its input tensors as the trace has them, of metadata nodes only."""
+    """inputs: the values of its input tensors as in the trace, for metadata nodes only."""
 
     id: int
     name: str
@@ -106,7 +106,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What one rank did. source: the file, for messages to people."""
+    """What one rank did. source: the file, for error messages."""
 
     source: str
     metadata: Metadata
@@ -116,7 +116,7 @@ class Trace:
 def read_traces(path: Path, progress: ProgressSink = no_progress) -> tuple[Trace, ...]:
     """The traces of a folder, one file `NAME.RANK.et` for each rank from 0, or of a single file.
 
-    Raises InputError where a rank is missing or a file is none; MachineError without protobuf.
+    Raises InputError if a rank is missing or a file is not a trace; MachineError without protobuf.
     """
     if not path.is_dir():
         return (read_trace(path),)
@@ -155,9 +155,9 @@ def read_traces(path: Path, progress: ProgressSink = no_progress) -> tuple[Trace
 
 
 def read_trace(path: Path, *, max_nodes: int = MAX_NODES) -> Trace:
-    """The trace in one file, read message by message. Unknown fields are passed over.
+    """The trace in one file, read message by message. Unknown fields are ignored.
 
-    Raises InputError where it is not a trace, is cut off or holds more than `max_nodes` nodes;
+    Raises InputError if it is not a trace, is truncated or holds more than `max_nodes` nodes;
     MachineError without protobuf.
     """
     messages = message_classes()
@@ -235,7 +235,7 @@ _DAMAGED = "the file is damaged, or no Chakra execution trace: copy or convert i
 
 
 def _packed(head: bytes) -> tuple[str, str] | None:
-    """What a file that begins with `head` is instead of a trace, and what to do with it."""
+    """The format of a file that begins with `head`, if not a trace, and how to unpack it."""
     if head.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ")) or head[257:262] == b"ustar":
         return "an archive", "unpack it (tar xf FILE) and give the .et file in it"
     if head.startswith(b"PK\x03\x04"):
@@ -298,7 +298,7 @@ def _node(message: Message, ids: Mapping[int, int], place: str) -> Node:
         id=message.id,
         name=message.name,
         kind=kind,
-        # the same int object for a node's id wherever it is named: dependencies are most of it
+        # Share one int object per node id: dependencies take most of the memory.
         ctrl_deps=tuple(ids.get(each, each) for each in message.ctrl_deps),
         data_deps=tuple(ids.get(each, each) for each in message.data_deps),
         duration_us=message.duration_micros,

@@ -1,8 +1,8 @@
-"""A workload of ours as Chakra execution traces, one file per rank, and back.
+"""Writes a workload as Chakra execution traces, one file per rank, and reads it back.
 
-In: a `Workload`. Out: files that Chakra's feeder reads (ASTRA-sim and others): computes, sends and
-receives of each rank with what they depend on. Attributes that begin with `rocelab_` say what a
-trace has no words for, so that the files read back into the same workload.
+Chakra's feeder (ASTRA-sim and others) reads the files: computes, sends and receives of each rank
+with their dependencies. Attributes that begin with `rocelab_` hold what a trace cannot express, so
+that the files read back into the same workload.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ _FILL, _TOKENS = "rocelab_fill_bytes", "rocelab_tokens"
 def write_trace(
     workload: Workload, folder: Path, *, name: str = "rocelab", progress: ProgressSink = no_progress
 ) -> tuple[Path, ...]:
-    """`workload` as files `folder`/NAME.RANK.et, one for each rank; `folder` is made if need be.
+    """Write `workload` as files `folder`/NAME.RANK.et, one per rank; `folder` is created if
+    missing.
 
     A send is a COMM_SEND node of its sender and a COMM_RECV node of its receiver, tagged with the
-    step's number; what a collective did is its sends. `compute_s` is a node of each sender; of a
-    step without sends, of those that send in the steps that wait for it. A node depends on the
-    nodes of its own rank only, so that other programs start a rank's part of a step without waiting
-    for other ranks, where this simulator starts all of a step together. Durations are rounded to
-    microseconds for them.
+    step's number; a collective is written as its sends. `compute_s` is a node of each sender; for a
+    step without sends, of the senders of the steps that wait for it. A node depends only on nodes
+    of its own rank, so other programs start a rank's part of a step without waiting for other
+    ranks; this simulator starts all of a step together. Durations are rounded to microseconds,
+    Chakra's unit.
 
-    Raises InputError where the folder has traces already, cannot be written, or the workload is
-    too large; MachineError without protobuf.
+    Raises InputError if the folder has traces already, cannot be written, or the workload is too
+    large; MachineError without protobuf.
     """
     parts = _Parts(workload)
     nodes = parts.count()
@@ -94,7 +95,7 @@ def is_exported(trace: Trace) -> bool:
 def exported_workload(traces: Sequence[Trace], ranks: int) -> Workload:
     """The workload that `write_trace` made these traces of.
 
-    Raises InputError where they are not all of its ranks, or have been changed.
+    Raises InputError if ranks are missing or traces were changed.
     """
     attrs = traces[0].metadata.attrs
     if attrs[_RANKS] != ranks or len(traces) != ranks:
@@ -119,7 +120,7 @@ def exported_workload(traces: Sequence[Trace], ranks: int) -> Workload:
 
 
 class _Parts:
-    """What each rank does of each step."""
+    """What each rank does in each step."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -183,8 +184,8 @@ class _Parts:
         return tuple(nodes)
 
     def _ends_before(self, number: int, ends: dict[int, list[int]]) -> tuple[int, ...]:
-        """The rank's last nodes before step `number`: of the steps it waits for, or where the rank
-        has no part in one, of those that that one waits for."""
+        """The rank's last nodes before step `number`: of the steps it waits for; for a step in
+        which the rank has no part, of that step's own predecessors."""
         found: set[int] = set()
         seen: set[int] = set()
         left = [*self._workload.steps[number].after]
@@ -201,7 +202,7 @@ class _Parts:
 
 
 def _computing(workload: Workload) -> list[Ints]:
-    """The ranks that do each step's compute: none where it takes no time and sends follow."""
+    """The ranks that do each step's compute: none if it takes no time and sends follow."""
     steps = workload.steps
     everyone = np.arange(workload.ranks, dtype=np.int32)
     senders = [None if step.sends is None else np.unique(step.sends.source) for step in steps]
@@ -228,7 +229,7 @@ def _union(ranks: Sequence[Ints]) -> Ints:
 
 
 def _places(ranks: Ints) -> dict[int, list[int]]:
-    """Where each rank stands in a column."""
+    """The positions of each rank in a column."""
     places: dict[int, list[int]] = defaultdict(list)
     for place, rank in enumerate(ranks.tolist()):
         places[rank].append(place)
@@ -236,7 +237,7 @@ def _places(ranks: Ints) -> dict[int, list[int]]:
 
 
 def _message(sends: Sends, place: int, number: int) -> dict[str, Value]:
-    """What Chakra's feeder expects of a send or a receive."""
+    """The attributes that Chakra's feeder expects of a send or a receive."""
     return {
         "is_cpu_op": False,
         "comm_size": int(sends.size_bytes[place]),
@@ -258,7 +259,7 @@ class _Send:
 
 @dataclass
 class _Read:
-    """A step as its nodes tell of it."""
+    """A step as read from its nodes."""
 
     about: tuple[str, tuple[int, ...], float, int] | None = None
     sends: dict[int, _Send] = field(default_factory=dict)
@@ -292,7 +293,7 @@ class _Read:
 
 
 def _take(read: dict[int, _Read], node: Node, rank: int, place: str) -> None:
-    """Add what a node says of its step."""
+    """Add a node to its step."""
     attrs = node.attrs
     number = _whole(node, _STEP, place)
     step = read[number]

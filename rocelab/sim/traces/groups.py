@@ -1,7 +1,7 @@
-"""Which ranks a collective of a trace is among: process groups, dimensions, or all of them.
+"""The ranks of a trace's collectives: process groups, dimensions, or all ranks.
 
-In: a node's attributes and the tables of groups that traces carry or a user gives. Out: the members
-of every group that the node stands for, in ring order.
+Finds the members of every group that a node stands for, in ring order, from its attributes and the
+tables of groups that traces carry or a user gives.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Members = tuple[int, ...]
 class Groups:
     """The groups of a job of `ranks` ranks.
 
-    named: members by name, as ASTRA-sim's communicator group file has them; those that PyTorch's
-    traces carry (metadata nodes `process_group:init`) come on top. dimensions: ranks along each
-    dimension of the job, the first one between neighbours; what `involved_dim` speaks of.
+    named: members by name, as in ASTRA-sim's communicator group file; groups in PyTorch's traces
+    (metadata nodes `process_group:init`) are added. dimensions: ranks along each dimension of the
+    job, the first one between neighbours; `involved_dim` refers to them.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class Groups:
                     self._read(node, trace.source)
 
     def of(self, node: Node, rank: int, place: str) -> tuple[Members, ...]:
-        """The groups in which `node` is done: that of `rank`, or, where one trace stands for all
-        ranks, as many as it takes for every rank to be in one. `place` is for error messages.
+        """The groups of `node`: the group of `rank` or, if one trace stands for all ranks, as many
+        groups as contain every rank once. `place` is for error messages.
 
-        Raises InputError where the trace does not say.
+        Raises InputError if the trace does not say.
         """
         name = node.attrs.get("pg_name", "")
         involved = node.attrs.get("involved_dim", ())
@@ -81,7 +81,7 @@ class Groups:
         return groups if self._alike else tuple(group for group in groups if rank in group)
 
     def _along(self, involved: tuple[object, ...], place: str) -> tuple[Members, ...]:
-        """The groups of ranks that differ in the dimensions `involved` only."""
+        """The groups of ranks that differ only in the dimensions `involved`."""
         if len(self._dimensions) > len(involved) or not self._dimensions:
             raise InputError(
                 f"{place} is along some of {len(involved)} dimensions, whose sizes no trace has",

@@ -1,8 +1,8 @@
 """The messages of a Chakra execution trace, described here field by field.
 
-In: nothing. Out: the two message classes that a trace is made of, built by the protobuf package
-(the extra `chakra`) when they are first asked for. Numbers and types of fields are those of
-Chakra's schema 0.0.4 (mlcommons/chakra, et_def.proto), or no other program could read them.
+The protobuf package (the extra `chakra`) builds the two message classes of a trace on first use.
+Numbers and types of fields are those of Chakra's schema 0.0.4 (mlcommons/chakra, et_def.proto), so
+that other programs can read the files.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Messages:
 
 @cache
 def message_classes() -> Messages:
-    """The classes, in a descriptor pool of their own, so that nothing else that has loaded Chakra's
-    schema is in the way. Raises MachineError where protobuf is not installed."""
+    """The classes, in a descriptor pool of their own, which avoids conflicts with other modules
+    that loaded Chakra's schema. Raises MachineError if protobuf is not installed."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError:

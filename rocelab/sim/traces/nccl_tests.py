@@ -1,8 +1,8 @@
-"""The output of nccl-tests, as text: what a real cluster measured.
+"""Parses the output of nccl-tests: measurements of a real cluster.
 
-In: what all_reduce_perf and its like print, of any version, on their own or by way of mpirun, as
-text or CSV; also rocelab's own tables. Out: rows with size, time and bandwidths. A line that cannot
-be read is an error with its number.
+Reads the output of all_reduce_perf and the other programs, of any version, run alone or by mpirun,
+as text or CSV, and rocelab's own tables. Rows have size, time and bandwidths. A line that cannot be
+read is an error with its number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import pairwise
 from rocelab.errors import Problem, SpecError
 
 _PREFIX = re.compile(r"^\s*(\[\d+,\d+\]<std(out|err)>:|\d+:)\s?")
-"""What `mpirun --tag-output` and `srun --label` put before each line."""
+"""The prefix that `mpirun --tag-output` and `srun --label` put before each line."""
 
 _LEADING = ("size", "count", "type", "redop", "root")
 _WRONG = ("#wrong", "wrong", "error", "res")
@@ -25,7 +25,7 @@ _WRONG = ("#wrong", "wrong", "error", "res")
 @dataclass(frozen=True, slots=True)
 class Timing:
     """One half of a row. GB/s are 10^9 bytes. wrong: wrong elements, or in old versions the largest
-    error; None where it was not checked."""
+    error; None if not checked."""
 
     time_us: float
     algbw_gbs: float
@@ -35,7 +35,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class NcclRow:
-    """One size. redop, root, type: None where the version does not print them."""
+    """One size. redop, root, type: None if the version does not print them."""
 
     line: int
     size_bytes: int
@@ -48,7 +48,7 @@ class NcclRow:
 
     @property
     def timing(self) -> Timing:
-        """Out of place, or in place where there is only that."""
+        """The out-of-place timing, or the in-place one if there is no other."""
         timing = self.out_of_place or self.in_place
         assert timing is not None
         return timing
@@ -64,11 +64,11 @@ class _Columns:
 
 
 def read_nccl_tests(text: str, source: str = "nccl-tests") -> tuple[NcclRow, ...]:
-    """The rows of nccl-tests' output `text`, in order; what else it printed is passed over.
+    """The rows of nccl-tests' output `text`, in order; other lines are ignored.
 
-    Read are: every version's columns (with or without redop, root; `#wrong`, `error`), both halves
-    or one, N/A, CSV, and lines that mpirun or srun have marked. `source` names it in errors.
-    Raises SpecError with every line that cannot be read, or where there is no row at all.
+    It reads every version's columns (with or without redop, root; `#wrong`, `error`), both halves
+    or one, N/A, CSV, and lines prefixed by mpirun or srun. `source` names the text in errors.
+    Raises SpecError with every line that cannot be read, or if there is no row.
     """
     columns: _Columns | None = None
     in_place = False
@@ -107,7 +107,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _is_row(cells: Sequence[str]) -> bool:
-    """A size, then more: what notes between rows do not begin with."""
+    """Whether cells begin with a size and have more: notes between rows do not."""
     return len(cells) >= 4 and cells[0].isdigit()
 
 
@@ -154,7 +154,7 @@ def _row(number: int, cells: Sequence[str], columns: _Columns) -> NcclRow:
 
 
 def _timing(cells: dict[str, str]) -> Timing | None:
-    """None where nothing was measured in this half."""
+    """The timing of a half of a row, None if nothing was measured in it."""
     if cells["time"] in ("", "N/A"):
         return None
     time_us = _number("time", cells["time"])

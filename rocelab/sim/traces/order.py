@@ -1,8 +1,7 @@
-"""A graph of compute and communication, condensed to steps: what lies between communications is
-merged into the time of its longest path.
+"""Condenses a graph of compute and communication to steps: compute between communications is merged
+into the time of its longest path.
 
-In: vertices with a duration, what each comes after, and which of them communicate. Out: `Step`s
-that start every communication exactly when the graph would, in as few steps as that takes.
+The `Step`s start every communication exactly when the graph would, and are as few as possible.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ COMPUTE = "compute"
 """The name of a step that only computes."""
 
 _START = -1
-"""In place of a step: the beginning of the workload."""
+"""Stands for the beginning of the workload in place of a step."""
 
 _Waits = dict[int, float]
-"""For each step waited for, the seconds of compute between its end and here."""
+"""For each step waited for, the seconds of compute after its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """What ranks do together. sends: makes the sends; None of them: the ranks only wait for one
-    another."""
+    """What ranks do together. sends: makes the sends; None: the ranks only wait for one another."""
 
     name: str
     sends: Callable[[], Sends | None]
@@ -35,7 +33,7 @@ class Communication:
 def topological(before: Sequence[Sequence[int]]) -> list[int]:
     """The vertices in an order in which each comes after those in `before`, lowest number first.
 
-    Vertices on a cycle, and those behind one, are left out.
+    Vertices on or after a cycle are left out.
     """
     waiting = [len(earlier) for earlier in before]
     behind: list[list[int]] = [[] for _ in before]
@@ -62,10 +60,10 @@ def condense(
 ) -> tuple[Step, ...]:
     """The steps of a graph whose vertices take `seconds`, or communicate, visited in `order`.
 
-    A communication starts when the longest of the paths of compute to it is over, each counted from
-    the end of the communication that it begins with. Where those are of different lengths, all but
-    the shortest have a step of compute of their own. What another path implies is left out. Compute
-    after the last communication is a step at the end.
+    A communication starts when the longest path of compute to it is over, each path counted from
+    the end of the communication that it begins with. If lengths differ, all paths but the shortest
+    get a step of compute of their own. Paths implied by others are left out. Compute after the last
+    communication is a step at the end.
     """
     steps = _Steps()
     readers = [0] * len(seconds)
@@ -95,7 +93,7 @@ def condense(
 
 
 class _Steps:
-    """Steps as they are added, and what is known of the time between the ends of two of them."""
+    """Steps as they are added, and the known times between the ends of two steps."""
 
     def __init__(self) -> None:
         self.made: list[Step] = []
@@ -103,7 +101,7 @@ class _Steps:
         self._earliest: dict[int, float] = {}
 
     def needed(self, waits: _Waits) -> _Waits:
-        """`waits` without those that are over no later than another one of them, whatever the
+        """`waits` without those that always end no later than another one, whatever the
         communications take."""
         left = dict(waits)
         for step, wait in waits.items():
@@ -135,7 +133,7 @@ class _Steps:
         return number
 
     def finish(self, waits: _Waits) -> None:
-        """Compute to the end: it has nothing behind it that would wait for all of `waits`."""
+        """Add the compute at the end: no later step waits for all of `waits`."""
         for step, wait in sorted(self.needed(waits).items()):
             if wait > 0:
                 self.made.append(Step(COMPUTE, () if step == _START else (step,), wait))

@@ -1,8 +1,8 @@
-"""Measured times beside simulated ones, and the latency and bandwidth that explain them best.
+"""Compares measured times with simulated ones and fits a latency and bandwidth to them.
 
-In: rows of nccl-tests and a simulation of one size. Out: the ratio for each size; a fit of time to
-latency + size / bandwidth (the alpha-beta model of Hockney 1994, `The communication challenge for
-MPP`, section 2), whose latency is what a fluid model leaves out.
+`compare` gives the ratio for each size; `fit_alpha_beta` fits time to latency + size / bandwidth
+(the alpha-beta model of Hockney 1994, `The communication challenge for MPP`, section 2). A fluid
+model leaves that latency out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rocelab.sim.traces.nccl_tests import NcclRow
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One size. ratio: simulated over measured bus bandwidth, by their times."""
+    """One size. ratio: simulated over measured bus bandwidth, from their times."""
 
     size_bytes: int
     measured_busbw_gbs: float
@@ -30,23 +30,23 @@ class Comparison:
 @dataclass(frozen=True, slots=True)
 class AlphaBeta:
     """time = latency + size / bandwidth. 1 GB/s is a byte per ns. worst: the largest error of a
-    fitted time, as a share of the time given."""
+    fitted time, relative to the measured time."""
 
     latency_ns: float
     bandwidth_gbs: float
     worst: float
 
     def time_ns(self, size_bytes: float) -> float:
-        """What the fit says of a size."""
+        """The fitted time of a size."""
         return self.latency_ns + size_bytes / self.bandwidth_gbs
 
 
 def compare(rows: Sequence[NcclRow], simulate: Callable[[int], float]) -> tuple[Comparison, ...]:
-    """Each row's size simulated, `simulate(size_bytes)` in ns, a size once however often it stands
-    there; rows of no bytes are left out.
+    """Each row compared with `simulate(size_bytes)`, in ns, called once per size; rows of 0 bytes
+    are left out.
 
-    What busbw is of size over time is the same for all rows of a table; it is taken from the row
-    with the highest bandwidth, whose two decimals say most.
+    The factor from size / time to busbw is the same for all rows of a table; it is taken from the
+    row with the highest bandwidth, where two decimals are most precise.
     """
     sized = [row for row in rows if row.size_bytes]
     if not sized:
@@ -66,8 +66,8 @@ def compare(rows: Sequence[NcclRow], simulate: Callable[[int], float]) -> tuple[
 
 
 def fit_alpha_beta(sizes_bytes: Sequence[float], times_ns: Sequence[float]) -> AlphaBeta:
-    """The latency and bandwidth whose times are nearest to those given: least squares of relative
-    errors, so that small sizes count as much as large ones, neither below 0.
+    """The latency and bandwidth, both >= 0, with the least squares of relative errors, so that
+    small sizes count as much as large ones.
 
     Raises InputError for fewer than two sizes, times that are not above 0, or times that do not
     grow with size, which say nothing about a bandwidth.

@@ -1,8 +1,8 @@
-"""A recorded trace as a workload: its communications on a simulated network, its compute as it was.
+"""Replays a recorded trace as a workload: simulated communications, compute as recorded.
 
-In: Chakra traces, one per rank or one that all ranks follow. Out: a `Workload` whose communications
-start as the traces' dependencies, streams and process groups say. How long they took when they were
-recorded is not used: that is what the simulation is for.
+Chakra traces, one per rank or one for all ranks, become a `Workload` whose communications start as
+the traces' dependencies, streams and process groups say. Their recorded durations are not used: the
+simulation computes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rocelab.sim.traces.groups import Groups, Members
 from rocelab.sim.traces.order import Communication, condense, topological
 
 MAX_BYTES = 2**44
-"""Of one communication, in all parts of its buffer: 16 TiB."""
+"""The most bytes of one communication, over all parts of its buffer: 16 TiB."""
 
 _PATTERNS = {
     CommType.ALL_REDUCE: Pattern.ALLREDUCE,
@@ -56,8 +56,8 @@ def read_workload(
 ) -> Workload:
     """`trace_workload` of the traces at `path`: a folder with one file per rank, or one file.
 
-    Raises InputError as that and as `rocelab.sim.traces.chakra.read_traces`; MachineError where
-    protobuf is not installed.
+    Raises InputError as `trace_workload` and `rocelab.sim.traces.chakra.read_traces`; MachineError
+    if protobuf is not installed.
     """
     traces = read_traces(path, progress)
     return trace_workload(traces, ranks, groups=groups, dimensions=dimensions)
@@ -70,23 +70,23 @@ def trace_workload(
     groups: Mapping[str, Sequence[int]] | None = None,
     dimensions: Sequence[int] = (),
 ) -> Workload:
-    """What the traces did, for `ranks` ranks: as many as there are traces, or, of a single trace,
-    any number that all do the same.
+    """The workload of the traces for `ranks` ranks: as many as there are traces, or any number that
+    all follow a single trace.
 
-    - Compute takes the recorded `runtime` (us) where a node has one, else `duration_micros`; memory
+    - Compute takes the recorded `runtime` (us) if a node has one, else `duration_micros`; memory
       nodes count as compute. Launches of collectives on the CPU (`is_cpu_op`, without `comm_type`)
       are compute.
-    - Order: data and control dependencies. Where both together go in a circle, as PyTorch's call
-      stacks do once their converter has split the callers, data dependencies alone. Nodes of one
-      `stream` (or, on the CPU, one `tid`) run one after the other, and so do the collectives of one
-      process group, as in NCCL.
+    - Order: data and control dependencies. If both together form a cycle, as PyTorch's call stacks
+      do after their converter has split the callers, data dependencies alone. Nodes of one `stream`
+      (or, on the CPU, one `tid`) run one after the other, and so do the collectives of one process
+      group, as in NCCL.
     - A collective starts when its last member is there. A send starts with its sender alone.
     - `comm_size` is the bytes of one rank's input: nccl-tests' size, but for AllGather and Gather,
       whose size is n times it. A collective's root is the attribute `root`, else its first member.
 
-    `groups` and `dimensions` are as in `rocelab.sim.traces.groups.Groups`. What `write_trace` wrote
-    becomes the workload that it was made of. Raises InputError where traces do not fit together or
-    do not say what is needed.
+    `groups` and `dimensions` are as in `rocelab.sim.traces.groups.Groups`. Traces of `write_trace`
+    become their original workload. Raises InputError if traces do not fit together or lack needed
+    data.
     """
     if not traces:
         raise InputError("no trace is given", hint="give one for each rank, or one for all")
@@ -122,7 +122,7 @@ def trace_workload(
 
 @dataclass(frozen=True, slots=True)
 class _Collective:
-    """What all members must agree on."""
+    """The properties that all members must agree on."""
 
     vertex: int
     kind: CommType
@@ -150,7 +150,7 @@ class _Graph:
     )
 
     def add(self, rank: int, trace: Trace) -> None:
-        """The nodes of a rank, behind what they depend on and what shares their stream."""
+        """Add the nodes of a rank, after their dependencies and the nodes of the same stream."""
         order, before = _ordered(trace)
         self.warnings += _oddities(trace)
         vertices: dict[int, int] = {}
@@ -180,7 +180,8 @@ class _Graph:
             self.before[vertex].extend(waits)
 
     def pair_sends(self) -> None:
-        """Every receive waits for the send that it names. Raises InputError where one is alone."""
+        """Let every receive wait for the send that it names. Raises InputError for one without a
+        partner."""
         for key in sorted({*self._sends, *self._receives}):
             sends, receives = self._sends[key], self._receives[key]
             source, destination, tag = key
@@ -194,7 +195,7 @@ class _Graph:
                 self.before[receive].append(send)
 
     def check_members(self) -> None:
-        """Raises InputError for a collective that not all of its members come to."""
+        """Raises InputError for a collective that some of its members never reach."""
         if self.alike:
             return
         for (members, _), made in self._collectives.items():
@@ -284,7 +285,7 @@ def _ordered(trace: Trace) -> tuple[list[int], list[list[int]]]:
 
 
 def _oddities(trace: Trace) -> list[str]:
-    """What of a trace is passed over, in words."""
+    """The ignored parts of a trace, in words."""
     known = {node.id for node in trace.nodes}
     absent = [
         node for node in trace.nodes if not known.issuperset((*node.data_deps, *node.ctrl_deps))
@@ -345,7 +346,7 @@ def _one(source: int, destination: int, size_bytes: int) -> Sends:
 def _collective_sends(
     kind: CommType, size_bytes: int, root: int, groups: Sequence[Members]
 ) -> Sends | None:
-    """The sends of a collective in every group, which are of one size; None where none is sent."""
+    """The sends of a collective in every group, all of one size; None without sends."""
     ranks = len(groups[0])
     size = size_bytes * ranks if kind in _PER_RANK else size_bytes
     if kind is CommType.BARRIER or ranks < 2 or not size:
