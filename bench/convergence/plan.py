@@ -12,17 +12,13 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from rocelab.errors import InputError
+from rocelab.faults.bgp import DrainSpec
+from rocelab.faults.daemons import Daemon, DaemonCrashSpec
+from rocelab.faults.impairments import BlackholeSpec
+from rocelab.faults.links import CarrierDownSpec, NicPortDownSpec
+from rocelab.faults.power import PowerLossSpec
 from rocelab.faults.selectors import LinkSelector
-from rocelab.faults.spec import (
-    BlackholeSpec,
-    CarrierDownSpec,
-    Daemon,
-    DaemonCrashSpec,
-    DrainSpec,
-    NicPortDownSpec,
-    PowerLossSpec,
-    SingleFaultSpec,
-)
+from rocelab.faults.spec import SingleFaultSpec
 from rocelab.plan.fabric import Fabric, Link, Role
 from rocelab.spec.base import MS, SECOND
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, HpnSpec

@@ -20,7 +20,6 @@ from rocelab.drills.labuse import LabUse, fresh
 from rocelab.drills.probes import probe_flows, probe_plan, run_probe_phase
 from rocelab.drills.spec import DrillSpec, PhaseSpec, load_drill
 from rocelab.errors import InputError
-from rocelab.faults.resolve import resolve
 from rocelab.faults.schedule import Timed, expand
 from rocelab.files import replace_file
 from rocelab.jobs.jobplan import plan_jobs
@@ -103,7 +102,7 @@ def planned_faults(fabric: Fabric, phase: PhaseSpec) -> tuple[Timed, ...]:
     campaign draws one that the probes do not outlast."""
     faults = expand(fabric, phase.faults)
     for timed in faults:
-        resolve(fabric, timed.spec)
+        timed.spec.resolve(fabric)
         last_ns = timed.begins_ns if timed.ends_ns is None else timed.ends_ns
         probes = phase.probes
         if probes is not None and last_ns > probes.duration - phase.measure.sustained:

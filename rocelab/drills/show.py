@@ -14,9 +14,7 @@ from typing import Any
 from rocelab.drills.listing import DrillRow, row_of
 from rocelab.drills.run import planned_faults, planned_lab
 from rocelab.drills.spec import MeasureSpec, PhaseSpec, TrafficSpec, load_drill
-from rocelab.faults.resolve import resolve
 from rocelab.faults.schedule import Timed
-from rocelab.faults.spec import SessionResetSpec
 from rocelab.plan.fabric import Fabric
 from rocelab.results.expectations import Expectation
 from rocelab.results.kpis import KPIS
@@ -144,10 +142,9 @@ def fault_rows(fabric: Fabric, faults: Sequence[Timed]) -> tuple[FaultRow, ...]:
     """A row per fault, in the order they first begin; one that comes again is one row."""
     rows: dict[tuple[str, str], FaultRow] = {}
     for timed in faults:
-        fault = resolve(fabric, timed.spec)
+        fault = timed.spec.resolve(fabric)
         before = rows.get((fault.kind, fault.subject))
-        instant = isinstance(timed.spec, SessionResetSpec)
-        span = Span(timed.begins_ns, timed.begins_ns if instant else timed.ends_ns)
+        span = Span(timed.begins_ns, timed.begins_ns if timed.spec.instant else timed.ends_ns)
         rows[fault.kind, fault.subject] = FaultRow(
             fault.kind, fault.subject, fault.nodes, (*(before.spans if before else ()), span)
         )

@@ -20,7 +20,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from rocelab.errors import InputError, Problem, SpecError
-from rocelab.faults.spec import MAX_DURATION, FaultSpec, FlappingSpec
+from rocelab.faults.base import MAX_DURATION
+from rocelab.faults.spec import FaultSpec, FlappingSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import find_jobs

@@ -13,9 +13,9 @@ from typing import cast, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from rocelab.errors import InputError, Problem, SpecError
+from rocelab.faults.base import TimedSpec
 from rocelab.faults.selectors import LinkSelector
-from rocelab.faults.spec import CampaignSpec, FaultSpec, FlappingSpec, SessionResetSpec
-from rocelab.spec.base import SpecModel
+from rocelab.faults.spec import FaultSpec
 from rocelab.spec.fields import Declared, choices, default_text, keys_of, of_field, quantity_of
 from rocelab.spec.load import validate
 from rocelab.spec.scalars import read_scalar
@@ -25,8 +25,6 @@ from rocelab.wording import RefusedError, did_you_mean, shown
 
 COMMAND_LINE = "command line"
 _TIMES = ("at", "lasts")
-_WITHOUT_END = (FlappingSpec, CampaignSpec, SessionResetSpec)
-"""Kinds that end by themselves and do not take `lasts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +105,24 @@ def asked_fault(kind: str, pairs: Sequence[str]) -> FaultSpec:
 
 def ends_by_itself(spec: FaultSpec) -> bool:
     """Whether the fault is over at some time, and not only when someone restores it."""
-    return spec.lasts is not None or isinstance(spec, _WITHOUT_END)
+    return spec.lasts is not None or spec.no_lasts is not None
 
 
-def _models() -> dict[str, type[SpecModel]]:
+def _models() -> dict[str, type[TimedSpec]]:
     """The models by the kind they are of."""
     union = get_args(FaultSpec)[0]
     return {get_args(each.model_fields["kind"].annotation)[0]: each for each in get_args(union)}
 
 
-def _keys(model: type[SpecModel]) -> list[tuple[str, FieldInfo]]:
+def _keys(model: type[TimedSpec]) -> list[tuple[str, FieldInfo]]:
     """The keys of a kind, those of its own before when it ends."""
     named = [(name, info) for name, info in keys_of(model) if name not in ("kind", *_TIMES)]
-    if model not in _WITHOUT_END:
+    if model.no_lasts is None:
         named.append(("lasts", model.model_fields["lasts"]))
     return named
 
 
-def _wrong_pair(model: type[SpecModel], key: str, equals: str, known: bool) -> Problem | None:
+def _wrong_pair(model: type[TimedSpec], key: str, equals: str, known: bool) -> Problem | None:
     def problem(message: str, hint: str) -> Problem:
         return Problem(COMMAND_LINE, None, "", message, hint)
 

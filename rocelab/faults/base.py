@@ -1,17 +1,28 @@
-"""What a fault is: something that breaks a running lab and mends it again.
+"""What a fault is: keys in a file, and something that breaks a running lab and mends it again.
 
-In: a running lab. Out: the lab broken, and afterwards exactly as `up` made it. A fault holds
-resolved names and no state: whatever was done is found in the kernel and in FRR, so that another
-process can undo what a killed one did.
+A kind of fault is a spec, which says what it is on a fabric, and a `Fault`. In: a running lab. Out:
+the lab broken, and afterwards exactly as `up` made it. A fault holds resolved names and no state:
+whatever was done is found in the kernel and in FRR, so that another process can undo what a killed
+one did.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Protocol, Self, runtime_checkable
 
+from pydantic import Field, model_validator
+
+from rocelab.faults.selectors import LinkSelector, NodeName, check_end, check_switch, named
 from rocelab.kernel.bracket import Bracket
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Fabric, Link
 from rocelab.runtime.lab import Lab
+from rocelab.spec.base import SECOND, SpecModel
+from rocelab.units import SHARE, DurationNs
+from rocelab.wording import RefusedError
+
+MAX_DURATION = 600 * SECOND
+ALL_PPM = SHARE.units["%"] * 100
 
 
 class Fault(Protocol):
@@ -89,3 +100,112 @@ class SeveringFault(Fault, Protocol):
     def severed(self) -> tuple[tuple[str, str], ...]:
         """Link, and the node towards which no packet crosses it; none where some do."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class LinksFault:
+    """What faults of links have in common."""
+
+    links: tuple[Link, ...]
+
+    @property
+    def subject(self) -> str:
+        return named(self.links)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        ends = (node for link in self.links for node in (link.a.node, link.b.node))
+        return tuple(dict.fromkeys(ends))
+
+    def prepare(self, lab: Lab) -> None:
+        """Nothing takes time."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFault:
+    """What faults of a switch or a server have in common."""
+
+    node: str
+
+    @property
+    def subject(self) -> str:
+        return self.node
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node,)
+
+    def prepare(self, lab: Lab) -> None:
+        """Nothing takes time."""
+
+
+class TimedSpec(SpecModel):
+    """When a fault begins and how long it lasts; a drill needs to know, a person at a running lab
+    does not say."""
+
+    no_lasts: ClassVar[tuple[str, str] | None] = None
+    """Of a kind that ends by itself: why it takes no `lasts`, and what to do instead."""
+    instant: ClassVar[bool] = False
+    """Whether it is over as soon as it is done."""
+
+    at: Annotated[DurationNs, Field(ge=0, le=MAX_DURATION, description="after time 0")] = 0
+    lasts: Annotated[
+        DurationNs | None,
+        Field(gt=0, le=MAX_DURATION, description="then it is undone; without it, at the end"),
+    ] = None
+
+    @model_validator(mode="after")
+    def _ends_once(self) -> Self:
+        if self.no_lasts is not None and self.lasts is not None:
+            raise RefusedError(*self.no_lasts, keys=("lasts",))
+        return self
+
+
+class LinkFaultSpec(TimedSpec):
+    """A fault of one link or of several at once."""
+
+    link: LinkSelector | None = None
+    links: Annotated[
+        tuple[LinkSelector, ...],
+        Field(strict=False, max_length=64, description="instead of link: all of them at once"),
+    ] = ()
+
+    @model_validator(mode="after")
+    def _one_way_to_name_links(self) -> Self:
+        if (self.link is None) == (not self.links):
+            raise RefusedError("expected link or links, one of the two")
+        return self
+
+    def find(self, fabric: Fabric, end: str | None) -> tuple[Link, ...]:
+        """The links meant in `fabric`, each once. Raises InputError as `LinkSelector.find` does,
+        and where one does not end at the node `end`."""
+        selectors = self.links if self.link is None else (self.link,)
+        links = tuple(dict.fromkeys(selector.find(fabric) for selector in selectors))
+        for link in links:
+            if end is not None:
+                check_end(link, end)
+        return links
+
+
+Towards = Annotated[
+    NodeName | None,
+    Field(description="the node at whose end packets are hit; without it, in both directions"),
+]
+
+
+class NicFaultSpec(TimedSpec):
+    """A fault of a server's NIC."""
+
+    server: NodeName
+    nic: Annotated[int, Field(ge=1, le=64, description="from 1")] = 1
+
+
+class SwitchFaultSpec(TimedSpec):
+    """A fault of a switch."""
+
+    switch: NodeName
+
+    def find(self, fabric: Fabric) -> str:
+        """The switch's name. Raises InputError where `fabric` has none of that name."""
+        check_switch(fabric, self.switch)
+        return self.switch

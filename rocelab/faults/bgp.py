@@ -7,22 +7,33 @@ back what is rendered; a bgpd that is started meanwhile reads that by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from rocelab.errors import InputError
 from rocelab.faults import policy
-from rocelab.faults.leaks import BadPrefix, RouteLeak
+from rocelab.faults.base import NodeFault, SwitchFaultSpec
+from rocelab.faults.selectors import NodeName, check_node
 from rocelab.kernel.bracket import Bracket
-from rocelab.plan.fabric import Link
+from rocelab.plan.fabric import Fabric, Link
 from rocelab.runtime.lab import Lab
-
-__all__ = ["AbruptRemoval", "BadPrefix", "Drain", "RouteLeak", "SessionReset"]
 
 GRACEFUL_SHUTDOWN = "bgp graceful-shutdown"
 NEIGHBOURS_ASKED = 4
 """Of a drained switch: all hear the same, and each that is asked spends time on the answer."""
 
 
+class ResetMode(StrEnum):
+    """How BGP sessions are reset (RFC 7747 sections 5.6 and 5.7)."""
+
+    HARD = "hard"
+    SOFT = "soft"
+
+
 @dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(NodeFault):
     """Graceful shutdown (RFC 8326): the switch asks its neighbours to prefer any other path.
 
     It announces all paths again with the community GRACEFUL_SHUTDOWN, to which eBGP neighbours
@@ -30,19 +41,7 @@ class Drain:
     as behind a rack's only switch, nothing moves; servers with two ports do not hear of it.
     """
 
-    node: str
     kind: str = "drain"
-
-    @property
-    def subject(self) -> str:
-        return self.node
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return (self.node,)
-
-    def prepare(self, lab: Lab) -> None:
-        """Nothing takes time."""
 
     def intact(self, lab: Lab) -> frozenset[str]:
         """Of some neighbours that can be asked: each has paths of the switch as any other."""
@@ -71,25 +70,13 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class AbruptRemoval:
+class AbruptRemoval(NodeFault):
     """All BGP sessions of a switch are shut at once, by its groups of neighbours.
 
     Neighbours are told (RFC 4271 Cease, RFC 9003); links and daemons stay.
     """
 
-    node: str
     kind: str = "abrupt-removal"
-
-    @property
-    def subject(self) -> str:
-        return self.node
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return (self.node,)
-
-    def prepare(self, lab: Lab) -> None:
-        """Nothing takes time."""
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(
@@ -122,14 +109,13 @@ class AbruptRemoval:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionReset:
+class SessionReset(NodeFault):
     """A switch resets its sessions on some links: an instant, which ends by itself.
 
     Hard: they are closed and opened again (RFC 7747 section 5.6). `soft`: both ends announce all
     again and the sessions stay (RFC 2918), so that no route goes.
     """
 
-    node: str
     links: tuple[Link, ...]
     soft: bool = False
     kind: str = "session-reset"
@@ -141,9 +127,6 @@ class SessionReset:
     @property
     def nodes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((self.node, *(link.far(self.node).node for link in self.links))))
-
-    def prepare(self, lab: Lab) -> None:
-        """Nothing takes time."""
 
     def intact(self, lab: Lab) -> frozenset[str]:
         """What bgpd has counted since it started, of the sessions that there are: its process is
@@ -172,3 +155,45 @@ class SessionReset:
 
     def _peers(self) -> list[str]:
         return [policy.peer_name(link, self.node) for link in self.links]
+
+
+class DrainSpec(SwitchFaultSpec):
+    """Graceful shutdown (RFC 8326): neighbours are asked to prefer any other path."""
+
+    kind: Literal["drain"]
+
+    def resolve(self, fabric: Fabric) -> Drain:
+        return Drain(self.find(fabric))
+
+
+class AbruptRemovalSpec(SwitchFaultSpec):
+    """All BGP sessions of a switch are shut at once."""
+
+    kind: Literal["abrupt-removal"]
+
+    def resolve(self, fabric: Fabric) -> AbruptRemoval:
+        return AbruptRemoval(self.find(fabric))
+
+
+class SessionResetSpec(SwitchFaultSpec):
+    """BGP sessions are reset; an instant, which ends by itself."""
+
+    no_lasts = ("a reset is an instant", "remove lasts")
+    instant = True
+    kind: Literal["session-reset"]
+    peer: Annotated[NodeName | None, Field(description="a neighbour; else all")] = None
+    mode: Annotated[ResetMode, Field(strict=False)] = ResetMode.HARD
+
+    def resolve(self, fabric: Fabric) -> SessionReset:
+        switch = self.find(fabric)
+        links = tuple(link for link in fabric.links_of[switch] if link in fabric.sessions)
+        if self.peer is not None:
+            check_node(fabric, self.peer)
+            neighbours = dict.fromkeys(link.far(switch).node for link in links)
+            links = tuple(link for link in links if link.far(switch).node == self.peer)
+            if not links:
+                raise InputError(
+                    f"{switch} has no session with {self.peer}",
+                    hint=f"it has with {', '.join(neighbours)}",
+                )
+        return SessionReset(switch, links, self.mode is ResetMode.SOFT)

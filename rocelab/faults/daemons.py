@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from rocelab.errors import InputError
+from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.kernel import processes
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
@@ -16,8 +21,17 @@ from rocelab.render import frr
 from rocelab.runtime.lab import Lab
 
 
+class Daemon(StrEnum):
+    """The daemons of a switch; bfdd only where the lab has BFD, mgmtd only since FRR 10."""
+
+    ZEBRA = "zebra"
+    BGPD = "bgpd"
+    BFDD = "bfdd"
+    MGMTD = "mgmtd"
+
+
 @dataclass(frozen=True, slots=True)
-class DaemonCrash:
+class DaemonCrash(NodeFault):
     """A daemon dies (SIGKILL) and is started again at the end.
 
     With bgpd its sessions are closed by the kernel and zebra withdraws its routes. Without zebra
@@ -26,17 +40,12 @@ class DaemonCrash:
     Starting zebra again starts the others too: see `NamespaceNode.start_daemons`.
     """
 
-    node: str
     daemon: str
     kind: str = "daemon-crash"
 
     @property
     def subject(self) -> str:
         return f"{self.daemon} of {self.node}"
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return (self.node,)
 
     def prepare(self, lab: Lab) -> None:
         """Raises InputError where the lab's switches run no such daemon."""
@@ -61,23 +70,18 @@ class DaemonCrash:
 
 
 @dataclass(frozen=True, slots=True)
-class DaemonHang:
+class DaemonHang(NodeFault):
     """A daemon stops (SIGSTOP): its sockets stay open, and neighbours learn of it by their timers.
 
     What arrives meanwhile waits in its sockets and is read at the end.
     """
 
-    node: str
     daemon: str
     kind: str = "daemon-hang"
 
     @property
     def subject(self) -> str:
         return f"{self.daemon} of {self.node}"
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return (self.node,)
 
     def prepare(self, lab: Lab) -> None:
         """Raises InputError where the lab's switches run no such daemon."""
@@ -133,3 +137,27 @@ def missing_daemons(lab: Lab, switch: str) -> tuple[str, ...]:
     return tuple(
         f"{daemon} of {switch} does not run" for daemon in lab.daemons if daemon not in alive
     )
+
+
+class DaemonCrashSpec(SwitchFaultSpec):
+    """A routing daemon dies (SIGKILL). Undone by starting it again."""
+
+    kind: Literal["daemon-crash"]
+    daemon: Annotated[Daemon, Field(strict=False)] = Daemon.BGPD
+
+    def resolve(self, fabric: Fabric) -> DaemonCrash:
+        switch = self.find(fabric)
+        check_planned(fabric, self.daemon)
+        return DaemonCrash(switch, self.daemon.value)
+
+
+class DaemonHangSpec(SwitchFaultSpec):
+    """A routing daemon hangs (SIGSTOP): its sessions look alive until their timers end."""
+
+    kind: Literal["daemon-hang"]
+    daemon: Annotated[Daemon, Field(strict=False)] = Daemon.BGPD
+
+    def resolve(self, fabric: Fabric) -> DaemonHang:
+        switch = self.find(fabric)
+        check_planned(fabric, self.daemon)
+        return DaemonHang(switch, self.daemon.value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from rocelab.faults.links import ends_of
+from rocelab.faults.base import LinksFault
 from rocelab.faults.ports import read_ports, running_ports
 from rocelab.faults.selectors import named
 from rocelab.kernel.bracket import Bracket, spanning
@@ -20,7 +20,7 @@ from rocelab.runtime.lab import Lab
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenFibre:
+class BrokenFibre(LinksFault):
     """One fibre of two breaks, on links without remote fault indication.
 
     A veth pair has one carrier for both ends, so the end at `side` is made dormant: it loses the
@@ -29,17 +29,12 @@ class BrokenFibre:
     that packets are dropped in both directions: the far end is not even told that the session ends.
     """
 
-    links: tuple[Link, ...]
     side: str
     kind: str = "carrier-down"
 
     @property
     def subject(self) -> str:
         return f"{named(self.links)} at {self.side}"
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return ends_of(self.links)
 
     def prepare(self, lab: Lab) -> None:
         """Raises MachineError where this machine can not drop packets."""

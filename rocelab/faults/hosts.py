@@ -7,33 +7,25 @@ and what a user started. The kernel's side of it, its NICs and the answers to pi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
+from rocelab.faults.base import NodeFault, TimedSpec
+from rocelab.faults.selectors import NodeName, check_server
 from rocelab.kernel import processes
 from rocelab.kernel.bracket import Bracket, spanning
+from rocelab.plan.fabric import Fabric
 from rocelab.runtime.lab import Lab
 
 
 @dataclass(frozen=True, slots=True)
-class HostPause:
+class HostPause(NodeFault):
     """Every process of a server gets SIGSTOP, and SIGCONT at the end."""
 
-    server: str
     kind: str = "host-pause"
-
-    @property
-    def subject(self) -> str:
-        return self.server
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return (self.server,)
-
-    def prepare(self, lab: Lab) -> None:
-        """Nothing takes time."""
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(
-            f"process {pid} of {self.server} runs"
+            f"process {pid} of {self.node} runs"
             for pid in self._pids(lab)
             if processes.is_running(pid)
         )
@@ -49,10 +41,21 @@ class HostPause:
         return processes.resume(self._stopped(lab))
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
-        return tuple(f"process {pid} of {self.server} is stopped" for pid in self._stopped(lab))
+        return tuple(f"process {pid} of {self.node} is stopped" for pid in self._stopped(lab))
 
     def _pids(self, lab: Lab) -> list[int]:
-        return lab.node(self.server).processes()
+        return lab.node(self.node).processes()
 
     def _stopped(self, lab: Lab) -> list[int]:
         return [pid for pid in self._pids(lab) if processes.is_stopped(pid)]
+
+
+class HostPauseSpec(TimedSpec):
+    """A server's processes stop, as in a long garbage collection, and go on."""
+
+    kind: Literal["host-pause"]
+    server: NodeName
+
+    def resolve(self, fabric: Fabric) -> HostPause:
+        check_server(fabric, self.server)
+        return HostPause(self.server)

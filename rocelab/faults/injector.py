@@ -25,7 +25,6 @@ from rocelab.faults.record import (
     remove_fault,
     write_fault,
 )
-from rocelab.faults.resolve import resolve
 from rocelab.faults.spec import SingleFaultSpec
 from rocelab.interruption import shielded, undone
 from rocelab.kernel import background, namespaces
@@ -128,7 +127,7 @@ class Injector:
         return held
 
     def _recorded(self, spec: SingleFaultSpec) -> Held:
-        fault = resolve(self._lab.fabric, spec)
+        fault = spec.resolve(self._lab.fabric)
         if self._guardian is None:
             self._guardian = _start_guardian(self._lab)
         return Held(fault, write_fault(self._files, spec, Driver.this_process()))
@@ -140,7 +139,7 @@ class Injector:
 
     def nodes_of(self, spec: SingleFaultSpec) -> frozenset[str]:
         """The nodes that a fault concerns. Raises InputError where it does not fit the lab."""
-        return frozenset(resolve(self._lab.fabric, spec).nodes)
+        return frozenset(spec.resolve(self._lab.fabric).nodes)
 
     def schedule(self, held: Held, start_ns: int, end_ns: int | None) -> bool:
         """Leave it to the kernel to begin and end a prepared fault (CLOCK_REALTIME), where it
@@ -252,7 +251,7 @@ def wait_for_effect(
     change, and where its effect is not seen in time.
     """
     others = [each for each in read_faults(LabFiles(lab.name)) if each.number != recorded.number]
-    if any(set(resolve(lab.fabric, each.spec).nodes) & set(fault.nodes) for each in others):
+    if any(set(each.spec.resolve(lab.fabric).nodes) & set(fault.nodes) for each in others):
         return
     deadline = time.monotonic() + PROOF_TIMEOUT_S
     while unseen := _unseen_effect(lab, fault, intact):
@@ -300,7 +299,7 @@ def restore_faults(lab: Lab, recorded: Sequence[RecordedFault]) -> tuple[Fault, 
     restored = []
     with shielded("faults are undone"):
         for each in reversed(recorded):
-            fault = resolve(lab.fabric, each.spec)
+            fault = each.spec.resolve(lab.fabric)
             fault.restore(lab)
             restored.append((fault, each))
         _prove(lab, restored)

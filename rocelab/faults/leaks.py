@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from rocelab.errors import InputError
 from rocelab.faults import policy
+from rocelab.faults.base import NodeFault, SwitchFaultSpec
+from rocelab.faults.selectors import NodeName, check_leaf
 from rocelab.kernel.bracket import Bracket
+from rocelab.plan.fabric import Fabric
 from rocelab.runtime.lab import Lab
 
 OWN_ASN_OCCURRENCES = 1
@@ -20,7 +26,7 @@ OWN_ASN_OCCURRENCES = 1
 
 
 @dataclass(frozen=True, slots=True)
-class RouteLeak:
+class RouteLeak(NodeFault):
     """A rack's switch announces all that it learned, its outbound filter gone.
 
     A neighbour's filters are its prefix list and the AS-path loop check (RFC 4271 section 9.1.2),
@@ -29,112 +35,98 @@ class RouteLeak:
     cut off by its neighbours.
     """
 
-    leaf: str
     filtered: bool = True
     kind: str = "route-leak"
-
-    @property
-    def subject(self) -> str:
-        return self.leaf
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return (self.leaf,)
 
     def prepare(self, lab: Lab) -> None:
         """Neighbours' filters go here: until something is leaked nobody feels it."""
         if not self.filtered:
-            _open_neighbours(lab, self.leaf, accept_own_asn=True)
+            _open_neighbours(lab, self.node, accept_own_asn=True)
 
     def intact(self, lab: Lab) -> frozenset[str]:
-        return _announced(lab, self.leaf)
+        return _announced(lab, self.node)
 
     def inject(self, lab: Lab) -> Bracket:
-        lines = [f"no {each.line}" for each in policy.filters(lab.fabric, self.leaf, "out")]
-        return policy.configure(lab, self.leaf, lines, in_family=True)
+        lines = [f"no {each.line}" for each in policy.filters(lab.fabric, self.node, "out")]
+        return policy.configure(lab, self.node, lines, in_family=True)
 
     def restore(self, lab: Lab) -> Bracket | None:
         """Neighbours may take a while to forget: `remains` tells."""
         mended = None
-        if policy.has_bgpd(lab, self.leaf):
-            missing = _missing(lab, self.leaf, policy.filters(lab.fabric, self.leaf, "out"))
+        if policy.has_bgpd(lab, self.node):
+            missing = _missing(lab, self.node, policy.filters(lab.fabric, self.node, "out"))
             if missing:
-                mended = policy.configure(lab, self.leaf, missing, in_family=True)
-        _close_neighbours(lab, self.leaf)
+                mended = policy.configure(lab, self.node, missing, in_family=True)
+        _close_neighbours(lab, self.node)
         return mended
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found: list[str] = []
-        if policy.has_bgpd(lab, self.leaf):
-            missing = _missing(lab, self.leaf, policy.filters(lab.fabric, self.leaf, "out"))
-            found += [f"{self.leaf} lacks `{line}`" for line in missing]
-        return tuple(found) + _left_at_neighbours(lab, self.leaf)
+        if policy.has_bgpd(lab, self.node):
+            missing = _missing(lab, self.node, policy.filters(lab.fabric, self.node, "out"))
+            found += [f"{self.node} lacks `{line}`" for line in missing]
+        return tuple(found) + _left_at_neighbours(lab, self.node)
 
 
 @dataclass(frozen=True, slots=True)
-class BadPrefix:
+class BadPrefix(NodeFault):
     """A rack's switch announces another rack's prefix as its own, and keeps no route to it.
 
     Neighbours without filters find two origins equally far and send a share of the traffic to the
     wrong rack. With or without, the switch's own servers no longer reach the other rack.
     """
 
-    leaf: str
     prefix: str
     filtered: bool = True
     kind: str = "bad-prefix"
 
     @property
     def subject(self) -> str:
-        return f"{self.prefix} at {self.leaf}"
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return (self.leaf,)
+        return f"{self.prefix} at {self.node}"
 
     def prepare(self, lab: Lab) -> None:
         """Neighbours' filters go here: until something is announced nobody feels it.
 
         Raises InputError where the prefix is the switch's own.
         """
-        if self.prefix in {each.prefix for each in lab.fabric.prefixes_of[self.leaf]}:
+        if self.prefix in {each.prefix for each in lab.fabric.prefixes_of[self.node]}:
             raise InputError(
-                f"{self.leaf} announces {self.prefix} rightly", hint="name another rack's"
+                f"{self.node} announces {self.prefix} rightly", hint="name another rack's"
             )
         if not self.filtered:
-            _open_neighbours(lab, self.leaf, accept_own_asn=False)
+            _open_neighbours(lab, self.node, accept_own_asn=False)
 
     def intact(self, lab: Lab) -> frozenset[str]:
-        return _announced(lab, self.leaf)
+        return _announced(lab, self.node)
 
     def inject(self, lab: Lab) -> Bracket:
-        policy.configure_globally(lab, self.leaf, self._permits(lab))
-        return policy.configure(lab, self.leaf, [self._network], in_family=True)
+        policy.configure_globally(lab, self.node, self._permits(lab))
+        return policy.configure(lab, self.node, [self._network], in_family=True)
 
     def restore(self, lab: Lab) -> Bracket | None:
         """Neighbours may take a while to forget: `remains` tells."""
         mended = None
-        if policy.has_bgpd(lab, self.leaf):
-            running = policy.running_lines(lab, self.leaf)
+        if policy.has_bgpd(lab, self.node):
+            running = policy.running_lines(lab, self.node)
             if self._network in running:
                 without = [f"no {self._network}"]
-                mended = policy.configure(lab, self.leaf, without, in_family=True)
+                mended = policy.configure(lab, self.node, without, in_family=True)
             # As it runs: FRR 10 has a line that was given twice twice.
             permitted = self._permitted(running)
             if permitted:
-                policy.configure_globally(lab, self.leaf, [f"no {line}" for line in permitted])
-        _close_neighbours(lab, self.leaf)
+                policy.configure_globally(lab, self.node, [f"no {line}" for line in permitted])
+        _close_neighbours(lab, self.node)
         return mended
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found: list[str] = []
-        if policy.has_bgpd(lab, self.leaf):
-            running = policy.running_lines(lab, self.leaf)
+        if policy.has_bgpd(lab, self.node):
+            running = policy.running_lines(lab, self.node)
             lines = self._permitted(running) + [
                 each for each in (self._network,) if each in running
             ]
-            found += [f"{self.leaf} has `{line}`" for line in lines]
-        return tuple(found) + _left_at_neighbours(lab, self.leaf)
+            found += [f"{self.node} has `{line}`" for line in lines]
+        return tuple(found) + _left_at_neighbours(lab, self.node)
 
     @property
     def _network(self) -> str:
@@ -142,7 +134,7 @@ class BadPrefix:
 
     def _permits(self, lab: Lab) -> list[str]:
         """What lets the prefix through the switch's own filter."""
-        names = dict.fromkeys(each.name for each in policy.filters(lab.fabric, self.leaf, "out"))
+        names = dict.fromkeys(each.name for each in policy.filters(lab.fabric, self.node, "out"))
         return [f"ip prefix-list {name} permit {self.prefix}" for name in names]
 
     def _permitted(self, running: frozenset[str]) -> list[str]:
@@ -231,3 +223,38 @@ def _left_at_neighbours(lab: Lab, leaf: str) -> tuple[str, ...]:
 def _missing(lab: Lab, switch: str, wanted: Sequence[policy.Filter]) -> list[str]:
     running = policy.running_lines(lab, switch)
     return [each.line for each in wanted if each.line not in running]
+
+
+class RouteLeakSpec(SwitchFaultSpec):
+    """A rack's switch announces to all what it learned from one."""
+
+    kind: Literal["route-leak"]
+    filtered: Annotated[
+        bool, Field(description="neighbours keep their filters towards the rack")
+    ] = True
+
+    def resolve(self, fabric: Fabric) -> RouteLeak:
+        check_leaf(fabric, self.switch)
+        return RouteLeak(self.switch, self.filtered)
+
+
+class BadPrefixSpec(SwitchFaultSpec):
+    """A rack's switch announces the prefix of another rack as its own."""
+
+    kind: Literal["bad-prefix"]
+    of: Annotated[NodeName, Field(description="the switch whose prefix it is")]
+    filtered: Annotated[
+        bool, Field(description="neighbours keep their filters towards the rack")
+    ] = True
+
+    def resolve(self, fabric: Fabric) -> BadPrefix:
+        """Of the first prefix of the other rack's servers."""
+        check_leaf(fabric, self.switch)
+        check_leaf(fabric, self.of)
+        if self.of == self.switch:
+            raise InputError(
+                f"{self.of} announces its own prefix rightly", hint="name another switch in `of`"
+            )
+        prefixes = (each.prefix for each in fabric.prefixes_of[self.of])
+        prefix = next(prefix for prefix in prefixes if not prefix.endswith("/32"))
+        return BadPrefix(self.switch, prefix, self.filtered)

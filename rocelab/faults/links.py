@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from rocelab.errors import InputError
+from rocelab.faults.base import ALL_PPM, LinkFaultSpec, LinksFault, NicFaultSpec, Towards
+from rocelab.faults.fibre import BrokenFibre
 from rocelab.faults.ports import port_faults, read_default_ports, read_ports, running_ports
-from rocelab.faults.selectors import named
+from rocelab.faults.selectors import NodeName, check_end, find_nic_link
 from rocelab.kernel import namespaces, tc
 from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Fabric, Link
@@ -22,30 +27,17 @@ from rocelab.runtime.queues import rates
 from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
+from rocelab.units import SharePpm
 
 MIN_IPV4_MTU, MIN_IPV6_MTU = 68, 1280
 """Below these the kernel takes IP from an interface (RFC 791, RFC 8200 section 5)."""
 
-ALL_PPM = 1_000_000
-
 
 @dataclass(frozen=True, slots=True)
-class CarrierDown:
+class CarrierDown(LinksFault):
     """A pulled cable: the lower ends go down, and both ends lose their carrier at once."""
 
-    links: tuple[Link, ...]
     kind: str = "carrier-down"
-
-    @property
-    def subject(self) -> str:
-        return named(self.links)
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return ends_of(self.links)
-
-    def prepare(self, lab: Lab) -> None:
-        """Nothing takes time."""
 
     def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
         return tuple((end.node, end.interface) for link in self.links for end in (link.a, link.b))
@@ -86,25 +78,16 @@ class CarrierDown:
 
 
 @dataclass(frozen=True, slots=True)
-class MtuMismatch:
+class MtuMismatch(LinksFault):
     """The ends at `side` take packets of `mtu` bytes at most.
 
     A larger one that the far end sends is dropped on arrival and nobody is told; BGP's small ones
     pass (drivers/net/veth.c, is_skb_forwardable of include/linux/netdevice.h).
     """
 
-    links: tuple[Link, ...]
     side: str
     mtu: int
     kind: str = "mtu-mismatch"
-
-    @property
-    def subject(self) -> str:
-        return named(self.links)
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return ends_of(self.links)
 
     def prepare(self, lab: Lab) -> None:
         """Raises InputError where the MTU is not below the links', or takes their addresses."""
@@ -148,36 +131,16 @@ class MtuMismatch:
 
 
 @dataclass(frozen=True, slots=True)
-class RateDegrade:
+class RateDegrade(LinksFault):
     """Links carry a share of their rate, towards one node or in both directions.
 
     It is the sending switch's port that is slower. Towards a server this is also a slow receiver as
     a lab without PFC has it: packets queue, are marked and dropped in the port in front of its NIC.
     """
 
-    links: tuple[Link, ...]
     share_ppm: int
     towards: str | None = None
     kind: str = "rate-degrade"
-
-    @property
-    def subject(self) -> str:
-        return named(self.links)
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return ends_of(self.links)
-
-    def prepare(self, lab: Lab) -> None:
-        """Raises InputError where a server is to send more slowly."""
-        for link in self.links:
-            for sender in self._senders(link):
-                if not lab.fabric.node(sender).is_switch:
-                    raise InputError(
-                        f"{sender} paces what it sends by itself: {link.name} can not be slower "
-                        f"towards {link.far(sender).node}",
-                        hint=f"name it with towards: {sender}",
-                    )
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(
@@ -243,11 +206,6 @@ class RateDegrade:
         return found.kind == "tbf" or found.rate_bps != 8 * (own // 8)
 
 
-def ends_of(links: tuple[Link, ...]) -> tuple[str, ...]:
-    """The nodes at the ends of links, each once."""
-    return tuple(dict.fromkeys(node for link in links for node in (link.a.node, link.b.node)))
-
-
 def _by_lower_end(links: tuple[Link, ...]) -> list[tuple[str, list[Link]]]:
     found: dict[str, list[Link]] = {}
     for link in links:
@@ -283,3 +241,77 @@ def _restore_default_route(lab: Lab, server: str) -> None:
     usable = [link for link in lab.fabric.nics(server)[0].links if ports[link.a.interface].up]
     indexes = lab.link(usable[0].name).indexes
     node.send([wiring.default_route(lab.fabric, server, indexes, by=usable)])
+
+
+class CarrierDownSpec(LinkFaultSpec):
+    """The carrier goes away, as when a cable is pulled; with `side`, one end alone sees it go and
+    gets nothing, as when one fibre of two breaks."""
+
+    kind: Literal["carrier-down"]
+    side: Annotated[NodeName | None, Field(description="the end that sees it; else both")] = None
+
+    def resolve(self, fabric: Fabric) -> CarrierDown | BrokenFibre:
+        links = self.find(fabric, self.side)
+        return CarrierDown(links) if self.side is None else BrokenFibre(links, self.side)
+
+
+class RateDegradeSpec(LinkFaultSpec):
+    """A link trains at a lower rate."""
+
+    kind: Literal["rate-degrade"]
+    towards: Towards = None
+    rate: Annotated[SharePpm, Field(gt=0, lt=ALL_PPM, description="of the link's own")] = (
+        ALL_PPM // 4
+    )
+
+    def resolve(self, fabric: Fabric) -> RateDegrade:
+        links = self.find(fabric, self.towards)
+        for link in links:
+            if not fabric.node(link.a.node).is_switch and self.towards != link.a.node:
+                raise InputError(
+                    f"{link.a.node} paces itself: no port of a switch sends from it to "
+                    f"{link.b.node}",
+                    hint=f"set towards: {link.a.node}",
+                )
+        return RateDegrade(links, self.rate, self.towards)
+
+
+class MtuMismatchSpec(LinkFaultSpec):
+    """One end takes smaller packets only: large ones vanish, BGP's pass."""
+
+    kind: Literal["mtu-mismatch"]
+    side: Annotated[NodeName | None, Field(description="the end; else the upper one")] = None
+    mtu: Annotated[int, Field(ge=576, le=9216, description="bytes of an IP packet")] = 1500
+
+    def resolve(self, fabric: Fabric) -> MtuMismatch:
+        links = self.find(fabric, self.side)
+        side = self.side or links[0].b.node
+        for link in links:
+            check_end(link, side)
+        return MtuMismatch(links, side, self.mtu)
+
+
+class NicPortDownSpec(NicFaultSpec):
+    """A port of a server's NIC loses its carrier."""
+
+    kind: Literal["nic-port-down"]
+    port: Annotated[int, Field(ge=1, le=2, description="from 1; NICs have one or two")] = 1
+
+    def resolve(self, fabric: Fabric) -> CarrierDown:
+        link = find_nic_link(fabric, self.server, self.nic, self.port)
+        return CarrierDown((link,), kind=self.kind)
+
+
+class SlowReceiverSpec(NicFaultSpec):
+    """A NIC takes packets slowly, as when its host's memory does. Without PFC this is the rate of
+    the switch port in front of it."""
+
+    kind: Literal["slow-receiver"]
+    rate: Annotated[SharePpm, Field(gt=0, lt=ALL_PPM, description="of the NIC's own")] = (
+        ALL_PPM // 4
+    )
+
+    def resolve(self, fabric: Fabric) -> RateDegrade:
+        find_nic_link(fabric, self.server, self.nic, 1)
+        links = fabric.nics(self.server)[self.nic - 1].links
+        return RateDegrade(links, self.rate, self.server, kind=self.kind)

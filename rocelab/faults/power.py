@@ -6,7 +6,9 @@ In: a switch. Out: a fault whose end is a cold boot.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
+from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.faults.daemons import missing_daemons, running_daemons
 from rocelab.faults.ports import port_faults, running_ports
 from rocelab.kernel.bracket import Bracket
@@ -16,7 +18,7 @@ from rocelab.runtime.lab import Lab
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchPowerLoss:
+class SwitchPowerLoss(NodeFault):
     """Neighbours lose their carrier, then the daemons are killed.
 
     Ports go down one after the other in one batch, since the kernel has no way to take several;
@@ -25,19 +27,7 @@ class SwitchPowerLoss:
     stays: hash seed, queues and the scheme's program are the switch's hardware.
     """
 
-    node: str
     kind: str = "power-loss"
-
-    @property
-    def subject(self) -> str:
-        return self.node
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return (self.node,)
-
-    def prepare(self, lab: Lab) -> None:
-        """Nothing takes time."""
 
     def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
         links = fabric.links_of[self.node]
@@ -80,3 +70,12 @@ class SwitchPowerLoss:
             lab.link(link.name).indexes[self.node, link.port(self.node).interface]
             for link in self._links(lab)
         ]
+
+
+class PowerLossSpec(SwitchFaultSpec):
+    """A switch loses its power: all its links and processes at once. Undone by a cold boot."""
+
+    kind: Literal["power-loss"]
+
+    def resolve(self, fabric: Fabric) -> SwitchPowerLoss:
+        return SwitchPowerLoss(self.find(fabric))

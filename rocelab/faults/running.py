@@ -17,9 +17,8 @@ from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.base import Fault
 from rocelab.faults.injector import Change, Injector, restore_faults, wait_for_effect
 from rocelab.faults.record import RecordedFault, faults_folder, read_faults, write_fault
-from rocelab.faults.resolve import resolve
 from rocelab.faults.schedule import Timed, expand
-from rocelab.faults.spec import FaultSpec, SessionResetSpec, SingleFaultSpec
+from rocelab.faults.spec import FaultSpec, SingleFaultSpec
 from rocelab.faults.timetable import carry_out
 from rocelab.interruption import shielded
 from rocelab.progress import Progress, ProgressSink, no_progress
@@ -67,7 +66,7 @@ def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fa
     Raises as the fault's `prepare` and `inject` and as `wait_for_effect` do, and then leaves
     nothing of it; InputError while a drill or a job uses the lab.
     """
-    fault = resolve(lab.fabric, spec)
+    fault = spec.resolve(lab.fabric)
     with (
         _by_hand(lab),
         shielded(f"{fault.kind} of {fault.subject} is undone") as shield,
@@ -96,13 +95,12 @@ def inject_and_wait(
     """
     faults = expand(lab.fabric, (spec,))
     for timed in faults:
-        resolve(lab.fabric, timed.spec)
+        timed.spec.resolve(lab.fabric)
     with _by_hand(lab), Injector(lab) as injector:
         zero_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) + HEAD_START_NS
         late = carry_out(injector, faults, zero_ns, _waiter(faults, spec.kind, zero_ns, progress))
         injector.restore_all()
-        instant = isinstance(spec, SessionResetSpec)
-        changes = tuple(each for each in injector.changes if each.begins or not instant)
+        changes = tuple(each for each in injector.changes if each.begins or not spec.instant)
     if injector.unseen:
         raise ExpectationError("; ".join(_reasons(injector.unseen)))
     return changes, _reasons(late)
@@ -146,7 +144,7 @@ def faults_of(lab: Lab) -> tuple[ListedFault, ...]:
             ListedFault(
                 number=recorded.number,
                 kind=recorded.spec.kind,
-                subject=resolve(lab.fabric, recorded.spec).subject,
+                subject=recorded.spec.resolve(lab.fabric).subject,
                 since_unix_s=since,
                 driver=_DRIVERS[None if driver is None else driver.is_alive],
                 pid=None if driver is None else driver.pid,

@@ -10,25 +10,26 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rocelab.faults.base import ALL_PPM
+from rocelab.faults.links import CarrierDownSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.faults.spec import (
-    ALL_PPM,
-    BlackholeSpec,
+    SINGLE_FAULT,
     CampaignKind,
     CampaignSpec,
-    CarrierDownSpec,
-    DaemonCrashSpec,
-    DaemonHangSpec,
-    DelaySpec,
-    DrainSpec,
     FaultSpec,
     FlappingSpec,
-    GreyLossSpec,
-    PowerLossSpec,
-    SessionResetSpec,
     SingleFaultSpec,
 )
 from rocelab.plan.fabric import Fabric
+
+_OF_LINKS = (
+    CampaignKind.CARRIER_DOWN,
+    CampaignKind.BLACKHOLE,
+    CampaignKind.GREY_LOSS,
+    CampaignKind.DELAY,
+)
+_OF_UPPER_SWITCHES = (CampaignKind.POWER_LOSS, CampaignKind.DRAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,9 @@ def _drawn(fabric: Fabric, fault: CampaignSpec) -> list[Timed]:
     for _ in range(fault.count):
         nodes, spec = _draw_fault(fabric, draw.choice(fault.kinds), draw)
         begins = max(begins, *(busy_until.get(node, 0) for node in nodes))
-        instant = isinstance(spec, SessionResetSpec)
         lasts = max(1, round(draw.expovariate(1 / fault.each_lasts)))
         busy_until.update(dict.fromkeys(nodes, begins + lasts))
-        drawn.append(Timed(spec, begins, None if instant else begins + lasts))
+        drawn.append(Timed(spec, begins, None if spec.instant else begins + lasts))
         begins += max(1, round(draw.expovariate(1 / fault.every)))
     return drawn
 
@@ -100,22 +100,7 @@ def _draw_fault(
     # A rack's only switch takes its servers with it: what is lost then is no question of routing.
     upper = draw.choice([node for node in fabric.switches if not node.is_leaf]).name
     anywhere = draw.choice(fabric.switches).name
-    match kind:
-        case CampaignKind.CARRIER_DOWN:
-            return ends, CarrierDownSpec(kind="carrier-down", link=selector)
-        case CampaignKind.BLACKHOLE:
-            return ends, BlackholeSpec(kind="blackhole", link=selector)
-        case CampaignKind.GREY_LOSS:
-            return ends, GreyLossSpec(kind="grey-loss", link=selector)
-        case CampaignKind.DELAY:
-            return ends, DelaySpec(kind="delay", link=selector)
-        case CampaignKind.POWER_LOSS:
-            return (upper,), PowerLossSpec(kind="power-loss", switch=upper)
-        case CampaignKind.DRAIN:
-            return (upper,), DrainSpec(kind="drain", switch=upper)
-        case CampaignKind.DAEMON_CRASH:
-            return (anywhere,), DaemonCrashSpec(kind="daemon-crash", switch=anywhere)
-        case CampaignKind.DAEMON_HANG:
-            return (anywhere,), DaemonHangSpec(kind="daemon-hang", switch=anywhere)
-        case CampaignKind.SESSION_RESET:
-            return (anywhere,), SessionResetSpec(kind="session-reset", switch=anywhere)
+    if kind in _OF_LINKS:
+        return ends, SINGLE_FAULT.validate_python({"kind": kind.value, "link": selector})
+    switch = upper if kind in _OF_UPPER_SWITCHES else anywhere
+    return (switch,), SINGLE_FAULT.validate_python({"kind": kind.value, "switch": switch})

@@ -1,7 +1,7 @@
-"""Faults as people write them, each a mapping with a `kind`.
+"""The kinds of faults, each a mapping with a `kind`: the one list that files and commands read.
 
 In: a drill file's `faults`, or one fault for a running lab. Out: validated specs, times in ns,
-shares in parts per million. What they mean on a lab is `rocelab.faults.resolve`'s to say.
+shares in parts per million; `resolve` of a spec is the fault on a fabric.
 
     {kind: blackhole, link: rtsw1:ctsw2, towards: rtsw1, at: 1s, lasts: 500ms}
 """
@@ -9,86 +9,33 @@ shares in parts per million. What they mean on a lab is `rocelab.faults.resolve`
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter
 
-from rocelab.faults.selectors import LinkSelector, NodeName
-from rocelab.plan.fabric import Fabric, Link
-from rocelab.spec.base import MS, SECOND, SpecModel
+from rocelab.faults.base import ALL_PPM, LinkFaultSpec, TimedSpec
+from rocelab.faults.bgp import AbruptRemovalSpec, DrainSpec, SessionResetSpec
+from rocelab.faults.daemons import DaemonCrashSpec, DaemonHangSpec
+from rocelab.faults.hosts import HostPauseSpec
+from rocelab.faults.impairments import BlackholeSpec, CorruptionSpec, DelaySpec, GreyLossSpec
+from rocelab.faults.leaks import BadPrefixSpec, RouteLeakSpec
+from rocelab.faults.links import (
+    CarrierDownSpec,
+    MtuMismatchSpec,
+    NicPortDownSpec,
+    RateDegradeSpec,
+    SlowReceiverSpec,
+)
+from rocelab.faults.power import PowerLossSpec
+from rocelab.spec.base import MS, SECOND
 from rocelab.spec.model import MAX_SEED
-from rocelab.units import SHARE, DurationNs, SharePpm
-from rocelab.wording import RefusedError
-
-MAX_DURATION = 600 * SECOND
-ALL_PPM = SHARE.units["%"] * 100
-
-
-class Daemon(StrEnum):
-    """The daemons of a switch; bfdd only where the lab has BFD, mgmtd only since FRR 10."""
-
-    ZEBRA = "zebra"
-    BGPD = "bgpd"
-    BFDD = "bfdd"
-    MGMTD = "mgmtd"
-
-
-class ResetMode(StrEnum):
-    """How BGP sessions are reset (RFC 7747 sections 5.6 and 5.7)."""
-
-    HARD = "hard"
-    SOFT = "soft"
-
-
-class _Timed(SpecModel):
-    """When a fault begins and how long it lasts; a drill needs to know, a person at a running lab
-    does not say."""
-
-    at: Annotated[DurationNs, Field(ge=0, le=MAX_DURATION, description="after time 0")] = 0
-    lasts: Annotated[
-        DurationNs | None,
-        Field(gt=0, le=MAX_DURATION, description="then it is undone; without it, at the end"),
-    ] = None
-
-
-class LinkFaultSpec(_Timed):
-    """A fault of one link or of several at once."""
-
-    link: LinkSelector | None = None
-    links: Annotated[
-        tuple[LinkSelector, ...],
-        Field(strict=False, max_length=64, description="instead of link: all of them at once"),
-    ] = ()
-
-    @model_validator(mode="after")
-    def _one_way_to_name_links(self) -> Self:
-        if (self.link is None) == (not self.links):
-            raise RefusedError("expected link or links, one of the two")
-        return self
-
-    def find(self, fabric: Fabric) -> tuple[Link, ...]:
-        """The links meant in `fabric`, each once. Raises InputError as `LinkSelector.find` does."""
-        selectors = self.links if self.link is None else (self.link,)
-        return tuple(dict.fromkeys(selector.find(fabric) for selector in selectors))
-
-
-Towards = Annotated[
-    NodeName | None,
-    Field(description="the node at whose end packets are hit; without it, in both directions"),
-]
-
-
-class CarrierDownSpec(LinkFaultSpec):
-    """The carrier goes away, as when a cable is pulled; with `side`, one end alone sees it go and
-    gets nothing, as when one fibre of two breaks."""
-
-    kind: Literal["carrier-down"]
-    side: Annotated[NodeName | None, Field(description="the end that sees it; else both")] = None
+from rocelab.units import DurationNs, SharePpm
 
 
 class FlappingSpec(LinkFaultSpec):
     """The carrier goes and comes, again and again."""
 
+    no_lasts = ("flapping lasts count x period", "remove lasts, or set count")
     kind: Literal["flapping"]
     period: Annotated[DurationNs, Field(ge=10 * MS, le=60 * SECOND)] = SECOND
     duty: Annotated[
@@ -106,165 +53,6 @@ class FlappingSpec(LinkFaultSpec):
     ] = 0
     seed: Annotated[int, Field(ge=0, le=MAX_SEED, description="draws the jitter")] = 1
 
-    @model_validator(mode="after")
-    def _ends_by_itself(self) -> Self:
-        if self.lasts is not None:
-            raise RefusedError(
-                "flapping lasts count x period", "remove lasts, or set count", keys=("lasts",)
-            )
-        return self
-
-
-class BlackholeSpec(LinkFaultSpec):
-    """Every packet vanishes and the carrier stays: nobody is told."""
-
-    kind: Literal["blackhole"]
-    towards: Towards = None
-
-
-class GreyLossSpec(LinkFaultSpec):
-    """Some packets vanish, drawn one by one."""
-
-    kind: Literal["grey-loss"]
-    towards: Towards = None
-    loss: Annotated[SharePpm, Field(gt=0, le=ALL_PPM)] = ALL_PPM // 100
-
-
-class CorruptionSpec(LinkFaultSpec):
-    """A bit of some RoCE packets flips inside a switch: their ICRC fails at the receiver."""
-
-    kind: Literal["corruption"]
-    towards: Towards = None
-    share: Annotated[SharePpm, Field(gt=0, le=ALL_PPM)] = ALL_PPM // 100
-
-
-class DelaySpec(LinkFaultSpec):
-    """Every packet takes longer, by the lab's clock."""
-
-    kind: Literal["delay"]
-    towards: Towards = None
-    delay: Annotated[DurationNs, Field(gt=0, le=10 * SECOND)] = 10 * MS
-
-
-class RateDegradeSpec(LinkFaultSpec):
-    """A link trains at a lower rate."""
-
-    kind: Literal["rate-degrade"]
-    towards: Towards = None
-    rate: Annotated[SharePpm, Field(gt=0, lt=ALL_PPM, description="of the link's own")] = (
-        ALL_PPM // 4
-    )
-
-
-class MtuMismatchSpec(LinkFaultSpec):
-    """One end takes smaller packets only: large ones vanish, BGP's pass."""
-
-    kind: Literal["mtu-mismatch"]
-    side: Annotated[NodeName | None, Field(description="the end; else the upper one")] = None
-    mtu: Annotated[int, Field(ge=576, le=9216, description="bytes of an IP packet")] = 1500
-
-
-class NicFaultSpec(_Timed):
-    """A fault of a server's NIC."""
-
-    server: NodeName
-    nic: Annotated[int, Field(ge=1, le=64, description="from 1")] = 1
-
-
-class NicPortDownSpec(NicFaultSpec):
-    """A port of a server's NIC loses its carrier."""
-
-    kind: Literal["nic-port-down"]
-    port: Annotated[int, Field(ge=1, le=2, description="from 1; NICs have one or two")] = 1
-
-
-class SlowReceiverSpec(NicFaultSpec):
-    """A NIC takes packets slowly, as when its host's memory does. Without PFC this is the rate of
-    the switch port in front of it."""
-
-    kind: Literal["slow-receiver"]
-    rate: Annotated[SharePpm, Field(gt=0, lt=ALL_PPM, description="of the NIC's own")] = (
-        ALL_PPM // 4
-    )
-
-
-class HostPauseSpec(_Timed):
-    """A server's processes stop, as in a long garbage collection, and go on."""
-
-    kind: Literal["host-pause"]
-    server: NodeName
-
-
-class SwitchFaultSpec(_Timed):
-    """A fault of a switch."""
-
-    switch: NodeName
-
-
-class PowerLossSpec(SwitchFaultSpec):
-    """A switch loses its power: all its links and processes at once. Undone by a cold boot."""
-
-    kind: Literal["power-loss"]
-
-
-class DaemonCrashSpec(SwitchFaultSpec):
-    """A routing daemon dies (SIGKILL). Undone by starting it again."""
-
-    kind: Literal["daemon-crash"]
-    daemon: Annotated[Daemon, Field(strict=False)] = Daemon.BGPD
-
-
-class DaemonHangSpec(SwitchFaultSpec):
-    """A routing daemon hangs (SIGSTOP): its sessions look alive until their timers end."""
-
-    kind: Literal["daemon-hang"]
-    daemon: Annotated[Daemon, Field(strict=False)] = Daemon.BGPD
-
-
-class DrainSpec(SwitchFaultSpec):
-    """Graceful shutdown (RFC 8326): neighbours are asked to prefer any other path."""
-
-    kind: Literal["drain"]
-
-
-class AbruptRemovalSpec(SwitchFaultSpec):
-    """All BGP sessions of a switch are shut at once."""
-
-    kind: Literal["abrupt-removal"]
-
-
-class SessionResetSpec(SwitchFaultSpec):
-    """BGP sessions are reset; an instant, which ends by itself."""
-
-    kind: Literal["session-reset"]
-    peer: Annotated[NodeName | None, Field(description="a neighbour; else all")] = None
-    mode: Annotated[ResetMode, Field(strict=False)] = ResetMode.HARD
-
-    @model_validator(mode="after")
-    def _an_instant(self) -> Self:
-        if self.lasts is not None:
-            raise RefusedError("a reset is an instant", "remove lasts", keys=("lasts",))
-        return self
-
-
-class RouteLeakSpec(SwitchFaultSpec):
-    """A rack's switch announces to all what it learned from one."""
-
-    kind: Literal["route-leak"]
-    filtered: Annotated[
-        bool, Field(description="neighbours keep their filters towards the rack")
-    ] = True
-
-
-class BadPrefixSpec(SwitchFaultSpec):
-    """A rack's switch announces the prefix of another rack as its own."""
-
-    kind: Literal["bad-prefix"]
-    of: Annotated[NodeName, Field(description="the switch whose prefix it is")]
-    filtered: Annotated[
-        bool, Field(description="neighbours keep their filters towards the rack")
-    ] = True
-
 
 class CampaignKind(StrEnum):
     """What a campaign may draw: faults that hurt and that end."""
@@ -280,9 +68,13 @@ class CampaignKind(StrEnum):
     SESSION_RESET = "session-reset"
 
 
-class CampaignSpec(_Timed):
+class CampaignSpec(TimedSpec):
     """Faults drawn from a seed: the same seed and lab give the same faults."""
 
+    no_lasts = (
+        "a campaign ends with its last fault",
+        "remove lasts; each_lasts is how long one fault does",
+    )
     kind: Literal["campaign"]
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = 1
     count: Annotated[int, Field(ge=1, le=1000)] = 10
@@ -296,16 +88,6 @@ class CampaignSpec(_Timed):
     each_lasts: Annotated[
         DurationNs, Field(ge=MS, le=60 * SECOND, description="mean time that one lasts")
     ] = SECOND
-
-    @model_validator(mode="after")
-    def _ends_by_itself(self) -> Self:
-        if self.lasts is not None:
-            raise RefusedError(
-                "a campaign ends with its last fault",
-                "remove lasts; each_lasts is how long one fault does",
-                keys=("lasts",),
-            )
-        return self
 
 
 SingleFaultSpec = (

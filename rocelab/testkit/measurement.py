@@ -23,7 +23,6 @@ from rocelab.drills.probes import wait_until
 from rocelab.drills.spec import MeasureSpec
 from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.injector import Injector
-from rocelab.faults.resolve import resolve
 from rocelab.faults.schedule import expand
 from rocelab.faults.timetable import carry_out
 from rocelab.jobs.flow import Flow
@@ -170,7 +169,7 @@ class Measurement:
         fabric = self._bench.lab.fabric
         faults = expand(fabric, [spec])
         for timed in faults:
-            self._bench.note_fault(resolve(fabric, timed.spec))
+            self._bench.note_fault(timed.spec.resolve(fabric))
             if timed.ends_ns is None and timed.spec.kind != "session-reset":
                 raise InputError(
                     f"carry_out({kind!r}) does not say how long the fault lasts",

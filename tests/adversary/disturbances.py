@@ -21,7 +21,6 @@ from typing import Any
 from unittest.mock import patch
 
 from rocelab.faults.injector import Injector
-from rocelab.faults.resolve import resolve
 from rocelab.faults.schedule import Timed
 from rocelab.kernel import netlink
 from rocelab.kernel.bracket import Bracket
@@ -166,7 +165,7 @@ def late(scene: Scene) -> Iterator[None]:
 @contextmanager
 def nothing(scene: Scene) -> Iterator[None]:
     """Faults that are said to have been injected and do nothing."""
-    kinds = {type(resolve(scene.lab.fabric, timed.spec)) for timed in scene.faults}
+    kinds = {type(timed.spec.resolve(scene.lab.fabric)) for timed in scene.faults}
     with ExitStack() as patches:
         for kind in kinds:
             for name in ("inject", "schedule"):

@@ -302,11 +302,6 @@ def test_a_port_with_queues_is_slowed_in_place(rig: Rig) -> None:
     assert rate_of(rig.lab, "rtsw1", "ctsw1") == "80Mbit"
 
 
-def test_a_server_can_not_be_made_to_send_slowly(rig: Rig) -> None:
-    with pytest.raises(InputError, match="srv1-1 paces"):
-        RateDegrade((rig.link("srv1-1:rtsw1"),), 500_000, "rtsw1").prepare(rig.lab)
-
-
 def test_a_port_without_queues_gets_a_token_bucket_and_loses_it(dual: Rig) -> None:
     fault = RateDegrade((dual.link("srv1-1:tor1a"),), 500_000, "srv1-1", "slow-receiver")
     dual.inject(fault)

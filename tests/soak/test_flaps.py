@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from rocelab.faults.injector import Injector
+from rocelab.faults.links import CarrierDownSpec
 from rocelab.faults.selectors import LinkSelector
-from rocelab.faults.spec import CarrierDownSpec
 from rocelab.forwarding.fib import Fib
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.runtime import daemons

@@ -47,7 +47,6 @@ from bench.convergence.traffic import EACH_WAY, OTHERS, choose_probes, crossing
 from bench.convergence.validity import unsound
 from rocelab.documents import to_json
 from rocelab.errors import InputError
-from rocelab.faults.resolve import resolve
 from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fibs
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.plan.build import plan
@@ -128,7 +127,7 @@ def test_every_cell_has_a_name_of_its_own_and_a_lab_that_can_be_planned() -> Non
         fabric = plan(lab_spec(cell))
         assert fabric.name == LAB_NAME
         link = candidate_links(fabric, cell.site)[0]
-        resolve(fabric, fault_spec(cell, fabric, link))
+        fault_spec(cell, fabric, link).resolve(fabric)
 
 
 def test_the_fan_out_of_a_cell_is_the_number_of_uplinks_next_to_its_failure() -> None:

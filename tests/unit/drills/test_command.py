@@ -22,7 +22,9 @@ from rocelab.drills.spec import load_drill
 from rocelab.drills.view import bar, picture, print_view, scale
 from rocelab.errors import InputError
 from rocelab.faults.asked import asked_fault, ends_by_itself, kinds
-from rocelab.faults.spec import SINGLE_FAULT, BlackholeSpec, CarrierDownSpec, FaultSpec
+from rocelab.faults.impairments import BlackholeSpec
+from rocelab.faults.links import CarrierDownSpec
+from rocelab.faults.spec import SINGLE_FAULT, FaultSpec
 from rocelab.results.environment import environment_with
 from rocelab.runtime.lab import Lab
 from rocelab.spec.differences import differing_keys

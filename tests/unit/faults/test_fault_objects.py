@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from rocelab.errors import InputError
 from rocelab.faults import policy
-from rocelab.faults.base import Fault
+from rocelab.faults.base import ALL_PPM, Fault
 from rocelab.faults.bgp import AbruptRemoval, Drain, SessionReset
 from rocelab.faults.daemons import DaemonCrash, DaemonHang, check_planned
 from rocelab.faults.fibre import BrokenFibre
 from rocelab.faults.hosts import HostPause
 from rocelab.faults.leaks import BadPrefix, RouteLeak
-from rocelab.faults.links import ALL_PPM, CarrierDown, MtuMismatch, RateDegrade
+from rocelab.faults.links import CarrierDown, MtuMismatch, RateDegrade
 from rocelab.faults.power import SwitchPowerLoss
+from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.kernel import netlink, tc
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
@@ -73,10 +74,11 @@ def test_a_degraded_link_has_its_share_of_the_lab_s_rate_and_never_none(share_pp
 
 @pytest.mark.parametrize("towards", [None, "rtsw1"])
 def test_what_a_server_sends_can_not_be_slowed(towards: str | None) -> None:
-    (link,) = FABRIC.uplinks("srv1-1")
+    link = {"node": "srv1-1", "uplink": 1}
+    asked = {"kind": "rate-degrade", "link": link, "towards": towards}
     with pytest.raises(InputError, match="srv1-1 paces"):
-        RateDegrade((link,), 500_000, towards).prepare(Lab(FABRIC))
-    RateDegrade((link,), 500_000, "srv1-1").prepare(Lab(FABRIC))
+        SINGLE_FAULT.validate_python(asked).resolve(FABRIC)
+    SINGLE_FAULT.validate_python({**asked, "towards": "srv1-1"}).resolve(FABRIC)
 
 
 def test_an_mtu_may_not_take_the_address_from_a_port() -> None:

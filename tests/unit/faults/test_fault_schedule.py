@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from rocelab.faults.injector import Change
+from rocelab.faults.links import CarrierDownSpec
 from rocelab.faults.schedule import expand
-from rocelab.faults.spec import CampaignKind, CampaignSpec, CarrierDownSpec, FaultSpec, FlappingSpec
+from rocelab.faults.spec import CampaignKind, CampaignSpec, FaultSpec, FlappingSpec
 from rocelab.faults.timetable import events_of
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.build import plan

@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 
 from rocelab.errors import ExpectationError
-from rocelab.faults import injector, running
+from rocelab.faults import injector
 from rocelab.faults.asked import asked_fault
 from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave
-from rocelab.faults.spec import CarrierDownSpec, SingleFaultSpec
+from rocelab.faults.spec import CarrierDownSpec
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime import record
@@ -77,16 +77,14 @@ def cable(monkeypatch: pytest.MonkeyPatch) -> Cabling:
     """Makes what a fault on a link turns out to be."""
     cables: dict[str, Cable] = {}
 
-    def resolved(_: Fabric, spec: SingleFaultSpec) -> Cable:
-        assert isinstance(spec, CarrierDownSpec)
+    def resolved(spec: CarrierDownSpec, _: Fabric) -> Cable:
         assert spec.link is not None
         return cables[f"{spec.link.node}:{spec.link.interface}"]
 
     def make(subject: str, **how: int) -> Cable:
         return cables.setdefault(subject, Cable(subject, **how))
 
-    monkeypatch.setattr(running, "resolve", resolved)
-    monkeypatch.setattr(injector, "resolve", resolved)
+    monkeypatch.setattr(CarrierDownSpec, "resolve", resolved)
     return make
 
 

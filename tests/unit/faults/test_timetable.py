@@ -15,7 +15,6 @@ from rocelab.faults import injector as injecting
 from rocelab.faults import timetable
 from rocelab.faults.injector import Held, Injector
 from rocelab.faults.record import RecordedFault
-from rocelab.faults.resolve import resolve
 from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SINGLE_FAULT, SingleFaultSpec
 from rocelab.faults.timetable import LATE_LIMIT_NS, carried_out, carry_out, events_of, prepare_first
@@ -96,7 +95,7 @@ class OnPaper(Injector):
         self._count = 0
 
     def _recorded(self, spec: SingleFaultSpec) -> Held:
-        subject = resolve(self._lab.fabric, spec).subject
+        subject = spec.resolve(self._lab.fabric).subject
         begins = self._begins.get(subject.partition(":")[2], lambda: None)
         fault = self.kind(subject, self.log, begins, self.reaches_kernel)
         self._count += 1

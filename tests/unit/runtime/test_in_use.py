@@ -11,8 +11,8 @@ import pytest
 from rocelab.drills.labuse import _in_drill
 from rocelab.errors import InputError
 from rocelab.faults.asked import asked_fault
+from rocelab.faults.links import CarrierDownSpec
 from rocelab.faults.running import _by_hand, inject_and_leave, inject_and_wait
-from rocelab.faults.spec import CarrierDownSpec
 from rocelab.jobs.job import JobSpec
 from rocelab.measure import run as jobs
 from rocelab.runtime import record
