@@ -110,8 +110,8 @@ def _print_tiers(last: Round) -> None:
 def _bound(lab: Lab) -> float:
     """The least maximum utilisation for what is published now, over the tables as they are."""
     from rocelab.forwarding.demand import read_demands
-    from rocelab.forwarding.lp import lower_bound
     from rocelab.forwarding.network import Network
+    from rocelab.forwarding.placing import lower_bound
     from rocelab.runtime.controller.process import ControllerFiles
 
     fabric = lab.fabric

@@ -7,7 +7,7 @@ a kernel would use itself is offered, so that no placement can send a packet whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,9 +45,6 @@ class Step:
 Path = tuple[Step, ...]
 """The steps of a flow from its first switch to its server."""
 
-Dag = Mapping[str, tuple[Step, ...]]
-"""The steps possible at each switch that a flow can come to, the first switch's first."""
-
 
 class Network:
     """A fabric's switches and live links, as the tables `fibs` have them."""
@@ -58,18 +55,21 @@ class Network:
             (end.node, end.interface): link for link in fabric.links for end in (link.a, link.b)
         }
         self._steps: dict[tuple[str, str], tuple[Step, ...]] = {}
-        self._dags: dict[tuple[str, str], Dag] = {}
         self.switches = frozenset(node.name for node in fabric.switches)
-        self.tier_of = {node.name: node.role.tier for node in fabric.nodes}
+        self.most_hops = 2 * max(node.role.tier for node in fabric.nodes)
+        """Sends between switches on a path at most: up to the top tier and down again (no path has
+        an ASN twice, and each of the tiers above the lowest has one in each zone)."""
         self.capacity_bps = {
             Edge(end.node, link.name): link.rate_bps
             for link in fabric.links
             for end in (link.a, link.b)
         }
-        self.shared = frozenset(
-            Edge(end.node, link.name) for link in fabric.sessions for end in (link.a, link.b)
-        )
-        """Edges between two switches: what placing can move load on or off."""
+        self.receiver = {
+            Edge(end.node, link.name): link.far(end.node).node
+            for link in fabric.sessions
+            for end in (link.a, link.b)
+        }
+        """The far end of each edge between two switches: what placing can move load on or off."""
 
     def steps(self, switch: str, destination: str) -> tuple[Step, ...]:
         """What `switch` can do with a packet to the address `destination`; none: it drops it."""
@@ -102,63 +102,6 @@ class Network:
                 return switch
         return demand.ingresses[0]
 
-    def dag(self, ingress: str, destination: str) -> Dag:
-        """Every switch on a path from `ingress` that arrives, with the steps that do arrive.
-
-        Empty where none does. A path never comes to a switch twice.
-        """
-        key = (ingress, destination)
-        found = self._dags.get(key)
-        if found is None:
-            arriving: dict[str, tuple[Step, ...]] = {}
-            self._arrives(ingress, destination, set(), arriving)
-            found = {name: arriving[name] for name in reversed(arriving) if arriving[name]}
-            self._dags[key] = found
-        return found
-
-    def _arrives(
-        self,
-        switch: str,
-        destination: str,
-        passing: set[str],
-        arriving: dict[str, tuple[Step, ...]],
-    ) -> bool:
-        if switch not in self.switches:
-            return True
-        if switch in passing:
-            return False
-        if switch not in arriving:
-            passing.add(switch)
-            arriving[switch] = tuple(
-                step
-                for step in self.steps(switch, destination)
-                if self._arrives(step.to, destination, passing, arriving)
-            )
-            passing.remove(switch)
-        return bool(arriving[switch])
-
-
-class Load:
-    """The load of every edge in bit/s, as flows are placed and taken off again."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self._capacity = network.capacity_bps
-        self.bps: dict[Edge, float] = {}
-
-    def add(self, path: Path, rate_bps: float) -> None:
-        """Put a flow on its path; a negative rate takes it off."""
-        for step in path:
-            self.bps[step.edge] = self.bps.get(step.edge, 0.0) + rate_bps
-
-    def utilisation(self, edge: Edge, more_bps: float = 0.0) -> float:
-        """Load over capacity of an edge, with `more_bps` added."""
-        return (self.bps.get(edge, 0.0) + more_bps) / self._capacity[edge]
-
-    def shared(self) -> dict[Edge, float]:
-        """The utilisation of every loaded edge between two switches."""
-        return {edge: self.utilisation(edge) for edge in self.bps if edge in self._network.shared}
-
 
 @dataclass(frozen=True)
 class Placement:
@@ -180,15 +123,3 @@ class Placement:
     def overloaded(self) -> tuple[Edge, ...]:
         """Edges that carry more than their capacity, in order."""
         return tuple(sorted(edge for edge, used in self.utilisation.items() if used > 1 + 1e-9))
-
-
-def placement(
-    network: Network, demands: Sequence[Demand], paths: Mapping[FlowKey, Path]
-) -> Placement:
-    """The placement that `paths` make of `demands`."""
-    load = Load(network)
-    for demand in demands:
-        if demand.key in paths:
-            load.add(paths[demand.key], demand.rate_bps)
-    lost = tuple(demand.key for demand in demands if demand.key not in paths)
-    return Placement(dict(paths), load.shared(), lost)

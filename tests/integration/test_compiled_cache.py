@@ -14,7 +14,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from rocelab.sim.compiling import LOCK, cache_folder, compiled_in
+from rocelab.compiling import LOCK, cache_folder, compiled_in
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side

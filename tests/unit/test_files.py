@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocelab import files
+from rocelab.compiling import cache_folder
 from rocelab.files import (
     UntrustedFileError,
     append_file,
@@ -22,7 +23,6 @@ from rocelab.files import (
     write_file,
 )
 from rocelab.remote.host import bootstrap
-from rocelab.sim.compiling import cache_folder
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)

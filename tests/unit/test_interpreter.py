@@ -69,7 +69,7 @@ def test_libraries_take_no_settings_from_the_current_folder(tmp_path: Path) -> N
     fill_with_traps(tmp_path)
     looks = (
         "import os; from rocelab.report.plots import figure_of\n"
-        "from rocelab.sim.compiling import numba\n"
+        "from rocelab.compiling import numba\n"
         "figure_of(1, 1); import matplotlib; numba().core.config.reload_config()\n"
         "print(matplotlib.rcParams['text.usetex'], numba().config.CHROME_TRACE, os.getcwd())"
     )

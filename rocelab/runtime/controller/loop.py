@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocelab.errors import MachineError
-from rocelab.forwarding.cspf import place_cspf
+from rocelab.errors import RocelabError
 from rocelab.forwarding.demand import Demand, read_demands
 from rocelab.forwarding.entries import EntryTable, program, wanted_entries
 from rocelab.forwarding.fib import Fib
@@ -75,7 +74,7 @@ def run_rounds(
         report = Report(time.clock_gettime(time.CLOCK_REALTIME))
         try:
             one_round(report)
-        except (OSError, MachineError) as error:
+        except (OSError, RocelabError) as error:
             report.problems.append(str(error))
         except Exception as error:
             # A defect of ours: paths stay as they are, and whoever looks is told.
@@ -160,13 +159,12 @@ def place(
     network: Network, demands: Sequence[Demand], engine: TeEngine
 ) -> tuple[Placement, float | None]:
     """What an engine makes of the demands, and the optimum where it knows it."""
+    # numpy and the solver take a second to load: only the process that places flows pays.
+    from rocelab.forwarding.placing import place_cspf, place_lp
+
     if engine is TeEngine.CSPF:
         return place_cspf(network, demands), None
-    # The solver takes a second and 50 MB to load: only those who ask for it pay.
-    from rocelab.forwarding.lp import place_lp
-
-    optimum = place_lp(network, demands)
-    return optimum.placement, optimum.bound
+    return place_lp(network, demands)
 
 
 def tier_use(fabric: Fabric, utilisation: Mapping[Edge, float]) -> dict[str, TierUse]:

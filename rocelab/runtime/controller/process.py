@@ -11,6 +11,7 @@ runs in the machine's own network namespace. All that is known of it is in files
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from rocelab import compiling
 from rocelab.errors import InputError
 from rocelab.files import make_folder
 from rocelab.kernel import background, namespaces, netlink, pidfile
@@ -149,6 +151,8 @@ def parse_scheme(text: str) -> ControllerScheme:
 def main() -> None:
     """`python -m rocelab.runtime.controller.process LAB SCHEME_JSON PID_FILE READY_FD`: plan the
     fabric of the lab's record and be its controller."""
+    # A lab's flows are placed in milliseconds as it is; compiling would delay the first round.
+    os.environ[compiling.OFF] = "1"
     lab, scheme, *found_by = sys.argv[1:]
     record = read_record(lab)
     if record is None:

@@ -1,6 +1,6 @@
 """A decorator that compiles the functions of this package with numba, for their annotated types.
 
-Importing this module imports numba. Compiled code is cached (`rocelab.sim.compiling`).
+Importing this module imports numba. Compiled code is cached (`rocelab.compiling`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from rocelab.sim import compiling
-from rocelab.sim.compiling import cache_folder, compiled_in
+from rocelab import compiling
+from rocelab.compiling import cache_folder, compiled_in
 from rocelab.sim.engine.program import Program
 from rocelab.sim.engine.state import fair_state, run_state
 from rocelab.sim.fabric.flows import Paths

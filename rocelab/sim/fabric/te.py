@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.arrays import NONE, Floats, Ints
+from rocelab.arrays import NONE, Floats, Ints, Longs
+from rocelab.forwarding.te.moves import place_optimum
+from rocelab.forwarding.te.optimum import least_maximum
+from rocelab.forwarding.te.search import Offer, Placed, Wanted, place_in_order, scratch, sums
 from rocelab.sim.fabric.flows import Flows, Paths
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.routes import Routes
-from rocelab.sim.fabric.te_lp import least_maximum
-from rocelab.sim.fabric.te_round import place_optimum
-from rocelab.sim.fabric.te_search import Longs, Offer, Placed, Wanted, place_in_order, scratch, sums
 from rocelab.spec.schemes import TeEngine
 
 Mask = npt.NDArray[np.bool_]
@@ -53,7 +53,7 @@ def place_te(
     if engine is TeEngine.CSPF:
         placed = place_in_order(*asked, scratch(network.nodes, most_hops))
     else:
-        placed = place_optimum(*asked, most_hops)
+        placed, _ = place_optimum(*asked, most_hops)
     return _chosen(placed.hops[problem.merged_of] != NONE, _whole(problem, placed), fallback)
 
 

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
-from rocelab.forwarding.cspf import place_cspf
 from rocelab.forwarding.demand import Demand, FlowKey
 from rocelab.forwarding.fib import Fib, planned_fib
-from rocelab.forwarding.lp import lower_bound, place_lp
 from rocelab.forwarding.network import Network as LabNetwork
 from rocelab.forwarding.network import Path
+from rocelab.forwarding.placing import lower_bound, place_cspf
+from rocelab.forwarding.te import optimum, search
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
-from rocelab.sim.fabric import te_lp, te_search
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.fabric.flows import Flows, Paths
 from rocelab.sim.fabric.network import Network
@@ -176,20 +175,6 @@ def test_the_optimum_is_the_labs_and_no_placement_beats_it(lab: str, count: int,
     assert bound - 1e-7 <= used[TeEngine.LP] <= used[TeEngine.CSPF] + 1e-9
 
 
-def test_whole_flows_are_rounded_as_well_as_the_labs_controller_rounds_them() -> None:
-    fabric, net = fabric_of("fat-tree-4"), network("fat-tree-4")
-    ours, labs = [], []
-    for seed in range(4):
-        flows, rate_bps = random_flows(net, 40, seed)
-        placed = place_te(net, Routes(net), flows, rate_bps, TeEngine.LP, fallback=no_paths(flows))
-        ours.append(greatest(net, placed, rate_bps))
-        demands = demands_of(fabric, flows, rate_bps)
-        labs.append(
-            place_lp(LabNetwork(fabric, tables("fat-tree-4")), demands).placement.max_utilisation
-        )
-    assert sum(ours) <= sum(labs) * 1.01
-
-
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_a_permutation_on_a_non_blocking_fabric_is_placed_without_conflict(seed: int) -> None:
@@ -220,7 +205,7 @@ def test_the_programme_is_solved_where_a_failed_link_makes_even_splitting_worse(
 def test_an_optimum_too_large_to_solve_is_refused_with_a_hint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(te_lp, "MOST_VARIABLES", 3)
+    monkeypatch.setattr(optimum, "MOST_VARIABLES", 3)
     net = clos(3, 2, 2)
     up = np.ones(net.links, np.bool_)
     up[(net.lower == net.home_leaves[2, 0]) & (net.upper == net.upper.min() + 1)] = False
@@ -293,13 +278,13 @@ def test_without_numba_the_same_paths_are_found(monkeypatch: pytest.MonkeyPatch)
     flows, rate_bps = random_flows(net, 30, 1)
     problem = net, Routes(net), flows, rate_bps
     before = [place_te(*problem, engine, fallback=no_paths(flows)) for engine in TeEngine]
-    names = ("te_compiled", "te_search", "te_even", "te_lp", "te_round", "te")
-    modules = [importlib.import_module(f"rocelab.sim.fabric.{name}") for name in names]
+    engine = [f"forwarding.te.{name}" for name in ("search", "even", "optimum", "moves")]
+    modules = [importlib.import_module(f"rocelab.{name}") for name in (*engine, "sim.fabric.te")]
     with monkeypatch.context() as patch:
         patch.setattr(importlib.util, "find_spec", lambda name: None)
         for module in modules:
             importlib.reload(module)
-        plain = te_search.best_path
+        plain = search.best_path
         after = [place_te(*problem, engine, fallback=no_paths(flows)) for engine in TeEngine]
     for module in modules:
         importlib.reload(module)

@@ -1,8 +1,8 @@
-"""The optimum at scale: the least utilisation of the most used link if flows are split at will.
+"""The optimum: the least utilisation of the most used link if flows are split at will.
 
-It solves the linear programme of `rocelab.forwarding.lp`, but all flows to NICs with the same
-switches are one commodity, whatever their source: the programme is much smaller and has the same
-optimum, as switches forward by destination.
+It solves a linear programme by HiGHS through `scipy.optimize.linprog`. All flows to NICs with the
+same switches are one commodity, whatever their source, as switches forward by destination: the size
+of the programme follows from the fabric and not from the number of flows.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from scipy.optimize import linprog  # type: ignore[import-untyped]
 from scipy.sparse import coo_array  # type: ignore[import-untyped]
 
-from rocelab.arrays import NONE, Floats, Ints
+from rocelab.arrays import NONE, Floats, Ints, Longs
 from rocelab.errors import InputError, MachineError
-from rocelab.sim.fabric.te_even import even_split
-from rocelab.sim.fabric.te_search import Longs, Offer, Wanted, sums
+from rocelab.forwarding.te.even import even_split
+from rocelab.forwarding.te.search import Offer, Wanted, sums
 
 MOST_VARIABLES = 80_000
 """HiGHS takes about a minute for this many."""

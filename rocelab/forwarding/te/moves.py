@@ -1,10 +1,11 @@
 """Approaches the optimum with whole flows: places them one by one, then moves them off the most
 used links.
 
-The moves are those of `rocelab.forwarding.lp`: off the most used link to the path that it loads
-least; a flow that has just moved stays for a while (tabu search, Glover 1989), which makes chains
-of moves possible. They start from CSPF's placement: at scale the shares of the linear programme
-leave more to repair than moves can.
+A move is off the most used link to the path that it loads least. A flow that has just moved stays
+for a while (tabu search, Glover 1989), so that the flow which it now crowds moves next: on a
+two-tier Clos such a chain is the alternating path by which permutations are routed without conflict
+(Koenig's edge colouring). Moves start from CSPF's placement: at scale the shares of the linear
+programme leave more to repair than moves can.
 """
 
 from __future__ import annotations
@@ -14,16 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocelab.arrays import NONE, Floats, Ints
-from rocelab.sim.fabric.te_compiled import compiled
-from rocelab.sim.fabric.te_lp import least_maximum
-from rocelab.sim.fabric.te_search import (
-    Longs,
+from rocelab.arrays import NONE, Floats, Ints, Longs
+from rocelab.forwarding.te.optimum import least_maximum
+from rocelab.forwarding.te.search import (
     Offer,
     Placed,
     Scratch,
     Wanted,
     best_path,
+    compiled,
     place_in_order,
     scratch,
 )
@@ -213,16 +213,19 @@ def move_off(offer: Offer, wanted: Wanted, placed: Placed, bound: float, room: S
         placed.sends[moved[move]] = left_path[move]
 
 
-def place_optimum(offer: Offer, wanted: Wanted, order: Longs, most_hops: int) -> Placed:
+def place_optimum(
+    offer: Offer, wanted: Wanted, order: Longs, most_hops: int
+) -> tuple[Placed, float]:
     """Place flows one by one where there is most room, then move them towards the optimum of split
-    flows.
+    flows. Returns the placement and that optimum.
 
-    Raises as `te_lp.least_maximum`.
+    Raises as `least_maximum`.
     """
-    bound = _whole(offer, wanted, least_maximum(offer, wanted, order, most_hops))
+    bound = least_maximum(offer, wanted, order, most_hops)
     placed = place_in_order(offer, wanted, order, scratch(len(offer.group), most_hops))
-    move_off(offer, wanted, placed, bound, scratch(len(offer.group), most_hops))
-    return placed
+    room = scratch(len(offer.group), most_hops)
+    move_off(offer, wanted, placed, _whole(offer, wanted, bound), room)
+    return placed, bound
 
 
 def _whole(offer: Offer, wanted: Wanted, bound: float) -> float:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from rocelab.arrays import NONE, Floats
-from rocelab.sim.fabric.te_compiled import compiled
-from rocelab.sim.fabric.te_search import (
+from rocelab.arrays import NONE, Floats, Longs
+from rocelab.forwarding.te.search import (
     ARRIVED,
-    Longs,
     Offer,
     Scratch,
     Wanted,
+    compiled,
     discover,
     is_leaf_of,
     scratch,

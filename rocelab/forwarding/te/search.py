@@ -1,20 +1,24 @@
 """The search of traffic engineering: the path with most room, flow by flow, over arrays.
 
-The rule is that of `rocelab.forwarding.cspf`, to the last bit. The functions are compiled if numba
-is installed; without it they run as plain Python, some hundred times slower.
+Of the offered paths (all of them shortest: BGP keeps no others) a flow takes the one whose most
+used send stays least used. Ties go to the path whose second most used send stays least used, and so
+on, then to the kernel's order. Meta's TE places flows so, largest first, where there is most room left
+(Gangidi et al., SIGCOMM 2024, section 5.3). The controller of a lab and the simulator run this
+code. The functions are compiled if numba is installed; without it they run as plain Python, some
+hundred times slower.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from rocelab.arrays import NONE, Floats, Ints
-from rocelab.sim.fabric.te_compiled import compiled
+from rocelab.arrays import NONE, Floats, Ints, Longs
+from rocelab.compiling import compiler
 
-Longs = npt.NDArray[np.int64]
+compiled = compiler(Path(__file__).parent)
 
 ARRIVED = -2
 _NOTHING = -1.0

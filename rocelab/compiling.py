@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import ParamSpec, TypeVar, cast
@@ -24,6 +26,9 @@ from rocelab.interpreter import imported
 LOCK = "lock"
 """A file in each cache folder that only its user may open: another user who can open it could hold
 the lock."""
+
+OFF = "NUMBA_DISABLE_JIT"
+"""numba's variable: with 1 nothing is compiled, and here numba is not even imported."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -80,6 +85,16 @@ def compiled_in(
             return cast(Callable[Arguments, Result], make(function))
     finally:
         compiler.config.CACHE_DIR = before
+
+
+def compiler(
+    folder: Path,
+) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """A decorator for functions of the modules in `folder`: compiled on their first call where
+    numba is installed. Without it, and with `OFF`, they run as they stand."""
+    if importlib.util.find_spec("numba") is None or os.environ.get(OFF) == "1":
+        return lambda function: function
+    return partial(compiled_in, cache_folder(sorted(folder.glob("*.py"))))
 
 
 @contextmanager
