@@ -18,10 +18,9 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rocelab.files import make_folder, make_folders
+from rocelab.kernel.closing import Closing
 
 CACHE = Path("/var/cache/rocelab/bpf")
 """The folder of compiled programs: labs belong to root, and so do the programs that they load into
@@ -103,7 +102,7 @@ def compiled(source: Path) -> Path:
     return kept
 
 
-class Loaded:
+class Loaded(Closing):
     """An object file in the kernel: `close` releases it and its descriptors, pins stay."""
 
     def __init__(self, file: Path, max_entries: Mapping[str, int]) -> None:
@@ -208,8 +207,8 @@ def _reason() -> str:
     return os.strerror(ctypes.get_errno())
 
 
-class Pinned:
-    """A lab's pinned objects, by name; a context manager that closes their descriptors."""
+class Pinned(Closing):
+    """A lab's pinned objects, by name."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         """Raises BpfError if one is not pinned in `folder`."""
@@ -220,17 +219,6 @@ class Pinned:
         except BaseException:
             Pinned.close(self)
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the descriptors; pins and ports keep the objects."""

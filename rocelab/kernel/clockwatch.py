@@ -12,7 +12,8 @@ import errno
 import os
 import struct
 import time
-from typing import Self
+
+from rocelab.kernel.closing import Closing
 
 _TFD_NONBLOCK, _TFD_CLOEXEC = os.O_NONBLOCK, os.O_CLOEXEC
 _TFD_TIMER_ABSTIME, _TFD_TIMER_CANCEL_ON_SET = 1, 2
@@ -21,7 +22,7 @@ _ITIMERSPEC = struct.Struct("=4q")
 _COUNT_BYTES = 8
 
 
-class ClockWatch:
+class ClockWatch(Closing):
     """Watches from its creation on."""
 
     def __init__(self) -> None:
@@ -34,12 +35,6 @@ class ClockWatch:
         flags = _TFD_TIMER_ABSTIME | _TFD_TIMER_CANCEL_ON_SET
         never = _ITIMERSPEC.pack(0, 0, _NEVER_S, 0)
         _checked(libc.timerfd_settime(self._descriptor, flags, never, None))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop watching."""

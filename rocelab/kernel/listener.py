@@ -9,14 +9,14 @@ import select
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Self
 
 from rocelab.kernel import namespaces, netlink
+from rocelab.kernel.closing import Closing
 
 RECEIVE_BUFFER_BYTES = 16 << 20
 
 
-class Listener:
+class Listener(Closing):
     """Listens to the events of `namespace_of`'s nodes until closed.
 
     `request` is sent once in each namespace; its answers come between the events, so that a watch
@@ -52,12 +52,6 @@ class Listener:
             listener.close()
         self._sockets.clear()
         self._epoll.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def datagrams(self, timeout_s: float) -> Iterator[tuple[str, bytes, int]]:
         """Node, datagram and CLOCK_REALTIME ns of each, waiting `timeout_s` for the first.

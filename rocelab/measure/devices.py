@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from rocelab.agent.filters import data_filter, roce_filter
@@ -61,12 +60,7 @@ class DeviceWatch:
             self._cleanup = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
     def read(self) -> DeviceCounts:

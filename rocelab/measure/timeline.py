@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Literal, Self
 
 from rocelab.agent.priority import run_first
@@ -70,12 +69,7 @@ class FibTimeline:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopping = True
         self._thread.join()
         sys.setswitchinterval(self._switch_interval_s)

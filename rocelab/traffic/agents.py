@@ -13,7 +13,6 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import IO, Any, Self
 
 from rocelab.agent.channel import Channel, ChannelClosedError, Message, join
@@ -124,12 +123,7 @@ class AgentGroup:
             self._cleanup = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
         undone("the traffic was stopped")
 

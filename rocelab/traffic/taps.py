@@ -14,12 +14,11 @@ import socket
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rocelab.agent.filters import attach_filter
 from rocelab.errors import MachineError
 from rocelab.kernel import namespaces
+from rocelab.kernel.closing import Closing
 from rocelab.plan.fabric import Fabric, Link
 
 _ETH_P_IP = 0x0800
@@ -32,7 +31,7 @@ LinkPackets = Mapping[tuple[str, str], int]
 """Packets by (link name, sending node)."""
 
 
-class Taps:
+class Taps(Closing):
     """Counts what passes a filter at the ends of links, from its making to `close`.
 
     A packet socket per port with next to no buffer: the kernel counts what passes the filter, room
@@ -59,17 +58,6 @@ class Taps:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop counting."""

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rocelab.errors import RocelabError
@@ -110,12 +109,7 @@ class HealthMonitor:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Take a last sample and wait for evidence under collection."""
         self._stop.set()
         self._thread.join()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
@@ -90,12 +89,7 @@ class Exporter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._server is not None:
             server, thread = self._server
             server.shutdown()  # type: ignore[attr-defined]

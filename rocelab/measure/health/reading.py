@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from rocelab.agent.live import LiveCounters
@@ -102,12 +101,7 @@ class HealthReader:
             self._cleanup = keep.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
     def _open(self, node: str) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rocelab.forwarding.fib import Fib
 from rocelab.kernel import fib, inotify, links, namespaces, netlink
+from rocelab.kernel.closing import Closing
 from rocelab.runtime.controller.resilient import GROUPS_FROM, IDS_END
 
 DEBOUNCE_S = 0.003
@@ -48,7 +49,7 @@ class _Switch:
         return all(hop.interface in self.names for route in self.routes for hop in route.hops)
 
 
-class Collector:
+class Collector(Closing):
     """Sockets in every switch, open until closed. `netns_of` gives each switch's namespace."""
 
     def __init__(self, netns_of: Mapping[str, Path], demands: Path) -> None:
@@ -84,12 +85,6 @@ class Collector:
             switch.events.close()
         os.close(self._demands)
         self._epoll.close()
-
-    def __enter__(self) -> Collector:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def channel(self, switch: str) -> socket.socket:
         """A netlink socket in the switch's namespace, for requests that are answered at once."""

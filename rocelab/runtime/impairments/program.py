@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 import socket
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from rocelab.files import make_folder
@@ -43,7 +43,7 @@ def make_pins(files: LabFiles, slots: int) -> None:
     if folder.is_dir():
         return
     sizes = {"rules": slots, "counters": slots + 1}
-    with closing(bpf.Loaded(bpf.compiled(SOURCE), sizes)) as loaded:
+    with bpf.Loaded(bpf.compiled(SOURCE), sizes) as loaded:
         bpf.mount(bpf_folder(files))
         # A folder with the right name is whole.
         fresh = folder.with_name("impairments-new")

@@ -11,12 +11,12 @@ import os
 import socket
 from collections.abc import Container, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from rocelab.errors import MachineError
 from rocelab.files import write_file
 from rocelab.kernel import links, namespaces, probes, tc
+from rocelab.kernel.closing import Closing
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import QueuedPort, plan_queues
 from rocelab.runtime.queues.marker import Marker
@@ -72,7 +72,7 @@ def remove(files: LabFiles) -> None:
         namespaces.detach_mount(bpf_folder(files))
 
 
-class SwitchQueues:
+class SwitchQueues(Closing):
     """Makes the queues of a lab's switches while it comes up.
 
     `note` says what the user should know about the engine, None where there is nothing to say.
@@ -96,15 +96,7 @@ class SwitchQueues:
         else:
             self._take(wanted)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         if self._engine is not None:
             self._engine.close()
 

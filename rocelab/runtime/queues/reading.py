@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from rocelab.errors import InputError
+from rocelab.kernel.closing import Closing
 from rocelab.kernel.counters import PortCounters
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import plan_queues
@@ -28,8 +28,8 @@ from rocelab.spec.queues import TRAFFIC_CLASSES, QueueEngine
 Depths = npt.NDArray[np.uint64]
 
 
-class QueueReader:
-    """Reads the queues of a lab as often as wanted; a context manager."""
+class QueueReader(Closing):
+    """Reads the queues of a lab as often as wanted."""
 
     def __init__(self, fabric: Fabric) -> None:
         """Raises InputError when the lab is not up or its ports have no queues."""
@@ -47,17 +47,6 @@ class QueueReader:
                     "it is not up, has queues.engine: off or no servers, or this machine can not: "
                     "see `rocelab doctor`",
                 )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of what reading needs; the lab stays as it is."""
@@ -112,12 +101,7 @@ class QueueSampler:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         self._reader.close()

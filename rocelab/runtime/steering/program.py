@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 
 from rocelab.files import make_folder
@@ -49,7 +48,7 @@ def attach(fabric: Fabric, files: LabFiles, pins: int, progress: ProgressSink) -
     nodes = len(fabric.nodes) + 1
     sizes = {"nodes": nodes, "counters": nodes, "pins": max(1, pins), "entries": MAX_ENTRIES}
     shutil.rmtree(folder, ignore_errors=True)
-    with closing(bpf.Loaded(file, sizes)) as loaded:
+    with bpf.Loaded(file, sizes) as loaded:
         make_folder(folder, 0o700)
         loaded.pin(MAPS, folder)
         program = loaded.descriptor("steer")
