@@ -13,7 +13,7 @@ import hashlib
 import importlib.util
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -42,17 +42,21 @@ def numba() -> ModuleType:
     return found
 
 
-def cache_folder(sources: Sequence[Path]) -> Path | None:
-    """A cache folder for these versions of the sources, which share a folder. numba alone misses
+def is_installed() -> bool:
+    """Whether numba, an optional extra, is installed."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def cache_folder(sources: Path) -> Path | None:
+    """A cache folder for this state of the modules in the folder `sources`. numba alone misses
     changes in a function called from another file. None if no folder is private to this user.
     """
     digest = hashlib.sha256()
-    for source in sorted(sources):
+    for source in sorted(sources.glob("*.py")):
         digest.update(source.read_bytes())
-    here = sources[0].parent
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     given = os.environ.get("NUMBA_CACHE_DIR")
-    for parent in [Path(given)] if given else [here / "__pycache__", user / "rocelab"]:
+    for parent in [Path(given)] if given else [sources / "__pycache__", user / "rocelab"]:
         made = parent / f"numba-{digest.hexdigest()[:16]}"
         try:
             make_folders(made)
@@ -88,13 +92,13 @@ def compiled_in(
 
 
 def compiler(
-    folder: Path,
+    sources: Path,
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """A decorator for functions of the modules in `folder`: compiled on their first call where
-    numba is installed. Without it, and with `OFF`, they run as they stand."""
-    if importlib.util.find_spec("numba") is None or os.environ.get(OFF) == "1":
+    """A decorator for functions of the modules in the folder `sources`: compiled on their first
+    call where numba is installed. Without it, and with `OFF`, they run as they stand."""
+    if not is_installed() or os.environ.get(OFF) == "1":
         return lambda function: function
-    return partial(compiled_in, cache_folder(sorted(folder.glob("*.py"))))
+    return partial(compiled_in, cache_folder(sources))
 
 
 @contextmanager

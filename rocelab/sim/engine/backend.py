@@ -5,9 +5,9 @@ Both give the same results to 1e-9. numba is an optional extra and is only impor
 
 from __future__ import annotations
 
-import importlib.util
 from enum import StrEnum
 
+from rocelab import compiling
 from rocelab.errors import MachineError
 
 
@@ -20,7 +20,7 @@ class Backend(StrEnum):
 
 def best_backend() -> Backend:
     """numba if it is installed, else numpy."""
-    return Backend.NUMBA if importlib.util.find_spec("numba") else Backend.NUMPY
+    return Backend.NUMBA if compiling.is_installed() else Backend.NUMPY
 
 
 def chosen(backend: Backend | None) -> Backend:

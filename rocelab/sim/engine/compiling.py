@@ -46,7 +46,7 @@ def _types() -> dict[str, Any]:
     }
 
 
-_FOLDER = cache_folder(list(Path(__file__).parent.glob("*.py")))
+_FOLDER = cache_folder(Path(__file__).parent)
 _TYPES = _types()
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
@@ -10,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocelab import compiling
 from rocelab.forwarding.demand import Demand, FlowKey
 from rocelab.forwarding.entries import difference, program, wanted_entries
 from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fib
@@ -271,6 +275,18 @@ def test_cspf_gives_each_flow_in_turn_the_path_with_most_room(
         assert used(chosen, each.rate_bps) == best
         for step in chosen:
             load_bps[step.edge] = load_bps.get(step.edge, 0) + each.rate_bps
+
+
+def test_a_controller_loads_neither_a_compiler_nor_a_solver_that_it_does_not_use() -> None:
+    code = "import sys, rocelab.forwarding.placing; print({'numba', 'scipy'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, compiling.OFF: "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "set()\n"
 
 
 @given(weights=st.lists(st.integers(1, 256), min_size=1, max_size=64), data=st.data())
