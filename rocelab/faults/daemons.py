@@ -31,17 +31,10 @@ class Daemon(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DaemonCrash(NodeFault):
-    """A daemon dies (SIGKILL) and is started again at the end.
-
-    With bgpd its sessions are closed by the kernel and zebra withdraws its routes. Without zebra
-    the kernel forwards on and bgpd keeps its sessions, but no change reaches the kernel any more.
-    Without mgmtd, which FRR has since release 10, everything but its own configuration goes on.
-    Starting zebra again starts the others too: see `NamespaceNode.start_daemons`.
-    """
+class DaemonFault(NodeFault):
+    """What faults of a daemon have in common."""
 
     daemon: str
-    kind: str = "daemon-crash"
 
     @property
     def subject(self) -> str:
@@ -50,6 +43,19 @@ class DaemonCrash(NodeFault):
     def prepare(self, lab: Lab) -> None:
         """Raises InputError where the lab's switches run no such daemon."""
         _check(lab.name, lab.daemons, self.daemon)
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonCrash(DaemonFault):
+    """A daemon dies (SIGKILL) and is started again at the end.
+
+    With bgpd its sessions are closed by the kernel and zebra withdraws its routes. Without zebra
+    the kernel forwards on and bgpd keeps its sessions, but no change reaches the kernel any more.
+    Without mgmtd, which FRR has since release 10, everything but its own configuration goes on.
+    Starting zebra again starts the others too: see `NamespaceNode.start_daemons`.
+    """
+
+    kind: str = "daemon-crash"
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return running_daemons(lab, self.node, (self.daemon,))
@@ -70,22 +76,13 @@ class DaemonCrash(NodeFault):
 
 
 @dataclass(frozen=True, slots=True)
-class DaemonHang(NodeFault):
+class DaemonHang(DaemonFault):
     """A daemon stops (SIGSTOP): its sockets stay open, and neighbours learn of it by their timers.
 
     What arrives meanwhile waits in its sockets and is read at the end.
     """
 
-    daemon: str
     kind: str = "daemon-hang"
-
-    @property
-    def subject(self) -> str:
-        return f"{self.daemon} of {self.node}"
-
-    def prepare(self, lab: Lab) -> None:
-        """Raises InputError where the lab's switches run no such daemon."""
-        _check(lab.name, lab.daemons, self.daemon)
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(
