@@ -1,7 +1,7 @@
-"""Impairments of a cable, and the hook of a switch port where each direction of a cable is met.
+"""Impairments of a cable, and the hook of a switch port that each direction of a cable passes.
 
-In: a fabric and what somebody wants of a cable. Out: validated impairments and, for a direction,
-the port whose program carries them out. Pure.
+Validates impairments and finds, for a direction of a link in a fabric, the port whose program
+applies them. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_SLOT = 0xFFFF
 
 
 class Kind(IntEnum):
-    """What can be wrong with a cable; one of each per direction, all at once if need be."""
+    """Kinds of impairment; a direction may have one of each at the same time."""
 
     BLACKHOLE = 0
     LOSS = 1
@@ -80,8 +80,9 @@ class Direction:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """Where packets of a direction are met: ingress of the switch they come to, or egress of the
-    switch before the server they go to. `slot` is the direction's number in its fabric, from 1."""
+    """Where a program sees the packets of a direction: ingress of the switch that receives them, or
+    egress of the switch that sends them to a server. `slot` is the direction's number in its
+    fabric, from 1."""
 
     direction: Direction
     node: str
@@ -102,7 +103,7 @@ class Hooks:
         """The largest slot."""
 
     def find(self, direction: Direction) -> Hook:
-        """Raises InputError where the fabric has no such link or it does not end there."""
+        """Raises InputError if the fabric has no such link or the link does not end there."""
         link = self._fabric.link_by_name.get(direction.link)
         if link is None:
             raise InputError(
