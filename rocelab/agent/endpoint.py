@@ -39,7 +39,7 @@ class Endpoint:
     ) -> None:
         """`fields` as `rocelab.traffic.jobparts` writes them, `headers` one per queue pair.
 
-        Raises OSError where an interface can not be opened.
+        Raises OSError where an interface cannot be opened.
         """
         self._tell = tell
         self.stalls = Stalls()

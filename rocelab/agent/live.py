@@ -83,7 +83,7 @@ class LiveFile:
     def __init__(
         self, path: str | None, pairs: Sequence[QueuePair], flows: Sequence[ProbeFlow], demux: Demux
     ) -> None:
-        """Without a path nothing is ever due. Raises OSError where the file can not be made."""
+        """Without a path nothing is ever due. Raises OSError where the file cannot be made."""
         self.due_ns = NEVER_NS
         self._pairs = pairs
         self._flows = flows

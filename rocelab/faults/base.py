@@ -33,7 +33,7 @@ class Fault(Protocol):
         ...
 
     def prepare(self, lab: Lab) -> None:
-        """Do what takes time and can not be felt yet. Raises InputError where the lab does not
+        """Do what takes time and cannot be felt yet. Raises InputError where the lab does not
         allow the fault, MachineError where this machine does not."""
         ...
 
@@ -41,7 +41,7 @@ class Fault(Protocol):
         """What it changes, each as the kernel and FRR show it now: none of what was there before it
         began is there any more once it has taken effect.
 
-        Reads only. Raises MachineError and OSError where it can not be read.
+        Reads only. Raises MachineError and OSError where it cannot be read.
         """
         ...
 

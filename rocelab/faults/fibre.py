@@ -42,7 +42,7 @@ class BrokenFibre:
         return ends_of(self.links)
 
     def prepare(self, lab: Lab) -> None:
-        """Raises MachineError where this machine can not drop packets."""
+        """Raises MachineError where this machine cannot drop packets."""
         for link, towards in self._directions():
             lab.impairments.prepare(link.name, towards, Kind.BLACKHOLE)
 

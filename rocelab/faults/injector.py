@@ -76,7 +76,7 @@ class Injector:
         self._guardian: subprocess.Popen[bytes] | None = None
         self.changes: list[Change] = []
         self.unseen: list[str] = []
-        """Why a fault that was injected can not be taken for one: its effect was not seen."""
+        """Why a fault that was injected cannot be taken for one: its effect was not seen."""
 
     def __enter__(self) -> Self:
         return self
@@ -120,7 +120,7 @@ class Injector:
 
     def prepare(self, spec: SingleFaultSpec) -> Held:
         """Write the fault down and do what takes time. Raises InputError where it does not fit
-        the lab, MachineError where this machine can not."""
+        the lab, MachineError where this machine cannot."""
         held = self._recorded(spec)
         self._held[held.recorded.number] = held
         held.fault.prepare(self._lab)
@@ -168,7 +168,7 @@ class Injector:
     def inject(self, held: Held) -> None:
         """Break what is prepared."""
         if self._is_overlapped(held):
-            # What another fault has taken away already this one can not change, and does not show.
+            # What another fault has taken away already this one cannot change, and does not show.
             self._intact.pop(held.recorded.number, None)
         elif not self._intact.get(held.recorded.number, True):
             # Prepared while the fault before it, as of a flapping link, still lasted.

@@ -210,7 +210,7 @@ def events_of(changes: Sequence[Change], apart_ns: int) -> tuple[Event, ...]:
     """The Convergence Events that changes amount to, in order of time.
 
     Changes less than `apart_ns` after the one before are part of its event: what the network does
-    about one can not be told from what it does about the other. An event begins something where
+    about one cannot be told from what it does about the other. An event begins something where
     any of its changes does.
     """
     groups: list[list[Change]] = []

@@ -85,7 +85,7 @@ def walk(
     `fib_of` is called once per switch passed. `steering` is the scheme's model, that of the spec's
     scheme where it is not given; `destination_qp` is the BTH's, which e-ecmp hashes. Raises
     NoPathError where a node has no route, discards, sends into a dead link or to a node already
-    passed; InputError for a NIC pair on one server, and where there is a choice that can not be
+    passed; InputError for a NIC pair on one server, and where there is a choice that cannot be
     predicted: for a hash seed of 0, and as `SteeringModel.hash_at` says.
     """
     if source.server == destination.server:

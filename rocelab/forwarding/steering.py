@@ -3,7 +3,7 @@ rocelab/runtime/bpf/steer.bpf.c.
 
 In: a fabric, a scheme, a flow with its destination QP, and for `te` the entries that a controller
 wrote. Out: the 32-bit hash that decides the kernel's ECMP choice at a switch, or that the switch
-chooses by itself. What draws at random can not be computed and is an
+chooses by itself. What draws at random cannot be computed and is an
 error.
 """
 

@@ -1,7 +1,6 @@
-"""A job from the options of a command, or from a file: the same keys, the same messages.
+"""Reads a job from the options of a command or from a file, with the same keys and messages.
 
-In: option values as typed, or a path. Out: a `JobSpec`, or a SpecError with every problem, each
-at its option or at its line.
+The result is a `JobSpec`, or a SpecError with every problem at its option or line.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ KEYS: Mapping[str, str] = {
     "admission": "transport.admission",
     "out-of-order": "transport.out_of_order",
 }
-"""The key of a job that each option sets; `--job FILE` has the others."""
+"""The job's key that each option sets; the other keys need `--job FILE`."""
 
 _LISTS = ("starts",)
 
@@ -53,7 +52,7 @@ def job_from_file(path: Path) -> JobSpec:
 def job_from_options(
     options: Mapping[str, str | None], command: str = "rocelab traffic"
 ) -> JobSpec:
-    """The job that options of `command` describe, by their names; None for those not given.
+    """The job that options of `command` describe, by name; None for an option that is not set.
 
     Raises SpecError with every problem, InputError without any option.
     """
@@ -73,7 +72,7 @@ def job_from_options(
             assert isinstance(inner, dict)
             target = inner
         target[key] = _value(name, text)
-    # The validator points at keys that have a line; of options only the name is shown.
+    # The validator locates keys by line; for options only the name is shown.
     places: dict[KeyPath, int] = {
         tuple(KEYS[name].split(".")): number for number, name in enumerate(given)
     }
@@ -95,7 +94,7 @@ def _value(name: str, text: str) -> Data:
 
 
 def _option(key: str) -> str:
-    """`--warmup` for `warmup_iterations`; the key itself where no option sets it."""
+    """`--warmup` for `warmup_iterations`; the key itself if no option sets it."""
     for name, dotted in KEYS.items():
         if key == dotted or key.startswith(f"{dotted}["):
             return f"--{name}"

@@ -109,7 +109,7 @@ class AgentGroup:
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
-        """Start and arm every agent. Raises MachineError where one can not."""
+        """Start and arm every agent. Raises MachineError where one cannot."""
         with ExitStack() as undo:
             for server in self._parts:
                 agent = Agent(server)
@@ -152,5 +152,5 @@ class AgentGroup:
 
 
 def _scratch_file() -> IO[bytes]:
-    """A file without a name: it can not fill up like a pipe and block the agent."""
+    """A file without a name: it cannot fill up like a pipe and block the agent."""
     return os.fdopen(os.memfd_create("agent-stderr"), "w+b")

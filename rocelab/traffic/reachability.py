@@ -116,7 +116,7 @@ def probe_reachability(
     """Send a packet from every NIC to those of all other servers, three times where it is lost.
 
     A NIC with two ports sends by both, and reaches what either reaches. Raises OSError when a
-    namespace can not be entered, MachineError without CAP_NET_RAW or with too few open files.
+    namespace cannot be entered, MachineError without CAP_NET_RAW or with too few open files.
     """
     started_s = time.monotonic()
     nics = nics_of(fabric)

@@ -186,7 +186,7 @@ def find_problems(
     *,
     clock_was_set: bool = False,
 ) -> tuple[str, ...]:
-    """Why a run can not be trusted, one sentence per kind, each naming the worst case.
+    """Why a run cannot be trusted, one sentence per kind, each naming the worst case.
 
     `clock_jump_ns` is from the run's start to its end: a clock that was set and put back shows in
     `clock_was_set` alone.

@@ -115,7 +115,7 @@ class TrafficSession:
         self._failed = False
 
     def __enter__(self) -> Self:
-        """Start and arm every agent. Raises MachineError where one can not."""
+        """Start and arm every agent. Raises MachineError where one cannot."""
         with ExitStack() as stack:
             stack.callback(self._remove_live)
             self._clock = stack.enter_context(ClockWatch())

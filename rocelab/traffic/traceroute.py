@@ -67,7 +67,7 @@ def probe_path(
     icmp_msgs_per_sec high, as the runtime sets them, or time exceeded taken out of icmp_ratemask.
     Unanswered probes are sent again, three times at most.
 
-    Raises OSError when a namespace can not be entered, MachineError without CAP_NET_RAW,
+    Raises OSError when a namespace cannot be entered, MachineError without CAP_NET_RAW,
     InputError where both NICs are on one server.
     """
     tag = os.urandom(1)[0]
