@@ -1,8 +1,8 @@
-"""Faults of cables whose carrier stays up: packets vanish, arrive corrupted, or late.
+"""Faults of cables whose carrier stays up: packets are lost, corrupted or late.
 
-In: planned links, a direction or both, and what is wrong (`rocelab.runtime.impairments`). Out:
-faults that the kernel begins and ends at exact instants. Nobody is told: only BFD, a hold timer, or
-a counter at the far end shows them.
+Each applies an impairment (`rocelab.runtime.impairments`) to links, in one direction or both. The
+kernel begins and ends it at exact instants. No event reports it: only BFD, a hold timer, or a
+counter at the far end shows it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rocelab.runtime.lab import Lab
 class CableFault:
     """One impairment on some links at once, towards one node or in both directions.
 
-    Everything that crosses is hit, BGP's and BFD's packets too; of corruption see
-    rocelab/runtime/bpf/impairments.bpf.c. Two of one kind on one direction at a time are one: the
-    later counts, and the first to be restored ends both.
+    It affects all packets, those of BGP and BFD too; for corruption see
+    rocelab/runtime/bpf/impairments.bpf.c. Two of one kind on one direction at the same time are
+    one: the later counts, and the first restore ends both.
     """
 
     kind: str
@@ -96,12 +96,12 @@ class CableFault:
 
 
 def blackhole(links: tuple[Link, ...], towards: str | None = None) -> CableFault:
-    """Every packet vanishes and the carrier stays."""
+    """Every packet is lost and the carrier stays up."""
     return CableFault("blackhole", links, Impairment(Kind.BLACKHOLE), towards)
 
 
 def grey_loss(links: tuple[Link, ...], loss_ppm: int, towards: str | None = None) -> CableFault:
-    """A share of packets vanishes, drawn one by one."""
+    """A random share of packets is lost."""
     return CableFault("grey-loss", links, Impairment(Kind.LOSS, loss_ppm / ALL_PPM), towards)
 
 
@@ -112,5 +112,5 @@ def corruption(links: tuple[Link, ...], share_ppm: int, towards: str | None = No
 
 
 def delay(links: tuple[Link, ...], delay_ns: int, towards: str | None = None) -> CableFault:
-    """Every packet comes later, in order."""
+    """Every packet is late, in order."""
     return CableFault("delay", links, Impairment(Kind.DELAY, delay_ns=delay_ns), towards)

@@ -1,8 +1,8 @@
 """Routes that a rack's switch should not announce: what it learned, or another rack's prefix.
 
-In: a switch of the lowest tier. Out: faults that take filters away and give back those that are
-rendered. With `filtered` its neighbours keep theirs: the fabric must not be hurt. Without, they are
-off towards this switch: the incident that they are there for.
+The faults remove filters of a leaf switch and restore the rendered ones. With `filtered` its
+neighbours keep their filters, and the fabric must not be affected. Without it, their filters
+towards this switch are off: the incident that filters prevent.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from rocelab.kernel.bracket import Bracket
 from rocelab.runtime.lab import Lab
 
 OWN_ASN_OCCURRENCES = 1
-"""How often a leaked path holds a neighbour's own ASN: once, as no path crosses a tier twice."""
+"""How often a leaked path holds a neighbour's own ASN: once, because no path crosses a tier
+twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteLeak:
-    """A rack's switch announces all that it learned, its outbound filter gone.
+    """A rack's switch announces all that it learned, without its outbound filter.
 
     A neighbour's filters are its prefix list and the AS-path loop check (RFC 4271 section 9.1.2),
     which refuses every such path as the switches above a rack share one ASN; without `filtered`
-    both are off, and what then cuts in is maximum-prefix: it shuts the sessions, and the rack is
-    cut off by its neighbours.
+    both are off, and maximum-prefix takes effect: it shuts the sessions, and the neighbours cut the
+    rack off.
     """
 
     leaf: str
@@ -42,7 +43,7 @@ class RouteLeak:
         return (self.leaf,)
 
     def prepare(self, lab: Lab) -> None:
-        """Neighbours' filters go here: until something is leaked nobody feels it."""
+        """Removes the neighbours' filters, which has no effect until something is leaked."""
         if not self.filtered:
             _open_neighbours(lab, self.leaf, accept_own_asn=True)
 
@@ -54,7 +55,7 @@ class RouteLeak:
         return policy.configure(lab, self.leaf, lines, in_family=True)
 
     def restore(self, lab: Lab) -> Bracket | None:
-        """Neighbours may take a while to forget: `remains` tells."""
+        """Neighbours may take a while to remove the routes: see `remains`."""
         mended = None
         if policy.has_bgpd(lab, self.leaf):
             missing = _missing(lab, self.leaf, policy.filters(lab.fabric, self.leaf, "out"))
@@ -73,10 +74,10 @@ class RouteLeak:
 
 @dataclass(frozen=True, slots=True)
 class BadPrefix:
-    """A rack's switch announces another rack's prefix as its own, and keeps no route to it.
+    """A rack's switch announces another rack's prefix as its own, and has no route to it.
 
-    Neighbours without filters find two origins equally far and send a share of the traffic to the
-    wrong rack. With or without, the switch's own servers no longer reach the other rack.
+    Neighbours without filters see two equally distant origins and send a share of the traffic to
+    the wrong rack. In both cases the switch's own servers no longer reach the other rack.
     """
 
     leaf: str
@@ -93,9 +94,9 @@ class BadPrefix:
         return (self.leaf,)
 
     def prepare(self, lab: Lab) -> None:
-        """Neighbours' filters go here: until something is announced nobody feels it.
+        """Removes the neighbours' filters, which has no effect until something is announced.
 
-        Raises InputError where the prefix is the switch's own.
+        Raises InputError if the prefix is the switch's own.
         """
         if self.prefix in {each.prefix for each in lab.fabric.prefixes_of[self.leaf]}:
             raise InputError(
@@ -112,14 +113,14 @@ class BadPrefix:
         return policy.configure(lab, self.leaf, [self._network], in_family=True)
 
     def restore(self, lab: Lab) -> Bracket | None:
-        """Neighbours may take a while to forget: `remains` tells."""
+        """Neighbours may take a while to remove the routes: see `remains`."""
         mended = None
         if policy.has_bgpd(lab, self.leaf):
             running = policy.running_lines(lab, self.leaf)
             if self._network in running:
                 without = [f"no {self._network}"]
                 mended = policy.configure(lab, self.leaf, without, in_family=True)
-            # As it runs: FRR 10 has a line that was given twice twice.
+            # The lines as they run: FRR 10 keeps duplicates of a line that was entered twice.
             permitted = self._permitted(running)
             if permitted:
                 policy.configure_globally(lab, self.leaf, [f"no {line}" for line in permitted])
@@ -141,7 +142,7 @@ class BadPrefix:
         return f"network {self.prefix}"
 
     def _permits(self, lab: Lab) -> list[str]:
-        """What lets the prefix through the switch's own filter."""
+        """The lines that let the prefix through the switch's own filter."""
         names = dict.fromkeys(each.name for each in policy.filters(lab.fabric, self.leaf, "out"))
         return [f"ip prefix-list {name} permit {self.prefix}" for name in names]
 
@@ -153,15 +154,15 @@ class BadPrefix:
 
 
 def _announced(lab: Lab, leaf: str) -> frozenset[str]:
-    """How many prefixes a switch announces to all its neighbours together: filtered or not, bgpd
-    knows what it has sent."""
+    """The number of prefixes that a switch announces to all its neighbours together; bgpd counts
+    what it has sent, filtered or not."""
     sent = sum(session.sent for session in policy.sessions(lab, leaf).values())
     return frozenset({f"{leaf} announces {sent} prefixes in all"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Neighbour:
-    """A switch above a leaf: what it calls the leaf, and its filters towards it."""
+    """A switch above a leaf: its name for the leaf, and its filters towards it."""
 
     switch: str
     peers: tuple[str, ...]
@@ -190,7 +191,7 @@ def _open_neighbours(lab: Lab, leaf: str, *, accept_own_asn: bool) -> None:
 
 
 def _close_neighbours(lab: Lab, leaf: str) -> None:
-    """Give neighbours their filters, and open what maximum-prefix shut."""
+    """Restore the neighbours' filters, and reopen sessions that maximum-prefix shut."""
     for each in _neighbours(lab, leaf):
         if not policy.has_bgpd(lab, each.switch):
             continue

@@ -1,7 +1,7 @@
 """Faults of links: no carrier, a lower rate, one end with a smaller MTU.
 
-In: planned links. Out: faults that act on the veth pairs' ends. Packets lost with the carrier up
-are `rocelab.faults.impairments`'s.
+They act on the ends of the veth pairs. For packet loss with the carrier up see
+`rocelab.faults.impairments`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
 
 MIN_IPV4_MTU, MIN_IPV6_MTU = 68, 1280
-"""Below these the kernel takes IP from an interface (RFC 791, RFC 8200 section 5)."""
+"""Below these the kernel removes IP from an interface (RFC 791, RFC 8200 section 5)."""
 
 ALL_PPM = 1_000_000
 
@@ -45,7 +45,7 @@ class CarrierDown:
         return ends_of(self.links)
 
     def prepare(self, lab: Lab) -> None:
-        """Nothing takes time."""
+        """Does nothing."""
 
     def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
         return tuple((end.node, end.interface) for link in self.links for end in (link.a, link.b))
@@ -56,7 +56,7 @@ class CarrierDown:
         )
 
     def inject(self, lab: Lab) -> Bracket:
-        """All links of a node in one batch: the kernel takes them one after the other."""
+        """All links of a node in one batch: the kernel handles them one after the other."""
         dark = []
         for node, links in _by_lower_end(self.links):
             indexes = lab.link(links[0].name).indexes
@@ -87,10 +87,10 @@ class CarrierDown:
 
 @dataclass(frozen=True, slots=True)
 class MtuMismatch:
-    """The ends at `side` take packets of `mtu` bytes at most.
+    """The ends at `side` accept packets of at most `mtu` bytes.
 
-    A larger one that the far end sends is dropped on arrival and nobody is told; BGP's small ones
-    pass (drivers/net/veth.c, is_skb_forwardable of include/linux/netdevice.h).
+    A larger packet from the far end is dropped on arrival without notice; BGP's small packets pass
+    (drivers/net/veth.c, is_skb_forwardable of include/linux/netdevice.h).
     """
 
     links: tuple[Link, ...]
@@ -107,7 +107,7 @@ class MtuMismatch:
         return ends_of(self.links)
 
     def prepare(self, lab: Lab) -> None:
-        """Raises InputError where the MTU is not below the links', or takes their addresses."""
+        """Raises InputError if the MTU is not below the links', or would remove their addresses."""
         least = MIN_IPV4_MTU if lab.fabric.numbered else MIN_IPV6_MTU
         for link in self.links:
             if not least <= self.mtu < link.mtu:
@@ -151,8 +151,8 @@ class MtuMismatch:
 class RateDegrade:
     """Links carry a share of their rate, towards one node or in both directions.
 
-    It is the sending switch's port that is slower. Towards a server this is also a slow receiver as
-    a lab without PFC has it: packets queue, are marked and dropped in the port in front of its NIC.
+    The sending switch's port gets slower. Towards a server this models a slow receiver without PFC:
+    packets are queued, marked and dropped in the port before its NIC.
     """
 
     links: tuple[Link, ...]
@@ -169,7 +169,7 @@ class RateDegrade:
         return ends_of(self.links)
 
     def prepare(self, lab: Lab) -> None:
-        """Raises InputError where a server is to send more slowly."""
+        """Raises InputError if a server would be the slower sender."""
         for link in self.links:
             for sender in self._senders(link):
                 if not lab.fabric.node(sender).is_switch:
@@ -223,7 +223,7 @@ class RateDegrade:
         )
 
     def rate_bps(self, fabric: Fabric, link: Link) -> int:
-        """The rate that is left of a link's, by the lab's clock."""
+        """The remaining rate of a link, in the lab's clock."""
         return max(8, lab_rate_bps(link, fabric.spec.dilation) * self.share_ppm // ALL_PPM)
 
     def _senders(self, link: Link) -> tuple[str, ...]:
@@ -244,7 +244,7 @@ class RateDegrade:
 
 
 def ends_of(links: tuple[Link, ...]) -> tuple[str, ...]:
-    """The nodes at the ends of links, each once."""
+    """The nodes at the ends of links, without duplicates."""
     return tuple(dict.fromkeys(node for link in links for node in (link.a.node, link.b.node)))
 
 
@@ -264,7 +264,8 @@ def _index(lab: Lab, link: Link, node: str) -> int:
 
 
 def _lacking_ports(lab: Lab, server: str) -> tuple[Link, ...]:
-    """The ports that a server's default route should leave by and does not, those down left out."""
+    """The ports, except those that are down, that a server's default route should use but does
+    not."""
     node = lab.node(server)
     ports, used = read_ports(node), read_default_ports(node)
     return tuple(
@@ -275,7 +276,7 @@ def _lacking_ports(lab: Lab, server: str) -> tuple[Link, ...]:
 
 
 def _restore_default_route(lab: Lab, server: str) -> None:
-    """The kernel drops a route with its last next hop, and does not make it again."""
+    """Restore the route, which the kernel drops with its last next hop."""
     if not _lacking_ports(lab, server):
         return
     node = lab.node(server)

@@ -1,7 +1,7 @@
-"""From a fault as written to the fault on a lab: every name looked up, every refusal made.
+"""Resolves a fault as written to the fault on a lab: looks up every name and rejects what does not
+fit.
 
-In: a fabric and a spec of a single fault. Out: the `Fault` that breaks and mends a running lab of
-that fabric. Pure.
+Pure: from a fabric and the spec of a single fault to a `Fault`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from rocelab.plan.fabric import Fabric, Link
 
 
 def resolve(fabric: Fabric, spec: SingleFaultSpec) -> Fault:
-    """The fault on that fabric. Raises InputError where it does not fit it."""
+    """The fault on that fabric. Raises InputError if it does not fit."""
     if isinstance(spec, LinkFaultSpec):
         return _of_links(fabric, spec, spec.find(fabric))
     if isinstance(spec, NicFaultSpec):
@@ -147,7 +147,7 @@ def _of_switch(fabric: Fabric, spec: SwitchFaultSpec) -> Fault:
 
 
 def _session_links(fabric: Fabric, switch: str, peer: str | None) -> tuple[Link, ...]:
-    """The links over which a switch has its sessions, with one neighbour or with all."""
+    """The links of a switch's sessions, with one neighbour or with all."""
     links = [link for link in fabric.links_of[switch] if link in fabric.sessions]
     if peer is None:
         return tuple(links)

@@ -1,7 +1,7 @@
-"""Faults as people write them, each a mapping with a `kind`.
+"""Faults as users write them, each a mapping with a `kind`.
 
-In: a drill file's `faults`, or one fault for a running lab. Out: validated specs, times in ns,
-shares in parts per million. What they mean on a lab is `rocelab.faults.resolve`'s to say.
+Validates a drill file's `faults`, or one fault for a running lab, with times in ns and shares in
+parts per million. `rocelab.faults.resolve` finds their targets on a lab.
 
     {kind: blackhole, link: rtsw1:ctsw2, towards: rtsw1, at: 1s, lasts: 500ms}
 """
@@ -25,7 +25,7 @@ ALL_PPM = SHARE.units["%"] * 100
 
 
 class Daemon(StrEnum):
-    """The daemons of a switch; bfdd only where the lab has BFD, mgmtd only since FRR 10."""
+    """The daemons of a switch; bfdd only if the lab has BFD, mgmtd only since FRR 10."""
 
     ZEBRA = "zebra"
     BGPD = "bgpd"
@@ -41,8 +41,7 @@ class ResetMode(StrEnum):
 
 
 class _Timed(SpecModel):
-    """When a fault begins and how long it lasts; a drill needs to know, a person at a running lab
-    does not say."""
+    """When a fault begins and how long it lasts; required in a drill, not on a running lab."""
 
     at: Annotated[DurationNs, Field(ge=0, le=MAX_DURATION, description="after time 0")] = 0
     lasts: Annotated[
@@ -67,7 +66,8 @@ class LinkFaultSpec(_Timed):
         return self
 
     def find(self, fabric: Fabric) -> tuple[Link, ...]:
-        """The links meant in `fabric`, each once. Raises InputError as `LinkSelector.find` does."""
+        """The selected links of `fabric`, without duplicates. Raises InputError as
+        `LinkSelector.find` does."""
         selectors = self.links if self.link is None else (self.link,)
         return tuple(dict.fromkeys(selector.find(fabric) for selector in selectors))
 
@@ -79,15 +79,15 @@ Towards = Annotated[
 
 
 class CarrierDownSpec(LinkFaultSpec):
-    """The carrier goes away, as when a cable is pulled; with `side`, one end alone sees it go and
-    gets nothing, as when one fibre of two breaks."""
+    """The carrier goes down, as when a cable is pulled; with `side`, only one end loses it and
+    receives nothing, as when one fibre of two breaks."""
 
     kind: Literal["carrier-down"]
     side: Annotated[NodeName | None, Field(description="the end that sees it; else both")] = None
 
 
 class FlappingSpec(LinkFaultSpec):
-    """The carrier goes and comes, again and again."""
+    """The carrier goes down and up repeatedly."""
 
     kind: Literal["flapping"]
     period: Annotated[DurationNs, Field(ge=10 * MS, le=60 * SECOND)] = SECOND
@@ -116,14 +116,14 @@ class FlappingSpec(LinkFaultSpec):
 
 
 class BlackholeSpec(LinkFaultSpec):
-    """Every packet vanishes and the carrier stays: nobody is told."""
+    """Every packet is lost and the carrier stays up, so that no event reports it."""
 
     kind: Literal["blackhole"]
     towards: Towards = None
 
 
 class GreyLossSpec(LinkFaultSpec):
-    """Some packets vanish, drawn one by one."""
+    """A random share of packets is lost."""
 
     kind: Literal["grey-loss"]
     towards: Towards = None
@@ -139,7 +139,7 @@ class CorruptionSpec(LinkFaultSpec):
 
 
 class DelaySpec(LinkFaultSpec):
-    """Every packet takes longer, by the lab's clock."""
+    """Every packet is delayed, in the lab's clock."""
 
     kind: Literal["delay"]
     towards: Towards = None
@@ -157,7 +157,7 @@ class RateDegradeSpec(LinkFaultSpec):
 
 
 class MtuMismatchSpec(LinkFaultSpec):
-    """One end takes smaller packets only: large ones vanish, BGP's pass."""
+    """One end accepts only smaller packets: large ones are lost, BGP's pass."""
 
     kind: Literal["mtu-mismatch"]
     side: Annotated[NodeName | None, Field(description="the end; else the upper one")] = None
@@ -179,8 +179,8 @@ class NicPortDownSpec(NicFaultSpec):
 
 
 class SlowReceiverSpec(NicFaultSpec):
-    """A NIC takes packets slowly, as when its host's memory does. Without PFC this is the rate of
-    the switch port in front of it."""
+    """A NIC receives packets slowly, as when its host's memory is slow. Without PFC this is a lower
+    rate of the switch port before it."""
 
     kind: Literal["slow-receiver"]
     rate: Annotated[SharePpm, Field(gt=0, lt=ALL_PPM, description="of the NIC's own")] = (
@@ -189,7 +189,7 @@ class SlowReceiverSpec(NicFaultSpec):
 
 
 class HostPauseSpec(_Timed):
-    """A server's processes stop, as in a long garbage collection, and go on."""
+    """A server's processes stop, as in a long garbage collection, and continue."""
 
     kind: Literal["host-pause"]
     server: NodeName
@@ -234,7 +234,7 @@ class AbruptRemovalSpec(SwitchFaultSpec):
 
 
 class SessionResetSpec(SwitchFaultSpec):
-    """BGP sessions are reset; an instant, which ends by itself."""
+    """BGP sessions are reset; an instantaneous fault."""
 
     kind: Literal["session-reset"]
     peer: Annotated[NodeName | None, Field(description="a neighbour; else all")] = None
@@ -248,7 +248,7 @@ class SessionResetSpec(SwitchFaultSpec):
 
 
 class RouteLeakSpec(SwitchFaultSpec):
-    """A rack's switch announces to all what it learned from one."""
+    """A rack's switch announces to all neighbours what it learned from one."""
 
     kind: Literal["route-leak"]
     filtered: Annotated[
@@ -267,7 +267,7 @@ class BadPrefixSpec(SwitchFaultSpec):
 
 
 class CampaignKind(StrEnum):
-    """What a campaign may draw: faults that hurt and that end."""
+    """The kinds that a campaign may draw: faults with an effect and an end."""
 
     CARRIER_DOWN = "carrier-down"
     BLACKHOLE = "blackhole"
