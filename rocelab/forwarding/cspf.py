@@ -1,8 +1,8 @@
-"""Constrained shortest path first: flows one by one, largest first, each where there is most room.
+"""Constrained shortest path first: places flows one by one, largest first, where most room is left.
 
-In: a network and demands. Out: a placement. Of the paths that the kernels offer (all of them
-shortest: BGP keeps no others) a flow takes the one whose most used link stays least used; equal
-ones are told apart by their second most used link, and so on, then by the kernel's order.
+Of the paths that the kernels offer (all shortest: BGP keeps no others) a flow takes the one with
+the least utilisation of its most used link. Ties are broken by the second most used link, and so
+on, then by the kernel's order.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _Found = tuple[tuple[float, ...], Path]
 def place_cspf(network: Network, demands: Sequence[Demand]) -> Placement:
     """Place every demand, largest first; the same input gives the same placement.
 
-    A flow that fits nowhere is placed all the same, where it overloads least: the placement's
-    `overloaded` tells. Meta's TE places flows so (Gangidi et al., SIGCOMM 2024, section 5.3).
+    A flow that fits nowhere is placed where it overloads least, and shows in the placement's
+    `overloaded`. Meta's TE places flows in this way (Gangidi et al., SIGCOMM 2024, section 5.3).
     """
     load = Load(network)
     paths: dict[FlowKey, Path] = {}
@@ -34,9 +34,10 @@ def place_cspf(network: Network, demands: Sequence[Demand]) -> Placement:
 def best_path(
     network: Network, load: Load, demand: Demand, avoid: Path | None = None
 ) -> Path | None:
-    """The path whose utilisations with the flow, sorted from the largest down, come first.
+    """The path with the lexicographically least utilisations, including the flow, in descending
+    order.
 
-    None where no path arrives, or none but `avoid`.
+    None if no path arrives, or none but `avoid`.
     """
     ingress = network.ingress(demand)
     dag = network.dag(ingress, demand.key.destination_ip)
@@ -60,7 +61,8 @@ def best_path(
         return known[switch]
 
     def other(switch: str) -> _Found | None:
-        """The best from `switch`, on the path to be avoided, that leaves it there or later."""
+        """The best path from `switch`, which is on the avoided path, that leaves that path there or
+        later."""
         found: list[_Found] = []
         for step in dag.get(switch, ()):
             if step not in avoided:

@@ -1,9 +1,10 @@
-"""The optimum: how low the most used link can be kept, and a placement rounded from it.
+"""The optimum: the least possible utilisation of the most used link, and a placement rounded from
+it.
 
-In: a network and demands. Out: the least possible maximum utilisation when flows may be split at
-will (a lower bound for every placement), and a placement of whole flows. The linear programme is
-solved by HiGHS through `scipy.optimize.linprog`; flows with the same choices are one commodity, so
-its size follows from the fabric and not from the number of flows.
+Computes the least maximum utilisation if flows may be split (a lower bound for every placement),
+and a placement of whole flows. The linear programme is solved by HiGHS through
+`scipy.optimize.linprog`; flows with the same choices are one commodity, so its size depends on the
+fabric and not on the number of flows.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Optimum:
 
 @dataclass(slots=True)
 class _Commodity:
-    """Demands with the same choices, and how much the optimum sends over each of their edges."""
+    """Demands with the same choices, and the optimum's rate over each of their edges."""
 
     dag: Dag
     demands: list[Demand]
@@ -45,9 +46,10 @@ class _Commodity:
 
 
 def place_lp(network: Network, demands: Sequence[Demand]) -> Optimum:
-    """The optimum of split flows, each flow then put whole where most of it would go, repaired.
+    """The optimum of split flows; each whole flow is then placed where most of it would go, and
+    repaired.
 
-    Raises MachineError where the solver fails.
+    Raises MachineError if the solver fails.
     """
     commodities = _commodities(network, demands)
     bound = _solve(network, commodities)
@@ -81,8 +83,8 @@ def _shared_edges(network: Network, dag: Dag) -> list[Edge]:
 
 
 def _solve(network: Network, commodities: Sequence[_Commodity]) -> float:
-    """Fill in every commodity's shares; the bound. Variable 0 is the utilisation, then one each
-    for what a commodity sends over an edge, in units of the largest capacity."""
+    """Fill in every commodity's shares and return the bound. Variable 0 is the utilisation; then
+    there is one per commodity and edge for its rate, in units of the largest capacity."""
     columns = [
         (commodity, edge)
         for commodity in commodities
@@ -152,9 +154,10 @@ class _Rows:
 
 
 def _take(network: Network, commodity: _Commodity, demand: Demand) -> Path:
-    """The path over the largest shares that are left, which the flow uses up.
+    """The path over the largest remaining shares, from which the flow is subtracted.
 
-    The steps are those of the flow's own route: routes of like choices may order them otherwise.
+    The steps are those of the flow's own route: routes with the same choices may order them
+    differently.
     """
     switch = network.ingress(demand)
     dag = network.dag(switch, demand.key.destination_ip)
@@ -173,9 +176,9 @@ def _repaired(
 ) -> Placement:
     """Move flows off the most used edge, one at a time, and keep the best placement seen.
 
-    A flow that has just moved stays for a while (tabu search, Glover 1989), so that the flow which
-    it now crowds moves next: on a two-tier Clos such a chain is the alternating path by which
-    permutations are routed without conflict (Koenig's edge colouring).
+    A flow that has just moved stays for a while (tabu search, Glover 1989), so that the flow that
+    it now conflicts with moves next: on a two-tier Clos such a chain is the alternating path that
+    routes permutations without conflict (Koenig's edge colouring).
     """
     by_key = {demand.key: demand for demand in demands if demand.key in paths}
     load = Load(network)
@@ -233,6 +236,6 @@ def _repaired(
 
 
 def _cost(load: Load) -> tuple[float, float]:
-    """The greatest utilisation, then how unequal they are."""
+    """The greatest utilisation, then the inequality of all."""
     used = load.shared().values()
     return round(max(used, default=0.0), 9), round(sum(each * each for each in used), 9)
