@@ -62,7 +62,7 @@ def main(
 
 
 def _lacking() -> dict[RuntimeKind, str]:
-    """Why a runtime can not be measured here."""
+    """Why a runtime cannot be measured here."""
     found = {}
     for kind in RuntimeKind:
         try:

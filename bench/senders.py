@@ -96,7 +96,7 @@ NEEDED = {
     Sender.UDP_LOOP_IN_C: "cc",
     Sender.FRAME_LOOP_IN_C: "cc",
 }
-"""The program that a sender can not do without."""
+"""The program that a sender cannot do without."""
 
 SEND: dict[Sender, Callable[[str, bytes], None]] = {
     Sender.SENDP: _sendp,

@@ -39,7 +39,7 @@ class Probes:
 def choose_probes(cell: Cell, fabric: Fabric, fibs: Mapping[str, Fib], link: Link) -> Probes:
     """Flows for the cell's failure at `link`, or at its upper end where a whole switch fails.
 
-    Raises InputError where too few flows would cross it, and where paths can not be predicted.
+    Raises InputError where too few flows would cross it, and where paths cannot be predicted.
     """
     over: list[tuple[Flow, Path]] = []
     others: list[tuple[Flow, Path]] = []

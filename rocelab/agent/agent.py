@@ -1,10 +1,9 @@
-"""The process in a server: all its NICs, queue pairs and probe flows in one loop.
+"""The process in a server that runs all its NICs, queue pairs and probe flows in one loop.
 
 `python -m rocelab.agent.agent PARENT_PID`, with the control channel as its standard input. It
-enters the server's namespace itself, arms its sockets, and then repeats: take what has arrived and
-answer it, send what is due, sleep to the next deadline. In: its part of a run
-(`rocelab.traffic.session` says it). Out: what it sent and received, and how well this machine let
-it.
+enters the server's namespace, opens its sockets, and then repeats: read and answer arrived frames,
+send due ones, sleep until the next deadline. `rocelab.traffic.session` sends it its part of a run;
+it returns what it sent and received, and how punctual this machine let it be.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from rocelab.agent.ring import open_ring, open_sink
 from rocelab.agent.steps import STALL_NS
 
 PATIENCE = 16
-"""Turns of the loop without a pause before the control channel is looked at."""
+"""Turns of the loop without a pause before it reads the control channel."""
 
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
@@ -44,7 +43,7 @@ class Agent:
     """The loop over one server's ring, NICs, queue pairs, probe flows and control channel."""
 
     def __init__(self, channel: Channel) -> None:
-        """Arms everything in the namespace the setup message names. Raises OSError."""
+        """Opens everything in the namespace that the setup message names. Raises OSError."""
         self._channel = channel
         setup = channel.receive()
         fields, parts = setup.fields, split(setup.fields["sizes"], setup.payload)
@@ -92,7 +91,7 @@ class Agent:
         self._turned_ns = 0
 
     def run(self) -> None:
-        """Serve until the results are handed over. Raises ChannelClosedError, OSError."""
+        """Serve until the results are sent. Raises ChannelClosedError, OSError."""
         startup_cpu_s = _cpu_s()
         self._channel.send({"startup_cpu_s": startup_cpu_s})
         turns = 0
@@ -134,9 +133,9 @@ class Agent:
         self._endpoint.start(at_ns)
 
     def _turn(self) -> tuple[int, int]:
-        """Take what has arrived, send what is due; how many frames came, and what is due next."""
+        """Read arrived frames, send due ones; return how many arrived and the next deadline."""
         now_ns = monotonic_ns()
-        # What had waited longer would have been seen in the turn before.
+        # Anything that waited longer would have been seen in the previous turn.
         if now_ns - self._turned_ns >= STALL_NS:
             self._endpoint.stalls.look(now_ns, self._waiting_since_ns())
         self._turned_ns = now_ns
@@ -147,22 +146,24 @@ class Agent:
             self._live.write(now_ns)
         next_ns = self._endpoint.turn(now_ns)
         if next_ns > now_ns:
-            # As a NIC gathers packets before it asks for the bus: waking costs more than sending.
+            # As a NIC gathers packets before a bus transfer: waking up costs more than sending.
             next_ns = max(next_ns, self._woke_ns + self._moderation_ns)
         self._due_ns = min(probe_ns, next_ns)
         return arrived, min(self._due_ns, self._live.due_ns)
 
     def _waiting_since_ns(self) -> int:
-        """Since when a deadline or a frame has waited for this process."""
+        """The time since which a deadline or a frame has waited for this process."""
         arrived_ns = self._ring.waiting_since_ns()
         if arrived_ns is None:
             return self._due_ns
         return min(self._due_ns, arrived_ns - self._clock_offset_ns)
 
     def _pause(self, next_ns: int) -> bool:
-        """Sleep to the next deadline, arrival, link event or command; whether it is a command.
+        """Sleep until the next deadline, arrival, link event or command; return whether it is a
+        command.
 
-        Arrivals wake nobody within `moderation_ns` of the last time, as a NIC moderates interrupts.
+        Arrivals do not wake it within `moderation_ns` of the last time, like a NIC's interrupt
+        moderation.
         """
         now_ns = monotonic_ns()
         deaf_until_ns = min(next_ns, self._woke_ns + self._moderation_ns)
@@ -178,7 +179,7 @@ class Agent:
         return self._channel.fileno() in ready
 
     def _await_quiet(self, quiet_ns: int, limit_ns: int) -> bool:
-        """Go on until nothing came for `quiet_ns`; False where `limit_ns` passed before."""
+        """Continue until nothing arrived for `quiet_ns`; False if `limit_ns` passed before that."""
         now_ns = quiet_since_ns = monotonic_ns()
         end_ns = now_ns + limit_ns
         while now_ns < end_ns:
@@ -223,7 +224,7 @@ class Agent:
 def _probe_flow(
     probe: Mapping[str, Any], template: bytes, outlet: Callable[[str], Outlet]
 ) -> tuple[ProbeFlow, Lag[Outlet]]:
-    """A flow, and the NIC that it leaves."""
+    """A flow, and the NIC that sends it."""
     nic = Lag(
         [
             Port(port["interface"], outlet(port["interface"]), bytes.fromhex(port["macs"]))
@@ -237,7 +238,7 @@ def _probe_flow(
 
 
 def clock_offset_ns() -> int:
-    """CLOCK_REALTIME minus CLOCK_MONOTONIC, read in the tightest of a few tries."""
+    """CLOCK_REALTIME minus CLOCK_MONOTONIC, from the fastest of a few readings."""
     tries = []
     for _ in range(16):
         before = monotonic_ns()
@@ -250,7 +251,7 @@ def clock_offset_ns() -> int:
 def _enter(netns: str) -> None:
     """Move this process into the namespace at that path. Raises OSError.
 
-    Of its own and not `labs`'s: that package brings libraries an agent would spend its start on.
+    Not shared with the kernel package, whose libraries would slow an agent's start.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)
@@ -278,7 +279,7 @@ def _die_with(parent: int) -> None:
 def main() -> None:
     _die_with(int(sys.argv[1]))
     wake_on_time()
-    gc.disable()  # nothing here makes cycles, and a collection would delay packets
+    gc.disable()  # nothing here makes reference cycles, and a collection would delay packets
     try:
         Agent(Channel(socket.socket(fileno=0))).run()
     except ChannelClosedError:

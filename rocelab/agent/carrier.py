@@ -1,8 +1,7 @@
-"""Which interfaces of a namespace have carrier, told by the kernel in the moment it changes.
+"""Watches which interfaces of a namespace have carrier, by the kernel's events.
 
-In: link messages of a route netlink socket (rtnetlink(7)). Out: for each interface named in them
-whether it has carrier. Reading a message is pure and takes any bytes; needs the standard library
-alone.
+Parses link messages of a route netlink socket (rtnetlink(7)). Parsing is pure and accepts any
+bytes. Standard library only.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _LONGEST_PART = 1 << 16
 def carriers(data: bytes) -> Iterator[tuple[str, bool]]:
     """Interface and whether it has carrier, for each link message in `data`, in order.
 
-    An interface that is gone has none. What is no link message, or is cut short, says nothing.
+    A removed interface has none. Other messages and truncated ones are ignored.
     """
     for kind, body in _messages(data):
         if kind in (_RTM_NEWLINK, _RTM_DELLINK) and len(body) >= _LINK.size:
@@ -70,10 +69,10 @@ def _aligned(length: int) -> int:
 
 
 class CarrierWatch:
-    """Hears of every change of a link in the namespace it is made in."""
+    """Receives every link change in the namespace where it is made."""
 
     def __init__(self) -> None:
-        """Asks for the state of all links at once: `read` has it first. Raises OSError."""
+        """Requests the state of all links, which the first `read` returns. Raises OSError."""
         self._socket = socket.socket(
             socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE
         )
@@ -87,12 +86,12 @@ class CarrierWatch:
         self._socket.send(header + _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
 
     def fileno(self) -> int:
-        """Readable once something has changed."""
+        """Readable when something has changed."""
         return self._socket.fileno()
 
     def read(self) -> dict[str, bool]:
-        """The interfaces that the kernel has sent word of since the last call, and whether each has
-        carrier. Raises OSError."""
+        """The interfaces with events since the last call, and whether each has carrier. Raises
+        OSError."""
         found: dict[str, bool] = {}
         while True:
             try:
@@ -100,7 +99,7 @@ class CarrierWatch:
             except BlockingIOError:
                 return found
             except OSError as error:
-                # Changes were lost for want of room: what holds now is asked for again.
+                # The buffer overflowed and changes were lost: request the present state again.
                 if error.errno != errno.ENOBUFS:
                     raise
                 self._ask()

@@ -1,7 +1,7 @@
 """The control channel between a traffic session and the agent in a server.
 
-A message is a JSON object and, behind it, bytes that are not JSON: frames going in, columns of
-numbers coming out. One stream socket carries both directions.
+A message is a JSON object followed by binary data: frames to the agent, columns of numbers from it.
+One stream socket carries both directions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Message(NamedTuple):
 
 
 class Channel:
-    """Whole messages over a connected stream socket. Both calls block until the message is over."""
+    """Whole messages over a connected stream socket. Both calls block until the message is
+    complete."""
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
@@ -48,7 +49,8 @@ class Channel:
             raise ChannelClosedError from error
 
     def receive(self) -> Message:
-        """Receive one message. Raises ChannelClosedError; TimeoutError as the socket is set."""
+        """Receive one message. Raises ChannelClosedError; TimeoutError after the socket's
+        timeout."""
         text_bytes, payload_bytes = _LENGTHS.unpack(self._exactly(_LENGTHS.size))
         fields = json.loads(self._exactly(text_bytes))
         return Message(fields, self._exactly(payload_bytes))
@@ -68,12 +70,12 @@ class Channel:
 
 
 def join(parts: Sequence[bytes]) -> tuple[list[int], bytes]:
-    """The sizes of `parts` and all of them in one, for a message's fields and payload."""
+    """The sizes of `parts` and their concatenation, for a message's fields and payload."""
     return [len(part) for part in parts], b"".join(parts)
 
 
 def split(sizes: Sequence[int], payload: bytes) -> list[bytes]:
-    """The parts that `join` put together. Raises ValueError where the sizes do not add up."""
+    """The parts that `join` concatenated. Raises ValueError if the sizes do not add up."""
     if sum(sizes) != len(payload):
         raise ValueError(f"{len(payload)} bytes of payload do not split into {sum(sizes)}")
     parts, start = [], 0

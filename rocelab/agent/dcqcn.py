@@ -1,8 +1,8 @@
-"""DCQCN at an endpoint: when a receiver notifies, and how a sender's rate answers.
+"""DCQCN at an endpoint: when a receiver sends notifications, and how a sender's rate reacts.
 
-In: a published parameter set, the congestion notifications (CNPs) of one queue pair and the bytes
-it sent. Out: the rate it may send at. Clocks are whatever the caller counts in: give dilated
-parameters where the caller's clock is the lab's. Nothing here sleeps, sends or reads a clock.
+A reaction point computes the permitted rate of one queue pair from a published parameter set, its
+congestion notifications (CNPs) and the bytes it sent. Times are in the caller's clock; for the
+lab's clock, pass dilated parameters. Pure: nothing here sleeps, sends or reads a clock.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NEVER_NS = 1 << 62
 class DcqcnParameters:
     """One parameter set; every field is a JSON value, so that it crosses the control channel.
 
-    `algorithm` is how the sender reacts: `paper` cuts the rate at every CNP (SIGCOMM'15, section
-    3.2), `sampled` looks once every `decrease_interval_ns` whether a CNP came (NIC firmware, and
+    `algorithm` is the sender's reaction: `paper` cuts the rate at every CNP (SIGCOMM'15, section
+    3.2), `sampled` checks every `decrease_interval_ns` whether a CNP came (NIC firmware, and
     `rdma-hw.cc` of the HPCC ns-3).
     """
 
@@ -33,23 +33,23 @@ class DcqcnParameters:
 
     increase_interval_ns: int
     byte_counter_bytes: int | None
-    """Bytes sent between two increases, beside the timer; None for a timer alone."""
+    """Bytes sent between two increases, in addition to the timer; None for the timer alone."""
 
     fast_recovery_rounds: int
     additive_increase_bps: float
     hyper_increase_bps: float
     min_rate_bps: float
     decrease_interval_ns: int
-    """`sampled`: time between two looks at whether a CNP came; 0 for `paper`."""
+    """`sampled`: time between two checks for a CNP; 0 for `paper`."""
 
     clamp_target_rate: bool
-    """Whether every cut makes the rate before it the target, or only one after an increase."""
+    """Whether every cut sets the target to the rate before it, or only a cut after an increase."""
 
     cnp_interval_ns: int
-    """Least time between two CNPs of one queue pair; 0 answers every marked packet."""
+    """Minimum time between two CNPs of one queue pair; 0: a CNP for every marked packet."""
 
     def dilated(self, dilation: float) -> DcqcnParameters:
-        """The same behaviour on a clock that runs `dilation` times slower: bytes stay bytes."""
+        """The same behaviour on a clock that runs `dilation` times slower; bytes do not change."""
         return replace(
             self,
             alpha_interval_ns=round(self.alpha_interval_ns * dilation),
@@ -74,7 +74,7 @@ class ReactionPoint(Protocol):
     alpha: float
 
     def advance(self, now_ns: int) -> None:
-        """Let every timer act that expired up to `now_ns`. Free while none did."""
+        """Process every timer that expired up to `now_ns`. Costs almost nothing if none did."""
 
     def on_cnp(self, now_ns: int) -> None:
         """A CNP arrived."""
@@ -84,14 +84,14 @@ class ReactionPoint(Protocol):
 
 
 def reaction_point(parameters: DcqcnParameters, line_rate_bps: float) -> ReactionPoint:
-    """A fresh reaction point; `line_rate_bps` is in the clock that `parameters` are in."""
+    """A fresh reaction point; `line_rate_bps` is in the clock of `parameters`."""
     if parameters.algorithm == "paper":
         return PaperReactionPoint(parameters, line_rate_bps)
     return SampledReactionPoint(parameters, line_rate_bps)
 
 
 class _RateLimiter:
-    """What both algorithms share: their state, and moving half way to a target."""
+    """The common part of both algorithms: their state, and the move half way to a target."""
 
     __slots__ = (
         "_alpha_due_ns",
@@ -135,7 +135,7 @@ class _RateLimiter:
     def _increase(self, step_bps: float) -> None:
         self.target_bps = min(self._line_bps, self.target_bps + step_bps)
         self.rate_bps = (self.rate_bps + self.target_bps) / 2
-        # Halving alone never arrives; arriving ends the loop over the rounds of a long idle time.
+        # Halving alone never reaches the target; reaching it ends the loop over a long idle time.
         if self._line_bps - self.rate_bps < 1e-6 * self._line_bps:
             self.rate_bps = self.target_bps = self._line_bps
 
@@ -159,7 +159,8 @@ class PaperReactionPoint(_RateLimiter):
     def advance(self, now_ns: int) -> None:
         if now_ns < self._due_ns:
             return
-        # Only a cut reads alpha, and none happens here: the order of the two timers is free.
+        # Only a cut reads alpha, and none happens here: the order of the two timers does not
+        # matter.
         expired, self._alpha_due_ns = _expired(
             self._alpha_due_ns, self._set.alpha_interval_ns, now_ns
         )
@@ -200,13 +201,14 @@ class PaperReactionPoint(_RateLimiter):
 
 
 class SampledReactionPoint(_RateLimiter):
-    """The reaction point of NIC firmware, as `rdma-hw.cc` of the HPCC ns-3 has it (`*Mlx`).
+    """The reaction point of NIC firmware, as in `rdma-hw.cc` of the HPCC ns-3 (`*Mlx`).
 
     The first CNP sets alpha and starts two clocks. Each alpha interval, alpha moves by g towards 1
     if a CNP came since the last, else towards 0. Each decrease interval, if a CNP came since the
     last, the rate is cut by alpha/2 and the increase timer starts again; the rate before the cut
-    becomes the target if the timer had expired in between, or always where the set clamps. Expiries
-    of the increase timer are F rounds of fast recovery, one additive increase, then hyper ones.
+    becomes the target if the timer had expired in between, or always if `clamp_target_rate` is set.
+    Expiries of the increase timer are F rounds of fast recovery, one additive increase, then hyper
+    ones.
     """
 
     __slots__ = ("_cnp_since_alpha", "_cut_due_ns", "_first_cnp_ns")
@@ -239,13 +241,13 @@ class SampledReactionPoint(_RateLimiter):
         else:
             self._cnp_since_alpha = True
         if self._cut_due_ns == NEVER_NS:
-            # Looks that find no CNP change nothing: only the next look on the grid is kept.
+            # Checks that find no CNP change nothing: only the time of the next one is kept.
             interval_ns = self._set.decrease_interval_ns
             self._cut_due_ns = now_ns + interval_ns - (now_ns - self._first_cnp_ns) % interval_ns
         self._due_ns = min(self._alpha_due_ns, self._increase_due_ns, self._cut_due_ns)
 
     def on_sent(self, size_bytes: int, now_ns: int) -> None:
-        """Nothing: this algorithm has no byte counter."""
+        """Does nothing: this algorithm has no byte counter."""
 
     def _update_alpha(self, now_ns: int) -> None:
         expired, self._alpha_due_ns = _expired(
@@ -277,10 +279,10 @@ def _expired(due_ns: int, interval_ns: int, now_ns: int) -> tuple[int, int]:
 
 
 class NotificationPoint:
-    """The receiver's side: which marked packets are answered with a CNP.
+    """The receiver's side: decides which marked packets get a CNP.
 
-    The paper's receiver also sends at the end of an interval in which a mark came; this one sends
-    with the next marked packet after it, which under congestion is the same within a packet time.
+    The paper's receiver also sends a CNP at the end of an interval with a mark; this one sends it
+    with the next marked packet, which under congestion comes within a packet time.
     """
 
     __slots__ = ("_interval_ns", "_next_ns")

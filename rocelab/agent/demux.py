@@ -1,9 +1,9 @@
-"""What arrives at a server, told apart: packets of its queue pairs, and probes.
+"""Sorts the frames that arrive at a server into packets of its queue pairs and probes.
 
-In: frames in a ring. Out: calls to the queue pairs they are for, a log of the probes, and counts of
-what a NIC drops: frames with a wrong ICRC, and frames that no queue pair here can take. All that is
-the same in every packet of a kind (addresses, lengths, opcode, destination QP, marks) is read once;
-after that a packet costs a look-up and its ICRC.
+Reads frames from a ring, calls the queue pairs, logs the probes, and counts the frames that a NIC
+would drop: those with a wrong ICRC, and those for no queue pair of this server. Fields that are the
+same in every packet of a kind (addresses, lengths, opcode, destination QP, marks) are read once;
+each further packet costs a look-up and its ICRC.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ _ANSWERS = {int(Opcode.RC_ACKNOWLEDGE): _Action.ACK, int(Opcode.CNP): _Action.CN
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What all frames with the same bytes up to the PSN have in common; offsets are the frame's."""
+    """The common fields of all frames with the same bytes up to the PSN; offsets are in the
+    frame."""
 
     action: _Action
     crc: int
@@ -96,7 +97,7 @@ OnOver = Callable[[QueuePair, int, int], None]
 
 
 class Demux:
-    """Hands what arrives to whom it is for."""
+    """Passes arrived packets to their queue pairs and probes to the log."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class Demux:
         self.unexpected = 0
 
     def drain(self, now_ns: int) -> int:
-        """Take what has arrived and answer it; how many frames. `now_ns` is CLOCK_MONOTONIC."""
+        """Read and answer all arrived frames; return their number. `now_ns` is CLOCK_MONOTONIC."""
         memory, kinds = self._ring.memory, self._kinds
         unpack_psn, unpack_icrc = _PSN.unpack_from, _ICRC.unpack_from
         owing: set[QueuePair] = set()
@@ -175,7 +176,7 @@ class Demux:
         log.ttl.append(kind.ttl)
 
     def _learn(self, at: int) -> _Kind | None:
-        """The kind of a frame seen for the first time; None where a NIC would drop it."""
+        """The kind of a frame seen for the first time; None if a NIC would drop it."""
         memory = self._ring.memory
         total = int.from_bytes(memory[at + IP_OFFSET + 2 : at + IP_OFFSET + 4], "big")
         frame = bytes(memory[at : at + IP_OFFSET + total])
@@ -212,7 +213,7 @@ class Demux:
 
 
 def _action(frame: bytes, opcode: int, queue_pair: QueuePair | None) -> _Action | None:
-    # Probes first: their destination QPs are drawn at random, and may be those of queue pairs.
+    # Probes first: their destination QPs are random and may equal those of queue pairs.
     has_magic = frame[PAYLOAD_OFFSET : PAYLOAD_OFFSET + 4] == MAGIC.to_bytes(4, "big")
     if opcode == Opcode.RC_SEND_ONLY and has_magic and len(frame) >= _SHORTEST_PROBE:
         return _Action.PROBE

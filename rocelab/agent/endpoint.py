@@ -1,7 +1,7 @@
-"""A server's side of its jobs: NICs, queue pairs, connections and what its ranks do with them.
+"""A server's side of its jobs: NICs, queue pairs, connections and its ranks' programs.
 
-In: the server's part of a run as the session describes it, what arrives, the time. Out: packets on
-the NICs when they are due, and an account of everything sent, acknowledged and delivered.
+From the server's part of a run, arrived packets and the time, it sends packets on the NICs when
+they are due, and counts everything sent, acknowledged and delivered.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rocelab.agent.rc.requester import RequesterSettings
 from rocelab.agent.steps import Stalls
 
 Tell = Callable[[dict[str, object]], None]
-"""Sends the session a message that it did not ask for."""
+"""Sends the session an unsolicited message."""
 
 TIMERS_PER_TIMEOUT = 8
-"""How often within an ACK timeout the timers are looked at: how late one may be seen."""
+"""How often the timers are checked within an ACK timeout; it limits how late an expiry is seen."""
 
 
 class Endpoint:
@@ -39,7 +39,7 @@ class Endpoint:
     ) -> None:
         """`fields` as `rocelab.traffic.jobparts` writes them, `headers` one per queue pair.
 
-        Raises OSError where an interface can not be opened.
+        Raises OSError if an interface cannot be opened.
         """
         self._tell = tell
         self.stalls = Stalls()
@@ -134,21 +134,21 @@ class Endpoint:
             self._samples_ns = at_ns
 
     def stop(self) -> None:
-        """Let streams end: what has been posted is still delivered."""
+        """End streams; posted sends are still delivered."""
         self._begins.clear()
         for stream in self._streams.values():
             stream.stopped = True
 
     @property
     def idle(self) -> bool:
-        """Whether everything posted has been acknowledged, as far as queue pairs still work."""
+        """Whether everything posted on working queue pairs has been acknowledged."""
         failed = any(pair.requester.error for pair in self._pairs)
         if not failed and any(connection.waiting for connection in self._connections):
             return False
         return all(pair.requester.idle or pair.requester.error for pair in self._pairs)
 
     def turn(self, now_ns: int) -> int:
-        """Begin, send and time out what is due; when the next thing is."""
+        """Begin, send and time out what is due; return the next deadline."""
         next_ns = NEVER_NS
         for program in self._programs:
             if program.due_ns <= now_ns:
@@ -171,7 +171,7 @@ class Endpoint:
         for pair in self._pairs:
             if pair.requester.deadline_ns <= now_ns:
                 pair.on_timer()
-            # Whether this timer or an acknowledgement brought it.
+            # The error may come from this timer or from an acknowledgement.
             if pair.requester.error is not None and pair.number not in self._failed:
                 self._failed.add(pair.number)
                 self._tell({"queue_pair": pair.number, "error": pair.requester.error})
@@ -186,7 +186,7 @@ class Endpoint:
         )
 
     def on_message(self, pair: QueuePair, imm: int, size_bytes: int, now_ns: int) -> None:
-        """A message has arrived whole."""
+        """Handle a complete message."""
         connection, program = self._owner[pair.number]
         if imm & CLEAR_TO_SEND:
             connection.clear_to_send(imm & ~CLEAR_TO_SEND)
@@ -196,7 +196,7 @@ class Endpoint:
             program.arrived(imm, size_bytes, now_ns)
 
     def on_over(self, pair: QueuePair, imm: int, now_ns: int) -> None:
-        """A message has been acknowledged."""
+        """Handle the acknowledgement of a message."""
         connection, program = self._owner[pair.number]
         if imm & CLEAR_TO_SEND or not connection.over(imm):
             return

@@ -1,7 +1,6 @@
-"""Classic BPF for packet sockets: which frames the kernel hands to whom.
+"""Classic BPF programs that select the frames that packet sockets receive.
 
-In: nothing. Out: programs for SO_ATTACH_FILTER (Linux Documentation/networking/filter.rst). Needs
-nothing but the standard library.
+For SO_ATTACH_FILTER (Linux Documentation/networking/filter.rst). Standard library only.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from rocelab.agent.probe import MAGIC
 _SO_ATTACH_FILTER = 26
 _ETH_P_IP = 0x0800
 
-# Code of an instruction; its other parts are jump if true, jump if false and operand.
+# Codes of instructions; the other fields are jump if true, jump if false and operand.
 _LD_WORD, _LD_HALF, _LD_BYTE = 0x20, 0x28, 0x30
 _JUMP_EQUAL, _JUMP_GREATER, _JUMP_SET, _RETURN = 0x15, 0x25, 0x45, 0x06
 _WHOLE = 0x40000
@@ -34,17 +33,18 @@ NOTHING = struct.pack("HBBI", _RETURN, 0, 0, 0)
 
 
 def roce_filter() -> bytes:
-    """Only whole IPv4 packets to RoCEv2's port pass."""
+    """A filter that accepts only whole IPv4 packets to RoCEv2's port."""
     return _all_of(_ROCE)
 
 
 def probe_filter() -> bytes:
-    """Only probes pass."""
+    """A filter that accepts only probes."""
     return _all_of((*_ROCE, (_LD_WORD, PAYLOAD_OFFSET, MAGIC)))
 
 
 def data_filter() -> bytes:
-    """Only data packets of reliable connections pass (SENDs and WRITEs), on a socket of IPv4."""
+    """A filter that accepts only data packets of reliable connections (SENDs and WRITEs), for IPv4
+    sockets."""
     program = (
         (_LD_BYTE, 0, 0, IP_OFFSET + 9),
         (_JUMP_EQUAL, 0, 5, socket.IPPROTO_UDP),
@@ -76,7 +76,7 @@ def _packed(program: Iterable[tuple[int, int, int, int]]) -> bytes:
 
 
 def attach_filter(target: socket.socket, program: bytes) -> None:
-    """Let only what `program` accepts into `target`. Raises OSError."""
+    """Attach `program` to the socket `target`. Raises OSError."""
     code = ctypes.create_string_buffer(program, len(program))
     target.setsockopt(
         socket.SOL_SOCKET,

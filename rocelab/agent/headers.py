@@ -1,7 +1,7 @@
-"""Where things are in a RoCEv2 frame, and what its numbers mean: offsets, opcodes, AETH syndromes.
+"""The layout and codes of a RoCEv2 frame: offsets, opcodes, AETH syndromes.
 
-In: nothing, or a frame. Out: constants and small predicates that everything on the wire shares.
-Needs nothing but the standard library, so that the process in each server starts fast.
+Constants and small predicates for all code that handles packets. Standard library only, so that the
+process in each server starts fast.
 
     Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | BTH 12 | extended headers | payload, pad | ICRC 4
 """
@@ -33,10 +33,10 @@ _IPV6_VERSION = 6
 
 
 def bth_offset(frame: bytes | bytearray) -> int:
-    """Where the BTH starts: 42 over IPv4, 62 over IPv6.
+    """The offset of the BTH: 42 over IPv4, 62 over IPv6.
 
-    NICs send RoCEv2 without IPv4 options, IPv6 extension headers or fragments. Raises ValueError
-    where the frame has any, a VLAN tag, another protocol than UDP, or no room for BTH and ICRC.
+    NICs send RoCEv2 without IPv4 options, IPv6 extension headers or fragments. Raises ValueError if
+    the frame has any of these, a VLAN tag, another protocol than UDP, or no room for BTH and ICRC.
     """
     if len(frame) >= BTH_OFFSET + BTH_BYTES + ICRC_BYTES:
         if frame[12:15] == _IPV4_NO_OPTIONS:
@@ -97,7 +97,7 @@ class Opcode(IntEnum):
 
 
 class Extension(Enum):
-    """A header that some opcodes put behind the BTH."""
+    """A header that follows the BTH with some opcodes."""
 
     RETH = "RETH"
     IMM = "ImmDt"
@@ -160,7 +160,7 @@ def extensions(opcode: int) -> tuple[Extension, ...]:
 
 
 def extension_bytes(opcode: int) -> int:
-    """How long the headers between BTH and payload are together."""
+    """The total length of the headers between BTH and payload."""
     return sum(EXTENSION_BYTES[extension] for extension in extensions(opcode))
 
 
@@ -180,7 +180,7 @@ def is_last(opcode: int) -> bool:
 
 
 class SyndromeKind(IntEnum):
-    """What an AETH says: bits 6 and 5 of its first byte."""
+    """The kind of an AETH: bits 6 and 5 of its first byte."""
 
     ACK = 0b00
     RNR_NAK = 0b01
@@ -204,7 +204,7 @@ _VALUE_MASK = 0b11111
 
 
 class Syndrome(NamedTuple):
-    """An AETH's first byte taken apart (InfiniBand specification, volume 1, AETH syndrome field).
+    """The fields of an AETH's first byte (InfiniBand specification, volume 1, AETH syndrome field).
 
     `value` is the credit count of an ACK, the encoded timer of an RNR NAK, the code of a NAK.
     """
@@ -214,7 +214,7 @@ class Syndrome(NamedTuple):
 
     @classmethod
     def ack(cls, credit_count: int = NO_CREDITS) -> Syndrome:
-        """An acknowledgement. Raises ValueError where the count does not fit five bits."""
+        """An acknowledgement. Raises ValueError if the count does not fit five bits."""
         return cls(SyndromeKind.ACK, _five_bits(credit_count))
 
     @classmethod
@@ -229,12 +229,12 @@ class Syndrome(NamedTuple):
 
     @classmethod
     def from_byte(cls, byte: int) -> Syndrome:
-        """Reads the byte of the wire. Raises ValueError for the kind that is reserved."""
+        """Parse the byte. Raises ValueError for the reserved kind."""
         return cls(SyndromeKind(byte >> 5 & 0b11), byte & _VALUE_MASK)
 
     @property
     def byte(self) -> int:
-        """As on the wire."""
+        """The byte on the wire."""
         return self.kind << 5 | self.value
 
 

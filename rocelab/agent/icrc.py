@@ -1,8 +1,8 @@
-"""The invariant CRC of RoCEv2: what a NIC puts behind every packet, and drops packets for.
+"""The invariant CRC (ICRC) of RoCEv2, which ends every packet; NICs drop packets with a wrong one.
 
-In: an Ethernet frame with IPv4 or IPv6, UDP and a BTH. Out: its four ICRC bytes, or whether it has
-the right ones. Needs nothing but the standard library, so that the process in each server starts
-fast; a sender of many like packets keeps `crc_before_psn` and runs `zlib.crc32` over the rest only.
+Computes or checks the four ICRC bytes of an Ethernet frame with IPv4 or IPv6, UDP and a BTH.
+Standard library only, so that the process in each server starts fast. A sender of many similar
+packets keeps `crc_before_psn` and runs `zlib.crc32` only over the rest.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ _ICRC = Struct("<I")
 
 
 def crc_before_psn(frame: bytes | bytearray) -> int:
-    """The `zlib.crc32` state after all that comes before the BTH's PSN word, masked as specified.
+    """The `zlib.crc32` state after all bytes before the BTH's PSN word, masked as specified.
 
     The ICRC is then crc32 over the frame from its PSN word to where the ICRC starts, continued from
     this state, in little-endian order. InfiniBand Architecture Specification, annex A17 (RoCEv2),
     section A17.3.3: ones in place of the LRH (8 bytes), IPv4's TOS, TTL and header checksum, IPv6's
     traffic class, flow label and hop limit, the UDP checksum, and the BTH's FECN, BECN and reserved
-    bits. Raises ValueError where `bth_offset` does.
+    bits. Raises ValueError as `bth_offset` does.
     """
     return _crc_before_psn(frame, bth_offset(frame))
 
 
 def icrc(frame: bytes | bytearray) -> bytes:
-    """The four bytes that belong at the end of a frame, in the order of the wire.
+    """The four ICRC bytes of a frame, in wire order.
 
-    The frame's own last four are taken for the ICRC's place and not read. Raises ValueError where
+    The frame's last four bytes are the place of the ICRC and are not read. Raises ValueError as
     `bth_offset` does.
     """
     return _icrc(frame, bth_offset(frame), len(frame))
 
 
 def icrc_is_right(frame: bytes | bytearray) -> bool:
-    """Whether a NIC would take the frame: RoCEv2 as `bth_offset` has it, with the right ICRC.
+    """Whether a NIC would take the frame: RoCEv2 in the sense of `bth_offset`, with the right ICRC.
 
-    Bytes behind the IP packet (Ethernet's padding to 60) do not count.
+    Bytes after the IP packet (Ethernet's padding to 60) do not count.
     """
     try:
         bth = bth_offset(frame)

@@ -1,12 +1,11 @@
-"""The two ports of a NIC as one, as RoCE LAG does it: who leaves by which, and who moves when.
+"""The two ports of a NIC as one, like RoCE LAG: which port sends what, and when senders move.
 
-In: the ports of a NIC, what leaves by them (queue pairs, probe flows), and which have carrier. Out:
-everything on a port that can carry it. Each has a port of its own, given in turn in order of
-creation; it leaves by the other while its own has no carrier.
+Each queue pair and probe flow of a NIC has a home port, assigned in turn in order of creation. It
+uses the other port while its home port has no carrier.
 
 Source: the mlx5 driver of Linux. A queue pair's port is a counter modulo the ports (commit
 c6a21c3864fc, "IB/mlx5: Change TX affinity assignment in RoCE LAG mode"); a port that is down is
-mapped to one that is not, and back (`mlx5_infer_tx_affinity_mapping`, `mlx5_modify_lag` in
+mapped to one that is up, and back (`mlx5_infer_tx_affinity_mapping`, `mlx5_modify_lag` in
 drivers/net/ethernet/mellanox/mlx5/core/lag/lag.c). Newer firmware can choose the port by a hash of
 the packet instead; that mode is not modelled.
 """
@@ -22,21 +21,21 @@ WayTaken = TypeVar("WayTaken", contravariant=True)
 
 
 def affinity(created: int, ports: int) -> int:
-    """The port (from 0) of a queue pair before which its NIC has `created` others."""
+    """The port (from 0) of a NIC's next queue pair after `created` others."""
     return created % ports
 
 
 class Member(Protocol[WayTaken]):
-    """What leaves by a port and can change to another."""
+    """A sender on a port that can move to another."""
 
     def move(self, way: WayTaken, macs: bytes) -> None:
-        """Go on by `way`; frames begin with `macs` from now on."""
+        """Send by `way` from now on; frames begin with `macs`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Port(Generic[Way]):
-    """A port of a NIC: what frames go into there, and the addresses they begin with."""
+    """A port of a NIC: where its frames go, and the addresses they begin with."""
 
     interface: str
     way: Way
@@ -44,10 +43,10 @@ class Port(Generic[Way]):
 
 
 class Lag(Generic[Way]):
-    """The ports of one NIC and what leaves by them."""
+    """The ports of one NIC and their members."""
 
     def __init__(self, ports: Sequence[Port[Way]]) -> None:
-        """All ports are taken to have carrier."""
+        """All ports are assumed to have carrier."""
         self.ports = tuple(ports)
         self._carrier = [True] * len(self.ports)
         self._members: list[Member[Way]] = []
@@ -55,13 +54,13 @@ class Lag(Generic[Way]):
         self._at: list[int] = []
 
     def add(self, member: Member[Way], home: int) -> None:
-        """`member` leaves by port `home` (from 0) and has that port's addresses."""
+        """Add `member`, which uses port `home` (from 0) and has that port's addresses."""
         self._members.append(member)
         self._homes.append(home)
         self._at.append(home)
 
     def carrier(self, interface: str, present: bool) -> None:
-        """A port has got or lost carrier; an interface that is not this NIC's changes nothing."""
+        """Handle a port that has gained or lost carrier; other NICs' interfaces are ignored."""
         for number, port in enumerate(self.ports):
             if port.interface == interface and self._carrier[number] != present:
                 self._carrier[number] = present
@@ -75,7 +74,7 @@ class Lag(Generic[Way]):
                 member.move(self.ports[number].way, self.ports[number].macs)
 
     def _usable(self, home: int, now: int) -> int:
-        """Its own port, else any with carrier; without one it stays where it is and tries on."""
+        """The home port, else any with carrier; if there is none, the present port."""
         if self._carrier[home]:
             return home
         return self._carrier.index(True) if True in self._carrier else now

@@ -1,8 +1,8 @@
-"""What a server's agent has counted so far, where another process can read it while it runs.
+"""Publishes the counters of a server's agent while it runs, for other processes.
 
-In: the counters of an agent's queue pairs and probes. Out: one small record in a file of the lab's
-folder, replaced as a whole some five times a second, with a checksum that tells a reader when it
-read half of it. Standard library only.
+The counters of its queue pairs and probes are one small record in a file of the lab's folder,
+rewritten about five times a second; a checksum detects a half-written record. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rocelab.agent.rc.queue_pair import QueuePair
 
 PERIOD_NS = 200_000_000
 COST_SHARE = 500
-"""At most one part in so many of an agent's time goes into this, however many queue pairs it has:
-the period is then longer."""
+"""Writing takes at most 1/COST_SHARE of an agent's time: with many queue pairs the period is
+longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def packed(counters: LiveCounters) -> bytes:
 
 
 def unpacked(record: bytes) -> LiveCounters | None:
-    """The counters of a record; None where it is not whole."""
+    """The counters of a record; None if it is incomplete."""
     if len(record) != _RECORD.size:
         return None
     body = record[:-_CHECKSUM_BYTES]
@@ -83,7 +83,7 @@ class LiveFile:
     def __init__(
         self, path: str | None, pairs: Sequence[QueuePair], flows: Sequence[ProbeFlow], demux: Demux
     ) -> None:
-        """Without a path nothing is ever due. Raises OSError where the file can not be made."""
+        """Without a path nothing is ever due. Raises OSError if the file cannot be made."""
         self.due_ns = NEVER_NS
         self._pairs = pairs
         self._flows = flows
@@ -98,7 +98,7 @@ class LiveFile:
             self.due_ns = 0
 
     def write(self, now_ns: int) -> None:
-        """Write the counters as they are; `now_ns` is CLOCK_MONOTONIC."""
+        """Write the present counters; `now_ns` is CLOCK_MONOTONIC."""
         if self.due_ns == NEVER_NS:
             return
         os.pwrite(self._file, packed(self._counters()), 0)
@@ -132,7 +132,7 @@ class LiveFile:
         )
 
     def _look_at_probes(self) -> None:
-        """Count the probes that came since the last look, and those behind a later one."""
+        """Count the probes since the last call, and those that came after a later one."""
         log, latest = self._demux.probes, self._latest
         seen, end = self._probes_seen, len(log.flow)
         for flow, sequence in zip(log.flow[seen:end], log.sequence[seen:end], strict=True):

@@ -1,9 +1,7 @@
-"""A port of a server's NIC: frames out, never faster than the link, queue pairs in turn.
+"""A port of a server's NIC: sends at most at the link's rate, queue pairs in turn.
 
-In: queue pairs with something to send, control packets, the time. Out: frames on the interface, and
-when to look again. A port sends control packets first and one packet of each queue pair in turn,
-and keeps to its link's rate and to each queue pair's own. Most NICs have one; `rocelab.agent.lag`
-is about those with two.
+It sends control packets first, then one packet of each queue pair in turn, within the rates of its
+link and of each queue pair. Most NICs have one port; `rocelab.agent.lag` is for those with two.
 """
 
 from __future__ import annotations
@@ -15,19 +13,19 @@ from collections import deque
 from typing import Protocol
 
 BATCH = 64
-"""Frames sent in one go at most, so that arrivals get their turn."""
+"""The most frames sent at once, so that arrivals get their turn."""
 
 WIRE_OVERHEAD_BYTES = 24
-"""What Ethernet adds to a frame on the wire: preamble 8, FCS 4, gap 12 (IEEE 802.3)."""
+"""Ethernet's overhead per frame on the wire: preamble 8, FCS 4, gap 12 (IEEE 802.3)."""
 
 CATCH_UP_NS = 5_000_000
-"""A NIC that was kept from sending makes up for this much; what is older is lost to it."""
+"""A NIC that was delayed catches up on this much time; earlier sending time is lost."""
 
 NEVER_NS = 1 << 62
 SECOND_NS = 10**9
 
 REFUSALS = (errno.ENOBUFS, errno.EAGAIN, errno.ENETDOWN, errno.ENXIO, errno.ENODEV)
-"""A full queue or buffer, and an interface that is down or gone: a refused packet, not a defect."""
+"""A full queue or buffer, and an interface that is down or gone: a refused packet, not a bug."""
 
 _SO_SNDBUFFORCE = 32
 _SEND_BUFFER_BYTES = 16 << 20
@@ -36,8 +34,8 @@ _SEND_BUFFER_BYTES = 16 << 20
 class Outlet:
     """A raw socket on one interface; frames leave through its queueing discipline, like any other.
 
-    A system call for each: sendmmsg(2) of 64 frames carries a quarter less over three switches,
-    where the kernel forwards each packet in its sender's call (bench/README.md).
+    One system call per frame: sendmmsg(2) of 64 frames carries a quarter less over three switches,
+    because the kernel forwards each packet in its sender's call (bench/README.md).
     """
 
     def __init__(self, interface: str) -> None:
@@ -52,7 +50,7 @@ class Outlet:
         """Refused frames by the name of the errno."""
 
     def append(self, frame: bytes | bytearray) -> None:
-        """Send a frame. Raises OSError where the kernel does more than refuse it."""
+        """Send a frame. Raises OSError if the error is not in REFUSALS."""
         try:
             self._socket.send(frame, socket.MSG_DONTWAIT)
         except OSError as error:
@@ -64,7 +62,7 @@ class Outlet:
         self.count += 1
 
     def flush(self) -> list[int]:
-        """The places of frames that the kernel refused; counting begins anew."""
+        """The indexes of frames that the kernel refused since the last call; counting restarts."""
         refused, self._refused, self.count = self._refused, [], 0
         return refused
 
@@ -73,16 +71,16 @@ class Source(Protocol):
     """A queue pair as its NIC sees it."""
 
     active: bool
-    """Whether it is among those that take turns."""
+    """Whether it takes turns."""
 
     def due_ns(self, now_ns: int) -> int:
-        """When the next packet may go; NEVER_NS where there is none that may be sent."""
+        """When the next packet may be sent; NEVER_NS if there is none."""
         ...
 
     def emit(self, outlet: Outlet, limit: int, now_ns: int, free_ns: float) -> int:
-        """Put 1 to `limit` packets into `outlet`; how many bytes they are as frames.
+        """Put 1 to `limit` packets into `outlet`; return their size as frames in bytes.
 
-        The link has been free since `free_ns`: then a punctual machine would have sent.
+        The link has been free since `free_ns`, when a punctual machine would have sent.
         """
         ...
 
@@ -102,9 +100,9 @@ class Nic:
         self.busy_ns = 0.0
         """How long the link was in use."""
         self.lost_ns = 0.0
-        """How long it was not, though there was something to send: this machine was too slow."""
+        """How long it was idle though there was something to send: this machine was too slow."""
         self.late_ns = array("q")
-        """How late each batch left that the link had time for."""
+        """How late each batch was sent, after the link was free for it."""
         self.refused = 0
 
     def control(self, frame: bytes) -> None:
@@ -112,19 +110,19 @@ class Nic:
         self._control.append(frame)
 
     def activate(self, source: Source) -> None:
-        """Give a queue pair its turns, until it has nothing it may send."""
+        """Let a queue pair take turns until it has nothing it may send."""
         if not source.active:
             source.active = True
             self._active.append(source)
 
     def deactivate(self, source: Source) -> None:
-        """Take a queue pair's turns away."""
+        """End a queue pair's turns."""
         if source.active:
             source.active = False
             self._active.remove(source)
 
     def send(self, now_ns: int) -> int:
-        """Send what is due and the link has time for; when to call again."""
+        """Send what is due and fits the link's rate; return when to call again."""
         if not self._control and not self._active:
             return NEVER_NS
         self._free_ns = max(self._free_ns, float(min(now_ns, self._idle_until_ns)))
@@ -167,7 +165,7 @@ class Nic:
             if self._free_ns > now_ns:
                 next_ns = int(self._free_ns) + 1
                 break
-            # Alone, a queue pair need not take turns.
+            # A single queue pair need not take turns.
             limit = 1
             if len(active) == 1:
                 time_for = int((now_ns - self._free_ns) / self._frame_ns) + 1

@@ -1,8 +1,8 @@
-"""Probe packets as bytes: RoCEv2 frames that say which flow they are of, which number, sent when.
+"""Probe packets as bytes: RoCEv2 frames with a flow id, a sequence number and a send time.
 
-In: a complete frame of a flow (`rocelab.traffic.roce` builds it). Out: the same frame with another
-sequence number, time and ICRC, at a few microseconds a piece. Needs nothing but the standard
-library, so that the process in each server starts fast.
+Takes a complete frame of a flow (`rocelab.traffic.roce` builds it) and stamps it with another
+sequence number, time and ICRC, in a few microseconds per packet. Standard library only, so that the
+process in each server starts fast.
 
     Ethernet | IPv4 | UDP to 4791 | BTH | magic 4, flow 4, sequence 8, time 8, zeros ... | ICRC 4
 """
@@ -25,7 +25,7 @@ from rocelab.agent.icrc import crc_before_psn
 
 MAGIC = 0x526F4345
 NO_FLOW = 2**32 - 1
-"""The flow id of single probes, so that none is taken for a packet of a running flow."""
+"""The flow id of single probes, so that they do not count as packets of a running flow."""
 
 PROBE_HEADER = struct.Struct("!IIQQ")
 """Magic, flow id, sequence number, send time: the start of the payload."""
@@ -33,7 +33,7 @@ PROBE_HEADER = struct.Struct("!IIQQ")
 HEADER_END = PAYLOAD_OFFSET + PROBE_HEADER.size
 MIN_PAYLOAD_BYTES = PROBE_HEADER.size
 IP_OVERHEAD_BYTES = PAYLOAD_OFFSET - IP_OFFSET + ICRC_BYTES
-"""What IPv4, UDP, BTH and ICRC add to a payload within the IP MTU."""
+"""The overhead of IPv4, UDP, BTH and ICRC within the IP MTU."""
 
 _PSN_WORD = struct.Struct("!I")
 _SEQUENCE_AND_TIME = struct.Struct("!QQ")
@@ -49,16 +49,16 @@ def _is_ipv4(frame: bytes | bytearray) -> bool:
 
 
 class ProbeStamper:
-    """One flow's frame, stamped afresh for every packet.
+    """One flow's frame, stamped for every packet.
 
-    The CRC over what stays the same up to the PSN is computed once; the result is equal, byte for
-    byte, to the frame that Scapy builds for the same sequence number and time.
+    The CRC over the constant bytes before the PSN is computed once. The result equals, byte for
+    byte, the frame that Scapy builds for the same sequence number and time.
     """
 
     __slots__ = ("_covered", "_crc", "_frame", "_icrc_offset", "_psn_flags")
 
     def __init__(self, template: bytes) -> None:
-        """Raises ValueError where `template` is not a RoCEv2 frame over IPv4."""
+        """Raises ValueError if `template` is not a RoCEv2 frame over IPv4."""
         if not _is_ipv4(template) or len(template) < HEADER_END + ICRC_BYTES:
             raise ValueError("the template is not a probe frame")
         self._frame = bytearray(template)

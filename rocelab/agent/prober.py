@@ -1,7 +1,8 @@
-"""Probe flows: one-way packets at a constant rate, each due at its own time whatever came before.
+"""Probe flows: one-way packets at a constant rate, each due at its own time, independent of earlier
+delays.
 
-In: frames, rates and phases. Out: the time of every packet sent, which the kernel refused, and
-which took long to be sent: they left some time between their stamp and then.
+Records the send time of every packet, the packets that the kernel refused, and those whose sending
+took long: they left at some time between their stamp and the end of the call.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from rocelab.agent.nic import BATCH, NEVER_NS, SECOND_NS, Outlet
 from rocelab.agent.probe import ProbeStamper
 
 HELD_NS = 200_000
-"""A packet whose sending took longer, from its stamp on, is noted: the kernel carries it across the
-fabric in that call, which takes half of that, unless somebody else has the CPU meanwhile."""
+"""A packet whose sending took longer after its stamp is recorded. The kernel carries it across the
+fabric within that call, which takes half of this unless another process gets the CPU."""
 
 
 class ProbeFlow:
-    """One flow: when its next packet is due, and what became of every packet so far."""
+    """One flow: when its next packet is due, and the outcome of every packet so far."""
 
     def __init__(self, outlet: Outlet, template: bytes, rate_pps: int, phase_ns: int) -> None:
         self.outlet = outlet
@@ -37,7 +38,7 @@ class ProbeFlow:
         """How long each of these took."""
 
     def move(self, outlet: Outlet, macs: bytes) -> None:
-        """Go on over another port of the NIC; frames begin with its addresses from now on."""
+        """Send by another port of the NIC from now on; frames begin with its addresses."""
         self.port_moves += 1
         self.outlet = outlet
         self._template = macs + self._template[len(macs) :]
@@ -48,7 +49,7 @@ class ProbeFlow:
         return start_ns + self._phase_ns + len(self.sent_ns) * SECOND_NS // self._rate_pps
 
     def emit(self, stamp_ns: int) -> int:
-        """Hand the next packet to the outlet, stamped with CLOCK_REALTIME; its number."""
+        """Send the next packet, stamped with CLOCK_REALTIME; return its number."""
         sequence = len(self.sent_ns)
         self.sent_ns.append(stamp_ns)
         self.outlet.append(self._stamper.stamp(sequence, stamp_ns))
@@ -65,7 +66,7 @@ class Prober:
         self._due: list[tuple[int, int]] = []
 
     def start(self, start_ns: int, clock_offset_ns: int) -> None:
-        """Begin at `start_ns` (CLOCK_MONOTONIC); the offset leads from there to CLOCK_REALTIME."""
+        """Begin at `start_ns` (CLOCK_MONOTONIC); the offset converts to CLOCK_REALTIME."""
         self._start_ns = start_ns
         self._clock_offset_ns = clock_offset_ns
         self._due = [(flow.deadline_ns(start_ns), i) for i, flow in enumerate(self.flows)]
@@ -75,7 +76,7 @@ class Prober:
         self._due.clear()
 
     def send(self) -> int:
-        """Send what is due, BATCH packets at most; when the next is, NEVER_NS for never."""
+        """Send due packets, at most BATCH; return when the next is due, NEVER_NS for never."""
         due = self._due
         if not due:
             return NEVER_NS

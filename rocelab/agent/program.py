@@ -1,8 +1,8 @@
-"""What a rank does: its sends in the order their dependencies allow, iteration after iteration.
+"""A rank's program: its sends in the order of their dependencies, iteration after iteration.
 
-In: a rank's part of a schedule, and news of what has arrived and what is acknowledged. Out: sends
-on connections, and when each iteration began, ended and how long the rank only waited for others.
-Times are CLOCK_MONOTONIC nanoseconds. Pure: it touches no socket and no clock.
+From a rank's part of a schedule and the arrivals and acknowledgements it posts sends on
+connections, and records when each iteration began and ended and how long the rank only waited for
+others. Times are CLOCK_MONOTONIC nanoseconds. Pure: no socket, no clock.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from rocelab.agent.steps import StepTimes
 ID_BITS = 22
 MAX_ID = (1 << ID_BITS) - 1
 ROUNDS = 1 << 9
-"""Iterations that an immediate tells apart; after as many they count from 0 again."""
+"""The number of iterations that an immediate distinguishes; the count then wraps to 0."""
 
 
 def immediate(iteration: int, send: int) -> int:
-    """The lower 31 bits that name a send of an iteration in every message of it."""
+    """The lower 31 bits of the immediate, which identify a send of an iteration in each of its
+    messages."""
     return (iteration % ROUNDS) << ID_BITS | send
 
 
 class PlannedSend(NamedTuple):
-    """A send of this rank: on which connection, and which sends must be over before (by id)."""
+    """A send of this rank: its connection, and the ids of the sends that must finish first."""
 
     id: int
     connection: Connection
@@ -48,8 +49,8 @@ class Program:
         on_iteration: Callable[[int, int], None],
         recorded: int = 0,
     ) -> None:
-        """`receives` gives the bytes of each send that ends here, by id. `on_iteration` is told the
-        rank and the number of each iteration that is over. The times of every send and receive of
+        """`receives` has the bytes of each send to this rank, by id. `on_iteration` is called with
+        the rank and the number of each finished iteration. The times of every send and receive of
         the last `recorded` iterations are kept."""
         self.rank = rank
         self._sends = {send.id: send for send in sends}
@@ -62,7 +63,7 @@ class Program:
         self._compute_ns = compute_ns
         self._on_iteration = on_iteration
         self.due_ns = NEVER_NS
-        """When the next iteration begins, NEVER_NS while one is under way and after the last."""
+        """When the next iteration begins, NEVER_NS during an iteration and after the last."""
         self.iteration = -1
         self.began_ns = array("q")
         self.ended_ns = array("q")
@@ -82,7 +83,7 @@ class Program:
         return len(self.ended_ns) == self._iterations
 
     def begin(self, now_ns: int) -> None:
-        """Begin the next iteration: post every send that waits for nothing."""
+        """Begin the next iteration: post every send without dependencies."""
         self.due_ns = NEVER_NS
         self.iteration += 1
         self.began_ns.append(now_ns)
@@ -99,10 +100,10 @@ class Program:
             self._end(now_ns)
 
     def arrived(self, imm: int, size_bytes: int, now_ns: int) -> None:
-        """A message that names the send `imm` has arrived, with so many bytes.
+        """Handle an arrived message of the send `imm`.
 
         A sender may be any number of iterations ahead, but repeats a send only when all of it was
-        acknowledged: the n-th time that a send has arrived whole is that of iteration n.
+        acknowledged: the n-th complete arrival of a send belongs to iteration n.
         """
         if not size_bytes:
             return  # a part of a message too short to be split over all queue pairs
@@ -122,7 +123,7 @@ class Program:
             self._early.setdefault(iteration, []).append(send_id)
 
     def acknowledged(self, imm: int, now_ns: int) -> None:
-        """The send `imm` of this rank has been acknowledged whole."""
+        """Handle the complete acknowledgement of this rank's send `imm`."""
         self._sending -= 1
         if not self._sending:
             self._blocked_ns = now_ns
@@ -156,10 +157,10 @@ class Program:
 
 
 class Stream:
-    """A rank that sends to another without a pause, from a given time until another."""
+    """A rank that sends to another continuously between two times."""
 
     OUTSTANDING = 2
-    """Sends under way at once, so that the next is there when one is over."""
+    """Concurrent sends, so that the next is ready when one ends."""
 
     def __init__(
         self, connection: Connection, send_id: int, chunk_bytes: int, at_ns: int, ends_ns: int
@@ -178,7 +179,8 @@ class Stream:
             self._send()
 
     def acknowledged(self, at_ns: int) -> None:
-        """A send has been acknowledged whole, so long after the start: put the next one out."""
+        """Handle the complete acknowledgement of a send, `at_ns` after the start: post the next
+        one."""
         if not self.stopped and at_ns < self._ends_ns:
             self._send()
 

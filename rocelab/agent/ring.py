@@ -1,5 +1,5 @@
-"""Frames off packet sockets, with kernel timestamps: all RoCEv2 frames of a server, or what comes
-into a delay line.
+"""Receives frames from packet sockets, with kernel timestamps: a server's RoCEv2 frames, or a delay
+line's input.
 
 A socket has a TPACKET_V2 ring (Linux Documentation/networking/packet_mmap.rst): the kernel stamps
 each frame as it arrives and copies it into the ring, where it is read in place, so that receiving
@@ -19,12 +19,12 @@ from rocelab.agent.filters import NOTHING, attach_filter, roce_filter
 from rocelab.agent.headers import ROCE_PORT
 
 RING_BYTES = 4 << 20
-"""Cleared by the kernel in one go, in which nothing else runs on that CPU: 10 ms a server where
+"""The kernel clears it in one step, during which nothing else runs on that CPU: 10 ms per server if
 the hypervisor has to find the memory first."""
 
 SECOND_NS = 10**9
 DRAIN_LIMIT = 512
-"""Frames that a server takes in one go at most, so that senders get their turn."""
+"""The most frames that a server reads at once, so that senders get their turn."""
 
 _ETH_P_IP = 0x0800
 _SOL_PACKET = 263
@@ -44,7 +44,7 @@ _MOST_HEADROOM_BYTES = 128
 
 
 def _bind_to_all_interfaces(target: socket.socket) -> None:
-    # Python's own bind wants the name of one interface; the kernel takes index 0 for all.
+    # Python's bind needs the name of one interface; for the kernel index 0 means all.
     address = struct.pack("HHiHBB8x", socket.AF_PACKET, socket.htons(_ETH_P_IP), 0, 0, 0, 0)
     if ctypes.CDLL(None, use_errno=True).bind(target.fileno(), address, len(address)) != 0:
         errno = ctypes.get_errno()
@@ -52,10 +52,10 @@ def _bind_to_all_interfaces(target: socket.socket) -> None:
 
 
 def open_sink() -> socket.socket:
-    """A UDP socket on the RoCEv2 port that takes nothing.
+    """A UDP socket on the RoCEv2 port that accepts nothing.
 
     Without it the server's kernel would answer with ICMP port unreachable, which a RoCE NIC never
-    does. Raises OSError where the port is taken.
+    does. Raises OSError if the port is in use.
     """
     sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     attach_filter(sink, NOTHING)
@@ -64,7 +64,7 @@ def open_sink() -> socket.socket:
 
 
 def slot_bytes(frame_bytes: int) -> int:
-    """The size of a slot for frames of that size: what the kernel wants of it and no more."""
+    """The least slot size that the kernel accepts for frames of that size."""
     return -(-(frame_bytes + _MOST_HEADROOM_BYTES) // _ALIGNMENT) * _ALIGNMENT
 
 
@@ -73,8 +73,8 @@ def open_ring(frame_bytes: int) -> Ring:
 
     Raises OSError without CAP_NET_RAW or memory.
     """
-    # Protocol 0 until filter and ring stand: nothing else ever gets in. ETH_P_IP, not ETH_P_ALL,
-    # keeps the socket off the path of outgoing packets.
+    # Protocol 0 until filter and ring exist, so that no other frame gets in. ETH_P_IP, not
+    # ETH_P_ALL, keeps the socket off the path of outgoing packets.
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     attach_filter(packets, roce_filter())
     ring = Ring(packets, frame_bytes, DRAIN_LIMIT)
@@ -83,11 +83,11 @@ def open_ring(frame_bytes: int) -> Ring:
 
 
 class Ring:
-    """The ring of a packet socket, which is bound once its ring stands."""
+    """The ring of a packet socket, which is bound after its ring is made."""
 
     def __init__(self, packets: socket.socket, frame_bytes: int, limit: int) -> None:
-        """Makes room for frames of `frame_bytes` at most (below 64 KiB; longer ones are cut), of
-        which up to `limit` are taken in one go.
+        """Makes room for frames of at most `frame_bytes` (below 64 KiB; longer ones are cut), of
+        which up to `limit` are read at once.
 
         Raises OSError without memory.
         """
@@ -104,18 +104,18 @@ class Ring:
         request = struct.pack("4I", _BLOCK_BYTES, blocks, slot, len(self._starts))
         packets.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
         self.memory = memoryview(mmap.mmap(packets.fileno(), RING_BYTES))
-        """The ring; `frames` says where the frames are."""
+        """The ring; `frames` gives the places of the frames."""
         self._next = 0
 
     def fileno(self) -> int:
-        """Readable once a frame is there."""
+        """Readable when a frame has arrived."""
         return self._socket.fileno()
 
     def frames(self) -> Iterator[tuple[int, int, int]]:
-        """Every frame that is there, up to the limit: where its Ethernet header starts in
-        `memory`, and the seconds and nanoseconds (CLOCK_REALTIME) of its arrival.
+        """Every waiting frame, up to the limit: the offset of its Ethernet header in `memory`, and
+        the seconds and nanoseconds (CLOCK_REALTIME) of its arrival.
 
-        A frame stays where it is until the next is asked for.
+        A frame stays in place until the next is requested.
         """
         memory, starts, slots = self.memory, self._starts, len(self._starts)
         unpack = _FRAME.unpack_from
@@ -129,8 +129,8 @@ class Ring:
             self._next = (self._next + 1) % slots
 
     def tag_and_length(self) -> tuple[int, int] | None:
-        """VLAN tag and bytes of the frame that `frames` gave last; None for one that has no tag or
-        was cut."""
+        """VLAN tag and bytes of the frame that `frames` gave last; None if it has no tag or was
+        cut."""
         status, length, captured, _, _, _, _, tag = _FRAME.unpack_from(
             self.memory, self._starts[self._next]
         )
@@ -144,7 +144,7 @@ class Ring:
         return seconds * SECOND_NS + nanoseconds if status & _TP_STATUS_USER else None
 
     def drops(self) -> int:
-        """Frames the ring had no room for, since the last call. Raises OSError."""
+        """Frames that the ring had no room for since the last call. Raises OSError."""
         statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
         _, drops = struct.unpack("2I", statistics)
         return int(drops)

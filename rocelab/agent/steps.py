@@ -1,8 +1,8 @@
-"""When a rank's sends and receives happened, and when its host stood still.
+"""Records the times of a rank's sends and receives, and of its host's stalls.
 
-In: the moments at which a rank posts a send, has it acknowledged or has received one, and at which
-its agent looks at what is due. Out: columns of CLOCK_MONOTONIC nanoseconds, of a fixed size.
-Standard library only: agents import it.
+The result is columns of CLOCK_MONOTONIC nanoseconds, of a fixed size: when sends were posted,
+acknowledged and received, and when the agent had work to do but did none. Standard library only:
+agents import it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable
 
 STALL_NS = 10_000_000
-"""Shorter delays are the machine's scheduling, and not written down."""
+"""Shorter delays are the machine's scheduling and are not recorded."""
 
 MOST_STALLS = 4096
 
@@ -31,41 +31,41 @@ class StepTimes:
         self.arrived_ns = array("q", bytes(8 * kept * len(self._receive)))
 
     def posted(self, iteration: int, send: int, now_ns: int) -> None:
-        """All that the send waited for is over, and it has been given to its queue pairs."""
+        """Record that the send's dependencies are finished and it was given to its queue pairs."""
         if self._kept:
             row = iteration % self._kept * len(self._send)
             self.posted_ns[row + self._send[send]] = now_ns
 
     def acked(self, iteration: int, send: int, now_ns: int) -> None:
-        """All of the send is acknowledged."""
+        """Record that the whole send is acknowledged."""
         if self._kept:
             row = iteration % self._kept * len(self._send)
             self.acked_ns[row + self._send[send]] = now_ns
 
     def arrived(self, iteration: int, send: int, now_ns: int) -> None:
-        """The send has been received whole."""
+        """Record that the whole send was received."""
         if self._kept:
             row = iteration % self._kept * len(self._receive)
             self.arrived_ns[row + self._receive[send]] = now_ns
 
     def columns(self) -> list[bytes]:
-        """Posted, acknowledged, arrived."""
+        """The columns posted, acknowledged, arrived."""
         return [each.tobytes() for each in (self.posted_ns, self.acked_ns, self.arrived_ns)]
 
 
 class Stalls:
-    """When the process had something to do and did nothing: as a NIC and its host see a pause."""
+    """Times when the process had work to do and did none, like a paused host."""
 
     def __init__(self) -> None:
         self.ended_ns = array("q")
         self.length_ns = array("q")
 
     def look(self, now_ns: int, waiting_since_ns: int) -> None:
-        """To be called whenever the process begins a turn, with the time since when a packet or a
-        deadline has waited for it, `now_ns` or later for none."""
+        """Called at the start of each turn, with the time since which a packet or a deadline has
+        waited; `now_ns` or later for none."""
         if now_ns - waiting_since_ns < STALL_NS or len(self.ended_ns) >= MOST_STALLS:
             return
-        # What waits behind a stall waits since before its end.
+        # Work delayed by a stall has waited since before the stall's end.
         begin_ns = max(waiting_since_ns, self.ended_ns[-1] if self.ended_ns else 0)
         self.ended_ns.append(now_ns)
         self.length_ns.append(now_ns - begin_ns)

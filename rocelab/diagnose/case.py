@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Case:
-    """What is known of a job. `paths` is None where paths can not be predicted."""
+    """What is known of a job. `paths` is None where paths cannot be predicted."""
 
     report: JobReport
     job: JobSpec

@@ -24,7 +24,7 @@ ELSEWHERE = 1e-6
 """The probability with which a packet is lost for another reason."""
 
 INDISTINCT = 2.0
-"""Hypotheses whose log-likelihoods differ by less can not be told apart."""
+"""Hypotheses whose log-likelihoods differ by less cannot be told apart."""
 
 Floats = npt.NDArray[np.float64]
 

@@ -40,7 +40,7 @@ class FlowPaths:
 def predicted_paths(fabric: Fabric, report: JobReport) -> tuple[FlowPaths, ...]:
     """The paths of each of `report.flows`, from planned tables under the lab's scheme.
 
-    Raises InputError where a path can not be predicted (spray, flowlet, resilient, te, hash seed 0,
+    Raises InputError where a path cannot be predicted (spray, flowlet, resilient, te, hash seed 0,
     unnumbered links) or the links' counters contradict it.
     """
     if not order_is_planned(fabric):
@@ -65,7 +65,7 @@ def predicted_paths(fabric: Fabric, report: JobReport) -> tuple[FlowPaths, ...]:
 def ways_of(fabric: Fabric, rows: Sequence[FlowRow]) -> list[tuple[Way, ...]]:
     """The ways of each flow under the fabric's scheme, from planned tables.
 
-    Raises InputError where they can not be predicted, NoPathError where a flow does not arrive.
+    Raises InputError where they cannot be predicted, NoPathError where a flow does not arrive.
     """
     if fabric.spec.hashing.weights is not HashWeights.EQUAL:
         raise InputError(

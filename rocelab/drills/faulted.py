@@ -135,7 +135,7 @@ class FaultedRun:
         """End the traffic, mend what is still broken, and measure.
 
         `hashing` and `problems` are of the same repeat and go into it. Raises ValueError where
-        nothing was broken, ExpectationError where a fault can not be undone or the tables are not
+        nothing was broken, ExpectationError where a fault cannot be undone or the tables are not
         whole again in time, MachineError where flows were hardly sent at all.
         """
         end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
@@ -237,7 +237,7 @@ def _after(event: Event, convergence: FlowConvergence) -> int | None:
 
 
 def _paths(lab: Lab, flows: Sequence[Flow], fibs: Mapping[str, Fib]) -> Iterator[tuple[int, Path]]:
-    """The way of each flow by these tables; none for a flow that can not be predicted."""
+    """The way of each flow by these tables; none for a flow that cannot be predicted."""
     for flow in flows:
         source = find_nic(lab.fabric, flow.source, flow.source_nic)
         destination = find_nic(lab.fabric, flow.destination, flow.destination_nic)

@@ -63,8 +63,8 @@ def run_drill(
     `overwrite` says that they may go. `dilation` is instead of that of the drill and of its lab.
     `on_result` has the result before it is written.
 
-    Raises InputError (SpecError for a file) where the drill, its lab or `out` can not be used, and
-    where a lab of that name is up; MachineError where this machine can not run it; ExpectationError
+    Raises InputError (SpecError for a file) where the drill, its lab or `out` cannot be used, and
+    where a lab of that name is up; MachineError where this machine cannot run it; ExpectationError
     where the lab does not converge, at first or after a fault.
     """
     if not 1 <= repeats <= MAX_REPEATS:

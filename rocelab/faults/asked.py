@@ -1,7 +1,7 @@
-"""A fault as a command line gives it: a kind and KEY=VALUE pairs; and which kinds there are.
+"""Parses a fault from a command line, a kind and KEY=VALUE pairs, and lists the kinds.
 
-In: words of a shell. Out: the same validated specs that drill files hold, refused with the same
-messages. A fault on a running lab begins at once, so `at` is no key here.
+The result is the same validated spec as in a drill file, with the same error messages. A fault on a
+running lab begins at once, so `at` is no key here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TIMES = ("at", "lasts")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a kind. `value` says what to write; `default` is None where there is none to say."""
+    """A key of a kind. `value` describes its values; `default` is None if there is none."""
 
     name: str
     value: str
@@ -48,7 +48,7 @@ class Kind:
 
 
 def kinds() -> tuple[Kind, ...]:
-    """Every kind that a running lab can be given, as drill files have them."""
+    """Every kind of fault for a running lab, as in drill files."""
     return tuple(
         Kind(
             name,
@@ -136,7 +136,7 @@ def _wrong_pair(model: type[TimedSpec], key: str, equals: str, known: bool) -> P
         return problem("the kind stands before the keys", "remove kind=")
     if known:
         return problem(f"{key} is given twice", "lists are written with commas: links=A,B")
-    # Keys such as lasts, which the model has to refuse, are left to it: it says why.
+    # Keys such as lasts are passed on: the model refuses them with a reason.
     if key not in model.model_fields:
         meant = did_you_mean(key.replace("-", "_"), names)
         return problem(f"unknown key {shown(key)}", meant or allowed)
@@ -144,7 +144,7 @@ def _wrong_pair(model: type[TimedSpec], key: str, equals: str, known: bool) -> P
 
 
 def _value(key: str, text: str, declared: Declared) -> Data:
-    """What a text means where `declared` is expected. Raises RefusedError and SpecError."""
+    """The value of a text for a field declared as `declared`. Raises RefusedError and SpecError."""
     if text[:1] in ("[", "{"):
         return parse_source(f"{key}: {text}", COMMAND_LINE).data.get(key)
     if _is_list(declared):
@@ -166,7 +166,7 @@ def _is_list(declared: Declared) -> bool:
 
 
 def _form(declared: Declared) -> str:
-    """What to write for a value, as a usage line has it."""
+    """The form of a value, for a usage line."""
     if _is_list(declared):
         return f"{_form(declared.at(0))},..."
     words = choices(declared)

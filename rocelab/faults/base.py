@@ -30,45 +30,45 @@ class Fault(Protocol):
 
     @property
     def kind(self) -> str:
-        """What drills and reports call it, such as `carrier-down`."""
+        """Its name in drills and reports, such as `carrier-down`."""
         ...
 
     @property
     def subject(self) -> str:
-        """What it breaks, such as `rtsw1:ctsw2` or `ctsw2`."""
+        """The thing that it breaks, such as `rtsw1:ctsw2` or `ctsw2`."""
         ...
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes concerned: where evidence is looked for."""
+        """The nodes concerned, from which evidence is collected."""
         ...
 
     def prepare(self, lab: Lab) -> None:
-        """Do what takes time and can not be felt yet. Raises InputError where the lab does not
-        allow the fault, MachineError where this machine does not."""
+        """Do everything slow that has no effect yet. Raises InputError if the lab does not allow
+        the fault, MachineError if this machine does not."""
         ...
 
     def intact(self, lab: Lab) -> frozenset[str]:
-        """What it changes, each as the kernel and FRR show it now: none of what was there before it
-        began is there any more once it has taken effect.
+        """The things that it changes, as the kernel and FRR show them now. Once the fault has taken
+        effect, none of those from before it is left.
 
-        Reads only. Raises MachineError and OSError where it can not be read.
+        Only reads. Raises MachineError and OSError if that fails.
         """
         ...
 
     def inject(self, lab: Lab) -> Bracket:
-        """Break it, at once, and say when the kernel, or the daemon asked, did it."""
+        """Begin the fault at once; return when the kernel or the daemon did it."""
         ...
 
     def restore(self, lab: Lab) -> Bracket | None:
-        """Mend it, whatever state it is in: prepared, injected, half injected or mended. When the
-        kernel, or the daemon asked, began to; None where nothing was to be done."""
+        """Undo the fault in any state: prepared, injected, half injected or restored. Returns when
+        the kernel or the daemon began to; None if there was nothing to do."""
         ...
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
-        """What of it is still there, as the kernel and FRR say; nothing proves it undone.
+        """The parts of it that the kernel and FRR still show; an empty tuple proves it undone.
 
-        Routing may still be converging: that every FIB is whole is not a fault's to say.
+        Routing may still be converging: a fault does not check the FIBs.
         """
         ...
 
@@ -78,27 +78,27 @@ class ScheduledFault(Fault, Protocol):
     """A fault that the kernel begins and ends by itself, at exact instants."""
 
     def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
-        """Instead of `inject`: begin at `start_ns` and end at `end_ns`, CLOCK_MONOTONIC; without
-        an end it lasts until `restore`. When the kernel had been told: it begins then where
-        `start_ns` is over."""
+        """Instead of `inject`: begin at `start_ns` and end at `end_ns`, CLOCK_MONOTONIC; without an
+        end it lasts until `restore`. Returns when the kernel had the order: the fault begins then
+        if `start_ns` has passed."""
         ...
 
 
 @runtime_checkable
 class CarrierFault(Fault, Protocol):
-    """A fault that takes carriers at the instant itself."""
+    """A fault that removes carriers at its first instant."""
 
     def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
-        """Node and interface of each port that is dark from the instant on."""
+        """Node and interface of each port that has no carrier from that instant on."""
         ...
 
 
 @runtime_checkable
 class SeveringFault(Fault, Protocol):
-    """A fault that may lose every packet from the instant itself."""
+    """A fault that may lose every packet from its first instant on."""
 
     def severed(self) -> tuple[tuple[str, str], ...]:
-        """Link, and the node towards which no packet crosses it; none where some do."""
+        """Links, each with the node towards which no packet crosses; empty if some packets do."""
         ...
 
 

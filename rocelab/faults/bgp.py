@@ -1,7 +1,7 @@
 """Faults of BGP sessions: a graceful drain, an abrupt removal, a reset.
 
-In: a switch, and links for a reset. Out: faults that change bgpd's running configuration and give
-back what is rendered; a bgpd that is started meanwhile reads that by itself.
+They change bgpd's running configuration and restore it from the rendered one, which a bgpd that
+starts meanwhile reads by itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from rocelab.runtime.lab import Lab
 
 GRACEFUL_SHUTDOWN = "bgp graceful-shutdown"
 NEIGHBOURS_ASKED = 4
-"""Of a drained switch: all hear the same, and each that is asked spends time on the answer."""
+"""The number of a drained switch's neighbours that are checked: all get the same, and each answer
+takes CPU time."""
 
 
 class ResetMode(StrEnum):
@@ -36,15 +37,15 @@ class ResetMode(StrEnum):
 class Drain(NodeFault):
     """Graceful shutdown (RFC 8326): the switch asks its neighbours to prefer any other path.
 
-    It announces all paths again with the community GRACEFUL_SHUTDOWN, to which eBGP neighbours
-    give local preference 0 (FRR does unasked), and its sessions stay. Where there is no other path,
-    as behind a rack's only switch, nothing moves; servers with two ports do not hear of it.
+    It announces all paths again with the community GRACEFUL_SHUTDOWN, to which eBGP neighbours give
+    local preference 0 (FRR's default), and its sessions stay up. If there is no other path, as
+    behind a rack's only switch, nothing moves. Servers with two ports do not notice it.
     """
 
     kind: str = "drain"
 
     def intact(self, lab: Lab) -> frozenset[str]:
-        """Of some neighbours that can be asked: each has paths of the switch as any other."""
+        """Some neighbours with a running bgpd, each with normal paths from the switch."""
         links = [link for link in lab.fabric.links_of[self.node] if link in lab.fabric.sessions]
         neighbours = {link.far(self.node).node: link for link in links}
         return frozenset(
@@ -73,7 +74,7 @@ class Drain(NodeFault):
 class AbruptRemoval(NodeFault):
     """All BGP sessions of a switch are shut at once, by its groups of neighbours.
 
-    Neighbours are told (RFC 4271 Cease, RFC 9003); links and daemons stay.
+    Neighbours get a notification (RFC 4271 Cease, RFC 9003); links and daemons stay up.
     """
 
     kind: str = "abrupt-removal"
@@ -112,8 +113,8 @@ class AbruptRemoval(NodeFault):
 class SessionReset(NodeFault):
     """A switch resets its sessions on some links: an instant, which ends by itself.
 
-    Hard: they are closed and opened again (RFC 7747 section 5.6). `soft`: both ends announce all
-    again and the sessions stay (RFC 2918), so that no route goes.
+    Hard: they are closed and reopened (RFC 7747 section 5.6). `soft`: both ends announce all routes
+    again and the sessions stay up (RFC 2918), so that no route is lost.
     """
 
     links: tuple[Link, ...]
@@ -129,8 +130,7 @@ class SessionReset(NodeFault):
         return tuple(dict.fromkeys((self.node, *(link.far(self.node).node for link in self.links))))
 
     def intact(self, lab: Lab) -> frozenset[str]:
-        """What bgpd has counted since it started, of the sessions that there are: its process is
-        part of it."""
+        """bgpd's counters of the established sessions since it started, with its process id."""
         pid = lab.node(self.node).daemons().get("bgpd")
         counts = policy.session_counts(lab, self.node)
         return frozenset(
@@ -147,10 +147,10 @@ class SessionReset(NodeFault):
         return policy.clear(lab, self.node, self._peers(), soft=self.soft)
 
     def restore(self, lab: Lab) -> None:
-        """Nothing is to be undone: bgpd opens its sessions again by itself."""
+        """Nothing to undo: bgpd reopens its sessions by itself."""
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
-        """Nothing: a session on its way back is routing's convergence (`policy.sessions`)."""
+        """Nothing: reopening sessions are part of convergence (`policy.sessions`)."""
         return ()
 
     def _peers(self) -> list[str]:

@@ -1,6 +1,6 @@
 """Faults of routing daemons: killed, or stopped so that they look alive.
 
-In: a switch and a daemon's name. Out: faults that signal the process in the switch's pid file.
+They signal the process in the switch's pid file.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class DaemonFault(NodeFault):
 class DaemonCrash(DaemonFault):
     """A daemon dies (SIGKILL) and is started again at the end.
 
-    With bgpd its sessions are closed by the kernel and zebra withdraws its routes. Without zebra
-    the kernel forwards on and bgpd keeps its sessions, but no change reaches the kernel any more.
-    Without mgmtd, which FRR has since release 10, everything but its own configuration goes on.
-    Starting zebra again starts the others too: see `NamespaceNode.start_daemons`.
+    If bgpd dies, the kernel closes its sessions and zebra withdraws its routes. Without zebra the
+    kernel continues to forward and bgpd keeps its sessions, but no change reaches the kernel.
+    Without mgmtd, part of FRR since release 10, only configuration stops. Restarting zebra restarts
+    the others too: see `NamespaceNode.start_daemons`.
     """
 
     kind: str = "daemon-crash"
@@ -64,7 +64,7 @@ class DaemonCrash(DaemonFault):
         return lab.node(self.node).kill_daemons((self.daemon,)) or Bracket.now()
 
     def restore(self, lab: Lab) -> Bracket | None:
-        """What a daemon needs to load is part of the recovery."""
+        """The time that a daemon needs to load is part of the recovery."""
         if self.daemon in lab.node(self.node).daemons():
             return None
         begun = Bracket.now()
@@ -79,7 +79,7 @@ class DaemonCrash(DaemonFault):
 class DaemonHang(DaemonFault):
     """A daemon stops (SIGSTOP): its sockets stay open, and neighbours learn of it by their timers.
 
-    What arrives meanwhile waits in its sockets and is read at the end.
+    Data that arrives meanwhile waits in its sockets and is read at the end.
     """
 
     kind: str = "daemon-hang"
@@ -107,7 +107,7 @@ class DaemonHang(DaemonFault):
 
 
 def check_planned(fabric: Fabric, daemon: str) -> None:
-    """Raises InputError where the fabric's switches run no such daemon, whichever FRR they run."""
+    """Raises InputError if the fabric's switches run no such daemon with any FRR."""
     _check(fabric.name, ("mgmtd", *frr.daemons(fabric)), daemon)
 
 
@@ -129,7 +129,7 @@ def running_daemons(lab: Lab, switch: str, names: Sequence[str]) -> frozenset[st
 
 
 def missing_daemons(lab: Lab, switch: str) -> tuple[str, ...]:
-    """Each daemon that a switch should run and does not."""
+    """Each daemon that a switch should run but does not."""
     alive = lab.node(switch).daemons()
     return tuple(
         f"{daemon} of {switch} does not run" for daemon in lab.daemons if daemon not in alive

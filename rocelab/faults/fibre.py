@@ -1,7 +1,7 @@
-"""A broken fibre: one end of a link loses its light and the other is not told.
+"""A broken fibre: one end of a link loses its light, and the other end does not notice.
 
-In: planned links and the end that gets nothing. Out: a fault that takes that end's carrier away and
-lets no packet cross; the far end keeps its carrier, and learns of it by BFD or the hold timer.
+The end without light loses its carrier and no packet crosses; the far end keeps its carrier, and
+notices by BFD or the hold timer.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ class BrokenFibre(LinksFault):
     """One fibre of two breaks, on links without remote fault indication.
 
     A veth pair has one carrier for both ends, so the end at `side` is made dormant: it loses the
-    flag IFF_RUNNING, on which zebra acts as on a lost carrier. Its kernel still has the carrier and
-    uses the port until zebra has taken the routes. A port without light does not send either, so
-    that packets are dropped in both directions: the far end is not even told that the session ends.
+    flag IFF_RUNNING, which zebra treats like a lost carrier. The kernel still has the carrier and
+    uses the port until zebra has removed the routes. A port without light does not send either, so
+    packets are dropped in both directions: the far end does not even get the notification that ends
+    the session.
     """
 
     side: str
@@ -37,7 +38,7 @@ class BrokenFibre(LinksFault):
         return f"{named(self.links)} at {self.side}"
 
     def prepare(self, lab: Lab) -> None:
-        """Raises MachineError where this machine can not drop packets."""
+        """Raises MachineError if this machine cannot drop packets."""
         for link, towards in self._directions():
             lab.impairments.prepare(link.name, towards, Kind.BLACKHOLE)
 
@@ -54,7 +55,7 @@ class BrokenFibre(LinksFault):
         return frozenset(whole) | lit
 
     def inject(self, lab: Lab) -> Bracket:
-        # Packets first: bgpd says goodbye at once when the carrier goes.
+        # Drop packets first: bgpd sends a notification as soon as the carrier goes.
         dark = [
             lab.impairments.impair(link.name, towards, Impairment(Kind.BLACKHOLE))
             for link, towards in self._directions()

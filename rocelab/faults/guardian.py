@@ -1,9 +1,9 @@
-"""The process that mends a lab when the one that broke it is gone.
+"""The process that restores a lab when the process that broke it is gone.
 
-It waits for the end of its standard input, whose other end the driver holds, and then until nothing
-that this driver wrote into the lab's record is left. A driver that could not mend what it broke
-leaves it there: once it has ended this process restores it, again and again until nothing remains
-or the lab is taken down, which ends it. After an orderly end there is none.
+It waits for the end of its standard input, whose other end the driver holds, and then until no
+fault of this driver is left in the lab's record. A driver that could not restore a fault leaves it
+there: once the driver has ended, this process tries to restore it until nothing remains, or until
+the lab is taken down, which ends this process. After an orderly end nothing is left to do.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ RETRY_S = 0.5
 
 
 def main(lab_name: str, record: Path, driver: tuple[int, int]) -> None:
-    """Wait for the end of `driver` (`Driver`), then mend what is in the folder `record`."""
+    """Wait for the end of `driver` (`Driver`), then restore its faults in the folder `record`."""
     while sys.stdin.buffer.read(1):
         pass
     if not any(record.glob("*.json")):
         return
-    # Here and not above: a guardian is started with every driver and mostly has nothing to do.
+    # Imported here: a guardian is started with every driver and mostly has nothing to do.
     from rocelab.faults.injector import restore_recorded
     from rocelab.faults.record import Driver, read_faults
     from rocelab.runtime.lab import Lab

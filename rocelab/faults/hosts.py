@@ -1,7 +1,7 @@
 """A server whose processes all stop for a while.
 
-In: a server. Out: a fault that stops and continues whatever runs in its namespace: traffic agents
-and what a user started. The kernel's side of it, its NICs and the answers to pings, goes on.
+It stops and continues all processes in the server's namespace: traffic agents and a user's
+programs. The server's kernel keeps working, with its NICs and answers to pings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class HostPause(NodeFault):
         )
 
     def inject(self, lab: Lab) -> Bracket:
-        """Until all have stopped: one that runs may have just started another."""
+        """Repeats until all have stopped: a running one may have just started another."""
         stopped = []
         while running := [pid for pid in self._pids(lab) if processes.is_running(pid)]:
             stopped.append(processes.stop(running) or Bracket.now())

@@ -1,8 +1,8 @@
-"""Faults of cables whose carrier stays up: packets vanish, arrive corrupted, or late.
+"""Faults of cables whose carrier stays up: packets are lost, corrupted or late.
 
-In: planned links, a direction or both, and what is wrong (`rocelab.runtime.impairments`). Out:
-faults that the kernel begins and ends at exact instants. Nobody is told: only BFD, a hold timer, or
-a counter at the far end shows them.
+Each applies an impairment (`rocelab.runtime.impairments`) to links, in one direction or both. The
+kernel begins and ends it at exact instants. No event reports it: only BFD, a hold timer, or a
+counter at the far end shows it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from rocelab.units import DurationNs, SharePpm
 class CableFault(LinksFault):
     """One impairment on some links at once, towards one node or in both directions.
 
-    Everything that crosses is hit, BGP's and BFD's packets too; of corruption see
-    rocelab/runtime/bpf/impairments.bpf.c. Two of one kind on one direction at a time are one: the
-    later counts, and the first to be restored ends both.
+    It affects all packets, those of BGP and BFD too; for corruption see
+    rocelab/runtime/bpf/impairments.bpf.c. Two of one kind on one direction at the same time are
+    one: the later counts, and the first restore ends both.
     """
 
     kind: str

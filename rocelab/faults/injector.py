@@ -1,8 +1,8 @@
-"""Faults on a running lab: prepared, injected, restored, proven undone, and never left behind.
+"""Prepares, injects and restores faults on a running lab, and proves that they are undone.
 
-In: a lab and faults as written. Out: the lab broken for as long as asked, and when what changed.
-Every fault is in the lab's record before anything is done; it is undone when the context ends, by
-an error or Ctrl-C too, and by a guardian process where this one is killed.
+It records when each change happened. Every fault is in the lab's record before anything is done. It
+is undone when the context ends, also by an error or Ctrl-C; if this process is killed, a guardian
+process undoes it.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 
 PROOF_TIMEOUT_S = 30.0
-"""A restarted daemon and its sessions are given so long until nothing of a fault remains."""
+"""The time limit for a restarted daemon and its sessions until nothing of a fault remains."""
 
 PROOF_STEP_S = 0.1
 
 _LEFT: list[subprocess.Popen[bytes]] = []
-"""Guardians that go on after their injectors: nobody waits for them."""
+"""Guardians that outlive their injectors; nothing waits for them."""
 
 SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A fault that is in the lab's record, and what it is on this lab."""
+    """A fault in the lab's record, resolved on this lab."""
 
     fault: Fault
     recorded: RecordedFault
@@ -53,9 +53,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A fault that began or ended. The kernel, or the daemon that was asked, did it between `t_ns`
-    (CLOCK_REALTIME) and `took_ns` later: that is how uncertain the instant is. The kernel did it at
-    exactly `t_ns` where that is 0."""
+    """A fault that began or ended. The kernel or the daemon did it between `t_ns` (CLOCK_REALTIME)
+    and `took_ns` later, the uncertainty of the instant. If `took_ns` is 0 the kernel did it at
+    exactly `t_ns`."""
 
     fault: Fault
     begins: bool
@@ -64,7 +64,7 @@ class Change:
 
 
 class Injector:
-    """Breaks a lab, and mends it at the end of the context."""
+    """Injects faults into a lab, and restores them at the end of the context."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -75,7 +75,7 @@ class Injector:
         self._guardian: subprocess.Popen[bytes] | None = None
         self.changes: list[Change] = []
         self.unseen: list[str] = []
-        """Why a fault that was injected can not be taken for one: its effect was not seen."""
+        """Why injected faults are not valid: their effect was not seen."""
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +95,7 @@ class Injector:
                 if faults:
                     undone(f"{_named(faults)} undone")
             except Exception as failure:
-                # What went wrong first is what the caller should read, but after a signal.
+                # The caller should see the first error, unless that is a signal.
                 if error is None or not isinstance(error, Exception):
                     raise
                 error.add_note(
@@ -106,7 +106,8 @@ class Injector:
                 self._dismiss_guardian()
 
     def _dismiss_guardian(self) -> None:
-        """Let the guardian end: now where all is proven undone, else once it has mended it."""
+        """Let the guardian end: now if everything is proven undone, else once it has restored the
+        rest."""
         guardian, self._guardian = self._guardian, None
         if guardian is None:
             return
@@ -118,8 +119,8 @@ class Injector:
             guardian.wait()
 
     def prepare(self, spec: SingleFaultSpec) -> Held:
-        """Write the fault down and do what takes time. Raises InputError where it does not fit
-        the lab, MachineError where this machine can not."""
+        """Record the fault and do everything slow. Raises InputError if it does not fit the lab,
+        MachineError if this machine cannot do it."""
         held = self._recorded(spec)
         self._held[held.recorded.number] = held
         held.fault.prepare(self._lab)
@@ -133,7 +134,7 @@ class Injector:
         return Held(fault, write_fault(self._files, spec, Driver.this_process()))
 
     def happened(self) -> tuple[Change, ...]:
-        """The changes so far; not those that the kernel has yet to make."""
+        """The changes so far, without those that the kernel has yet to make."""
         now_ns = realtime_ns()
         return tuple(each for each in self.changes if each.t_ns <= now_ns)
 
@@ -142,14 +143,13 @@ class Injector:
         return frozenset(spec.resolve(self._lab.fabric).nodes)
 
     def schedule(self, held: Held, start_ns: int, end_ns: int | None) -> bool:
-        """Leave it to the kernel to begin and end a prepared fault (CLOCK_REALTIME), where it
-        can; says whether it will."""
+        """Let the kernel begin and end a prepared fault (CLOCK_REALTIME); return whether it can."""
         if not isinstance(held.fault, ScheduledFault):
             return False
         offset_ns = clock_offset_ns()
         monotonic_end_ns = None if end_ns is None else end_ns - offset_ns
         told = held.fault.schedule(self._lab, start_ns - offset_ns, monotonic_end_ns)
-        # Told in time the kernel begins at the instant itself; late, when it is told.
+        # If the order is in time the kernel begins at that instant, else when it gets the order.
         began_ns = start_ns
         if end_ns is not None and told.after_ns >= end_ns:
             self.unseen.append(
@@ -165,12 +165,12 @@ class Injector:
         return True
 
     def inject(self, held: Held) -> None:
-        """Break what is prepared."""
+        """Inject a prepared fault."""
         if self._is_overlapped(held):
-            # What another fault has taken away already this one can not change, and does not show.
+            # This fault cannot change, nor show, what another fault has already removed.
             self._intact.pop(held.recorded.number, None)
         elif not self._intact.get(held.recorded.number, True):
-            # Prepared while the fault before it, as of a flapping link, still lasted.
+            # It was prepared while the fault before it still lasted, as with a flapping link.
             self._intact[held.recorded.number] = held.fault.intact(self._lab)
         done = held.fault.inject(self._lab)
         self.changes.append(Change(held.fault, True, done.before_ns, done.width_ns))
@@ -186,9 +186,9 @@ class Injector:
         return any(set(other.nodes) & set(held.fault.nodes) for other in others)
 
     def look(self, held: Held) -> None:
-        """See whether a fault that has begun took effect, as the kernel and FRR show it: the first
-        call counts, and what was not seen is added to `unseen`. One that began while another on its
-        nodes was under way is not looked at."""
+        """Check by the kernel and FRR whether a fault that has begun took effect, and add a problem
+        to `unseen`. Only the first call counts. A fault that began during another on its nodes is
+        not checked."""
         intact = self._intact.pop(held.recorded.number, None)
         if intact is None or all(each.fault is not held.fault for each in self.happened()):
             return
@@ -202,10 +202,10 @@ class Injector:
             wait_for_effect(self._lab, held.fault, held.recorded, intact)
 
     def restore(self, held: Held) -> None:
-        """Mend it, once it was looked at. It stays in the record until `prove`."""
+        """Restore a fault, after `look`. It stays in the record until `prove`."""
         self.look(held)
         now_ns = realtime_ns()
-        # What the kernel has yet to do it will not do any more.
+        # The kernel will not make the changes that it has yet to make.
         self.changes = [
             each for each in self.changes if each.fault is not held.fault or each.t_ns <= now_ns
         ]
@@ -217,15 +217,16 @@ class Injector:
         self._unproven.append(held)
 
     def prove(self) -> None:
-        """Return when nothing remains of any restored fault, and forget them. Raises
-        ExpectationError where something does."""
+        """Wait until nothing remains of any restored fault, and remove them from the record. Raises
+        ExpectationError if something remains."""
         _prove(self._lab, [(held.fault, held.recorded) for held in self._unproven])
         self._unproven.clear()
 
     def restore_all(self) -> None:
-        """Mend and prove whatever is not. Raises the first error once all has been tried."""
+        """Restore and prove all remaining faults. Raises the first error after all have been
+        tried."""
         failures: list[Exception] = []
-        # All before any is mended: mending one may undo what shows another.
+        # Check all before any is restored: restoring one may undo what shows another.
         for held in self._held.values():
             self.look(held)
         for held in reversed(list(self._held.values())):
@@ -275,17 +276,17 @@ def _unseen_effect(lab: Lab, fault: Fault, intact: frozenset[str]) -> str | None
 
 
 def _named(faults: Sequence[Fault]) -> str:
-    """The only one by its name, several by their number, and a verb."""
+    """A single fault by name, several by their number, with a verb."""
     if len(faults) > 1:
         return f"{len(faults)} faults were"
     return f"{faults[0].kind} of {faults[0].subject} was"
 
 
 def restore_recorded(lab: Lab, *, orphans_only: bool = False) -> tuple[Fault, ...]:
-    """Undo what the lab's record says it has, last first, and give what was undone.
+    """Undo the faults in the lab's record, last first, and return them.
 
-    With `orphans_only` faults whose driver lives, and faults that are to stay, are left. Raises
-    ExpectationError where something of one remains.
+    `orphans_only` keeps faults whose driver lives, and those that stay until restored. Raises
+    ExpectationError if something of one remains.
     """
     recorded = read_faults(LabFiles(lab.name))
     if orphans_only:
@@ -294,8 +295,8 @@ def restore_recorded(lab: Lab, *, orphans_only: bool = False) -> tuple[Fault, ..
 
 
 def restore_faults(lab: Lab, recorded: Sequence[RecordedFault]) -> tuple[Fault, ...]:
-    """Undo these faults of the lab's record, last first, and give them. Raises ExpectationError
-    where something of one remains."""
+    """Undo these faults of the lab's record, last first, and return them. Raises ExpectationError
+    if something of one remains."""
     restored = []
     with shielded("faults are undone"):
         for each in reversed(recorded):
@@ -311,7 +312,7 @@ def restore_faults(lab: Lab, recorded: Sequence[RecordedFault]) -> tuple[Fault, 
 def _prove(lab: Lab, restored: Sequence[tuple[Fault, RecordedFault]]) -> None:
     deadline = time.monotonic() + PROOF_TIMEOUT_S
     for fault, recorded in restored:
-        # Part of it is daemons that start again and tell nobody when they are done.
+        # It includes restarting daemons, which send no event when they are done.
         while remains := fault.remains(lab):
             if time.monotonic() > deadline:
                 raise ExpectationError(
@@ -324,10 +325,10 @@ def _prove(lab: Lab, restored: Sequence[tuple[Fault, RecordedFault]]) -> None:
 
 
 def _start_guardian(lab: Lab) -> subprocess.Popen[bytes]:
-    """A process that restores this one's faults once this one is gone.
+    """Start a process that restores this one's faults once this one is gone.
 
-    It lives in a namespace of the lab, so that taking the lab down ends it, and knows of our end,
-    or that we give up, by the end of its standard input.
+    It runs in a namespace of the lab, so that taking the lab down ends it. The end of its standard
+    input means that this process has ended or given up.
     """
     record = faults_folder(LabFiles(lab.name))
     driver = Driver.this_process()

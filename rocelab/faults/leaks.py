@@ -1,8 +1,8 @@
 """Routes that a rack's switch should not announce: what it learned, or another rack's prefix.
 
-In: a switch of the lowest tier. Out: faults that take filters away and give back those that are
-rendered. With `filtered` its neighbours keep theirs: the fabric must not be hurt. Without, they are
-off towards this switch: the incident that they are there for.
+The faults remove filters of a leaf switch and restore the rendered ones. With `filtered` its
+neighbours keep their filters, and the fabric must not be affected. Without it, their filters
+towards this switch are off: the incident that filters prevent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from rocelab.plan.fabric import Fabric
 from rocelab.runtime.lab import Lab
 
 OWN_ASN_OCCURRENCES = 1
-"""How often a leaked path holds a neighbour's own ASN: once, as no path crosses a tier twice."""
+"""How often a leaked path holds a neighbour's own ASN: once, because no path crosses a tier
+twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,15 @@ class RouteLeak(NodeFault):
 
     A neighbour's filters are its prefix list and the AS-path loop check (RFC 4271 section 9.1.2),
     which refuses every such path as the switches above a rack share one ASN; without `filtered`
-    both are off, and what then cuts in is maximum-prefix: it shuts the sessions, and the rack is
-    cut off by its neighbours.
+    both are off, and maximum-prefix takes effect: it shuts the sessions, and the neighbours cut the
+    rack off.
     """
 
     filtered: bool = True
     kind: str = "route-leak"
 
     def prepare(self, lab: Lab) -> None:
-        """Neighbours' filters go here: until something is leaked nobody feels it."""
+        """Removes the neighbours' filters, which has no effect until something is leaked."""
         if not self.filtered:
             _open_neighbours(lab, self.node, accept_own_asn=True)
 
@@ -51,7 +52,7 @@ class RouteLeak(NodeFault):
         return policy.configure(lab, self.node, lines, in_family=True)
 
     def restore(self, lab: Lab) -> Bracket | None:
-        """Neighbours may take a while to forget: `remains` tells."""
+        """Neighbours may take a while to remove the routes: see `remains`."""
         mended = None
         if policy.has_bgpd(lab, self.node):
             missing = _missing(lab, self.node, policy.filters(lab.fabric, self.node, "out"))
@@ -72,8 +73,8 @@ class RouteLeak(NodeFault):
 class BadPrefix(NodeFault):
     """A rack's switch announces another rack's prefix as its own, and keeps no route to it.
 
-    Neighbours without filters find two origins equally far and send a share of the traffic to the
-    wrong rack. With or without, the switch's own servers no longer reach the other rack.
+    Neighbours without filters see two equally distant origins and send a share of the traffic to
+    the wrong rack. In both cases the switch's own servers no longer reach the other rack.
     """
 
     prefix: str
@@ -85,9 +86,9 @@ class BadPrefix(NodeFault):
         return f"{self.prefix} at {self.node}"
 
     def prepare(self, lab: Lab) -> None:
-        """Neighbours' filters go here: until something is announced nobody feels it.
+        """Removes the neighbours' filters, which has no effect until something is announced.
 
-        Raises InputError where the prefix is the switch's own.
+        Raises InputError if the prefix is the switch's own.
         """
         if self.prefix in {each.prefix for each in lab.fabric.prefixes_of[self.node]}:
             raise InputError(
@@ -104,7 +105,7 @@ class BadPrefix(NodeFault):
         return policy.configure(lab, self.node, [self._network], in_family=True)
 
     def restore(self, lab: Lab) -> Bracket | None:
-        """Neighbours may take a while to forget: `remains` tells."""
+        """Neighbours may take a while to remove the routes: see `remains`."""
         mended = None
         if policy.has_bgpd(lab, self.node):
             running = policy.running_lines(lab, self.node)
@@ -145,15 +146,15 @@ class BadPrefix(NodeFault):
 
 
 def _announced(lab: Lab, leaf: str) -> frozenset[str]:
-    """How many prefixes a switch announces to all its neighbours together: filtered or not, bgpd
-    knows what it has sent."""
+    """The number of prefixes that a switch announces to all its neighbours together; bgpd counts
+    what it has sent, filtered or not."""
     sent = sum(session.sent for session in policy.sessions(lab, leaf).values())
     return frozenset({f"{leaf} announces {sent} prefixes in all"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Neighbour:
-    """A switch above a leaf: what it calls the leaf, and its filters towards it."""
+    """A switch above a leaf: its name for the leaf, and its filters towards it."""
 
     switch: str
     peers: tuple[str, ...]
@@ -182,7 +183,7 @@ def _open_neighbours(lab: Lab, leaf: str, *, accept_own_asn: bool) -> None:
 
 
 def _close_neighbours(lab: Lab, leaf: str) -> None:
-    """Give neighbours their filters, and open what maximum-prefix shut."""
+    """Restore the neighbours' filters, and reopen sessions that maximum-prefix shut."""
     for each in _neighbours(lab, leaf):
         if not policy.has_bgpd(lab, each.switch):
             continue

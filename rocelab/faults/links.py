@@ -1,7 +1,7 @@
 """Faults of links: no carrier, a lower rate, one end with a smaller MTU.
 
-In: planned links. Out: faults that act on the veth pairs' ends. Packets lost with the carrier up
-are `rocelab.faults.impairments`'s.
+They act on the ends of the veth pairs. For packet loss with the carrier up see
+`rocelab.faults.impairments`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rocelab.spec.queues import QueueEngine
 from rocelab.units import SharePpm
 
 MIN_IPV4_MTU, MIN_IPV6_MTU = 68, 1280
-"""Below these the kernel takes IP from an interface (RFC 791, RFC 8200 section 5)."""
+"""Below these the kernel removes IP from an interface (RFC 791, RFC 8200 section 5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class CarrierDown(LinksFault):
         )
 
     def inject(self, lab: Lab) -> Bracket:
-        """All links of a node in one batch: the kernel takes them one after the other."""
+        """All links of a node in one batch: the kernel handles them one after the other."""
         dark = []
         for node, links in _by_lower_end(self.links):
             indexes = lab.link(links[0].name).indexes
@@ -81,8 +81,8 @@ class CarrierDown(LinksFault):
 class MtuMismatch(LinksFault):
     """The ends at `side` take packets of `mtu` bytes at most.
 
-    A larger one that the far end sends is dropped on arrival and nobody is told; BGP's small ones
-    pass (drivers/net/veth.c, is_skb_forwardable of include/linux/netdevice.h).
+    A larger packet from the far end is dropped on arrival without notice; BGP's small packets pass
+    (drivers/net/veth.c, is_skb_forwardable of include/linux/netdevice.h).
     """
 
     side: str
@@ -90,7 +90,7 @@ class MtuMismatch(LinksFault):
     kind: str = "mtu-mismatch"
 
     def prepare(self, lab: Lab) -> None:
-        """Raises InputError where the MTU is not below the links', or takes their addresses."""
+        """Raises InputError if the MTU is not below the links', or would remove their addresses."""
         least = MIN_IPV4_MTU if lab.fabric.numbered else MIN_IPV6_MTU
         for link in self.links:
             if not least <= self.mtu < link.mtu:
@@ -134,8 +134,8 @@ class MtuMismatch(LinksFault):
 class RateDegrade(LinksFault):
     """Links carry a share of their rate, towards one node or in both directions.
 
-    It is the sending switch's port that is slower. Towards a server this is also a slow receiver as
-    a lab without PFC has it: packets queue, are marked and dropped in the port in front of its NIC.
+    The sending switch's port gets slower. Towards a server this models a slow receiver without PFC:
+    packets are queued, marked and dropped in the port before its NIC.
     """
 
     share_ppm: int
@@ -186,7 +186,7 @@ class RateDegrade(LinksFault):
         )
 
     def rate_bps(self, fabric: Fabric, link: Link) -> int:
-        """The rate that is left of a link's, by the lab's clock."""
+        """The remaining rate of a link, in the lab's clock."""
         return max(8, lab_rate_bps(link, fabric.spec.dilation) * self.share_ppm // ALL_PPM)
 
     def _senders(self, link: Link) -> tuple[str, ...]:
@@ -222,7 +222,8 @@ def _index(lab: Lab, link: Link, node: str) -> int:
 
 
 def _lacking_ports(lab: Lab, server: str) -> tuple[Link, ...]:
-    """The ports that a server's default route should leave by and does not, those down left out."""
+    """The ports, except those that are down, that a server's default route should use but does
+    not."""
     node = lab.node(server)
     ports, used = read_ports(node), read_default_ports(node)
     return tuple(
@@ -233,7 +234,7 @@ def _lacking_ports(lab: Lab, server: str) -> tuple[Link, ...]:
 
 
 def _restore_default_route(lab: Lab, server: str) -> None:
-    """The kernel drops a route with its last next hop, and does not make it again."""
+    """Restore the route, which the kernel drops with its last next hop."""
     if not _lacking_ports(lab, server):
         return
     node = lab.node(server)

@@ -1,8 +1,7 @@
 """A switch's BGP policy: as rendered, as it runs, and changed while it runs.
 
-In: a fabric, or a switch of a running lab. Out: lines of configuration without indentation, and the
-state of sessions. What a fault takes away is given back from the rendered configuration, never from
-what some process remembers.
+Lines of configuration are without indentation. A fault restores what it removed from the rendered
+configuration, never from a process's memory.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from rocelab.runtime.lab import Lab
 
 FAMILY = "address-family ipv4 unicast"
 SHUT_FOR_PREFIXES = "Idle (PfxCt)"
-"""The state of a session that maximum-prefix has shut, which it does not leave by itself."""
+"""The state of a session that maximum-prefix has shut, which stays so until it is cleared."""
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ _LIST = re.compile(r"neighbor (?P<peer>\S+) prefix-list (?P<name>\S+) (?P<way>in
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A line that gives a neighbour, or a group of them, a prefix list."""
+    """A line that sets a prefix list of a neighbour or a peer group."""
 
     line: str
     name: str
@@ -45,19 +44,19 @@ def rendered_lines(fabric: Fabric, switch: str) -> tuple[str, ...]:
 
 
 def peer_groups(fabric: Fabric, switch: str) -> tuple[str, ...]:
-    """The names of a switch's groups of neighbours: every neighbour is in one."""
+    """The names of a switch's peer groups: every neighbour is in one."""
     matches = (_GROUP.fullmatch(line) for line in rendered_lines(fabric, switch))
     return tuple(match[1] for match in matches if match)
 
 
 def peer_name(link: Link, switch: str) -> str:
-    """What a switch calls its neighbour on a link: the address, or the interface to it."""
+    """A switch's name for its neighbour on a link: the address, or the interface to it."""
     far = link.far(switch)
     return link.port(switch).interface if far.address is None else far.ip
 
 
 def filters(fabric: Fabric, switch: str, way: str, peers: Sequence[str] = ()) -> tuple[Filter, ...]:
-    """The prefix lists for one way (`in`, `out`), of certain neighbours alone if named."""
+    """The prefix lists for one direction (`in`, `out`), of `peers` only if any are named."""
     matches = (_LIST.fullmatch(line) for line in rendered_lines(fabric, switch))
     return tuple(
         Filter(match[0], match["name"])
@@ -67,26 +66,26 @@ def filters(fabric: Fabric, switch: str, way: str, peers: Sequence[str] = ()) ->
 
 
 def has_bgpd(lab: Lab, switch: str) -> bool:
-    """Whether there is a bgpd to ask: one that starts later reads the rendered configuration."""
+    """Whether bgpd runs: one that starts later reads the rendered configuration."""
     return "bgpd" in lab.node(switch).daemons()
 
 
 def answers(lab: Lab, switch: str) -> bool:
-    """Whether a switch's bgpd is there and not stopped."""
+    """Whether a switch's bgpd runs and is not stopped."""
     pid = lab.node(switch).daemons().get("bgpd")
     return pid is not None and not processes.is_stopped(pid)
 
 
 def running_lines(lab: Lab, switch: str) -> frozenset[str]:
-    """The lines that bgpd says it runs with. Raises MachineError when it does not answer."""
+    """The lines of bgpd's running configuration. Raises MachineError if it does not answer."""
     text = _ask(lab, switch, "show running-config")
     return frozenset(line.strip() for line in text.splitlines())
 
 
 def configure(lab: Lab, switch: str, lines: Sequence[str], *, in_family: bool = False) -> Bracket:
-    """Give lines to a switch's `router bgp`, or to its address family, and say when it took them.
+    """Enter lines in a switch's `router bgp`, or in its address family; return when it took them.
 
-    Raises MachineError when bgpd does not answer or refuses one.
+    Raises MachineError if bgpd does not answer or refuses one.
     """
     family = (FAMILY,) if in_family else ()
     router = f"router bgp {lab.fabric.node(switch).asn}"
@@ -94,8 +93,8 @@ def configure(lab: Lab, switch: str, lines: Sequence[str], *, in_family: bool = 
 
 
 def configure_globally(lab: Lab, switch: str, lines: Sequence[str]) -> Bracket:
-    """Give lines to a switch's bgpd, and say when it took them. Raises MachineError when it does
-    not answer or refuses one."""
+    """Enter lines in a switch's bgpd; return when it took them. Raises MachineError if it does not
+    answer or refuses one."""
     files = lab.node(switch).frr
     try:
         return Bracket.of(lambda: daemons.vty_configure(files, "bgpd", *lines))
@@ -104,10 +103,9 @@ def configure_globally(lab: Lab, switch: str, lines: Sequence[str]) -> Bracket:
 
 
 def clear(lab: Lab, switch: str, peers: Sequence[str], *, soft: bool = False) -> Bracket:
-    """Reset sessions, or with `soft` only what was exchanged in them (RFC 2918 route refresh), and
-    say when.
+    """Reset sessions, or with `soft` only their routes (RFC 2918 route refresh); return when.
 
-    Raises MachineError when bgpd does not answer.
+    Raises MachineError if bgpd does not answer.
     """
     how = " soft" if soft else ""
     commands = [f"clear bgp {peer}{how}" for peer in peers]
@@ -119,19 +117,19 @@ def clear(lab: Lab, switch: str, peers: Sequence[str], *, soft: bool = False) ->
 
 
 def sessions(lab: Lab, switch: str) -> Mapping[str, peers.BgpPeer]:
-    """A switch's sessions, by `peer_name`. Raises MachineError when bgpd does not answer."""
+    """A switch's sessions, by `peer_name`. Raises MachineError if bgpd does not answer."""
     return _read(lab, switch, peers.bgp_peers)
 
 
 def session_counts(lab: Lab, switch: str) -> Mapping[str, peers.SessionCounts]:
-    """What a switch's bgpd has counted of its sessions, by `peer_name`. Raises MachineError when it
-    does not answer."""
+    """bgpd's counters of a switch's sessions, by `peer_name`. Raises MachineError if it does not
+    answer."""
     return _read(lab, switch, peers.session_counts)
 
 
 def shutting_down(lab: Lab, switch: str) -> frozenset[str]:
-    """The neighbours, by `peer_name`, of which a switch has a path that they are about to take away
-    (community GRACEFUL_SHUTDOWN). Raises MachineError when its bgpd does not answer."""
+    """The neighbours, by `peer_name`, from which a switch has a path that is about to be withdrawn
+    (community GRACEFUL_SHUTDOWN). Raises MachineError if its bgpd does not answer."""
     return _read(lab, switch, peers.shutting_down)
 
 

@@ -1,6 +1,6 @@
-"""What a node's kernel says of its ports, of their neighbours and of its default route.
+"""A node's ports, their neighbours and its default route, as its kernel reports them.
 
-Read afresh at each call: faults are proven undone by it.
+Every call reads them again: they prove that faults are undone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IFREQ = struct.Struct("=16sH22x")
 
 
 def read_ports(node: NamespaceNode) -> Mapping[str, links.Link]:
-    """The node's ports, by interface name. Raises OSError when it is not there."""
+    """The node's ports, by interface name. Raises OSError if the node is gone."""
 
     def read() -> dict[str, links.Link]:
         with netlink.open_socket() as channel:
@@ -34,7 +34,7 @@ def read_ports(node: NamespaceNode) -> Mapping[str, links.Link]:
 
 
 def read_default_ports(node: NamespaceNode) -> frozenset[int]:
-    """Indexes of the interfaces that the node's default route leaves by, none where it has none."""
+    """Indexes of the interfaces of the node's default route; empty if it has none."""
 
     def read() -> frozenset[int]:
         with netlink.open_socket() as channel:
@@ -45,8 +45,8 @@ def read_default_ports(node: NamespaceNode) -> frozenset[int]:
 
 
 def running_ports(lab: Lab, ports: Sequence[tuple[str, Port]]) -> frozenset[str]:
-    """Of these nodes' ports, those whose kernel would send: up, with carrier and not dormant
-    (IFF_RUNNING). One call to the kernel for each, as it is asked while something is measured."""
+    """Those of these ports on which the kernel would send: up, with carrier and not dormant
+    (IFF_RUNNING). Makes only one system call per port, because it runs during measurements."""
     of_node: dict[str, list[str]] = {}
     for node, port in ports:
         of_node.setdefault(node, []).append(port.interface)
@@ -68,7 +68,7 @@ def _flags(kernel: socket.socket, interface: str) -> int:
 
 
 def port_faults(node: NamespaceNode, cables: Iterable[Link]) -> list[str]:
-    """What is wrong with a node's ports of these links: down, or without their neighbour."""
+    """The problems of a node's ports of these links: down, or without their neighbour."""
 
     def read() -> set[tuple[int, str]]:
         with netlink.open_socket() as channel:

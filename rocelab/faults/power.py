@@ -1,6 +1,6 @@
 """A switch that loses its power: all its links and processes at once.
 
-In: a switch. Out: a fault whose end is a cold boot.
+The fault ends with a cold boot.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rocelab.runtime.lab import Lab
 class SwitchPowerLoss(NodeFault):
     """Neighbours lose their carrier, then the daemons are killed.
 
-    Ports go down one after the other in one batch, since the kernel has no way to take several;
-    carriers go first, so that no session ends before its link. The boot finds no route in the
-    kernel and no memory of neighbours; its ports come up once its daemons run. What is not of FRR
-    stays: hash seed, queues and the scheme's program are the switch's hardware.
+    Ports go down one after the other in one batch, because the kernel cannot take several down at
+    once. Carriers go first, so that no session ends before its link. The boot finds no route in the
+    kernel and no knowledge of neighbours; ports come up once the daemons run. Parts outside FRR
+    stay: hash seed, queues and the scheme's program are the switch's hardware.
     """
 
     kind: str = "power-loss"
@@ -45,10 +45,10 @@ class SwitchPowerLoss(NodeFault):
         return dark
 
     def restore(self, lab: Lab) -> Bracket | None:
-        """The instant is the power's: what it takes to boot is part of the recovery."""
+        """The instant is when power returns: the boot time is part of the recovery."""
         if not self.remains(lab):
             return None
-        # Half of it may have been done only: a boot begins without carrier, routes and processes.
+        # The fault may be half done: a boot begins without carrier, routes and processes.
         begun = self.inject(lab)
         node = lab.node(self.node)
         node.start_daemons(lab.daemons)

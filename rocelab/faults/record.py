@@ -1,7 +1,7 @@
-"""Which faults a lab has, written down before they are injected.
+"""The record of a lab's faults, written before they are injected.
 
-A fault's file is there from before anything is changed until it is proven that nothing of the
-fault remains, so whatever a killed driver leaves broken can be mended from the lab's record alone:
+A fault's file exists from before any change until it is proven that nothing of the fault remains,
+so faults that a killed driver leaves can be restored from the lab's record alone:
 
     /run/rocelab/<lab>/faults/<number>.json   the fault as written, and the process that answers
 """
@@ -21,7 +21,7 @@ from rocelab.runtime.record import LabFiles
 @dataclass(frozen=True, slots=True)
 class Driver:
     """The process that will restore a fault: its id, and its start in clock ticks since boot
-    (proc_pid_stat(5), field 22), by which it is told from a later one of the same id."""
+    (proc_pid_stat(5), field 22), which distinguishes it from a later one with the same id."""
 
     pid: int
     started: int
@@ -37,7 +37,7 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class RecordedFault:
-    """A fault that a lab has; `driver` is None where it stays until someone restores it."""
+    """A fault that a lab has; `driver` is None if it stays until a user restores it."""
 
     number: int
     spec: SingleFaultSpec
@@ -45,12 +45,12 @@ class RecordedFault:
 
 
 def faults_folder(files: LabFiles) -> Path:
-    """Where a lab's faults are written down."""
+    """The folder of a lab's faults."""
     return files.root / "faults"
 
 
 def write_fault(files: LabFiles, spec: SingleFaultSpec, driver: Driver | None) -> RecordedFault:
-    """Write a fault down under the next free number."""
+    """Record a fault under the next free number."""
     folder = faults_folder(files)
     make_folder(folder, exist_ok=True)
     document = {
@@ -73,7 +73,7 @@ def write_fault(files: LabFiles, spec: SingleFaultSpec, driver: Driver | None) -
 
 
 def read_faults(files: LabFiles) -> tuple[RecordedFault, ...]:
-    """The faults that a lab has, in the order they came."""
+    """The faults that a lab has, in order of injection."""
     found = []
     for path in faults_folder(files).glob("*.json"):
         try:
@@ -87,12 +87,12 @@ def read_faults(files: LabFiles) -> tuple[RecordedFault, ...]:
 
 
 def remove_fault(files: LabFiles, fault: RecordedFault) -> None:
-    """Forget a fault of which nothing remains. Idempotent."""
+    """Remove a fault from the record. Idempotent."""
     (faults_folder(files) / f"{fault.number}.json").unlink(missing_ok=True)
 
 
 def _started(pid: int) -> int | None:
-    """None where there is no such process, or it has ended and waits to be reaped."""
+    """The start of a process; None if there is no such process, or it is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

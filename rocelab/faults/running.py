@@ -1,7 +1,7 @@
-"""Faults on a lab that is up, for a person at its command line and not for a drill.
+"""Faults on a lab that is up, for the command line rather than a drill.
 
-In: a running lab and a fault as asked. Out: a fault that stays in the lab's record when its command
-is over, or one that is carried out and waited for; which faults a lab has; and their end.
+Injects a fault that stays in the lab's record after the command, or carries one out and waits for
+its end; lists a lab's faults and restores them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rocelab.wording import listed
 
 NS_PER_S = 10**9
 HEAD_START_NS = NS_PER_S
-"""Faults that are carried out in time are prepared for so long before the first begins."""
+"""The time for preparation before the first timed fault begins."""
 
 _DRIVERS: Mapping[bool | None, Literal["none", "alive", "orphaned"]] = {
     None: "none",
@@ -41,10 +41,10 @@ _STEP_NS = NS_PER_S // 4
 
 @dataclass(frozen=True, slots=True)
 class ListedFault:
-    """A fault that a lab has. `since_unix_s` is when it was written down, just before it began.
+    """A fault that a lab has. `since_unix_s` is when it was recorded, just before it began.
 
-    driver: `none` where it stays until someone restores it; otherwise what became of the process
-    `pid` that was to.
+    driver: `none` if it stays until a user restores it; otherwise the state of the process `pid`
+    that should restore it.
     """
 
     number: int
@@ -56,7 +56,7 @@ class ListedFault:
 
     @property
     def since(self) -> str:
-        """As people read it."""
+        """The time as text for users."""
         return datetime.fromtimestamp(self.since_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
@@ -111,14 +111,15 @@ def _reasons(problems: Sequence[str]) -> tuple[str, ...]:
 
 
 def _by_hand(lab: Lab) -> AbstractContextManager[None]:
-    """Faults by hand may come together, and not beside what measures the lab."""
+    """Hold the lab for faults by hand, which exclude measurements but not each other."""
     return in_use(LabFiles(lab.name), "a fault by hand", shared=True)
 
 
 def _waiter(
     faults: Sequence[Timed], name: str, zero_ns: int, progress: ProgressSink
 ) -> Callable[[int], None]:
-    """Waits until an instant, and shows how many seconds of the whole are over."""
+    """A function that waits until an instant and shows how many seconds of the total have
+    passed."""
     last_ns = max(timed.ends_ns or timed.begins_ns for timed in faults)
     total = -(-last_ns // NS_PER_S)
 
@@ -131,7 +132,7 @@ def _waiter(
 
 
 def faults_of(lab: Lab) -> tuple[ListedFault, ...]:
-    """The faults that a lab has, in the order they came."""
+    """The faults that a lab has, in order of injection."""
     folder = faults_folder(LabFiles(lab.name))
     found = []
     for recorded in read_faults(LabFiles(lab.name)):
@@ -154,8 +155,8 @@ def faults_of(lab: Lab) -> tuple[ListedFault, ...]:
 
 
 def restore_numbered(lab: Lab, number: int) -> Fault:
-    """Undo one fault of the lab's record. Raises InputError where there is none of that number, or
-    a living process will undo it; ExpectationError where something of it remains."""
+    """Undo one fault of the lab's record. Raises InputError if there is none of that number, or a
+    living process will undo it; ExpectationError if something of it remains."""
     recorded = read_faults(LabFiles(lab.name))
     chosen = next((each for each in recorded if each.number == number), None)
     if chosen is None:
@@ -173,9 +174,10 @@ def restore_numbered(lab: Lab, number: int) -> Fault:
 
 
 def restore_ownerless(lab: Lab) -> tuple[tuple[Fault, ...], tuple[RecordedFault, ...]]:
-    """Undo every fault that no living process will: those undone, and those left to processes.
+    """Undo every fault that no living process will undo. Returns these, and those left to
+    processes.
 
-    Raises ExpectationError where something of one remains.
+    Raises ExpectationError if something of one remains.
     """
     recorded = read_faults(LabFiles(lab.name))
     owned = [each for each in recorded if each.driver is not None and each.driver.is_alive]

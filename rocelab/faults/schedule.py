@@ -1,7 +1,7 @@
-"""When each fault begins and ends: flapping and campaigns become single faults in time.
+"""The schedule of faults: flapping and campaigns become single timed faults.
 
-In: faults as written, and a fabric for campaigns to draw from. Out: `Step`s in order of time.
-Pure: a seed decides every draw.
+Expands faults as written, with a fabric for campaigns to draw from, into `Timed` faults in order of
+time. Pure: a seed decides every draw.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OF_UPPER_SWITCHES = (CampaignKind.POWER_LOSS, CampaignKind.DRAIN)
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A single fault from `begins_ns` to `ends_ns` after time 0; None: until all is over."""
+    """A single fault from `begins_ns` to `ends_ns` after time 0; None: until the end of all."""
 
     spec: SingleFaultSpec
     begins_ns: int
@@ -42,7 +42,7 @@ class Timed:
 
 
 def expand(fabric: Fabric, faults: Sequence[FaultSpec]) -> tuple[Timed, ...]:
-    """Single faults in the order they begin."""
+    """Single faults in the order of their beginnings."""
     found: list[Timed] = []
     for fault in faults:
         match fault:
@@ -68,14 +68,15 @@ def _flaps(fault: FlappingSpec) -> list[Timed]:
     flaps = []
     for number in range(fault.count):
         begins = fault.at + number * fault.period
-        # The first change is when the drill says the fault is.
+        # The first change is at the drill's time for the fault.
         flaps.append(Timed(spec, moved(begins) if number else begins, moved(begins + down_ns)))
     return flaps
 
 
 def _drawn(fabric: Fabric, fault: CampaignSpec) -> list[Timed]:
-    """Beginnings and lengths are exponential, as of independent causes. A node has one fault at a
-    time, its links' included: mending one would mend part of another."""
+    """The faults of a campaign. Intervals and lengths are exponential, as for independent causes. A
+    node has one fault at a time, including its links': restoring one would restore part of
+    another."""
     draw = random.Random(fault.seed)  # noqa: S311 - a repeatable draw, no secret
     begins = fault.at
     busy_until: dict[str, int] = {}
@@ -93,11 +94,11 @@ def _drawn(fabric: Fabric, fault: CampaignSpec) -> list[Timed]:
 def _draw_fault(
     fabric: Fabric, kind: CampaignKind, draw: random.Random
 ) -> tuple[tuple[str, ...], SingleFaultSpec]:
-    """A fault of that kind, and the nodes it is on."""
+    """A random fault of that kind, and its nodes."""
     link = draw.choice(fabric.sessions)
     ends = (link.a.node, link.b.node)
     selector = LinkSelector(node=link.a.node, interface=link.a.interface)
-    # A rack's only switch takes its servers with it: what is lost then is no question of routing.
+    # Without their only switch, a rack's servers lose all traffic, which routing cannot prevent.
     upper = draw.choice([node for node in fabric.switches if not node.is_leaf]).name
     anywhere = draw.choice(fabric.switches).name
     if kind in _OF_LINKS:

@@ -1,6 +1,6 @@
-"""How a file names what a fault is to break: a link, one of its ends, a server's NIC.
+"""Selectors of a fault's target in a file: a link, one of its ends, a server's NIC.
 
-In: what a person wrote. Out: parts of a fabric, once there is one.
+They are parsed from text first and find parts of a fabric later.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class LinkSelector(SpecModel):
         return self
 
     def find(self, fabric: Fabric) -> Link:
-        """The link meant in `fabric`. Raises InputError, naming what there is, if there is none."""
+        """The selected link of `fabric`. Raises InputError, naming the available ones, if there is
+        none."""
         check_node(fabric, self.node)
         uplinks = fabric.uplinks(self.node)
         if self.uplink is not None:
@@ -62,7 +63,7 @@ class LinkSelector(SpecModel):
 
 
 def check_node(fabric: Fabric, name: str) -> None:
-    """Raises InputError where the fabric has no node of that name."""
+    """Raises InputError if the fabric has no node of that name."""
     if name not in fabric.node_by_name:
         raise InputError(
             f"lab {fabric.name} has no node {name}",
@@ -71,35 +72,35 @@ def check_node(fabric: Fabric, name: str) -> None:
 
 
 def check_switch(fabric: Fabric, name: str) -> None:
-    """Raises InputError where the fabric has no switch of that name."""
+    """Raises InputError if the fabric has no switch of that name."""
     check_node(fabric, name)
     if not fabric.node(name).is_switch:
         raise InputError(f"{name} is a server", hint="name a switch")
 
 
 def check_leaf(fabric: Fabric, name: str) -> None:
-    """Raises InputError where the fabric has no switch of that name in its lowest tier."""
+    """Raises InputError if the fabric has no switch of that name in its lowest tier."""
     check_switch(fabric, name)
     if not fabric.node(name).is_leaf:
         raise InputError(f"{name} has no rack", hint="name a switch of the lowest tier")
 
 
 def check_server(fabric: Fabric, name: str) -> None:
-    """Raises InputError where the fabric has no server of that name."""
+    """Raises InputError if the fabric has no server of that name."""
     check_node(fabric, name)
     if fabric.node(name).is_switch:
         raise InputError(f"{name} is a switch", hint="name a server")
 
 
 def check_end(link: Link, node: str) -> None:
-    """Raises InputError where the link does not end at the node."""
+    """Raises InputError if the link does not end at the node."""
     ends = (link.a.node, link.b.node)
     if node not in ends:
         raise InputError(f"{link.name} does not end at {node}", hint=f"name {listed(ends)}")
 
 
 def find_nic_link(fabric: Fabric, server: str, nic: int, port: int) -> Link:
-    """The link of a NIC's port, both from 1. Raises InputError, naming what there is."""
+    """The link of a NIC's port, both from 1. Raises InputError, naming the available ones."""
     check_server(fabric, server)
     nics = fabric.nics(server)
     if nic > len(nics):
@@ -111,8 +112,7 @@ def find_nic_link(fabric: Fabric, server: str, nic: int, port: int) -> Link:
 
 
 def named(links: tuple[Link, ...]) -> str:
-    """What links are called together: `rtsw1:ctsw2`, or `rtsw1:ctsw2,ctsw2-2` where there are
-    several of a node."""
+    """The common name of links: `rtsw1:ctsw2`, or `rtsw1:ctsw2,ctsw2-2` for several of a node."""
     by_node: dict[str, list[str]] = {}
     for link in links:
         by_node.setdefault(link.a.node, []).append(link.a.interface)

@@ -33,7 +33,7 @@ from rocelab.units import DurationNs, SharePpm
 
 
 class FlappingSpec(LinkFaultSpec):
-    """The carrier goes and comes, again and again."""
+    """The carrier goes down and up repeatedly."""
 
     no_lasts = ("flapping lasts count x period", "remove lasts, or set count")
     kind: Literal["flapping"]
@@ -55,7 +55,7 @@ class FlappingSpec(LinkFaultSpec):
 
 
 class CampaignKind(StrEnum):
-    """What a campaign may draw: faults that hurt and that end."""
+    """The kinds that a campaign may draw: faults with an effect and an end."""
 
     CARRIER_DOWN = "carrier-down"
     BLACKHOLE = "blackhole"

@@ -1,7 +1,7 @@
-"""Faults carried out in time: each begins and ends when it should.
+"""Carries out timed faults: each begins and ends at its time.
 
-In: faults with their times, the instant of time 0, and an `Injector`. Out: the injector's changes,
-as `Event`s where several changes close to each other count as one.
+The `Injector` records the changes. `events_of` turns them into `Event`s, in which changes close to
+each other count as one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rocelab.units import format_duration
 
 NS_PER_S = 10**9
 LATE_LIMIT_NS = 100_000_000
-"""A change later than this against its plan is reported: the machine was too busy for the plan. A
-smaller delay costs nothing, as every figure counts from the instant of the change itself."""
+"""A change that is later than planned by more than this is reported: the machine was too busy for
+the plan. A smaller delay does not matter, because every figure counts from the actual change."""
 
 AHEAD_NS = 100_000_000
 """Faults that begin this close after another are prepared before it, so that they do not wait for
@@ -33,7 +33,7 @@ SHOWN = 4
 
 
 Prepared = dict[int, Held]
-"""Faults that are ready to begin, by their place among all."""
+"""Prepared faults, by their index among all."""
 
 
 def prepare_first(injector: Injector, faults: Sequence[Timed]) -> Prepared:
@@ -53,8 +53,8 @@ def carry_out(
     wait: Callable[[int], None],
     prepared: Prepared | None = None,
 ) -> tuple[str, ...]:
-    """Begin and end every fault and return when the last change is over, with why the faults
-    were not what was asked for, if they were not.
+    """Begin and end every fault and wait for the last change; return the reasons, if any, why the
+    faults differ from the plan.
 
     `zero_ns` is time 0 in CLOCK_REALTIME ns; `wait` returns at the instant it is given. Faults
     without an end are left to the injector's context. Raises as the faults do.
@@ -79,8 +79,8 @@ def carry_out(
             end_ns = None if timed.ends_ns is None else zero_ns + timed.ends_ns
             held[following] = (one, injector.schedule(one, zero_ns + timed.begins_ns, end_ns))
         one, exact = held[place]
-        # Faults close to each other wait until the one before them is prepared, done, looked at or
-        # undone. That is no lateness: only what comes on top, as of a busy machine, is.
+        # Faults close to each other wait until the one before is prepared, injected, checked or
+        # restored. That does not count as late: only a further delay does, as on a busy machine.
         due_ns = max(zero_ns + at_ns, free_ns + realtime_ns() - begun_ns)
         wait(zero_ns + at_ns)
         begun_ns = realtime_ns()
@@ -103,7 +103,7 @@ def carry_out(
 
 
 class _Step(IntEnum):
-    """What is done at an instant; of several at one instant, in this order."""
+    """The action at an instant; several at one instant happen in this order."""
 
     LOOK = 0
     END = 1
@@ -111,11 +111,11 @@ class _Step(IntEnum):
 
 
 def _looks(injector: Injector, faults: Sequence[Timed]) -> dict[int, int]:
-    """When to see whether each fault took effect, by place: as late as it can be seen, so that what
-    is measured after it began is not disturbed.
+    """When to check whether each fault took effect, by index: as late as possible, to disturb the
+    measurement after its begin least.
 
-    That is shortly before it ends, or before another begins on one of its nodes, which may take
-    away what shows it. Faults that neither happens to are looked at when all is over.
+    That is shortly before it ends, or before another begins on one of its nodes, which may remove
+    the evidence. Other faults are checked at the end.
     """
     nodes = [injector.nodes_of(timed.spec) for timed in faults]
     found = {}
@@ -145,11 +145,11 @@ def _change(injector: Injector, held: Held, *, begins: bool) -> Change:
 def carried_out(
     injector: Injector, faults: Sequence[Timed], zero_ns: int, prepared: Prepared
 ) -> Iterator[list[str]]:
-    """Carry out faults beside what the caller does, on a thread that ends with the context.
+    """Carry out faults on a thread that ends with the context.
 
-    `prepared` are the first of them (`prepare_first`). The list that is given has the problems once
-    the context has ended; faults that had not begun by then are one, and those that had not ended
-    are restored by the injector. Raises as the faults do.
+    `prepared` are the first of them (`prepare_first`). The yielded list has the problems once the
+    context has ended. A fault that has not begun by then is a problem; the injector restores those
+    that have not ended. Raises as the faults do.
     """
     over = threading.Event()
     problems: list[str] = []
@@ -207,11 +207,10 @@ def _uncertain(change: Change) -> str:
 
 
 def events_of(changes: Sequence[Change], apart_ns: int) -> tuple[Event, ...]:
-    """The Convergence Events that changes amount to, in order of time.
+    """The Convergence Events that changes form, in order of time.
 
-    Changes less than `apart_ns` after the one before are part of its event: what the network does
-    about one can not be told from what it does about the other. An event begins something where
-    any of its changes does.
+    A change less than `apart_ns` after the one before is part of its event: the network's reactions
+    to the two cannot be distinguished. An event begins a fault if any of its changes does.
     """
     groups: list[list[Change]] = []
     for change in sorted(changes, key=lambda change: change.t_ns):

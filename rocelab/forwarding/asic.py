@@ -1,9 +1,9 @@
-"""Choices to compare: the kernel's and those of switch ASICs, as functions of one shape.
+"""ECMP choices for comparison: the kernel's and those of switch ASICs, with one interface.
 
-In: `Flows`, a seed and the weights of a group. Out: the index of a next hop per flow. A
-`ChoiceModel` is a hash and a way to cut the hash space: by threshold as Linux does (RFC 2992), or
-by modulo as switch ASICs and most simulators do. The CRCs are those that switch vendors name in
-their hash settings; which bits of which fields a given ASIC feeds them is not public.
+`choose` returns the index of a next hop per flow. A `ChoiceModel` is a hash and a way to divide the
+hash space: by threshold as Linux does (RFC 2992), or by modulo as switch ASICs and most simulators
+do. The CRCs are those in switch vendors' hash settings; which bits of which fields an ASIC hashes
+is not public.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Crc(Enum):
 
 
 class Cut(Enum):
-    """How the hash space is shared among the next hops of a group."""
+    """How the hash space is divided among the next hops of a group."""
 
     THRESHOLD = "threshold"
     MODULO = "modulo"
@@ -47,7 +47,7 @@ class Cut(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChoiceModel:
-    """A switch's choice among equal paths: what it hashes with, and how it cuts the hashes."""
+    """A switch's choice among equal paths: its hash function, and how it divides the hash space."""
 
     hash_of: HashFunction
     hash_bits: int
@@ -56,8 +56,8 @@ class ChoiceModel:
     def choose(self, flows: Flows, seed: int, weights: Sequence[int]) -> Indices:
         """The index of the next hop that each flow takes in a group with these weights.
 
-        Modulo counts a next hop as often as its weight says, as ASICs repeat it in their tables.
-        Raises ValueError for an empty group.
+        Modulo counts a next hop as often as its weight, like ASICs, which repeat it in their
+        tables. Raises ValueError for an empty group.
         """
         if not weights:
             raise ValueError("a group needs at least one next hop")
@@ -72,7 +72,7 @@ class ChoiceModel:
 def kernel_model(
     policy: HashPolicy, fields: Collection[HashField] = (), cut: Cut = Cut.THRESHOLD
 ) -> ChoiceModel:
-    """Linux's choice; with Cut.MODULO what it would be if it cut its hashes as ASICs do."""
+    """Linux's choice; with Cut.MODULO, as if it divided the hash space like ASICs."""
     return ChoiceModel(partial(multipath_hashes, policy=policy, fields=fields), HASH_BITS, cut)
 
 
@@ -84,9 +84,9 @@ def crc_model(crc: Crc, cut: Cut = Cut.MODULO) -> ChoiceModel:
 def crc_hashes(flows: Flows, seed: int | Words, *, crc: Crc) -> Words:
     """The CRC of each flow's source and destination address, protocol and ports, as on the wire.
 
-    `seed`, one for all or each flow's own, is what the register starts from (its lowest 16 bits for
-    a CRC of 16). A CRC is linear: for flows of one length two seeds give hashes that differ by the
-    same XOR for every flow.
+    `seed`, one for all or each flow's own, is the register's start value (its lowest 16 bits for
+    a CRC of 16). A CRC is linear: for messages of one length, the hashes under two seeds differ by
+    the same XOR for every flow.
     """
     message = np.concatenate(
         [
@@ -102,7 +102,7 @@ def crc_hashes(flows: Flows, seed: int | Words, *, crc: Crc) -> Words:
 
 
 def crc_of(messages: npt.NDArray[np.uint8], start: int | Words, crc: Crc) -> Words:
-    """The CRC of each row of bytes, from a register that holds `start`, or each its own.
+    """The CRC of each row of bytes, from the register value `start`, one for all or one per row.
 
     Source: Williams, "A painless guide to CRC error detection algorithms" (1993), table-driven.
     """

@@ -1,9 +1,9 @@
-"""How evenly parallel links are used, and whether one tier's choice repeats an earlier one's.
+"""The balance of parallel links, and the polarization between tiers.
 
-In: packets per link and direction, and the uplinks that flows chose tier after tier. Out: max-mean
-ratio, Jain's index and coefficient of variation per tier and per group of parallel links, the
-polarization between tiers, and what uniform random hashing would have given for comparison: its
-mean and its 99th percentile.
+From packets per link and direction it computes max-mean ratio, Jain's index and coefficient of
+variation per tier and per group of parallel links; from the uplinks that flows chose tier after
+tier, how far one tier's choice repeats an earlier one's. For comparison it gives the mean and the
+99th percentile of uniform random hashing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The loads of some parallel links in figures; ratios are None where nothing was carried.
+    """Figures of the loads of parallel links; ratios are None if nothing was carried.
 
     mmr: max-mean ratio, the busiest link's load over the mean (1 is even, the number of links is
         the worst), as in Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta
@@ -47,7 +47,8 @@ class Balance:
 
 
 def balance(loads: Sequence[float]) -> Balance:
-    """The balance of links that carried `loads`. Raises ValueError on none and on negatives."""
+    """The balance of links that carried `loads`. Raises ValueError for no loads and for negative
+    ones."""
     x = np.asarray(loads, dtype=np.float64)
     if x.size == 0 or np.any(x < 0):
         raise ValueError("loads must be one or more numbers, none of them negative")
@@ -63,8 +64,8 @@ def balance(loads: Sequence[float]) -> Balance:
 
 @dataclass(frozen=True, slots=True)
 class RandomBalance:
-    """What equal flows come to on average when each group's are hashed uniformly over its links;
-    `flows` and `links` are the totals, and so is everything else."""
+    """The expectation for equal flows if each group's are hashed uniformly over its links. All
+    figures are of all groups together; `flows` and `links` are totals."""
 
     flows: int
     links: int
@@ -84,8 +85,8 @@ def random_balance(flows: int, links: int) -> RandomBalance:
 def random_groups(groups: tuple[tuple[int, int], ...]) -> RandomBalance:
     """The expectation for groups of (flows, links), by Monte Carlo from a fixed seed.
 
-    The unused fraction is exact (`random_unused`). Raises ValueError where there is no flow at all,
-    or a group without links.
+    The unused fraction is exact (`random_unused`). Raises ValueError if there is no flow, or a
+    group without links.
     """
     flows, links = sum(n for n, _ in groups), sum(k for _, k in groups)
     if flows < 1 or any(n < 0 or k < 1 for n, k in groups):
@@ -146,9 +147,9 @@ class GroupBalance:
 class TierBalance:
     """One tier in one direction: all its links together, and each group of parallel ones.
 
-    `worst_group` is the node whose group has the highest MMR, None where nothing was carried.
-    `random` is what uniform hashing in each group would give over all the links, where it is known
-    how many flows crossed each group.
+    `worst_group` is the node whose group has the highest MMR, None if nothing was carried. `random`
+    is the expectation for uniform hashing in each group over all links, if the number of flows that
+    crossed each group is known.
     """
 
     tier: str
@@ -162,8 +163,8 @@ class TierBalance:
 def link_loads(fabric: Fabric, packets: Mapping[tuple[str, str], int]) -> tuple[LinkLoad, ...]:
     """Loads of every switch-to-switch link in both directions, in build order.
 
-    `packets` counts what was sent, by (link name, sending node). Raises KeyError where a link's end
-    is missing: a counter that was not read is not a load of 0.
+    `packets` counts what was sent, by (link name, sending node). Raises KeyError if a link's end is
+    missing: a counter that was not read is not a load of 0.
     """
     return tuple(
         LinkLoad.of(directed, packets[directed.key])
@@ -178,7 +179,7 @@ def tier_balances(
     """The balance of each tier and direction, in order of appearance.
 
     `flows` counts the flows that crossed each (tier, direction, group), for comparison with random
-    hashing; a group that is not in it was crossed by none.
+    hashing; a missing group was crossed by none.
     """
     by_tier: dict[tuple[str, Direction], dict[str, list[int]]] = {}
     for load in loads:
@@ -204,7 +205,7 @@ def tier_balances(
 
 
 def leaf_uplinks(tiers: Iterable[TierBalance]) -> Balance | None:
-    """The balance of what leaves sent up, in every kind of fabric; None where no tier is of it."""
+    """The balance of the leaves' uplinks in any kind of fabric; None if no tier has them."""
     for tier in tiers:
         if tier.direction is Direction.UP and Role(tier.tier.partition("-")[0]).tier == 1:
             return tier.all_links
@@ -213,7 +214,7 @@ def leaf_uplinks(tiers: Iterable[TierBalance]) -> Balance | None:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What one hop of a flow's path chose: option `option` (from 0) of `options` next hops."""
+    """The choice at one hop of a flow's path: option `option` (from 0) of `options` next hops."""
 
     node: str
     stage: str
@@ -224,7 +225,7 @@ class Choice:
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedChoices:
     """Two choices in a row of some flows: at stage `first` option `x`, then at stage `second`
-    option `y` of `options`. `group` tells by a number which links were chosen from there."""
+    option `y` of `options`. `group` is the number of the group of links of the second choice."""
 
     first: str
     second: str
@@ -238,13 +239,13 @@ class PairedChoices:
 class Polarization:
     """How far the choices at `second` repeat those at `first`, over `flows` flows.
 
-    used_fraction: links used at `second`, of those offered by the nodes the flows came to.
+    used_fraction: the fraction used of the links at `second` that the flows' nodes offered.
     information: mutual information of the two choices over the smaller of their entropies: 0 when
-        independent, 1 when one fixes the other; None where a choice was always the same.
-    information_if_independent: what that comes to for so few flows if the choices had nothing to
-        do with each other (the mean over random pairings), since few flows look related by chance.
-    unused_if_random: the share of the offered links that would be unused if every flow chose anew;
-        None in results of before it was measured.
+        independent, 1 when one fixes the other; None if a choice was always the same.
+    information_if_independent: its value if the choices were independent (the mean over random
+    pairings), because few flows look related by chance. unused_if_random: the share of the offered
+    links that would be unused if every flow chose at random; None in results from before it was
+    measured.
     """
 
     first: str
@@ -259,15 +260,15 @@ class Polarization:
 
     @property
     def unused_fraction(self) -> float:
-        """Links at `second` that no flow used, of those offered."""
+        """The fraction of the offered links at `second` that no flow used."""
         return 1 - self.used_fraction
 
 
 def polarizations(paths: Iterable[Sequence[Choice]]) -> tuple[Polarization, ...]:
     """Polarization between each two consecutive stages at which flows had a choice.
 
-    Hops without an alternative are no choice. Empty where no flow had two choices in a row, as in a
-    two-tier fabric with single links: there is then no second choice to be polarized.
+    Hops without an alternative are no choice. Empty if no flow had two choices in a row, as in a
+    two-tier fabric with single links: there is then no second choice to polarize.
     """
     pairs: dict[tuple[str, str], list[tuple[int, int, int, int]]] = {}
     groups: dict[str, int] = {}
@@ -306,7 +307,7 @@ def polarization(pairs: PairedChoices) -> Polarization:
 
 
 def normalized_information(x: Sequence[int], y: Sequence[int]) -> float | None:
-    """Mutual information I(x; y) / min(H(x), H(y)); None where either never varies.
+    """Mutual information I(x; y) / min(H(x), H(y)); None if either never varies.
 
     Plug-in estimate (Cover and Thomas, Elements of Information Theory, section 2.4).
     """
@@ -314,7 +315,7 @@ def normalized_information(x: Sequence[int], y: Sequence[int]) -> float | None:
 
 
 class _Contingency:
-    """How often which two choices came together."""
+    """How often each pair of choices occurred."""
 
     def __init__(self, x: Ints, y: Ints) -> None:
         self._values_x, self._x = np.unique(x, return_inverse=True)

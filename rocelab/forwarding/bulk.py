@@ -1,9 +1,8 @@
 """Hashes and choices for arrays of flows: `rocelab.forwarding.multipath`, the kernel's ECMP, and
 the E-ECMP hash of `rocelab.forwarding.steering` in numpy.
 
-In: `Flows`, one seed for all or one per flow, a hash policy; then hashes and a group's weights or
-buckets. Out: a hash, and the index of a next hop, per flow, equal to the scalar model's. Work is
-done in pieces that stay in the processor's cache.
+Hashes and indexes of next hops, per flow, equal those of the scalar models. A seed is one for all
+or one per flow. Arrays are processed in pieces that fit the processor's cache.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def multipath_hashes(
     policy: HashPolicy,
     fields: Collection[HashField] = (),
 ) -> Words:
-    """The 31-bit hash of each flow, under one seed or the flow's own.
+    """The 31-bit hash of each flow, with one seed for all or one per flow.
 
     Raises as `multipath_hash` does: InputError for a seed of 0.
     """
@@ -59,13 +58,14 @@ def select_all(hashes: Words, weights: Sequence[int]) -> Indices:
 
 
 def by_threshold(hashes: Words, bounds: Sequence[int]) -> Indices:
-    """The index of the first of the ascending `bounds` that is not below each hash."""
+    """For each hash, the index of the first of the ascending `bounds` that is not below it."""
     found: Indices = np.searchsorted(np.array(bounds, np.uint32), hashes)
     return found
 
 
 def select_buckets(hashes: Words, buckets: Sequence[int]) -> Indices:
-    """The member that takes each hash in a resilient group with these members in its buckets."""
+    """The member that takes each hash in a resilient group; `buckets` has the member of each
+    bucket."""
     members: Indices = np.asarray(buckets, np.intp)[hashes % np.uint32(len(buckets))]
     return members
 
@@ -128,7 +128,7 @@ def _put_in_order(
 
 
 def _siphash_2_4(words: _Words64, key: _Words64) -> _Words64:
-    """SipHash-2-4 of each column of `words`, both halves of its key being `key`."""
+    """SipHash-2-4 of each column of `words`, with `key` as both halves of its key."""
     count = words.shape[1]
     state = np.empty((4, count), np.uint64)
     for row, constant in enumerate(
@@ -202,8 +202,8 @@ def e_ecmp_hashes(
     destination_qps: _Words64,
     seed: int | _Words64,
 ) -> Words:
-    """`rocelab.forwarding.steering.e_ecmp_hash` for arrays of RoCE flows, under one seed or the
-    flow's own; addresses are 32-bit numbers."""
+    """`rocelab.forwarding.steering.e_ecmp_hash` for arrays of RoCE flows, with one seed for all or
+    one per flow; addresses are 32-bit numbers."""
     addresses = sources << np.uint64(32) | destinations
     same = np.uint64(ROCE_PORT << 32 | UDP << 24)
     rest = source_ports << np.uint64(48) | same | destination_qps

@@ -1,8 +1,8 @@
 """Traffic matrices: the demands that running traffic has published below a lab's folder.
 
-In: a folder of JSON files as `rocelab.traffic.demand` writes them, and the fabric they are for.
-Out: one `Demand` per steerable flow, and a sentence for every file or flow that could not be used:
-a broken file costs its own flows and nothing else.
+Reads a folder of JSON files as `rocelab.traffic.demand` writes them, and returns one `Demand` per
+steerable flow of the fabric, and a sentence for every unusable file or flow: a broken file affects
+only its own flows.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from rocelab.plan.fabric import Fabric
 
 MOST_PROBLEMS = 8
-"""Problems that are reported of one file; a broken publisher breaks every flow alike."""
+"""The most problems that are reported for one file; a broken publisher breaks every flow alike."""
 
 
 class FlowKey(NamedTuple):
-    """What a switch tells flows apart by: dotted IPv4 addresses and the UDP source port."""
+    """What identifies a flow for a switch: dotted IPv4 addresses and the UDP source port."""
 
     source_ip: str
     destination_ip: str
@@ -29,10 +29,10 @@ class FlowKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A flow to be placed: `rate_bps` of the modelled network.
+    """A flow to be placed; `rate_bps` is in the modelled network.
 
-    It enters at the first of `ingresses` that its NIC reaches: the switch of the port that it
-    leaves by, then that of the NIC's other port.
+    It enters at the first of `ingresses` that its NIC reaches: the switch of the port that sends
+    it, then that of the NIC's other port.
     """
 
     key: FlowKey
@@ -41,7 +41,7 @@ class Demand:
 
 
 def read_demands(fabric: Fabric, folder: Path) -> tuple[tuple[Demand, ...], tuple[str, ...]]:
-    """The demands of all files of a folder, largest first, and what was wrong with the rest.
+    """The demands of all files of a folder, largest first, and the problems with the rest.
 
     Queue pairs that share addresses and source port are one flow to a switch: their rates add up.
     """
@@ -60,7 +60,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def is_left_behind(file: Path) -> bool:
-    """Whether the run that wrote it was killed: its process id is in the name."""
+    """Whether the run that wrote the file was killed: its process id is in the name."""
     pid, _, number = file.stem.partition("-")
     return pid.isdecimal() and number.isdecimal() and not Path("/proc", pid).exists()
 
@@ -76,7 +76,7 @@ class _Reader:
         try:
             flows = json.loads(file.read_text())
         except FileNotFoundError:
-            return  # Its run has ended between the listing and now.
+            return  # Its run has ended since the listing.
         except (OSError, ValueError) as error:
             self.problems.append(f"{file.name}: not JSON: {error}")
             return

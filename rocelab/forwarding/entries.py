@@ -1,8 +1,8 @@
-"""Steering entries: what a placement asks of each switch, in terms of the hash that it is to use.
+"""Steering entries: the hashes that make the switches follow a placement.
 
-In: a placement. Out: per switch and flow the 32-bit packet hash that makes the kernel take the
-next hop wanted. A hash is no next hop: where the group has shrunk since, it falls on another live
-member, so that an entry can be out of date but never a black hole.
+An entry is the 32-bit packet hash, per switch and flow, that makes the kernel take the wanted next
+hop. A hash is no next hop: if the group has shrunk since, it selects another live member, so that
+an outdated entry is never a black hole.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ Entries = Mapping[EntryKey, int]
 
 
 class EntryTable(Protocol):
-    """Where entries are programmed: `rocelab.runtime.steering.Steering` is one."""
+    """A table for entries, such as `rocelab.runtime.steering.Steering`."""
 
     def read_entries(self) -> dict[EntryKey, int]:
-        """Every entry there is."""
+        """All entries."""
         ...
 
     def write_entries(self, entries: Entries) -> None:
-        """Set entries, leaving others."""
+        """Set entries and keep all others."""
         ...
 
     def remove_entries(self, keys: Iterable[EntryKey]) -> None:
-        """Remove entries; what is not there is passed over."""
+        """Remove entries, ignoring those that do not exist."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What changes a table into the wanted one."""
+    """The changes that turn a table into the wanted one."""
 
     changed: Entries
     removed: tuple[EntryKey, ...]
@@ -46,7 +46,8 @@ class Diff:
 
 
 def wanted_entries(placed: Placement) -> dict[EntryKey, int]:
-    """The entries of a placement: one wherever the kernel has more than one next hop."""
+    """The entries of a placement: one for each switch where the kernel has more than one next
+    hop."""
     return {
         EntryKey(step.switch, *key): steering_hash(step.index, step.weights)
         for key, path in placed.paths.items()
@@ -56,15 +57,16 @@ def wanted_entries(placed: Placement) -> dict[EntryKey, int]:
 
 
 def difference(present: Entries, wanted: Entries) -> Diff:
-    """What is to be set and what removed."""
+    """The entries to set and to remove."""
     changed = {key: value for key, value in wanted.items() if present.get(key) != value}
     return Diff(changed, tuple(key for key in present if key not in wanted))
 
 
 def program(table: EntryTable, wanted: Entries) -> Diff:
-    """Make `table` hold `wanted` and nothing else; what was changed.
+    """Make `table` hold exactly `wanted`; return the changes.
 
-    New paths are written before old ones go, so that no flow falls back to hashing in between.
+    New entries are written before old ones are removed, so that no flow falls back to hashing in
+    between.
     """
     diff = difference(table.read_entries(), wanted)
     if diff.changed:

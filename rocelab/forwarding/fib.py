@@ -1,9 +1,9 @@
-"""A node's IPv4 forwarding table: what it is, and what is planned of it.
+"""A node's IPv4 forwarding table, as read or as planned.
 
 A `Fib` answers a longest-prefix lookup with the next hops in the order in which the kernel hashes
 over them (`rocelab.kernel.fib` reads one from a running namespace). The order decides every ECMP
-choice, so a planned table holds only where the kernel's order follows from the plan; a table that
-was read always holds.
+choice, so a planned table is valid only if the kernel's order follows from the plan; a table that
+was read is always valid.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rocelab.plan.routes import NextHops, expected_width, spread
 
 @dataclass(frozen=True, slots=True)
 class NextHop:
-    """Where a packet leaves: an interface, a gateway (None: the destination is on the link).
+    """The next hop of a packet: an interface and a gateway (None: the destination is on the link).
 
-    `carrier` is False for a next hop that the kernel still hashes over although its link is down.
+    `carrier` is False for a next hop that the kernel still hashes to although its link is down.
     """
 
     interface: str
@@ -33,7 +33,8 @@ class NextHop:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A prefix and its next hops in the kernel's order; none means that packets are discarded."""
+    """A prefix and its next hops in the kernel's order; an empty tuple means that packets are
+    discarded."""
 
     prefix: str
     next_hops: tuple[NextHop, ...]
@@ -64,15 +65,15 @@ class Fib:
 
 
 FibOf = Callable[[str], Fib]
-"""Gives the table of a node, by its name."""
+"""Returns the table of a node, by name."""
 
 
 def planned_fibs(fabric: Fabric, prefixes: Iterable[Prefix]) -> FibOf:
     """The tables that BGP will build for `prefixes`.
 
     Each switch also has its connected links. Next hops are ordered by gateway address, as zebra
-    sorts them (FRR lib/nexthop.c, nexthop_cmp). The kernel keeps that order where zebra writes
-    next hops into the route (`no zebra nexthop kernel enable`); with kernel nexthop objects
+    sorts them (FRR lib/nexthop.c, nexthop_cmp). The kernel keeps that order if zebra writes next
+    hops into the route (`no zebra nexthop kernel enable`); with kernel nexthop objects
     zebra orders a group by the ids of its members, which depends on which session came up first.
 
     The callable raises InputError for groups whose order the plan does not decide: on unnumbered
@@ -93,7 +94,7 @@ def planned_fibs(fabric: Fabric, prefixes: Iterable[Prefix]) -> FibOf:
 
 
 def planned_fib(fabric: Fabric, node: str) -> Fib:
-    """The table that BGP will build in the switch `node`. Raises as `planned_fibs` says."""
+    """The table that BGP will build in the switch `node`. Raises as `planned_fibs` does."""
     return planned_fibs(fabric, fabric.prefixes)(node)
 
 
@@ -128,7 +129,8 @@ def _planned(fabric: Fabric, node: str, routes: Mapping[str, NextHops]) -> Fib:
 
 
 def connected_prefix(link: Link, node: str) -> str:
-    """What `node` reaches directly over a numbered link: its /31, or the address at its far end."""
+    """The prefix that `node` reaches directly over a numbered link: its /31, or the address at its
+    far end."""
     port = link.port(node)
     if port.is_shared:
         return f"{link.far(node).ip}/32"

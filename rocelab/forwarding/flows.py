@@ -1,7 +1,7 @@
 """Many flows as arrays, for the hashes of `rocelab.forwarding.bulk` and `rocelab.forwarding.asic`.
 
-In: flows one by one, or columns of addresses and ports. Out: `Flows`, columns with the bytes and
-numbers that hashes read, all IPv4 or all IPv6.
+`Flows` are columns of the bytes and numbers that hashes read, all IPv4 or all IPv6, made from
+single flows or from columns of addresses and ports.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Flows:
         return bool(self.source.shape[1] == 16)
 
     def part(self, which: slice | Indices | npt.NDArray[np.bool_]) -> Flows:
-        """Some of the flows: a slice, indices or a mask, as numpy takes them."""
+        """Some of the flows, by a numpy slice, indices or a mask."""
         return Flows(
             self.source[which],
             self.destination[which],
@@ -51,7 +51,7 @@ class Flows:
 
 
 def as_columns(flows: Sequence[Flow5]) -> Flows:
-    """The same flows in columns. Raises ValueError for none, and for IPv4 beside IPv6."""
+    """The flows as columns. Raises ValueError for none, and for a mix of IPv4 and IPv6."""
     if len({flow.is_v6 for flow in flows}) != 1:
         raise ValueError("expected flows of one IP version")
     return Flows(

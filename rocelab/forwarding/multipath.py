@@ -1,16 +1,16 @@
 """Linux's choice among equal-cost next hops, as a pure function of flow, seed and weights.
 
-In: a flow's five-tuple, a switch's net.ipv4.fib_multipath_hash_seed and hash policy, the weights
-of an ECMP group in the kernel's order. Out: the index of the next hop that the kernel takes. Both
-kinds of kernel route agree on it: next hops inside the route (net/ipv4/fib_semantics.c,
+Computes the index of the next hop that the kernel takes, from a flow's five-tuple, a switch's
+net.ipv4.fib_multipath_hash_seed and hash policy, and the weights of an ECMP group in the kernel's
+order. Both kinds of kernel route agree on it: next hops inside the route (net/ipv4/fib_semantics.c,
 fib_rebalance; net/ipv6/route.c, rt6_upper_bound_set) and groups of nexthop objects
 (net/ipv4/nexthop.c, nh_hthr_group_rebalance). `rocelab.forwarding.bulk` does the same for arrays of
-flows, `rocelab.forwarding.resilient` is the choice of resilient groups.
+flows; `rocelab.forwarding.resilient` models resilient groups.
 
-Holds for packets that a switch forwards and that carry no socket's hash (raw frames), that are
+It holds for packets that a switch forwards and that have no hash from a socket (raw frames) and are
 neither tunnelled, fragments nor ICMP errors, on little-endian machines, while the gateways'
-neighbour entries are valid: a group of nexthop objects passes over a gateway whose MAC address it
-could not learn (nexthop_is_good_nh).
+neighbour entries are valid: a group of nexthop objects skips a gateway whose MAC address is unknown
+(nexthop_is_good_nh).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rocelab.spec.model import HashField, HashPolicy
 HASH_BITS = 31
 UDP = 17
 JHASH_START = 0xDEADBEEF + (2 << 2)
-"""What jhash_2words(a, b, 0) starts from (include/linux/jhash.h)."""
+"""The start value of jhash_2words(a, b, 0) (include/linux/jhash.h)."""
 
 _WORD = 2**64 - 1
 _FLOW_KEYS_V4 = struct.Struct("<2xBxI20xHH4x4s4s4x")
@@ -41,7 +41,7 @@ _L3_FIELDS_V6 = _L3_FIELDS_V4 | {HashField.PROTOCOL, HashField.FLOW_LABEL}
 class Flow5:
     """A flow's five-tuple: IPv4 or IPv6 addresses, IP protocol number, ports.
 
-    `flow_label` is IPv6's 20 bits and left at 0 for IPv4.
+    `flow_label` is IPv6's 20 bits, 0 for IPv4.
     """
 
     source: str
@@ -72,14 +72,14 @@ def multipath_hash(
     """
     key = siphash_key(seed)
     used = hashed_fields(policy, fields, v6=flow.is_v6)
-    # Policy 0 takes the label as the wire has it, policy 3 as a number.
+    # Policy 0 hashes the label in wire order, policy 3 as a number.
     label = flow.flow_label if policy is HashPolicy.CUSTOM else socket.htonl(flow.flow_label)
     digest = _siphash_2_4(_flow_keys(flow, used, label), key, key) & 0xFFFF_FFFF or 1
     return (_jhash_with_no_inner(digest) if policy is HashPolicy.CUSTOM else digest) >> 1
 
 
 def siphash_key(seed: int) -> int:
-    """Either half of the key that the kernel makes of a seed (include/net/ip_fib.h).
+    """Each half of the key that the kernel makes from a seed (include/net/ip_fib.h).
 
     Raises InputError for seed 0.
     """
@@ -96,7 +96,7 @@ def siphash_key(seed: int) -> int:
 def hashed_fields(
     policy: HashPolicy, fields: Collection[HashField], *, v6: bool
 ) -> frozenset[HashField]:
-    """What a policy reads of a packet; IPv6's policy 0 also reads next header and flow label.
+    """The fields that a policy reads; IPv6's policy 0 also reads next header and flow label.
 
     Raises ValueError for fields without policy custom and the other way round.
     """
@@ -134,10 +134,10 @@ def select(flow_hash: int, weights: Sequence[int]) -> int:
 
 
 def _flow_keys(flow: Flow5, used: Collection[HashField], label: int) -> bytes:
-    """The bytes of struct flow_keys that the kernel hashes; what is not used is 0.
+    """The bytes of struct flow_keys that the kernel hashes; unused fields are 0.
 
-    Addresses and ports are each put in order: IPv4's and ports compared as the CPU loads the bytes
-    of the wire, IPv6's byte by byte.
+    Addresses and ports are each sorted: IPv4's and ports by the CPU's load of the wire bytes,
+    IPv6's byte by byte.
     """
     addresses = [
         ip_address(address).packed if field in used else bytes(16 if flow.is_v6 else 4)

@@ -1,8 +1,8 @@
-"""The network that flows are placed on: what every switch's kernel offers, with capacities.
+"""The network that flows are placed on: the next hops that every kernel offers, with capacities.
 
-In: a fabric and the tables of its switches as their kernels hold them now. Out: for a switch and a
-destination the next hops that can be chosen, each with its place in the kernel's group. Only what
-a kernel would use itself is offered, so that no placement can send a packet where it is lost.
+It is made from a fabric and the present tables of its switches' kernels. For a switch and a
+destination it gives the usable next hops with their index in the kernel's group. It offers only
+next hops that the kernel itself would use, so that no placement can lose a packet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rocelab.plan.fabric import Fabric, Link
 
 
 class Edge(NamedTuple):
-    """One direction of a link: what leaves `node` by it."""
+    """One direction of a link, sent by `node`."""
 
     node: str
     link: str
@@ -47,7 +47,7 @@ Path = tuple[Step, ...]
 
 
 class Network:
-    """A fabric's switches and live links, as the tables `fibs` have them."""
+    """A fabric's switches and live links, according to the tables `fibs`."""
 
     def __init__(self, fabric: Fabric, fibs: Mapping[str, Fib]) -> None:
         self._fibs = fibs
@@ -72,7 +72,8 @@ class Network:
         """The far end of each edge between two switches: what placing can move load on or off."""
 
     def steps(self, switch: str, destination: str) -> tuple[Step, ...]:
-        """What `switch` can do with a packet to the address `destination`; none: it drops it."""
+        """The possible steps of `switch` with a packet to the address `destination`; if empty, it
+        drops the packet."""
         fib = self._fibs.get(switch)
         route = None if fib is None else fib.lookup(destination)
         if route is None:
@@ -86,7 +87,7 @@ class Network:
         weights = tuple(hop.weight for hop in route.next_hops)
         for index, hop in enumerate(route.next_hops):
             link = self._link_at.get((switch, hop.interface))
-            # A hop without carrier keeps its place: the kernel still counts it.
+            # A hop without carrier keeps its index: the kernel still counts it.
             if link is not None and hop.carrier:
                 yield self._step(switch, link, index, weights)
 
@@ -94,7 +95,8 @@ class Network:
         return Step(Edge(switch, link.name), link.far(switch).node, index, weights)
 
     def ingress(self, demand: Demand) -> str:
-        """The switch where a flow enters: the first that reaches its NIC, or else the first."""
+        """The switch where a flow enters: the first with a direct step to its NIC, or else the
+        first."""
         for switch in demand.ingresses:
             if any(
                 step.to not in self.switches for step in self.steps(switch, demand.key.source_ip)
@@ -105,9 +107,9 @@ class Network:
 
 @dataclass(frozen=True)
 class Placement:
-    """A path per flow. `lost` are flows that no path leads to their destination.
+    """A path per flow. `lost` are flows without a path to their destination.
 
-    Utilisations are of edges between switches: a server's own link is nobody's to choose.
+    Utilisations are of edges between switches: a server's own link is not a choice.
     """
 
     paths: Mapping[FlowKey, Path]
@@ -116,7 +118,7 @@ class Placement:
 
     @property
     def max_utilisation(self) -> float:
-        """The utilisation of the most used edge; above 1 the flows do not fit."""
+        """The utilisation of the most used edge; if it is above 1 the flows do not fit."""
         return max(self.utilisation.values(), default=0.0)
 
     @property

@@ -1,8 +1,7 @@
-"""The path of a flow, hop by hop, predicted from each switch's table and the kernel's hash.
+"""Predicts the path of a flow, hop by hop, from each switch's table and the kernel's hash.
 
-In: a fabric, the tables of its switches (read from the running kernels or planned), two NICs, the
-flow's ports and the scheme. Out: every node, link and ECMP choice from the source to the
-destination server.
+The tables are read from the running kernels or planned. The path has every node, link and ECMP
+choice from the source to the destination server.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from rocelab.wording import name_hint
 
 
 class NoPathError(ExpectationError):
-    """A flow that does not arrive, with the node where it ends."""
+    """A flow does not arrive; the error names the node where it ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """What one node does with the flow: it sends by `interface` over `link`.
+    """One node's hop: it sends the flow by `interface` over `link`.
 
-    `index` is the next hop taken of the `width` that the node could choose from; `flow_hash` is
-    the 31-bit hash that decided, None where there was nothing to decide.
+    `index` is the chosen one of `width` next hops; `flow_hash` is the 31-bit hash that decided,
+    None if there was no choice.
     """
 
     node: str
@@ -82,11 +81,11 @@ def walk(
 ) -> Path:
     """The path of a flow from one server's NIC to another's, out of port `leaves_by` (from 0).
 
-    `fib_of` is called once per switch passed. `steering` is the scheme's model, that of the spec's
-    scheme where it is not given; `destination_qp` is the BTH's, which e-ecmp hashes. Raises
-    NoPathError where a node has no route, discards, sends into a dead link or to a node already
-    passed; InputError for a NIC pair on one server, and where there is a choice that can not be
-    predicted: for a hash seed of 0, and as `SteeringModel.hash_at` says.
+    `fib_of` is called once per switch passed. `steering` is the scheme's model, by default that of
+    the spec's scheme; `destination_qp` is the BTH's, which e-ecmp hashes. Raises NoPathError if a
+    node has no route, discards, sends into a dead link or to a node already visited; InputError for
+    a NIC pair on one server, and for a choice that cannot be predicted: with a hash seed of 0, and
+    as `SteeringModel.hash_at` does.
     """
     if source.server == destination.server:
         raise InputError(

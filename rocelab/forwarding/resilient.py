@@ -1,10 +1,8 @@
-"""Resilient next-hop groups: which bucket a hash is in, and which member has the bucket.
+"""Resilient next-hop groups: the bucket of a hash, and the member of a bucket.
 
-In: the weights of a group's members and its buckets, planned or read from a running namespace.
-Out: the member that takes a hash. A group starts with the table that
-`filled` gives for empty buckets, and what a member's loss moves at once is known too, given which
-buckets are in use; what moves later, as buckets fall idle, depends on traffic and time: a running
-group's table is read.
+A group starts with the table that `filled` returns for empty buckets. `without` computes the
+buckets that move at once when a member is lost, given which buckets are in use. Later moves, when
+buckets become idle, depend on traffic and time: the table of a running group must be read.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from itertools import accumulate, pairwise
 class ResilientGroup:
     """A running group: its members' nexthop ids and weights in its order, and its buckets.
 
-    `buckets` has the id of the nexthop in each.
+    `buckets` has the nexthop id of each.
     """
 
     members: tuple[int, ...]
@@ -37,7 +35,7 @@ def bucket_of(flow_hash: int, buckets: int) -> int:
 
 
 def wanted(weights: Sequence[int], buckets: int) -> tuple[int, ...]:
-    """How many buckets each member is to have. Source: nh_res_group_rebalance."""
+    """The number of buckets that each member should have. Source: nh_res_group_rebalance."""
     total = sum(weights)
     bounds = [(buckets * each + total // 2) // total for each in accumulate(weights, initial=0)]
     return tuple(after - before for before, after in pairwise(bounds))
@@ -46,12 +44,12 @@ def wanted(weights: Sequence[int], buckets: int) -> tuple[int, ...]:
 def filled(
     buckets: Sequence[int | None], weights: Sequence[int], busy: Collection[int] = ()
 ) -> tuple[int, ...]:
-    """The table that the kernel makes at once of `buckets`, which hold members' indices or None.
+    """The table that the kernel makes at once from `buckets`, which hold members' indices or None.
 
     In order, each empty bucket, and each that is not busy while its member has more than it wants,
     goes to the last member of the group that has fewer than it wants. `busy` has the numbers of
-    buckets that were used since they were last moved, the last time within the group's idle timer.
-    With all empty it is the table of a new group.
+    buckets that were used since they were last moved, and within the group's idle timer. If all are
+    empty the result is the table of a new group.
 
     Source: nh_res_group_rebalance, which puts each member that wants buckets at the head of a list,
     and nh_res_table_upkeep (net/ipv4/nexthop.c), for unbalanced_timer 0.
@@ -77,8 +75,8 @@ def without(
 ) -> tuple[int, ...]:
     """The table right after `member` was removed from a group; indices are the old group's.
 
-    The lost member's buckets move, and where rounding gives another member fewer than before, some
-    of its own that are not `busy`.
+    The lost member's buckets move. If rounding gives another member fewer buckets than before, some
+    of its buckets that are not `busy` move as well.
     """
     left = [i for i in range(len(weights)) if i != member]
     emptied = [None if each == member else left.index(each) for each in buckets]

@@ -1,10 +1,9 @@
 """The hash that a switch gives a RoCE packet under each scheme: the model of
 rocelab/runtime/bpf/steer.bpf.c.
 
-In: a fabric, a scheme, a flow with its destination QP, and for `te` the entries that a controller
-wrote. Out: the 32-bit hash that decides the kernel's ECMP choice at a switch, or that the switch
-chooses by itself. What draws at random can not be computed and is an
-error.
+From a fabric, a scheme, a flow with its destination QP, and for `te` the controller's entries, it
+computes the 32-bit hash that decides the kernel's ECMP choice at a switch; None means that the
+kernel's own hash decides. Random choices cannot be computed and are an error.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ ROCE_PORT = 4791
 """UDP destination port of RoCEv2 (IANA)."""
 
 MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-"""Of SplitMix64's finalizer."""
+"""The multipliers of SplitMix64's finalizer."""
 
 _WORD = 2**64 - 1
 _KERNELS_OWN = ("ecmp", "resilient")
 
 
 class NodeScheme(IntEnum):
-    """What a switch does with a RoCE packet; the numbers are those of
+    """A switch's treatment of a RoCE packet; the numbers are those of
     rocelab/runtime/bpf/steer.bpf.c.
 
-    KERNEL takes away the hash that an earlier switch gave, so that the switch's own counts.
+    KERNEL removes the hash of an earlier switch, so that the kernel computes its own.
     """
 
     OFF = 0
@@ -64,12 +63,12 @@ class PinKey(NamedTuple):
 
 
 def is_steered(scheme: SchemeSpec) -> bool:
-    """Whether switches give packets a hash under `scheme`; otherwise the kernel's is untouched."""
+    """Whether switches set a packet's hash under `scheme`; otherwise the kernel's is unchanged."""
     return scheme.kind not in _KERNELS_OWN
 
 
 def node_scheme(scheme: SchemeSpec, node: Node) -> NodeScheme:
-    """What the switch `node` does under `scheme`."""
+    """The treatment by the switch `node` under `scheme`."""
     match scheme.kind:
         case "e-ecmp":
             return NodeScheme.E_ECMP
@@ -89,7 +88,8 @@ def e_ecmp_hash(flow: Flow5, destination_qp: int, seed: int) -> int:
     """The 32-bit hash of an IPv4 five-tuple and a BTH destination QP (24 bits) under `seed`.
 
     Three rounds of SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014) over the seed, the
-    addresses and the rest, of which the upper half is kept: the kernel takes its upper 31 bits.
+    addresses and the rest. The result is the upper half, of which the kernel uses the upper 31
+    bits.
     """
     addresses = _address(flow.source) << 32 | _address(flow.destination)
     rest = flow.source_port << 48 | flow.destination_port << 32 | flow.protocol << 24
@@ -99,14 +99,14 @@ def e_ecmp_hash(flow: Flow5, destination_qp: int, seed: int) -> int:
 def steering_hash(index: int, weights: Sequence[int]) -> int:
     """A 32-bit hash that makes the kernel take next hop `index` of a group with these weights.
 
-    It is the middle of that next hop's part, so while the group is smaller it picks some other.
+    It is the middle of that next hop's range, so while the group is smaller it selects another.
     """
     before = sum(weights[:index])
     return ((2 * before + weights[index]) << HASH_BITS) // sum(weights)
 
 
 def planned_pins(fabric: Fabric) -> dict[PinKey, int]:
-    """Each leaf's pin for each NIC that is not its own: the hash of the uplink to send it by.
+    """Each leaf's pin for each NIC of another leaf: the hash of the uplink to that NIC.
 
     The uplink's number is that of the NIC's port among its own leaf's, modulo the leaf's uplinks
     (path pinning by destination slice; Gangidi et al., SIGCOMM 2024, section 4.1).
@@ -124,7 +124,7 @@ def planned_pins(fabric: Fabric) -> dict[PinKey, int]:
 
 
 def _slots(fabric: Fabric) -> dict[str, tuple[frozenset[str], int]]:
-    """Of each NIC, by address: its leaves, and its port's place among the first one's."""
+    """For each NIC, by address: its leaves, and its port's index on the first leaf."""
     place = {
         link.name: index
         for node in fabric.switches
@@ -140,9 +140,9 @@ def _slots(fabric: Fabric) -> dict[str, tuple[frozenset[str], int]]:
 
 @dataclass(frozen=True)
 class SteeringModel:
-    """What the switches of a fabric give packets under a scheme.
+    """The hashes that a fabric's switches give packets under a scheme.
 
-    `entries` are those of a running lab under `te`, as its controller has written them last.
+    `entries` are those of a running lab under `te`, as its controller last wrote them.
     """
 
     fabric: Fabric
@@ -154,10 +154,10 @@ class SteeringModel:
         return planned_pins(self.fabric)
 
     def hash_at(self, node: Node, flow: Flow5, destination_qp: int | None) -> int | None:
-        """The 32-bit hash of the flow's packets at `node`, None where the kernel's own decides.
+        """The 32-bit hash of the flow's packets at `node`, None if the kernel's own decides.
 
-        Raises InputError where the scheme draws at random, hashes a QP that is not given, uses
-        entries that are not known, or chooses by a table of buckets (`resilient`).
+        Raises InputError if the scheme chooses at random, hashes a QP that is missing, uses unknown
+        entries, or chooses by a table of buckets (`resilient`).
         """
         if self.scheme.kind == "resilient":
             raise InputError(

@@ -1,8 +1,8 @@
-"""Collectives as schedules of sends between ranks, each with the sends that must be over before it.
+"""Collectives as schedules of sends between ranks, each with the sends that must finish before it.
 
-In: a pattern, how many ranks, how many bytes, and how the algorithm cuts and orders them. Out: a
-frozen `Schedule` in which every byte stands that the collective has to move; who the ranks are and
-how a send travels is not known here. Needs nothing but the standard library.
+`schedule` takes a pattern, the numbers of ranks and bytes, and the algorithm's parameters, and
+returns a frozen `Schedule` with every byte that the collective moves. It knows nothing of the
+ranks' places or of the transport. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from itertools import pairwise
 from rocelab.errors import InputError
 
 PIECE_BYTES = 512 * 1024
-"""What a tree or a chain passes on at once: NCCL's buffer of 4 MiB in 8 steps (NCCL_STEPS)."""
+"""The unit that a tree or a chain forwards: NCCL's buffer of 4 MiB in 8 steps (NCCL_STEPS)."""
 
 MAX_SENDS = 2**22
-"""Sends of one schedule: AlltoAll among 2,048 ranks, some gigabytes of memory."""
+"""The most sends of one schedule: AlltoAll among 2,048 ranks, some gigabytes of memory."""
 
 
 class Pattern(StrEnum):
-    """What the ranks do together; sizes have nccl-tests' meaning (its doc/PERFORMANCE.md).
+    """What the ranks do together; sizes mean what they mean in nccl-tests (its doc/PERFORMANCE.md).
 
     The last three are sets of single sends, for studies of congestion.
     """
@@ -48,7 +48,7 @@ IN_RING_ORDER = frozenset(
 
 
 class Algorithm(StrEnum):
-    """How an AllReduce is done."""
+    """The algorithm of an AllReduce."""
 
     RING = "ring"
     TREE = "tree"
@@ -59,9 +59,9 @@ class Algorithm(StrEnum):
 class Send:
     """`size_bytes` (> 0) from rank `source` to rank `destination`; `id` counts a schedule's sends.
 
-    `after` are ids of sends that must be over first. Each either arrives at `source`, which
-    forwards or combines what it brings, or was sent by `source` and is over once acknowledged: the
-    sender can tell by itself when it may start.
+    `after` are ids of sends that must finish first. Each either arrives at `source`, which forwards
+    or combines its data, or was sent by `source` and finishes when it is acknowledged: the sender
+    knows by itself when it may start.
     """
 
     id: int
@@ -73,7 +73,8 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Every send of one collective. A send's id is its index and above those it waits for."""
+    """Every send of one collective. A send's id is its index; it is greater than the ids in its
+    `after`."""
 
     pattern: Pattern
     ranks: int
@@ -98,8 +99,8 @@ def schedule(
 
     `size_bytes` is the buffer of an AllReduce or Broadcast, all ranks' output of an AllGather or
     Gather, the input of a ReduceScatter, a rank's send buffer of an AlltoAll(v), and what each
-    sender sends in an incast, pairs or a permutation. Where it does not divide, parts differ by a
-    byte; parts of nothing are not sent.
+    sender sends in an incast, pairs or a permutation. If it does not divide evenly, parts differ by
+    a byte; empty parts are not sent.
 
     - `algorithm` is AllReduce's. ring: Patarasuk and Yuan 2009, `Bandwidth optimal all-reduce
       algorithms`. tree: two binary trees, each for half of the data, no rank inside both (Sanders,
@@ -108,15 +109,16 @@ def schedule(
       from group to group, a ring per member.
     - AllGather and ReduceScatter are rings. Broadcast is a chain in ring order from `root`, in
       pieces of `piece_bytes`: it moves each byte once over each NIC, as a binomial tree does not.
-    - AlltoAll goes in rounds: rank r sends to r+1, then r+2, so that none is hit by all at once.
+    - AlltoAll goes in rounds: rank r sends to r+1, then r+2, so that no rank receives from all at
+      once.
       AlltoAllv's sizes are `matrix`[source][destination], a row at most `size_bytes`, or are drawn
-      from `seed`, each row `size_bytes`. What a rank keeps is counted and not sent.
+      from `seed`, each row `size_bytes`. The part that a rank keeps is counted but not sent.
     - Gather and incast (to rank 0) start all at once; pairs sends from rank 2i to 2i+1, a
       permutation from every rank to another drawn from `seed`.
 
     `channels` parts of the buffer go through the pattern independently, rings and trees in orders
-    rotated within each `group` (all ranks, if None), so that another member of a group carries what
-    leaves it. Raises InputError where the numbers do not fit.
+    rotated within each `group` (all ranks, if None), so that in each channel another member sends
+    the data that leaves the group. Raises InputError if the numbers do not fit.
     """
     if piece_bytes < 1:
         raise InputError(f"piece is {piece_bytes}", hint="give a piece of 1 or more")
@@ -169,7 +171,7 @@ def check_collective(
     group: int | None,
     root: int,
 ) -> None:
-    """Raise InputError where the numbers of a collective do not fit each other."""
+    """Raise InputError if the numbers of a collective do not fit together."""
     if ranks < 2:
         raise InputError(f"{pattern} of {ranks} ranks", hint="take two ranks or more")
     for name, value in (("size", size_bytes), ("channels", channels)):
@@ -226,7 +228,8 @@ def point_to_point(pattern: Pattern, ranks: int, seed: int = 0) -> tuple[tuple[i
         case Pattern.PERMUTATION:
             rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
             partners = list(range(ranks))
-            # About one shuffle in e moves every rank; taking the first keeps all of them likely.
+            # About one shuffle in e moves every rank; taking the first such one keeps all equally
+            # likely.
             while any(rank == partner for rank, partner in enumerate(partners)):
                 rng.shuffle(partners)
             return tuple(enumerate(partners))
@@ -237,7 +240,7 @@ def point_to_point(pattern: Pattern, ranks: int, seed: int = 0) -> tuple[tuple[i
 def uneven_sizes(ranks: int, size_bytes: int, seed: int) -> list[list[int]]:
     """AlltoAllv's bytes [source][destination]: each row a random division of `size_bytes`.
 
-    All divisions are alike likely, so a row's largest part is about ln(ranks) times the mean.
+    All divisions are equally likely, so a row's largest part is about ln(ranks) times the mean.
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
     rows = []
@@ -262,7 +265,7 @@ def _check_matrix(rows: Sequence[Sequence[int]], ranks: int, size_bytes: int) ->
 
 
 def _order(ranks: int, group: int, channel: int) -> list[int]:
-    """The ranks in a channel's order: group by group, each group turned by the channel's number."""
+    """The ranks in a channel's order: group by group, each rotated by the channel's number."""
     return [
         start + (member + channel) % group
         for start in range(0, ranks, group)
@@ -294,7 +297,8 @@ def _add(
 def _chain(
     sends: list[Send], path: Sequence[int], size_bytes: int, after: tuple[int, ...] = ()
 ) -> tuple[int, ...]:
-    """A send along each step of `path`, each after the one before; what the end waits for."""
+    """Add a send along each step of `path`, each after the one before; return the ids that the end
+    waits for."""
     for source, destination in pairwise(path):
         after = (_add(sends, source, destination, size_bytes, after),)
     return after
@@ -314,9 +318,10 @@ def _ring(
     size_bytes: int,
     path_of: Callable[[list[int]], list[int]],
 ) -> None:
-    """A chunk per rank and channel, along the path that `path_of` makes of the ring from its owner.
+    """Add a chunk per rank and channel, along the path that `path_of` makes from the ring, starting
+    at the owner.
 
-    The owner is the rank that ends with the reduced chunk, or has the chunk that is gathered.
+    The owner is the rank that ends with the reduced chunk, or starts with the gathered one.
     """
     for owner, share in enumerate(_split(size_bytes, len(orders[0]))):
         for order, chunk in zip(orders, _split(share, len(orders)), strict=True):
@@ -329,8 +334,8 @@ def _allreduce_hierarchical(
 ) -> None:
     """A chunk per rank and channel: reduced in every group, then among the groups, and back.
 
-    In each group the member at the owner's place collects and hands out, so that what goes from
-    group to group stays among members of one place: with one place per NIC, on one rail.
+    In each group the member at the owner's place collects and distributes, so that traffic between
+    groups stays among members of the same place: with one place per NIC, on one rail.
     """
     ranks = len(orders[0])
     for index, share in enumerate(_split(size_bytes, ranks)):
@@ -343,7 +348,7 @@ def _allreduce_hierarchical(
             ]
             ring = groups[home:] + groups[:home]
             reduced = [_chain(sends, each[1:] + each[:1], chunk) for each in ring]
-            # The sum gathers from the group after home on, is whole at home, and goes round again.
+            # The sum starts in the group after home, is complete at home, and goes round again.
             whole: list[tuple[int, ...]] = []
             after: tuple[int, ...] = ()
             for step in range(1, len(ring)):
@@ -360,7 +365,8 @@ def _allreduce_hierarchical(
 def _allreduce_trees(
     sends: list[Send], orders: Sequence[list[int]], size_bytes: int, piece_bytes: int
 ) -> None:
-    """Half of each channel up and down one tree, half another whose inner ranks are its leaves."""
+    """Half of each channel goes up and down one tree, half another whose inner ranks are leaves of
+    the first."""
     for order, part in zip(orders, _split(size_bytes, len(orders)), strict=True):
         other = order[::-1] if len(order) % 2 == 0 else _rotated(order, 1)
         for ranks, half in zip((order, other), _split(part, 2), strict=True):
@@ -393,7 +399,8 @@ def _up_and_down(sends: list[Send], ranks: Sequence[int], size_bytes: int) -> No
 
 
 def _exchange(sends: list[Send], rows: Sequence[Sequence[int]], channels: int) -> None:
-    """Rounds of sends at growing distance, a rank's each after its last; channels start apart."""
+    """Add rounds of sends at growing distance, each send of a rank after its previous one; channels
+    start at different rounds."""
     ranks = len(rows)
     for channel in range(channels):
         parts = (

@@ -1,9 +1,9 @@
-"""What the equations of DCQCN predict: flows through one marking bottleneck, on paper.
+"""The prediction of DCQCN's equations for flows through one marking bottleneck.
 
-In: a parameter set, a bottleneck, when each flow starts. Out: every flow's rate and the queue over
-time, in the modelled network's clock, to be laid beside what a lab measured. A fluid queue in fixed
-steps with the published state machines stepped plainly; nothing is shared with the reaction point
-that endpoints run, since one is there to check the other.
+`simulate` takes a parameter set, a bottleneck and the flows' start times, and returns every flow's
+rate and the queue over time, in the modelled network's clock, for comparison with a lab's
+measurement. It steps a fluid queue and the published state machines in fixed steps. It shares no
+code with the reaction point of the endpoints, because each checks the other.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 MARKED_FOR_CERTAIN = 50.0
-"""Hazard of a packet that is marked with probability 1: exp(-50) is never seen."""
+"""Hazard of a packet that is marked with probability 1: exp(-50) is as good as zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """The port all flows share: capacity, buffer, and the WRED line its packets are marked by.
+    """The port that all flows share: capacity, buffer, and its WRED line.
 
     Packets are marked as they join the queue: with probability 0 below `kmin_bytes`, rising to
     `pmax` at `kmax_bytes`, and 1 above. `feedback_ns` is the round trip without the queue, from the
-    mark over the receiver and the sender's new rate back to the port.
+    mark through the receiver to the sender and its new rate's arrival at the port.
     """
 
     capacity_bps: float
@@ -45,7 +45,7 @@ class Bottleneck:
     packet_bytes: int
 
     def marking_probability(self, queue_bytes: float) -> float:
-        """Of one packet that finds `queue_bytes` waiting (SIGCOMM'15, figure 5)."""
+        """The probability for a packet that finds `queue_bytes` waiting (SIGCOMM'15, figure 5)."""
         if queue_bytes <= self.kmin_bytes:
             return 0.0
         if queue_bytes > self.kmax_bytes:
@@ -60,7 +60,7 @@ class ModelRun:
 
     Shapes: `times_ns` (samples), the end of each; `rates_bps` (flows, samples), as sent, 0 before a
     flow starts; `queue_bytes` (samples); `cnps_ns` one array per flow, arrivals at its sender, at
-    most one a step. `dropped_bytes` overflowed the buffer; they are not sent again.
+    most one a step. `dropped_bytes` overflowed the buffer; they are not retransmitted.
     """
 
     step_ns: int
@@ -207,12 +207,12 @@ def simulate(
     sample_ns: int = 100_000,
     seed: int | None = None,
 ) -> ModelRun:
-    """Run flows that start at `starts_ns`, each at `line_rate_bps`, and never stop by themselves.
+    """Run flows that start at `starts_ns`, each at `line_rate_bps`, and never end.
 
-    Marks are drawn with `seed`; without one each comes when one was to be expected, which is
-    repeatable without a seed but lets equal flows move as one. A sample is the whole
-    steps (`step_for`) that fit in `sample_ns`, at least one. Not modelled: packets,
-    losses, windows, priority pauses. Raises InputError on no flows or a duration below a sample.
+    Marks are drawn with `seed`; without one each mark comes at its expected time, which is
+    repeatable but keeps equal flows synchronised. A sample is the whole steps (`step_for`) that fit
+    in `sample_ns`, at least one. Not modelled: packets, losses, windows, priority pauses. Raises
+    InputError for no flows or a duration below a sample.
     """
     step_ns = step_for(parameters, bottleneck)
     per_sample = max(1, sample_ns // step_ns)
@@ -275,7 +275,8 @@ class _Marks:
     """From the queue to CNPs at the senders: WRED, the receiver's interval, and the way back.
 
     A flow is marked when the hazard of its packets since the last mark, -ln(1 - p) each, reaches a
-    threshold: drawn from Exp(1) that is a draw per packet, and 1 is its expectation.
+    threshold: a threshold drawn from Exp(1) equals a draw per packet; without a seed it is 1, the
+    expectation.
     """
 
     def __init__(
@@ -309,7 +310,7 @@ class _Marks:
             self._on_the_way.append((received_ns + self._port.feedback_ns, marked))
 
     def arrived(self, now_ns: int) -> Flags | None:
-        """Which flows' senders got a CNP since they were last asked; None for none."""
+        """Flags of the flows whose senders got a CNP since the last call; None for none."""
         flags: Flags | None = None
         while self._on_the_way and self._on_the_way[0][0] <= now_ns:
             _, marked = self._on_the_way.popleft()
@@ -327,9 +328,9 @@ def time_to_fairness(
     """Nanoseconds from `from_ns` until every flow stays within `tolerance` of its fair share.
 
     `times_ns` (samples) are the ends of samples, `rates_bps` (flows, samples) the rates in them. A
-    rate is taken as its mean over the last `window_ns`, or since `from_ns` where that is later; the
-    fair share is the flows' mean at that time. To stay is to do so to the end, and for at least
-    one window: None where that never comes. (BMWG's DCQCN convergence test, AI fabric draft.)
+    rate is taken as its mean over the last `window_ns`, or since `from_ns` if that is later; the
+    fair share is the flows' mean at that time. They must stay so until the end, and for at least
+    one window; else the result is None. (BMWG's DCQCN convergence test, AI fabric draft.)
     """
     late = times_ns > from_ns
     times, rates = times_ns[late], rates_bps[:, late]

@@ -1,7 +1,7 @@
 """Published parameter sets of DCQCN, by name.
 
-In: a name and a line rate. Out: `DcqcnParameters` in the clock and the rates of the modelled
-network, with where each set was published.
+`parameters` returns a set for a line rate, in the clock and the rates of the modelled network. Each
+set's function names its source.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ MBPS = 10**6
 def _sigcomm15(line_rate_bps: int) -> DcqcnParameters:
     """Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM'15, section 5.
 
-    For 40G links; the paper does not scale its rates, nor does this. It gives neither a hyper
-    increase (200 Mb/s is mix/config.txt of its authors' ns3-rdma) nor a least rate (100 Mb/s is
-    the default of RdmaHw::MinRate in the HPCC ns-3).
+    For 40G links; neither the paper nor this function scales the rates. The paper gives neither a
+    hyper increase (200 Mb/s is mix/config.txt of its authors' ns3-rdma) nor a minimum rate (100
+    Mb/s is the default of RdmaHw::MinRate in the HPCC ns-3).
     """
     return DcqcnParameters(
         name="sigcomm15",
@@ -46,7 +46,7 @@ def _hpcc_dcqcn(line_rate_bps: int) -> DcqcnParameters:
     """`dcqcn` of simulation/run.py, alibaba-edu/High-Precision-Congestion-Control.
 
     Increases scale with the line rate from 5 and 50 Mb/s at 25G. There a marked packet's own ACK
-    carries the notification, so CNPs have no least distance.
+    carries the notification, so CNPs have no minimum interval.
     """
     return DcqcnParameters(
         name="hpcc-dcqcn",
@@ -136,7 +136,7 @@ PROFILES: Mapping[str, Callable[[int], DcqcnParameters]] = MappingProxyType(
 def parameters(profile: str, line_rate_bps: int) -> DcqcnParameters:
     """The set `profile` for NICs of `line_rate_bps`, in the modelled network's clock and rates.
 
-    Raises InputError on a name that is not in PROFILES.
+    Raises InputError for a name that is not in PROFILES.
     """
     if profile not in PROFILES:
         raise InputError(

@@ -1,7 +1,7 @@
-"""Flows: who sends to whom, over which NICs, how fast, and the patterns they form.
+"""Flows: sources, destinations, NICs and rates, and the patterns that flows form.
 
-In: a `Fabric` and a few numbers. Out: frozen flows and, for each, the addresses its frames carry.
-Patterns draw from a seed and nothing else, so a run can be repeated flow by flow.
+Makes frozen flows on a `Fabric` and resolves the addresses in their frames. Patterns draw only from
+a seed, so a run can be repeated flow by flow.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ QP_LIMIT = 1 << 24
 class Flow:
     """A constant-rate stream of probes from one NIC to another; NICs count from 1.
 
-    It leaves by port `leaves_by` (from 0) of a NIC that has two.
+    It uses port `leaves_by` (from 0) of a NIC with two.
 
-    Raises InputError where a number is outside what the packet or the sender can hold.
+    Raises InputError for a number outside the range of the packet field or of the sender.
     """
 
     id: int
@@ -63,9 +63,9 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """What the frames between two NICs carry, and the interface they leave by.
+    """The addresses in frames between two NICs, and the interface that sends them.
 
-    `next_hop_mac` is the first switch's: a server hands every packet to it.
+    `next_hop_mac` is that of the first switch, which gets every packet of a server.
     """
 
     source: str
@@ -88,7 +88,7 @@ def resolve_endpoints(
 ) -> Endpoints:
     """The addresses between two servers' NICs (from 1), out of port `leaves_by` (from 0).
 
-    Raises InputError where a NIC or port is missing.
+    Raises InputError if a NIC or port is missing.
     """
     nic = _nic(fabric, source, source_nic)
     far = _nic(fabric, destination, destination_nic)
@@ -114,7 +114,7 @@ def resolve_endpoints(
 
 
 def resolve_flow(fabric: Fabric, flow: Flow) -> Endpoints:
-    """A flow's addresses. Raises InputError where it does not fit the fabric or its MTU."""
+    """A flow's addresses. Raises InputError if it does not fit the fabric or its MTU."""
     ends = resolve_endpoints(
         fabric,
         flow.source,
@@ -153,7 +153,7 @@ def permutation(
     Flows are dealt in rounds: in each, every server sends to one other and receives from one other,
     until `flows` are dealt; later rounds use further NICs, then their second ports. Source ports
     and QPs are random and, up to 16,384 flows, all distinct.
-    Raises InputError where fewer than two racks have servers.
+    Raises InputError if fewer than two racks have servers.
     """
     if flows < 1:
         raise InputError(f"{flows} flows asked for", hint="ask for one or more")
@@ -206,8 +206,8 @@ def _servers_by_rack(fabric: Fabric) -> list[list[str]]:
 def _round(racks: Sequence[Sequence[str]], rng: random.Random) -> list[tuple[str, str]]:
     """Every server with a partner in another rack.
 
-    With racks laid out one after another on a ring, a shift no shorter than the largest rack and no
-    longer than the rest of the ring never ends in the rack it began in.
+    With racks one after another on a ring, a shift no shorter than the largest rack and no longer
+    than the rest of the ring always ends in another rack.
     """
     shuffled = [rng.sample(rack, len(rack)) for rack in rng.sample(racks, len(racks))]
     ring = [server for rack in shuffled for server in rack]

@@ -1,7 +1,7 @@
-"""Serving of a large model with prefill and decode on GPUs of their own.
+"""Serving of a large model with prefill and decode on separate GPUs.
 
-In: the block `inference` of a job. Out: a validated `InferenceSpec`, and its `Workload`: a wave of
-prompts is prefilled, its keys and values travel to the decoding GPUs, and the answers are generated
+Validates the block `inference` of a job and makes its `Workload`: a wave of prompts is prefilled,
+its keys and values are sent to the decoding GPUs, and the answers are generated
 (Patel et al. 2024 (Splitwise); Zhong et al. 2024 (DistServe)).
 """
 
@@ -28,7 +28,7 @@ Count = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 
 
 class InferenceSpec(SpecModel):
-    """Replicas of a model that prefill, others that decode; one iteration is a wave of prompts."""
+    """Some replicas of a model prefill, others decode; one iteration is a wave of prompts."""
 
     model: Model
     tensor: Annotated[Count, Field(description="GPUs that divide each layer, in a server")] = 1
@@ -88,26 +88,28 @@ class InferenceSpec(SpecModel):
 
     @property
     def ranks(self) -> int:
-        """GPUs of the job, each with a NIC of its own."""
+        """GPUs of the job, each with its own NIC."""
         return self.tensor * self.pipeline * (self.prefill + self.decode)
 
     @property
     def cache_bytes(self) -> float:
-        """Keys and values of one token that a GPU holds: 2 x 2 L h_kv / (PP TP) (Kwon et al. 2023
-        (PagedAttention), section 3); GPUs beyond the heads of keys and values hold copies."""
+        """Bytes of keys and values of one token that a GPU holds: 2 x 2 L h_kv / (PP TP) (Kwon et
+        al. 2023 (PagedAttention), section 3); GPUs in excess of the heads of keys and values hold
+        copies."""
         kv_heads = self.model.kv_heads or self.model.heads
         whole = 2 * BF16_BYTES * self.model.layers * self.model.kv_hidden
         return whole / self.pipeline / min(self.tensor, kv_heads)
 
     @cached_property
     def layout(self) -> Layout:
-        """Replicas in the place of data parallel ones."""
+        """The layout, with replicas as the data parallel dimension."""
         return Layout(self.tensor, 1, self.pipeline, self.prefill + self.decode, self.expert)
 
 
 def inference_workload(spec: InferenceSpec, *, iterations: int = 1) -> Workload:
-    """Waves one after the other: each stage's keys and values leave as soon as it has prefilled,
-    beside the stages after it; decoding begins with the last. All tokens of an answer are one step.
+    """Waves one after the other: each stage's keys and values are sent as soon as it has prefilled,
+    while later stages compute; decoding begins when the last have arrived. All tokens of an answer
+    are one step.
     """
     steps, grid = Steps(), spec.layout.grid
     prefill, decode = grid[: spec.prefill], grid[spec.prefill :]
@@ -145,8 +147,8 @@ def _prefill_s(spec: InferenceSpec) -> float:
 
 
 def _token_s(spec: InferenceSpec, requests: int) -> float:
-    """A stage's time for the next token of all requests: its weights and cached keys and values are
-    read once, or it computes, whichever takes longer (Pope et al. 2022, section 2)."""
+    """A stage's time for the next token of all requests: the longer of its computation and one read
+    of its weights and cached keys and values (Pope et al. 2022, section 2)."""
     model, gpus = spec.model, spec.tensor * spec.pipeline
     weights = BF16_BYTES * (model.dense_parameters + model.expert_parameters / spec.expert) / gpus
     known = spec.prompt + spec.output // 2
@@ -172,7 +174,7 @@ def _experts(spec: InferenceSpec, tokens: int, ranks: Ints, passes: int) -> Send
 
 
 def _cache_sends(spec: InferenceSpec, source: Ints, destination: Ints) -> Sends | None:
-    """A stage's keys and values, from each prefill replica to the decode replicas in turn."""
+    """A stage's keys and values, sent from each prefill replica to the decode replicas in turn."""
     pairs = max(spec.prefill, spec.decode)
     prompts = spec.prefill * spec.batch // pairs
     number = np.arange(pairs)

@@ -1,7 +1,7 @@
-"""What a person writes to describe a job: what the ranks do, where they run, how their NICs send.
+"""The description of a job by a user: what the ranks do, where they run, how their NICs send.
 
-In: keys of a drill file or options of a command. Out: a validated `JobSpec`, times in ns of the
-modelled network and sizes in bytes; its schedule of sends, or its continuous streams.
+Validates keys of a drill file or options of a command as a `JobSpec`, with times in ns of the
+modelled network and sizes in bytes, and makes its schedule of sends or its continuous streams.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rocelab.wording import RefusedError, listed
 
 
 class JobSpec(SpecModel):
-    """A job: a collective done over and over (`size`), or streams that run on (`duration`)."""
+    """A job: a repeated collective (`size`), or continuous streams (`duration`)."""
 
     pattern: Annotated[Pattern, Field(strict=False, description="what the ranks do together")]
     algorithm: Annotated[Algorithm, Field(strict=False, description="how an allreduce is done")] = (
@@ -139,7 +139,8 @@ class JobSpec(SpecModel):
         return self
 
     def _says(self, key: str) -> bool:
-        """Whether a key is other than when left out: a dump that holds every default reads back."""
+        """Whether a key differs from its default, so that a dump with every default is valid
+        input."""
         return bool(getattr(self, key) != type(self).model_fields[key].default)
 
     @model_validator(mode="after")
@@ -219,8 +220,8 @@ class Stream:
 def schedule_of(job: JobSpec, group: int | None = None) -> Schedule:
     """The sends of one iteration of a job with a size.
 
-    `group` is the group size where the job leaves it out (`rocelab.jobs.placement.group_size`).
-    Raises ValueError for a job of streams, InputError where the group does not divide the ranks.
+    `group` is the group size if the job does not set it (`rocelab.jobs.placement.group_size`).
+    Raises ValueError for a job of streams, InputError if the group does not divide the ranks.
     """
     if job.size is None:
         raise ValueError("a job with a duration has streams, not a schedule")

@@ -1,7 +1,7 @@
-"""What a job is on a fabric: which NIC each rank has, its queue pairs, its sends.
+"""A job on a fabric: the NIC of each rank, its queue pairs and its sends.
 
-In: a `Fabric` and a `JobSpec`, or several for jobs that run at once. Out: a frozen `JobPlan` of
-each, in the lab's clock. Nothing here touches a lab: plans are pure and repeatable.
+Resolves one `JobSpec`, or several that run at once, on a `Fabric` to frozen `JobPlan`s in the lab's
+clock. Pure and repeatable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SAMPLES = 400
 """Points of a job's goodput over time, at most."""
 
 RECORDED_SENDS = 2**15
-"""Sends of which a result has the times, at most; of whole iterations, the last ones."""
+"""The most sends whose times a result has: those of the last whole iterations."""
 
 SHORTEST_SAMPLE_NS = 5_000_000
 LONGEST_SAMPLE_NS = 50_000_000
@@ -37,10 +37,10 @@ LONGEST_SAMPLE_NS = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class QueuePairEnd:
-    """One end of a queue pair: rank `rank`'s, for what it sends to rank `peer`.
+    """The end of a queue pair from which rank `rank` sends to rank `peer`.
 
-    `number` is its own QP, `remote` the other end's; `control` marks one for clear-to-sends. All
-    that this end sends, answers included, leaves by port `port` (from 0) of its NIC.
+    `number` is its own QP, `remote` the other end's; `control` marks one for clear-to-sends.
+    Everything that this end sends, including ACKs, leaves by port `port` (from 0) of its NIC.
     """
 
     number: int
@@ -69,12 +69,12 @@ class JobPlan:
 
     @property
     def iterations(self) -> int:
-        """Repetitions, those that are not measured included; 0 for streams."""
+        """Repetitions, including those that are not measured; 0 for streams."""
         return 0 if self.schedule is None else self.job.iterations + self.job.warmup_iterations
 
     @property
     def recorded_iterations(self) -> int:
-        """Of how many iterations, the last ones, each rank notes the times of its sends."""
+        """The number of last iterations in which each rank records the times of its sends."""
         if self.schedule is None:
             return 0
         return min(self.iterations, RECORDED_SENDS // max(1, len(self.schedule.sends)))
@@ -102,7 +102,7 @@ class JobPlan:
 
     @cached_property
     def sample_ns(self) -> int:
-        """How far samples of goodput are apart, in the lab's clock."""
+        """The interval between samples of goodput, in the lab's clock."""
         if self.schedule is not None:
             return LONGEST_SAMPLE_NS
         return max(SHORTEST_SAMPLE_NS, self.duration_ns // SAMPLES)
@@ -113,20 +113,20 @@ class JobPlan:
         return message_bytes(self.job.transport)
 
     def endpoints(self, rank: int, peer: int, port: int = 0) -> Endpoints:
-        """The addresses of what `rank` sends to `peer` by port `port` (from 0) of its NIC."""
+        """The addresses of packets from `rank` to `peer` by port `port` (from 0) of its NIC."""
         here, there = self.places[rank], self.places[peer]
         return resolve_endpoints(self.fabric, here.server, there.server, here.nic, there.nic, port)
 
 
 def plan_job(fabric: Fabric, job: JobSpec) -> JobPlan:
-    """Resolve a job. Raises InputError where it does not fit the fabric."""
+    """Resolve a job. Raises InputError if it does not fit the fabric."""
     return _planned(fabric, job, FIRST_QP, Counter())
 
 
 def plan_jobs(fabric: Fabric, jobs: Sequence[JobSpec]) -> tuple[JobPlan, ...]:
-    """Resolve jobs that run at the same time: no two have a queue pair's number in common.
+    """Resolve jobs that run at the same time: their queue pair numbers are disjoint.
 
-    Raises InputError where one does not fit the fabric; it names the job where there are several.
+    Raises InputError if one does not fit the fabric; it names the job if there are several.
     """
     plans: list[JobPlan] = []
     number = FIRST_QP
@@ -170,7 +170,7 @@ def message_bytes(transport: TransportSpec) -> int:
 
 
 def check_mtu(transport: TransportSpec, link_mtu: int) -> None:
-    """Raise InputError where packets of a transport are too long for links of `link_mtu` bytes."""
+    """Raise InputError if packets of a transport are too long for links of `link_mtu` bytes."""
     needed = transport.mtu + PAYLOAD_OFFSET - IP_OFFSET + MOST_EXTENSION_BYTES + ICRC_BYTES
     if link_mtu < needed:
         raise InputError(
@@ -190,8 +190,8 @@ def _queue_pairs(
 ) -> tuple[QueuePairEnd, ...]:
     """Both ends of every queue pair, each connection's together; numbers count from `first_qp`.
 
-    `created` counts the queue pairs of each NIC and goes on from job to job: one after the other
-    gets the NIC's next port, as RoCE LAG does it (`rocelab.agent.lag`).
+    `created` counts the queue pairs of each NIC across jobs: each new one gets the NIC's next port
+    in turn, as in RoCE LAG (`rocelab.agent.lag`).
     """
     transport = job.transport
     connections = sorted({(min(pair), max(pair)) for pair in pairs})

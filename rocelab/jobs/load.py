@@ -1,7 +1,7 @@
-"""Can this machine carry jobs? An estimate before the run; the guard decides after it.
+"""Estimates before a run whether this machine can carry its jobs; after the run the guard decides.
 
-In: the plans of jobs that run at once and how many CPUs there are. Out: the share of them that the
-jobs would need, and the dilation at which they would fit.
+From the plans of jobs that run at once and the number of CPUs it computes the share of the CPUs
+that the jobs need, and the dilation at which they fit.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, roofline_ns
 
 PACKET_CPU_S = 20e-6
 BYTE_CPU_S = 6e-6 / 1024
-"""CPU time per data packet and per byte of its payload, on every part of its way: sender, switches,
-receiver, acknowledgement. Measured on two virtual CPUs, both busy: 44 us for 4 KiB over three links
+"""CPU time per data packet and per byte of its payload, over its whole path: sender, switches,
+receiver, acknowledgement. Measured on two busy virtual CPUs: 44 us for 4 KiB over three links
 on average. A further link adds 5 us."""
 
 CARRIED_SHARE = 0.7
-"""Of all CPUs: 52 % was carried there, and 100 % was not."""
+"""The share of all CPUs that a job may need: on that machine 52 % was carried, and 100 % was
+not."""
 
 _STEPS = (1, 2, 5, 10)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What jobs ask of the machine: data packets per second of the lab's clock, and the share of
+    """The load of jobs on the machine: data packets per second of the lab's clock, and the share of
     all CPUs. `dilation` is a round one at which they should fit."""
 
     packets_per_s: float
@@ -41,7 +42,7 @@ class Load:
 
 
 def estimate(plans: Sequence[JobPlan], cpu_count: int) -> Load:
-    """The load of jobs at the rate their busiest NICs allow, each as if it had them alone."""
+    """The load of jobs at the rate that their busiest NICs allow, each job as if it ran alone."""
     rates = [_packets(plan) for plan in plans]
     cpu_s = sum(per_s * (PACKET_CPU_S + size * BYTE_CPU_S) for per_s, size in rates)
     share = cpu_s / cpu_count
@@ -68,7 +69,7 @@ def _packets(plan: JobPlan) -> tuple[float, float]:
 
 
 def warning(plans: Sequence[JobPlan], cpu_count: int) -> str | None:
-    """What to say before a run that will probably not be carried, None where it should be."""
+    """The warning before a run that the machine probably cannot carry; None if it can."""
     load = estimate(plans, cpu_count)
     if load.fits:
         return None
@@ -81,6 +82,6 @@ def warning(plans: Sequence[JobPlan], cpu_count: int) -> str | None:
 
 
 def _round_up(value: float) -> float:
-    """1, 2 or 5 times a power of ten, the next that is not below `value`."""
+    """The least 1, 2 or 5 times a power of ten that is not below `value`."""
     scale = 10.0 ** math.floor(math.log10(value))
     return next(step * scale for step in _STEPS if step * scale >= value * (1 - 1e-9))

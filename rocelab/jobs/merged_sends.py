@@ -1,8 +1,9 @@
-"""What ranks send each other in a collective, where a schedule of single sends would not fit.
+"""The sends of a collective merged per pair of ranks, where a schedule of single sends is too
+large.
 
-In: a pattern, how many ranks and bytes, or a `JobSpec`. Out: all that one rank sends another as one
-send, in arrays, and a job as a `Workload`. The formulas are those of `rocelab.jobs.collectives`,
-whose schedules have the same bytes between the same ranks.
+`sends_of` returns everything that one rank sends another as one send, in arrays; `workload_of` a
+job as a `Workload`. The formulas are those of `rocelab.jobs.collectives`, whose schedules have the
+same bytes between the same ranks.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ MOST_PAIRS = 2**24
 """Pairs of ranks that send to each other, at most: AlltoAll among 4,096, a gigabyte."""
 
 MOST_ORDERED = 2**15
-"""Sends of a job, over all iterations, that are simulated one by one; more are merged, but for
-those of an exchange."""
+"""The most sends of a job, over all iterations, that are simulated one by one; more are merged,
+except those of an exchange."""
 
 MOST_EXCHANGED = 2**20
 """Sends of an AlltoAll(v), over all iterations: 1,024 ranks once, 1.5 GB."""
@@ -53,11 +54,11 @@ def sends_of(
     """All that one rank sends another in one collective as one send, by source and destination.
 
     The sums of `rocelab.jobs.collectives.schedule` with the same arguments, byte for byte; `parts`
-    are how many of its sends each is, `rounds` its longest chain. What merging leaves out is when a
-    pair's sends may begin: rings keep every NIC busy throughout, but the first piece of a tree or a
-    chain has to get to its end before the last rank receives anything: `fill_bytes`.
+    are how many of its sends each is, `rounds` its longest chain. Merging loses when a pair's sends
+    may begin. Rings keep every NIC busy throughout, but the first piece of a tree or a chain has to
+    reach its end before the last rank receives anything: `fill_bytes`.
 
-    Raises InputError where the numbers do not fit, or for more than MOST_PAIRS pairs.
+    Raises InputError if the numbers do not fit, or for more than MOST_PAIRS pairs.
     """
     check_collective(pattern, ranks, size_bytes, algorithm, channels, group, root)
     match pattern:
@@ -81,9 +82,8 @@ def sends_of(
 
 
 def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ...]:
-    """A job's merged sends (`sends_of`) in the parts that follow each other: a hierarchical
-    AllReduce's rings in groups, among groups and in groups again; of others the one that there
-    is."""
+    """A job's merged sends (`sends_of`) in consecutive parts: three for a hierarchical AllReduce
+    (rings in groups, among groups, in groups again), one for every other collective."""
     if (job.pattern, job.algorithm) == (Pattern.ALLREDUCE, Algorithm.HIERARCHICAL) and group:
         check_collective(
             job.pattern, job.ranks, size_bytes, job.algorithm, job.channels, group, job.root
@@ -106,15 +106,15 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ..
 def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
     """`iterations` of a job with a size, `job.compute` between them.
 
-    `group` is the group size where the job leaves it out (`rocelab.jobs.placement.ring_group`).
+    `group` is the group size if the job does not set it (`rocelab.jobs.placement.ring_group`).
     Up to MOST_ORDERED sends the workload is `ordered`: each send of the schedule is a step that
-    waits for what it waits for in the lab, and a rank begins an iteration, after its pause, when
-    all its sends and receives of the one before are over. Beyond, an iteration is one step of
-    merged sends that all ranks begin together, or three (`_phases`). An exchange is never merged:
-    a rank has one of its sends under way at a time, so that flows that meet on a link cost up to
-    three times what they would if all went at once.
+    waits for the same sends as in the lab, and a rank begins an iteration, after its pause, when
+    all its sends and receives of the previous one have finished. Beyond, an iteration is one step
+    of merged sends that all ranks begin together, or three (`_phases`). An exchange is never
+    merged: a rank has one of its sends under way at a time, so that flows that meet on a link cost
+    up to three times what they would if all went at once.
 
-    Raises InputError for a job of streams, where the group does not divide the ranks, and for an
+    Raises InputError for a job of streams, for a group that does not divide the ranks, and for an
     exchange of more than MOST_EXCHANGED sends.
     """
     if job.size is None:
@@ -192,7 +192,7 @@ def _split(sizes: Longs, parts: int) -> Longs:
 
 
 def _weighed(sizes: Longs) -> Longs:
-    """Bytes, and of how many sends: sizes x 2. A send of nothing is none."""
+    """Bytes and number of sends: sizes x 2. An empty send does not count."""
     return np.stack((sizes, sizes > 0), axis=-1)
 
 
@@ -202,15 +202,15 @@ def _chunks(ranks: int, channels: int, size_bytes: int) -> Longs:
 
 
 def _orders(ranks: int, group: int, channels: int) -> Ints:
-    """The ranks in each channel's order, every group turned by the channel's number."""
+    """The ranks in each channel's order, every group rotated by the channel's number."""
     start, member = np.divmod(np.arange(ranks), group)
     turned = (member + np.arange(channels)[:, None]) % group
     return (start * group + turned).astype(np.int32)
 
 
 def _ring(pattern: Pattern, orders: Ints, size_bytes: int) -> Sends:
-    """A chunk comes by every edge of its ring but that out of its owner while it is reduced, and
-    all but that into its owner while it is gathered."""
+    """A chunk crosses every edge of its ring, except the one out of its owner while it is reduced
+    and the one into its owner while it is gathered."""
     channels, ranks = orders.shape
     chunks = _chunks(ranks, channels, size_bytes)
     total = chunks.sum(axis=0)[:, None]
@@ -227,7 +227,7 @@ def _ring(pattern: Pattern, orders: Ints, size_bytes: int) -> Sends:
 
 
 def _chain(orders: Ints, size_bytes: int, root: int) -> Sends:
-    """Every channel's part over each edge of its ring but that into the root."""
+    """Every channel's part crosses each edge of its ring except the one into the root."""
     channels, ranks = orders.shape
     part = _split(np.array(size_bytes), channels)
     load = np.stack((part, -(-part // PIECE_BYTES)), axis=-1)[:, None]
@@ -253,19 +253,19 @@ def _trees(orders: Ints, size_bytes: int) -> Sends:
     both = np.stack((orders, others), axis=1)
     child, towards = both[..., 1:], both[..., parent[1:]]
     source, destination = np.stack((child, towards)), np.stack((towards, child))
-    # Position 1 is a leaf on the lowest level of all: its way up and down has the most rounds.
+    # Position 1 is a leaf on the lowest level: its way up and down has the most rounds.
     chain = np.full(source.shape, NONE, np.int32)
     chain[:, 0, 0, 2 ** np.arange((ranks - 1).bit_length()) - 1] = 0
     rounds = 2 * (depth + 1)
-    # A piece alone takes the time of two in a round, as two ranks send to one or one to two, but
-    # next to the root. That of two rounds both ways is in the time of all pieces.
+    # A single piece takes the time of two per round, because two ranks send to one or one to two,
+    # except next to the root. The time of all pieces includes that of two rounds both ways.
     fill_bytes = max(0, 2 * rounds - 6) * _piece_bytes(size_bytes, 2 * channels)
     summed = _summed(ranks, source, destination, load[:, :, None], rounds, chain)
     return replace(summed, fill_bytes=fill_bytes)
 
 
 def _piece_bytes(size_bytes: int, parts: int) -> int:
-    """The longest piece of so many parts of a buffer."""
+    """The longest piece of a buffer in `parts` parts."""
     part = -(-size_bytes // parts)
     return -(-part // -(-part // PIECE_BYTES))
 
@@ -285,8 +285,9 @@ def _hierarchical(ranks: int, channels: int, size_bytes: int, group: int) -> Sen
 def _hierarchical_phases(
     ranks: int, channels: int, size_bytes: int, group: int
 ) -> tuple[Sends, Sends, Sends]:
-    """In a group a chunk goes by every edge but that out of its collector, and back by every edge
-    but that into it; from group to group as in a ring, from collector to collector."""
+    """In a group a chunk crosses every edge except the one out of its collector, and on the way
+    back every edge except the one into it; between groups it goes as in a ring, from collector to
+    collector."""
     groups = ranks // group
     chunks = _chunks(ranks, channels, size_bytes).reshape(groups, group, channels, 2)
     channel = np.arange(channels)[:, None]
@@ -346,7 +347,7 @@ def _uneven_sizes(ranks: int, size_bytes: int, seed: int) -> Longs:
 def _at_once(
     source: Longs, destination: Longs, sizes: Longs, channels: int, rounds: int = 1
 ) -> Sends:
-    """What is sent, once per pair, in as many parts as there are channels."""
+    """One send per pair, in as many parts as there are channels."""
     sent = np.flatnonzero(sizes)
     return Sends(
         source[sent].astype(np.int32),
@@ -360,8 +361,8 @@ def _at_once(
 def _summed(
     ranks: int, source: Ints, destination: Ints, load: Longs, rounds: int, chain: Ints
 ) -> Sends:
-    """Bytes and parts (`load`, ... x 2) of the same pair together; a pair is in a chain where one
-    of its sends is."""
+    """The sums of bytes and parts (`load`, ... x 2) per pair; a pair is in a chain if one of its
+    sends is."""
     load = np.broadcast_to(load, (*source.shape, 2)).reshape(-1, 2)
     pair, place = np.unique(
         source.reshape(-1).astype(np.int64) * ranks + destination.reshape(-1), return_inverse=True

@@ -1,8 +1,7 @@
-"""What each queue pair of a connection carries of a send, as payload and on the wire.
+"""The bytes of a send on each queue pair of its connection, as payload and on the wire.
 
-In: sends between pairs of ranks, in the order in which they are sent. Out: bytes per send and queue
-pair: cut into messages, dealt to the queue pairs as NCCL deals them
-(`rocelab.agent.rc.connection`), cut into packets with the headers that the lab's have.
+Cuts sends, in sending order, into messages, distributes these over the queue pairs as NCCL does
+(`rocelab.agent.rc.connection`), and cuts them into packets with the headers of the lab's.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from rocelab.jobs.transport import Strategy, TransportSpec
 
 @dataclass(frozen=True, eq=False)
 class Loads:
-    """Of each send on each queue pair of its connection: bytes of payload, and bytes on the wire,
-    headers, padding and empty packets included. sends x queue pairs."""
+    """Bytes of each send on each queue pair of its connection: payload, and on the wire with
+    headers, padding and empty packets. Shape: sends x queue pairs."""
 
     payload: Longs
     wire: Longs
@@ -33,13 +32,12 @@ def loads_of(
     transport: TransportSpec,
     overhead_bytes: int = FRAME_OVERHEAD_BYTES,
 ) -> Loads:
-    """How sends of `size_bytes`, each the sum of `parts` sends of about one size, come to lie on
-    the queue pairs of their `connection` (by number), in the order given.
+    """Distribute sends of `size_bytes`, each the sum of `parts` sends of about one size, in order
+    over the queue pairs of their `connection` (by number).
 
     `split` puts a part of every message on every queue pair; `round-robin` whole messages on one
-    after the other, and goes on from send to send of a connection where it left off. Of parts that
-    differ the longer ones come first; none is empty. `overhead_bytes` is what a packet is longer
-    than its payload.
+    after the other, and continues from send to send of a connection. If parts differ the longer
+    ones come first; none is empty. `overhead_bytes` is the length of a packet without its payload.
     """
     pairs = transport.qps
     longest = message_bytes(transport)
@@ -80,7 +78,7 @@ def _on_wire(message: Longs, mtu: int, overhead_bytes: int) -> Longs:
 
 
 def before_each(group: Longs, count: Longs) -> Longs:
-    """The sum of `count` over the elements of the same group (from 0) that are before each."""
+    """For each element, the sum of `count` over the earlier elements of its group (from 0)."""
     order = np.argsort(group, kind="stable")
     running = np.cumsum(count[order]) - count[order]
     first = np.flatnonzero(np.diff(group[order], prepend=-1))
@@ -91,16 +89,18 @@ def before_each(group: Longs, count: Longs) -> Longs:
 
 
 def _dealt(turn: Longs, messages: Longs, pairs: int) -> Longs:
-    """Of so many messages, dealt in turn from `turn` on, those on each queue pair."""
+    """The number of messages on each queue pair if `messages` are distributed in turn from `turn`
+    on."""
     distance = (np.arange(pairs) - turn[:, None]) % pairs
     return (messages[:, None] - distance + pairs - 1) // pairs
 
 
 def _last_messages(turn: Longs, per_send: Longs, number: Longs, pairs: int) -> Longs:
-    """Of `number` sends of `per_send` messages each, the last messages on each queue pair."""
+    """The number of last messages on each queue pair, for `number` sends of `per_send` messages
+    each."""
     last = np.zeros((len(turn), pairs), np.int64)
     rows = np.arange(len(turn))
-    # After as many sends as there are queue pairs the turn is where it was.
+    # After as many sends as there are queue pairs the turn repeats.
     for send in range(min(pairs, int(number.max(initial=0)))):
         at = (turn + (send + 1) * per_send - 1) % pairs
         last[rows, at] += (number - send + pairs - 1) // pairs

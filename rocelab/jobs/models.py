@@ -1,8 +1,7 @@
-"""The shape of a transformer: how many parameters it has, and how much work a token is.
+"""The shape of a transformer: its parameters, and its operations per token.
 
-In: a published name, or the sizes of layers, heads and vocabulary as users write them. Out: a
-frozen `ModelShape` with parameters and operations by formula. Nothing here knows how a model is
-divided.
+A frozen `ModelShape`, from a published name or from sizes of layers, heads and vocabulary, has
+parameters and operations by formula. It does not know how a model is divided.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ BytesPerSecond = Annotated[
 
 
 class ModelShape(SpecModel):
-    """A decoder of equal layers; with `experts`, each layer's feed-forward part is that many."""
+    """A decoder of equal layers; with `experts`, each layer has that many feed-forward parts."""
 
     block: Annotated[
         Literal["gpt", "llama"],
@@ -98,12 +97,12 @@ class ModelShape(SpecModel):
 
     @property
     def expert_parameters(self) -> int:
-        """Parameters that stand in experts, of all layers; 0 for a model without."""
+        """Parameters in the experts of all layers; 0 for a model without experts."""
         return self.layers * self.experts * self._feed_forward if self.experts > 1 else 0
 
     @property
     def dense_parameters(self) -> int:
-        """Parameters outside of experts: of GPT's kind 12 L h^2 (1 + 13/12h) + (V + s) h + 2h.
+        """Parameters outside of experts; for GPT's kind 12 L h^2 (1 + 13/12h) + (V + s) h + 2h.
 
         That is Narayanan et al., SC 2021, equation 2, and the last normalisation. Llama's kind has
         no biases and positions, and two embeddings.
@@ -126,7 +125,7 @@ class ModelShape(SpecModel):
 
     @property
     def active_parameters(self) -> int:
-        """Parameters that one token meets."""
+        """Parameters that one token uses."""
         return self.dense_parameters + self.expert_parameters * self.top_k // self.experts
 
     @property
@@ -137,7 +136,7 @@ class ModelShape(SpecModel):
     def forward_flops(self, tokens: float, sequence: int) -> float:
         """Operations of a forward pass over `tokens` in sequences of `sequence`.
 
-        2 per active parameter and token, and 4 L h s per token for attention, no regard had to the
+        2 per active parameter and token, and 4 L h s per token for attention, without regard to the
         causal mask; with a backward pass of twice as many, 6 N + 12 L h s (Kaplan et al. 2020,
         section 2.1; Chowdhery et al. 2022 (PaLM), appendix B).
         """

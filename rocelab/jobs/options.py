@@ -1,7 +1,6 @@
-"""A job from the options of a command, or from a file: the same keys, the same messages.
+"""Reads a job from the options of a command or from a file, with the same keys and messages.
 
-In: option values as typed, or a path. Out: a `JobSpec`, or a SpecError with every problem, each
-at its option or at its line.
+The result is a `JobSpec`, or a SpecError with every problem at its option or line.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def job_from_options(options: Mapping[str, str], command: str = "rocelab traffic
             assert isinstance(inner, dict)
             target = inner
         target[key] = _value(name, text)
-    # The validator points at keys that have a line; of options only the name is shown.
+    # The validator locates keys by line; for options only the name is shown.
     places: dict[KeyPath, int] = {
         tuple(KEYS[name].key.split(".")): number for number, name in enumerate(options)
     }

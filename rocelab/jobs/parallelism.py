@@ -1,7 +1,7 @@
-"""Which ranks of a model-parallel job work together, and their sends as arrays over all groups.
+"""The groups of ranks in a model-parallel job, and their sends as arrays over all groups.
 
-In: how a job is divided. Out: groups of ranks as G x n arrays, and the sends of one group repeated
-over all of them, so that a collective of 128 rings is made as fast as one of them.
+A `Layout` gives groups of ranks as G x n arrays. `over_groups` repeats the sends of one group over
+all of them, so that 128 rings take no longer to make than one.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class Layout:
         return ranks
 
     def data_groups(self, stages: slice) -> Ints:
-        """Those with the same parameters: data x context ranks, one group per stage and slice."""
+        """Groups with the same parameters: data x context ranks, one group per stage and slice."""
         return self._groups(self.grid[:, stages], (1, 3, 0, 2), self.data * self.context)
 
     def context_groups(self, stages: slice) -> Ints:
-        """Those that divide a sequence."""
+        """Groups that divide a sequence."""
         return self._groups(self.grid[:, stages], (1, 0, 3, 2), self.context)
 
     def expert_groups(self, stages: slice) -> Ints:
-        """Those that divide a layer's experts."""
+        """Groups that divide a layer's experts."""
         return self._groups(self._by_expert(stages), (2, 0, 3, 4, 1), self.expert)
 
     def expert_data_groups(self, stages: slice) -> Ints:
-        """Those with the same experts."""
+        """Groups with the same experts."""
         size = self.data // self.expert * self.context
         return self._groups(self._by_expert(stages), (2, 1, 4, 0, 3), size)
 
@@ -72,7 +72,7 @@ class Layout:
 
 
 def over_groups(sends: Sends, members: Ints) -> Sends:
-    """The sends of ranks 0 to n - 1 done by every row of `members`, G x n."""
+    """The sends of ranks 0 to n - 1, repeated for every row of `members` (G x n)."""
     return Sends(
         members[:, sends.source].reshape(-1),
         members[:, sends.destination].reshape(-1),
@@ -88,8 +88,8 @@ def over_groups(sends: Sends, members: Ints) -> Sends:
 def in_groups(
     pattern: Pattern, size_bytes: float, members: Ints, repeats: float = 1
 ) -> Sends | None:
-    """A collective of `size_bytes` (as nccl-tests counts it) in every group, done `repeats` times
-    one after the other; None where there is nothing to send."""
+    """A collective of `size_bytes` (as nccl-tests counts it) in every group, repeated `repeats`
+    times in sequence; None if there is nothing to send."""
     group = members.shape[1]
     size = round(size_bytes * repeats)
     if group < 2 or size < group:
@@ -103,7 +103,7 @@ def in_groups(
 
 
 def between(source: Ints, destination: Ints, size_bytes: float, repeats: int = 1) -> Sends | None:
-    """`repeats` messages from each source to its destination; None where there are none."""
+    """`repeats` messages from each source to its destination; None if there are none."""
     size = round(size_bytes) * repeats
     if size < 1 or len(source) == 0:
         return None
@@ -112,7 +112,7 @@ def between(source: Ints, destination: Ints, size_bytes: float, repeats: int = 1
 
 
 def joined(*parts: Sends | None) -> Sends | None:
-    """Sends that start together, as one; None where all are."""
+    """Sends that start together, as one; None if all parts are None."""
     sends = [each for each in parts if each is not None]
     if len(sends) < 2:
         return sends[0] if sends else None

@@ -1,7 +1,7 @@
-"""What a collective's time says: nccl-tests' bandwidths and table, and the least time possible.
+"""Performance of collectives: nccl-tests' bandwidths and table, and the least possible time.
 
-In: a pattern, sizes, and times of the modelled network. Out: algbw, busbw, a lower bound (roofline)
-and text in the shape of nccl-tests' output, which tools that read that output take as well.
+From a pattern, sizes and times of the modelled network it computes algbw, busbw, a lower bound
+(roofline) and a table in the format of nccl-tests, which tools for that format can read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from itertools import pairwise
 from rocelab.jobs.collectives import Pattern, Schedule
 
 FRAME_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
-"""Ethernet, IPv4, UDP, BTH and ICRC: what Linux counts of a RoCEv2 packet beside its payload.
+"""Ethernet, IPv4, UDP, BTH and ICRC: the bytes that Linux counts for a RoCEv2 packet besides its
+payload.
 
 On a real cable preamble, FCS and gap are 24 bytes more.
 """
@@ -27,10 +28,10 @@ DIVIDED = frozenset(
         Pattern.GATHER,
     }
 )
-"""Patterns whose size counts a part for every rank, its own included, which does not travel."""
+"""Patterns whose size counts a part for every rank, including its own, which is not sent."""
 
 BYTE_TYPE = "uint8"
-"""ncclUint8 in nccl-tests' words: elements are bytes, since no data type is modelled."""
+"""nccl-tests' name of ncclUint8: elements are bytes, since no data type is modelled."""
 
 
 _MEASURED = ("time", "algbw", "busbw", "#wrong")
@@ -39,9 +40,9 @@ _WIDTHS = (12, 12, 8, 6, 6, 7, 6, 6, 6)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured size. `wrong_bytes` were not delivered exactly once; None where not counted.
+    """One measured size. `wrong_bytes` were not delivered exactly once; None if not counted.
 
-    `time_ns` is that of one iteration on the modelled clock; `root` is -1 where there is none.
+    `time_ns` is that of one iteration on the modelled clock; `root` is -1 if there is none.
     """
 
     pattern: Pattern
@@ -63,17 +64,17 @@ class Row:
 
 
 def algbw_gbs(size_bytes: int, time_ns: float) -> float:
-    """Size over time in GB/s (10^9 bytes). Raises ValueError where no time has passed."""
+    """Size over time in GB/s (10^9 bytes). Raises ValueError if no time has passed."""
     if time_ns <= 0:
         raise ValueError(f"a time of {time_ns} ns has no bandwidth")
     return size_bytes / time_ns
 
 
 def busbw_factor(pattern: Pattern, ranks: int) -> float:
-    """busbw / algbw: it makes the bandwidth comparable to a NIC's, whatever the number of ranks.
+    """busbw / algbw: it makes the bandwidth comparable to a NIC's for any number of ranks.
 
-    nccl-tests, doc/PERFORMANCE.md; the same for every algorithm. Its alltoallv and gather take
-    (n-1)/n too. Incast, which it lacks, gets n-1: what the receiver's NIC takes in.
+    nccl-tests, doc/PERFORMANCE.md; the same for every algorithm. Its alltoallv and gather have
+    (n-1)/n too. Incast, which it lacks, gets n-1: the receiver's NIC takes in that many sizes.
     """
     match pattern:
         case Pattern.ALLREDUCE:
@@ -96,8 +97,8 @@ def roofline_ns(
     """The least time in which NICs of `nic_rate_bps` can carry `schedule`: that of the busiest one.
 
     Each NIC sends and receives at its rate at once; a send is packets of `mtu_bytes` payload, each
-    `overhead_bytes` longer on the wire. Left out, so that it stays a lower bound: latency (alpha)
-    and what sends wait for, ACKs, the RETH of a message's first packet, and links between switches.
+    `overhead_bytes` longer on the wire. To stay a lower bound it omits latency (alpha), waits
+    between sends, ACKs, the RETH of a message's first packet, and links between switches.
     """
     out = [0] * schedule.ranks
     into = [0] * schedule.ranks
@@ -110,7 +111,7 @@ def roofline_ns(
 
 
 def jct_ratio(measured_ns: float, bound_ns: float) -> float:
-    """Measured completion time over its lower bound. Raises ValueError where the bound is 0."""
+    """Measured completion time over its lower bound. Raises ValueError if the bound is 0."""
     if bound_ns <= 0:
         raise ValueError("nothing is sent, so there is no lower bound")
     return measured_ns / bound_ns
@@ -155,7 +156,7 @@ def nccl_table(
 
 
 def _step(sizes: Sequence[int]) -> str:
-    """nccl-tests' step between sizes: their factor where all are the same factor apart, else 1."""
+    """nccl-tests' step between sizes: the factor if it is the same between all, else 1."""
     factors = {high / low for low, high in pairwise(sizes)}
     return f"{factors.pop() if len(factors) == 1 else 1:g}(factor)"
 
@@ -180,6 +181,6 @@ def _line(row: Row) -> str:
 
 
 def _fitted(value: float, width: int) -> str:
-    """As many decimals, up to two, as leave the number room in its column."""
+    """The number with as many decimals, up to two, as fit its column."""
     texts = (f"{value:.{decimals}f}" for decimals in (2, 1, 0))
     return next((text for text in texts if len(text) <= width), f"{value:.1e}")

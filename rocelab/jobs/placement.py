@@ -1,7 +1,7 @@
 """Which NIC each rank of a job runs on.
 
-In: a `Fabric`, how many ranks, and how to lay them out. Out: a NIC per rank. Draws come from a seed
-and nothing else, so a placement can be repeated.
+`place` chooses a NIC of a `Fabric` per rank. It draws only from a seed, so a placement can be
+repeated.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def place(
 ) -> tuple[NicRef, ...]:
     """The NIC of each rank, each NIC used once at most.
 
-    contiguous fills server by server, all NICs of each, as launchers number ranks: those of a
-    server are neighbours, which NVLink joins in reality. topology-aware fills leaf by leaf within
-    a zone (unit, segment, pod), then the next zone: the network joins ranks by as few leaves and
-    zones as can be (`cut`). Where all NICs of a server are on one leaf the two are the same; with
-    rails contiguous changes the leaf at every step. fragmented deals ranks to the zones in turn
-    and in each to its leaves in turn, so that consecutive ranks are on different leaves while there
-    are NICs left; random draws NICs from `seed`. A list names the NIC of each rank: `srv1-2:3`, or
-    `srv1-2` for NIC 1.
+    contiguous fills server by server, all NICs of each, as launchers number ranks: neighbours are
+    on one server, which NVLink joins in reality. topology-aware fills leaf by leaf within
+    a zone (unit, segment, pod), then the next zone: a ring crosses as few leaves and zones as
+    possible (`cut`). If all NICs of a server are on one leaf the two are the same; with
+    rails contiguous changes the leaf at every step. fragmented distributes ranks over the zones in
+    turn and within each over its leaves in turn, so that consecutive ranks are on different leaves
+    as long as NICs are left; random draws NICs from `seed`. A list names the NIC of each rank:
+    `srv1-2:3`, or `srv1-2` for NIC 1.
 
     Raises InputError for more ranks than NICs, a fragmented placement on one leaf, and a list that
-    is too short or long, repeats a NIC or names one that is not there.
+    is too short or long, repeats a NIC or names a missing one.
     """
     if not isinstance(how, Placement):
         return _listed(fabric, ranks, how)
@@ -84,16 +84,15 @@ def place(
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Of the hops of a ring over all ranks, the last to the first included, those that lead from
-    leaf to leaf and, among them, from zone to zone. A hop between NICs of one server counts too:
-    here it goes over the network."""
+    """The hops of a closed ring over all ranks that go from leaf to leaf and, among these, from
+    zone to zone. A hop between NICs of one server counts too: in the lab it uses the network."""
 
     leaves: int
     zones: int
 
 
 def cut(fabric: Fabric, places: Sequence[NicRef]) -> Cut:
-    """What a placement makes a ring cross.
+    """The cut of a ring over a placement.
 
     A NIC with two ports is on its two leaves at once; a hop stays on a leaf where both NICs are on
     the same. Raises KeyError for a server that is not in the fabric.
@@ -115,8 +114,9 @@ def nic_of(fabric: Fabric, ref: NicRef) -> Nic:
 def group_size(fabric: Fabric, places: Sequence[NicRef]) -> int:
     """How many consecutive ranks make up a group of a hierarchical collective.
 
-    Those on one server where every server holds the same number of them, two or more; else those on
-    one leaf. Raises InputError where leaves hold different numbers or the ranks of one are apart.
+    The ranks on one server if every server holds the same number of them, two or more; else the
+    ranks on one leaf. Raises InputError if leaves hold different numbers or the ranks of a leaf are
+    not consecutive.
     """
     return even_group(
         [place.server for place in places],
@@ -153,7 +153,7 @@ def _nics_by_leaf(fabric: Fabric) -> list[list[list[NicRef]]]:
 
 
 def _in_turn(groups: Sequence[Sequence[NicRef]]) -> list[NicRef]:
-    """One of each group, then the next of each, until all have been taken."""
+    """The first NIC of each group, then the second of each, and so on."""
     return [nic for one_each in zip_longest(*groups) for nic in one_each if nic is not None]
 
 
@@ -168,7 +168,7 @@ def _listed(fabric: Fabric, ranks: int, names: Sequence[str]) -> tuple[NicRef, .
 
 
 def references(ranks: int, names: Sequence[str]) -> tuple[NicRef, ...]:
-    """The NICs that a list names, each once. Raises InputError where it does not fit `ranks`."""
+    """The NICs that a list names, each once. Raises InputError if it does not fit `ranks`."""
     if len(names) != ranks:
         raise InputError(
             f"the placement lists {len(names)} NICs for {ranks} ranks",
@@ -195,19 +195,19 @@ def _reference(name: str) -> NicRef:
 
 
 def no_server(name: str, is_switch: bool, servers: Sequence[str]) -> InputError:
-    """What to raise for a name that is none of `servers`."""
+    """The error for a name that is none of `servers`."""
     what = "is a switch" if is_switch else "is not in the fabric"
     return InputError(f"{shown(name)} {what}", hint=name_hint(name, servers))
 
 
 def check_nic(place: NicRef, nics: int) -> None:
-    """Raise InputError where a server with so many NICs lacks this one."""
+    """Raise InputError if a server with `nics` NICs does not have this one."""
     if not 1 <= place.nic <= nics:
         raise InputError(f"{place.server} has no NIC {place.nic}", hint=f"its NICs are 1 to {nics}")
 
 
 def no_room(ranks: int, nics: int, fabric: str) -> InputError:
-    """What to raise where there are too few NICs."""
+    """The error for too few NICs."""
     return InputError(
         f"{ranks} ranks do not fit the {nics} NICs of {fabric}",
         hint="a rank needs a NIC of its own: take fewer ranks, or give the fabric more servers "
@@ -216,7 +216,7 @@ def no_room(ranks: int, nics: int, fabric: str) -> InputError:
 
 
 def one_leaf(fabric: str) -> InputError:
-    """What to raise where a fragmented placement has no two leaves."""
+    """The error for a fragmented placement on fewer than two leaves."""
     return InputError(
         f"{fabric} has servers on one leaf only",
         hint="a fragmented placement needs two; take contiguous",

@@ -1,7 +1,7 @@
 """Training of a ranking model (DLRM): embeddings exchanged among all ranks, dense layers reduced.
 
-In: the block `ranking` of a job. Out: a validated `RankingSpec`, and its `Workload`. Embedding
-tables are dealt whole to the ranks and everything else is replicated (Naumov et al. 2019 (DLRM);
+Validates the block `ranking` of a job and makes its `Workload`. Whole embedding tables are
+distributed over the ranks and everything else is replicated (Naumov et al. 2019 (DLRM);
 Mudigere et al. 2022).
 """
 
@@ -27,7 +27,8 @@ MAX_RANKS = 4096
 
 
 class RankingSpec(SpecModel):
-    """One iteration: embeddings to those whose samples want them, and their gradients back."""
+    """One iteration sends embeddings to the ranks whose samples need them, and their gradients
+    back."""
 
     ranks: Annotated[int, Field(ge=2, le=MAX_RANKS, description="GPUs, each on a NIC of its own")]
     tables: Annotated[int, Field(ge=1, le=10**6, description="embedding tables, dealt in turn")]
@@ -61,12 +62,12 @@ class RankingSpec(SpecModel):
 
 
 def ranking_workload(spec: RankingSpec, *, iterations: int = 1) -> Workload:
-    """Forward: the exchange beside the bottom layers, then the top layers. Backward: the top
-    layers, then gradients of embeddings beside the bottom layers; dense gradients as each half
-    ends.
+    """Forward: the exchange during the bottom layers, then the top layers. Backward: the top
+    layers, then gradients of embeddings during the bottom layers; dense gradients at the end of
+    each half.
 
-    Bottom and top layers are taken as half of each pass and of the dense parameters. Left out: the
-    exchange of the sparse indices, which is done ahead, for the next batch (Mudigere et al. 2022).
+    Bottom and top layers count as half of each pass and of the dense parameters. Not modelled: the
+    exchange of the sparse indices, which happens ahead for the next batch (Mudigere et al. 2022).
     """
     steps, everyone = Steps(), np.arange(spec.ranks, dtype=np.int32)[None]
     forward_s, backward_s = spec.forward / 2e9, spec.backward / 2e9
@@ -93,8 +94,8 @@ def ranking_workload(spec: RankingSpec, *, iterations: int = 1) -> Workload:
 def embedding_sends(spec: RankingSpec) -> Sends:
     """The AlltoAllv of the forward pass: each rank sends every other its tables' rows.
 
-    Where tables do not divide by the ranks the first ranks hold one more, and are the slowest;
-    where there are fewer than ranks the others send nothing.
+    If the tables do not divide evenly the first ranks hold one more, and are the slowest; if there
+    are fewer tables than ranks the other ranks send nothing.
     """
     rank = np.arange(spec.ranks, dtype=np.int32)
     tables = spec.tables // spec.ranks + (rank < spec.tables % spec.ranks)

@@ -1,7 +1,7 @@
-"""The jobs of a simulation as a person writes them, each of one of five kinds.
+"""The jobs of a simulation as a user writes them, each of one of five kinds.
 
-In: a YAML file with a list `jobs`, or a lab's job file. Out: validated `SimulatedJob`s;
-what each sends is for the module of its kind to say.
+Reads a YAML file with a list `jobs`, or a lab's job file, into validated `SimulatedJob`s. The
+module of each kind makes the job's sends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rocelab.wording import RefusedError, listed
 
 KINDS = ("collective", "training", "ranking", "inference", "trace")
 IN_COLLECTIVE = ("placement", "seed", "transport")
-"""Keys that a collective has itself, so that a lab's job file is one word for word."""
+"""Keys that a collective itself has, so that a lab's job file is a valid collective."""
 
 
 class TraceSpec(SpecModel):
@@ -56,7 +56,8 @@ class TraceSpec(SpecModel):
 
 
 class SimulatedJob(SpecModel):
-    """A job: where it runs, how its NICs send, and exactly one block that says what it does."""
+    """A job: where it runs, how its NICs send, and exactly one block with its kind and
+    parameters."""
 
     name: Name
     placement: Annotated[
@@ -123,7 +124,7 @@ class SimulatedJob(SpecModel):
         return self
 
     def _hold(self, key: str, value: object) -> None:
-        # Frozen for everybody else; here the job is still being made.
+        # The model is frozen, but the validator still completes it.
         object.__setattr__(self, key, value)
 
     @model_validator(mode="after")
@@ -146,13 +147,13 @@ class SimulatedJob(SpecModel):
 
     @property
     def ranks(self) -> int | None:
-        """How many ranks it has; None for traces, which say so themselves."""
+        """How many ranks it has; None for traces, whose files have it."""
         said = self.collective or self.training or self.ranking or self.inference
         return said.ranks if said is not None else None
 
 
 class JobsSpec(SpecModel):
-    """What stands in a file of jobs."""
+    """The content of a file of jobs."""
 
     jobs: Annotated[
         tuple[SimulatedJob, ...],
@@ -177,9 +178,9 @@ def find_jobs(text: str, tree: Path = Path(), folder: Path = Path()) -> Path:
 
 
 def collective_job(job: JobSpec) -> SimulatedJob:
-    """A lab's job on its own, named after its pattern.
+    """A lab's job alone, named after its pattern.
 
-    Raises InputError for one with a duration.
+    Raises InputError for a job with a duration.
     """
     if job.size is None:
         raise InputError(

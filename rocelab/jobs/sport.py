@@ -1,7 +1,7 @@
 """UDP source ports of queue pairs: the entropy that a RoCEv2 sender gives to ECMP.
 
-In: the two QP numbers of a connection and how its NIC chooses. Out: the source port of every packet
-that the local side sends. Needs nothing but the standard library.
+`source_port` computes it from the two QP numbers of a connection and the NIC's method. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class SourcePort(StrEnum):
 
 
 def source_port(mode: SourcePort, *, local_qpn: int, remote_qpn: int, base: int) -> int:
-    """The UDP source port, 0xC000 to 0xFFFF, of what the QP `local_qpn` sends to `remote_qpn`.
+    """The UDP source port, 0xC000 to 0xFFFF, of packets from the QP `local_qpn` to `remote_qpn`.
 
-    - fixed: `base` for every QP, so that ECMP can not tell them apart.
+    - fixed: `base` for every QP, so that ECMP cannot tell them apart.
     - per-qp: `base` plus the QP's number, wrapped within the range: consecutive QPs differ.
-    - flow-label: what Linux's drivers for mlx5, irdma and hns do where the application gave no
-      flow label: rdma_calc_flow_label and rdma_flow_label_to_udp_sport (include/rdma/ib_verbs.h).
+    - flow-label: what Linux's drivers for mlx5, irdma and hns do if the application gave no flow
+      label: rdma_calc_flow_label and rdma_flow_label_to_udp_sport (include/rdma/ib_verbs.h).
     - rxe: Linux's software RoCE, from the local QP alone (drivers/infiniband/sw/rxe/rxe_qp.c).
 
-    Raises ValueError where `base` is outside the range or a QP number has more than 24 bits.
+    Raises ValueError if `base` is outside the range or a QP number has more than 24 bits.
     """
     if not FIRST_PORT <= base < FIRST_PORT + PORTS:
         raise ValueError(f"base port {base} is outside 0xC000 to 0xFFFF")

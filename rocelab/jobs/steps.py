@@ -1,7 +1,6 @@
-"""Steps written one after the other, and the least time that they can take.
+"""Builds a `Workload` step by step, and computes the least time that one can take.
 
-In: steps as a job's model adds them. Out: a `Workload`; for any workload, its roofline over NICs of
-a given rate: what a completion time is compared with.
+A completion time is compared with that least time, the roofline over NICs of a given rate.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from rocelab.jobs.workload import Sends, Step, Workload
 
 
 class Steps:
-    """A growing list of steps; each is known by the number that `add` gives."""
+    """A growing list of steps; `add` returns the number of each."""
 
     def __init__(self) -> None:
         self._steps: list[Step] = []
@@ -27,13 +26,13 @@ class Steps:
         compute_s: float = 0.0,
         sends: Sends | None = None,
     ) -> int:
-        """A step after others (None: nothing to wait for)."""
+        """Add a step after others (None: nothing to wait for)."""
         waits = tuple(dict.fromkeys(each for each in after if each is not None))
         self._steps.append(Step(name, waits, compute_s, sends))
         return len(self._steps) - 1
 
     def workload(self, ranks: int, iterations: int) -> Workload:
-        """All steps added, done `iterations` times, each after all of the one before."""
+        """All added steps, repeated `iterations` times, each iteration after the one before."""
         count = len(self._steps)
         awaited = {earlier for step in self._steps for earlier in step.after}
         last = [number for number in range(count) if number not in awaited]
@@ -53,8 +52,8 @@ class Steps:
 
 
 def alone_s(sends: Sends | None, ranks: int, nic_bps: float) -> float:
-    """Seconds that sends take where NICs of `nic_bps` each way are all that limits them: that of
-    the rank that sends or receives most, in payload."""
+    """Seconds that sends take if only NICs of `nic_bps` each way limit them: the time of the rank
+    that sends or receives most, in payload."""
     if sends is None:
         return 0.0
     ends = (sends.source, sends.destination)
@@ -65,7 +64,7 @@ def alone_s(sends: Sends | None, ranks: int, nic_bps: float) -> float:
 def roofline_s(workload: Workload, nic_bps: float) -> float:
     """The longest chain of steps, each with its compute time and alone on NICs of `nic_bps`.
 
-    No network does the workload faster: headers, latency and whatever shares a link only add to it.
+    No network can be faster: headers, latency and shared links only add to it.
     """
     ends: list[float] = []
     for step in workload.steps:

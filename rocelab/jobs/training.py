@@ -1,8 +1,8 @@
-"""A training iteration as steps: what is computed, what is sent, and what waits for what.
+"""A training iteration as steps: computation, sends and dependencies.
 
-In: a `TrainingSpec`. Out: a `Workload` of tens to hundreds of steps, and its `Estimate` by formula.
-The first and the last micro-batch are followed stage by stage, so that the pipeline's fill and
-drain and the data parallel traffic beside them have their times; all micro-batches between are
+Makes a `Workload` of tens to hundreds of steps from a `TrainingSpec`, and its `Estimate` by
+formula. The first and the last micro-batch have steps per stage, so that the pipeline's fill and
+drain and the concurrent data parallel traffic have their times; all micro-batches between are
 merged.
 """
 
@@ -25,7 +25,7 @@ EVERY_STAGE = slice(None)
 class PassTimes:
     """Seconds that a stage takes for one micro-batch, forward and backward: all its chunks.
 
-    *_tensor_s is the part of each that waits for tensor parallel all-reduces within the server.
+    *_tensor_s is the part that waits for tensor parallel all-reduces within the server.
     """
 
     forward_s: float
@@ -58,8 +58,8 @@ def training_workload(spec: TrainingSpec, *, iterations: int = 1) -> Workload:
 
     The schedule is one-forward-one-backward, with `interleave` chunks per stage (Narayanan et al.
     2021, sections 2.2.1 and 2.2.2): the longest chain computes for (m + (p - 1) / v) micro-batches.
-    Gradients are only sent in the last micro-batch's backward pass, bucket by bucket, as the stage
-    comes to them.
+    Gradients are only sent in the last micro-batch's backward pass, bucket by bucket as the stage
+    computes them.
     """
     return _Iteration(spec).steps_of().workload(spec.ranks, iterations)
 
@@ -105,12 +105,13 @@ class _Iteration:
 
     @property
     def _bucket_share(self) -> float:
-        """The part of a stage's bytes that a bucket of its first chunk has."""
+        """A first-chunk bucket's share of a stage's bytes."""
         return self.spec.overlapped / self.spec.interleave / self.spec.buckets
 
     @property
     def _edge_share(self) -> float:
-        """That of the bucket at the edge, which nothing hides: with it, what may not overlap."""
+        """The share of the edge bucket, which computation does not hide, plus the share that may
+        not overlap."""
         return self._bucket_share + 1 - self.spec.overlapped
 
     def _parameters(self, stages: slice, share: float, *, backward: bool) -> Sends | None:
@@ -141,8 +142,8 @@ class _Iteration:
         )
 
     def _gather(self) -> list[int]:
-        """The all-gathers, all begun at once: per stage the first chunk's buckets in order, then
-        every later chunk of all stages; the steps of those."""
+        """Add the all-gathers, which all begin at once: per stage the first chunk's buckets in
+        order, then every later chunk of all stages; return the steps of the later chunks."""
         spec, steps = self.spec, self.steps
         if self.sizes.gather_bytes == 0 and self.sizes.expert_gather_bytes == 0:
             self.gathered = [[] for _ in range(spec.pipeline)]
@@ -166,7 +167,8 @@ class _Iteration:
         return later
 
     def _fill(self) -> int | None:
-        """The first micro-batch through the first chunk of every stage; its last step."""
+        """Add the first micro-batch through the first chunk of every stage; return its last
+        step."""
         spec, steps = self.spec, self.steps
         last: int | None = None
         for stage in range(spec.pipeline):
@@ -178,7 +180,8 @@ class _Iteration:
         return last
 
     def _drain(self, last: int | None, reduced: int | None) -> int | None:
-        """The last micro-batch back through the first chunk of every stage, gradients after it."""
+        """Add the last micro-batch back through the first chunk of every stage, followed by
+        gradients."""
         spec, steps = self.spec, self.steps
         reduces = self.sizes.reduce_bytes + self.sizes.expert_reduce_bytes > 0
         buckets = spec.buckets if reduces else 1
@@ -196,7 +199,8 @@ class _Iteration:
         return last
 
     def _pass_on(self, stage: int, onward: int, last: int | None, *, backward: bool) -> int | None:
-        """A chunk's context and expert traffic, then activations or gradients to the next stage."""
+        """Add a chunk's context and expert traffic, then activations or gradients to the next
+        stage."""
         word = "backward" if backward else "forward"
         exchange = self._exchange(_only(stage), 1 / self.spec.interleave, backward=backward)
         if exchange is not None:
@@ -211,7 +215,7 @@ class _Iteration:
         return between(*ends, self.sizes.pipeline_bytes, messages)
 
     def _merged_pipeline(self) -> Sends | None:
-        """Every message between stages but those of fill and drain; chunks wrap around."""
+        """Every message between stages except those of fill and drain; chunks wrap around."""
         spec = self.spec
         messages = spec.micro_batches * spec.interleave - 1
         wraps = spec.micro_batches * (spec.interleave - 1)
@@ -226,8 +230,8 @@ class _Iteration:
         return joined(*parts) if last else None
 
     def _reduce_later_chunks(self, last: int | None) -> tuple[int | None, int | None]:
-        """The last micro-batches back through all chunks but the first, each chunk's gradients
-        sent as it ends: the last backward step, and the last of those sends."""
+        """Add the last micro-batches back through all chunks but the first, with each chunk's
+        gradients sent at its end; return the last backward step and the last of those sends."""
         spec, steps = self.spec, self.steps
         reduced: int | None = None
         for chunk in reversed(range(1, spec.interleave)):
@@ -245,12 +249,12 @@ def _only(stage: int) -> slice:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An iteration where NICs are all that limits the network, in seconds.
+    """An iteration if only the NICs limit the network, in seconds.
 
     compute_s: operations at `gpu_flops`, all micro-batches. tensor_s: tensor parallel all-reduces.
-    bubble_s: what a stage waits while the pipeline fills and drains, (p - 1) / v micro-batches.
-    exposed_s: what the longest chain of steps waits for the network beyond those. total_s: their
-    sum, a lower bound for the simulated time. gpu_flops: what that comes to per GPU.
+    bubble_s: the wait of a stage while the pipeline fills and drains, (p - 1) / v micro-batches.
+    exposed_s: the further wait of the longest chain of steps for the network. total_s: their
+    sum, a lower bound for the simulated time. gpu_flops: the resulting rate per GPU.
     """
 
     compute_s: float

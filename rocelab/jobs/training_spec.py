@@ -1,7 +1,7 @@
-"""What a person writes about the training of a large model: its shape and how it is divided.
+"""The training of a large model as a user writes it: its shape and how it is divided.
 
-In: the block `training` of a job. Out: a validated `TrainingSpec`; what it computes and sends is in
-`rocelab.jobs.volumes` and `rocelab.jobs.training`.
+Validates the block `training` of a job as a `TrainingSpec`; `rocelab.jobs.volumes` and
+`rocelab.jobs.training` derive its computation and sends.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class TrainingSpec(SpecModel):
 
     @property
     def ranks(self) -> int:
-        """GPUs of the job, each with a NIC of its own."""
+        """GPUs of the job, each with its own NIC."""
         return self.tensor * self.context * self.pipeline * self.data
 
     @property
@@ -179,10 +179,10 @@ class TrainingSpec(SpecModel):
 
     @property
     def overlapped(self) -> float:
-        """`overlap` as a part of 1."""
+        """`overlap` as a fraction."""
         return self.overlap / SHARE.units["%"] / 100
 
     @cached_property
     def layout(self) -> Layout:
-        """Which ranks work together."""
+        """The layout of the ranks."""
         return Layout(self.tensor, self.context, self.pipeline, self.data, self.expert)

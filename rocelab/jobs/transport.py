@@ -1,6 +1,6 @@
-"""What a person writes about how NICs send: queue pairs, packets, markings, congestion control.
+"""How NICs send, as a user writes it: queue pairs, packets, markings, congestion control.
 
-In: the block `transport` of a job. Out: a validated `TransportSpec`, times in ns of the modelled
+Validates the block `transport` of a job as a `TransportSpec`, with times in ns of the modelled
 network and sizes in bytes.
 """
 
@@ -31,7 +31,7 @@ Dscp = Annotated[int, Field(ge=0, le=63)]
 
 
 class Strategy(StrEnum):
-    """How messages go over the queue pairs of a connection."""
+    """How messages are distributed over the queue pairs of a connection."""
 
     SPLIT = "split"
     ROUND_ROBIN = "round-robin"
@@ -46,7 +46,8 @@ class Ecn(StrEnum):
 
 
 class AdmissionSpec(SpecModel):
-    """Receiver-driven admission: nothing is sent before the receiver has cleared room for it."""
+    """Receiver-driven admission: a sender waits until the receiver has cleared room for the
+    data."""
 
     channels: Annotated[
         int, Field(ge=1, le=64, description="buffers that the receiver has per connection")
@@ -134,7 +135,7 @@ class TransportSpec(SpecModel):
     @field_validator("dcqcn", mode="before")
     @classmethod
     def _a_known_profile(cls, value: object) -> object:
-        # YAML reads a bare off as false.
+        # YAML parses a bare `off` as false.
         if value is False or value == DCQCN_OFF:
             return DCQCN_OFF
         if isinstance(value, str) and value in PROFILES:

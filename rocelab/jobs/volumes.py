@@ -1,7 +1,7 @@
-"""How many bytes each kind of parallelism moves, by formula.
+"""The bytes that each kind of parallelism moves, by formula.
 
-In: a `TrainingSpec`, or single numbers. Out: sizes of collectives as nccl-tests counts them (an
-all-gather's is the gathered whole), per GPU and in bytes of payload.
+Sizes of collectives are as nccl-tests counts them (an all-gather's is the gathered whole), per GPU
+and in bytes of payload.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FP32_BYTES = 4
 def gradient_bytes(parameters: float, tensor: int, pipeline: int, element_bytes: int) -> float:
     """Parameters or gradients that one data parallel group exchanges: those of its stage and slice.
 
-    P / (TP PP) elements: bf16 gradients where replicas are whole (Qian et al. 2024 (HPN), table 3);
+    P / (TP PP) elements: bf16 gradients if replicas are whole (Qian et al. 2024 (HPN), table 3);
     with FSDP, parameters in bf16 and gradients in fp32 (Dubey et al. 2024 (Llama 3), section 3.3.2;
     Rajbhandari et al. 2020 (ZeRO), section 7 for the two halves).
     """
@@ -26,7 +26,8 @@ def gradient_bytes(parameters: float, tensor: int, pipeline: int, element_bytes:
 
 
 def activation_bytes(model: ModelShape, micro_batch: int, sequence: int, context: int) -> float:
-    """The residual stream of a micro-batch, 2 b s h / CP: what one tensor parallel all-reduce sums.
+    """The residual stream of a micro-batch, 2 b s h / CP: the bytes that one tensor parallel
+    all-reduce sums.
 
     A layer has two of them forward and two backward (Shoeybi et al. 2019 (Megatron-LM), section 3);
     with sequence parallelism an all-gather and a reduce-scatter, as many bytes (Korthikanti et al.
@@ -38,10 +39,10 @@ def activation_bytes(model: ModelShape, micro_batch: int, sequence: int, context
 def pipeline_bytes(
     model: ModelShape, micro_batch: int, sequence: int, context: int, tensor: int
 ) -> float:
-    """What a GPU passes to the next stage per micro-batch, and back: 2 b s h / (CP TP).
+    """Bytes that a GPU sends to the next stage per micro-batch, and back: 2 b s h / (CP TP).
 
-    Each tensor parallel rank sends its part, which the other side gathers over NVLink (Narayanan et
-    al. 2021, section 4.1); sequence parallelism holds no more than that part.
+    Each tensor parallel rank sends its part, which the receiving stage gathers over NVLink
+    (Narayanan et al. 2021, section 4.1); with sequence parallelism a rank holds only that part.
     """
     return activation_bytes(model, micro_batch, sequence, context) / tensor
 
@@ -50,7 +51,7 @@ def context_bytes(model: ModelShape, micro_batch: int, sequence: int, tensor: in
     """Keys and values of a layer that context parallel ranks gather: 2 x 2 b s h_kv / TP.
 
     Dubey et al. 2024 (Llama 3), section 3.3.2; their gradients are reduce-scattered on the way
-    back. Where there are fewer heads of keys and values than ranks, ranks hold copies.
+    back. If there are fewer heads of keys and values than ranks, ranks hold copies.
     """
     kv_heads = model.kv_heads or model.heads
     return 2 * BF16_BYTES * micro_batch * sequence * model.kv_hidden / min(tensor, kv_heads)
@@ -59,8 +60,8 @@ def context_bytes(model: ModelShape, micro_batch: int, sequence: int, tensor: in
 def expert_bytes(
     model: ModelShape, micro_batch: int, sequence: int, context: int, tensor: int
 ) -> float:
-    """What a GPU sends to all experts of a layer, its own too: 2 k h for each of its b s / (CP TP)
-    tokens, k the experts that a token goes to.
+    """Bytes that a GPU sends to all experts of a layer, including its own: 2 k h for each of its b
+    s / (CP TP) tokens, k the experts that a token goes to.
 
     Dispatch and combine, each forward and backward: four times per layer (Lepikhin et al. 2020
     (GShard); Rajbhandari et al. 2022 (DeepSpeed-MoE)).
@@ -70,7 +71,7 @@ def expert_bytes(
 
 @dataclass(frozen=True)
 class Volumes:
-    """Bytes per GPU; 0 for what the job does not do.
+    """Bytes per GPU; 0 for traffic that the job does not have.
 
     gather_bytes, reduce_bytes: parameters gathered and gradients reduced by a stage's data parallel
     group, per iteration; expert_*: those of its experts. pipeline_bytes: per boundary, micro-batch
@@ -90,7 +91,7 @@ class Volumes:
 
 
 def volumes(spec: TrainingSpec) -> Volumes:
-    """What a GPU of the job moves. Stages are taken as equal: each has 1/PP of all parameters."""
+    """The volumes of a job. Stages count as equal: each has 1/PP of all parameters."""
     model, fsdp = spec.model, spec.sharding is Sharding.FSDP
     cut = (spec.tensor, spec.pipeline)
     step = (model, spec.micro_batch, spec.tokens)

@@ -1,7 +1,7 @@
-"""What a job does, step by step, before it is placed on a network.
+"""A job as steps, before it is placed on a network.
 
-Collectives, training steps, inference and recorded traces all become a `Workload`; from there on
-they are simulated alike. A step is a set of sends that start together, so that a collective of
+Collectives, training steps, inference and recorded traces all become a `Workload`, which the
+simulator runs. A step is a set of sends that start together, so that a collective of
 thousands of ranks is one step with a few arrays.
 """
 
@@ -15,14 +15,14 @@ from rocelab.arrays import Ints, Longs
 @dataclass(frozen=True, eq=False)
 class Sends:
     """Bytes of payload between ranks, by column: source, destination (never the same), size_bytes
-    (> 0). rounds: of the longest chain of sends one after the other, of all or of each. chain: the
-    number of the chain that each is part of, NONE for a part of none; a round costs the latency of
-    the chain's average path, so that a ring's is that of its own hops. None: each is a chain by
-    itself. parts: how many sends, one after the other or not, each is the sum of, all of about one
-    size; each of those is cut into messages and packets for itself. None: one. fill_bytes: what
-    goes over NICs one after the other before the last rank gets a byte, in a pipeline of pieces.
-    tokens: where chains are rings, how many chunks are on each hop at once, so that the latency of
-    one is the time of another; 0: they are none.
+    (> 0). rounds: of the longest chain of sends one after the other, of all sends or of each.
+    chain: the number of the chain that each send is part of, NONE for none; a round costs the
+    latency of the chain's average path, so that a ring's latency is that of its own hops. None:
+    each send is a chain by itself. parts: the number of sends of about one size, consecutive or
+    not, that each merged send is the sum of; each of them is cut into messages and packets
+    separately. None: one. fill_bytes: the bytes that pass NICs one after the other before the last
+    rank gets a byte, in a pipeline of pieces. tokens: where chains are rings, how many chunks are
+    on each hop at once, so that chunks hide each other's latency; 0: chains are not rings.
     """
 
     source: Ints
@@ -39,7 +39,8 @@ class Sends:
 class Step:
     """After all steps `after` (lower numbers) and then `compute_s`, `sends`; None: only compute.
 
-    iteration: the repetition of the job that it belongs to, from 0; a pause before one is its.
+    iteration: the repetition of the job that it belongs to, from 0; a pause before an iteration
+    belongs to it.
     """
 
     name: str
@@ -53,9 +54,9 @@ class Step:
 class Workload:
     """The steps of a job with ranks 0 to `ranks` - 1.
 
-    ordered: each send of a schedule is a step of its own and waits for those that the lab's waits
-    for; else all that one rank sends another in a collective is one send, and all begin together.
-    warnings: what of a trace was passed over.
+    ordered: each send of a schedule is its own step and waits for the same sends as in the lab;
+    else everything that one rank sends another in a collective is one send, and all begin together.
+    warnings: the parts of a trace that were ignored.
     """
 
     ranks: int

@@ -53,7 +53,7 @@ def predict_loads(
     setting: Setting,
     progress: ProgressSink = no_progress,
 ) -> LinkLoads:
-    """Where a matrix lands. Raises InputError where that can not be known, NoPathError where a flow
+    """Where a matrix lands. Raises InputError where that cannot be known, NoPathError where a flow
     does not arrive."""
     choose = chooser(wires, matrix, setting.model, setting.entries)
     return land(wires, matrix, _groups(wires, setting), choose, progress)

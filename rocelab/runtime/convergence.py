@@ -1,8 +1,8 @@
 """Waiting until every switch's kernel FIB holds every expected prefix at full ECMP width.
 
-Fed by the kernel's own route events (`rocelab.kernel.fibwatch`), never by polling or sleeping. When
-time runs out, BGP is asked what is missing and the error names it: sessions, prefixes, nodes, and
-the last line each daemon concerned has logged.
+It follows the kernel's own route events (`rocelab.kernel.fibwatch`), never by polling or sleeping.
+When time runs out, the error names what is missing, as BGP reports it: sessions, prefixes, nodes,
+and the last line that each daemon concerned has logged.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ SHOWN = 8
 
 
 class SwitchHandle(Protocol):
-    """What the wait needs of a switch: its daemons' files."""
+    """The part of a switch that the wait uses: its daemons' files."""
 
     @property
     def frr(self) -> daemons.FrrFiles: ...
 
 
 def convergence_timeout_s(fabric: Fabric) -> float:
-    """How long a fabric is given: a minute, and more where there are thousands of sessions."""
+    """The time limit for a fabric: a minute, and more where there are thousands of sessions."""
     return 60.0 + 0.1 * len(fabric.sessions)
 
 
 class ConvergenceWait:
-    """What is still missing from the FIBs of a fabric."""
+    """The routes that are still missing from the FIBs of a fabric."""
 
     def __init__(self, fabric: Fabric, node_of: Callable[[str], SwitchHandle]) -> None:
         self._fabric = fabric
@@ -79,7 +79,7 @@ class ConvergenceWait:
             self._left += 1
 
     def report(self, timeout_s: float) -> str:
-        """What is missing and where, with each node's last word."""
+        """What is missing and where, with each node's last log line."""
         nodes = {node: prefixes for node, prefixes in self._missing.items() if prefixes}
         lines = [
             f"routing did not converge in {timeout_s:.0f} s: {self._left} of {self._total} "
@@ -112,9 +112,10 @@ def wait_for_bfd(
 ) -> None:
     """Return when every BFD session is up at its own pace, where the fabric has BFD.
 
-    Routes are there before: a session begins with packets a second apart (RFC 5880 section 6.8.3),
-    and a silent failure would wait for the hold timer. bfdd tells nobody but its clients, so it is
-    asked. Raises ExpectationError when `timeout_s` is over.
+    Routes are complete earlier: a BFD session begins with packets a second apart (RFC 5880 section
+    6.8.3), and until it is up a silent failure would wait for the hold timer. bfdd sends events
+    only to its clients, so this asks it repeatedly. Raises ExpectationError when `timeout_s` is
+    over.
     """
     bfd = fabric.spec.routing.bfd
     if bfd is None:

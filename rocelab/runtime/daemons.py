@@ -1,12 +1,12 @@
-"""FRR daemons of a switch: start them, ask them, and read what they last said.
+"""FRR daemons of a switch: start them, query them and read their logs.
 
-Each daemon is a real process from Debian's or FRR's own packages, started in the switch's
-namespaces with every file of its own in the lab's folder, so the machine's FRR service is not
-involved. A daemon with `-d` returns to its caller once its configuration is loaded: that is the
-event a start waits for. Since FRR 10 zebra loads its own through mgmtd, which starts before it.
+Each daemon is a real process from Debian's or FRR's own packages. It starts in the switch's
+namespaces and keeps all its files in the lab's folder, so the machine's FRR service is not
+involved. A daemon with `-d` returns to its caller once its configuration is loaded: the start waits
+for that. Since FRR 10 zebra loads its configuration through mgmtd, which starts before it.
 
-Daemons run as FRR's user. What they are to read is root's; what they write is in a folder of that
-user, where root trusts nothing: neither that a log is a file nor that a pid file names a daemon.
+Daemons run as FRR's user. Root owns the files that they read. They write in a folder of that user,
+where root trusts nothing: neither that a log is a file nor that a pid file names a daemon.
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ from rocelab.workers import in_vain
 DAEMONS = ("mgmtd", "zebra", "bfdd", "bgpd")
 VTY_TIMEOUT_S = 30.0
 VTY_STEP_S = 0.1
-"""How often a wait for an answer asks whether anybody still wants it."""
+"""How often a wait for an answer checks whether its thread was cancelled."""
 MOST_ANSWER_BYTES = 16 << 20
-"""The BGP table of 252 racks by 18 paths, of 320 bytes each as JSON, takes a tenth of it."""
+"""The BGP table of 252 racks by 18 paths, of 320 bytes each as JSON, takes a tenth of this."""
 START_TIMEOUT_S = 60.0
-"""A daemon starts in tens of milliseconds, in seconds where hundreds start at once."""
+"""A daemon starts in tens of milliseconds, or in seconds when hundreds start at once."""
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "TZ": "UTC"}
-"""FRR stamps its log in local time: in UTC a stamp is an instant, also when clocks change."""
+"""FRR stamps its log in local time: in UTC a stamp is unambiguous, also when daylight saving time
+ends."""
 ETC_FOLDER = Path("/etc/frr")
 STATE_FOLDER = Path("/var/lib/frr")
 CRASH_FOLDER = Path("/var/tmp")  # noqa: S108 - FRR's choice, not ours
-"""What is compiled into daemons, besides the folder of their sockets: mgmtd's and vtysh's
+"""Paths compiled into the daemons, besides the folder of their sockets: mgmtd's and vtysh's
 configuration, what zebra and mgmtd remember, and where `frr/` with crash logs is made."""
 _PR_SET_NO_NEW_PRIVS = 38
 _LAST_BYTES = 4096
@@ -73,18 +74,18 @@ T = TypeVar("T", dict[str, Any], list[Any])
 
 @dataclass(frozen=True, slots=True)
 class FrrFiles:
-    """Where one switch's files are: root's, and below them those that daemons write."""
+    """The files of one switch: root's, and below them those that daemons write."""
 
     folder: Path
 
     @property
     def daemon_folder(self) -> Path:
-        """FRR's user's own: logs, pid files and sockets."""
+        """Owned by FRR's user: logs, pid files and sockets."""
         return self.folder / "frr"
 
     @property
     def etc(self) -> Path:
-        """What daemons and vtysh have as /etc/frr, so that they do not read the machine's."""
+        """Mounted as /etc/frr for daemons and vtysh, so that they do not read the machine's."""
         return self.folder / "etc"
 
     @property
@@ -97,11 +98,11 @@ class FrrFiles:
 
     @property
     def programs(self) -> Path:
-        """Root's: a `vtysh` that talks to this switch's daemons."""
+        """Owned by root: a `vtysh` that talks to this switch's daemons."""
         return self.folder / "bin"
 
     def configuration(self, daemon: str) -> Path:
-        # mgmtd takes no path: it reads what is in /etc/frr.
+        # mgmtd takes no path: it reads /etc/frr.
         return (self.etc if daemon == "mgmtd" else self.folder) / f"{daemon}.conf"
 
     def log(self, daemon: str) -> Path:
@@ -115,7 +116,7 @@ class FrrFiles:
 
 
 def make_folders(files: FrrFiles) -> None:
-    """Make a switch's folders, where they are missing. That of its daemons is closed to all others:
+    """Make a switch's folders if they are missing. Only its daemons may enter theirs:
     bfdd lets everybody who reaches its socket change sessions (FRR bfdd/control.c)."""
     for folder in (files.folder, files.etc, files.programs):
         make_folder(folder, exist_ok=True)
@@ -142,8 +143,8 @@ def write_configuration(
 
 
 def keep_view(installation: Installation, files: FrrFiles, view: Path) -> None:
-    """Make what a switch's daemons see as the file system (`rocelab.kernel.mounts`), with the
-    switch's own folders at the places that are compiled in, and keep it by mounting it on `view`.
+    """Make the mount namespace of a switch's daemons (`rocelab.kernel.mounts`), with the switch's
+    own folders at the paths compiled into the daemons, and keep it by mounting it on `view`.
 
     Raises MachineError.
     """
@@ -167,7 +168,7 @@ def keep_view(installation: Installation, files: FrrFiles, view: Path) -> None:
 
 
 def start_arguments(program: str, daemon: str, files: FrrFiles) -> list[str]:
-    """The command that starts a daemon, which is at `program`, on its own files."""
+    """The command that starts the daemon at `program` on the switch's files."""
     configuration = () if daemon == "mgmtd" else ("-f", str(files.configuration(daemon)))
     return [
         program,
@@ -180,20 +181,20 @@ def start_arguments(program: str, daemon: str, files: FrrFiles) -> list[str]:
 def start_daemon(
     installation: Installation, daemon: str, files: FrrFiles, netns: Path, view: Path
 ) -> None:
-    """Start one daemon in these namespaces, of network and of mounts, and return when it has loaded
-    its configuration.
+    """Start one daemon in a network and a mount namespace; return when it has loaded its
+    configuration.
 
-    Raises MachineError with what the daemon said when it does not start, or not in time.
+    Raises MachineError with the daemon's output when it does not start, or not in time.
     """
     arguments = start_arguments(installation.program(daemon), daemon, files)
     environment = {"PATH": os.defpath, **ENVIRONMENT, **installation.environment}
 
-    # No pipe: mgmtd goes on with what it was given as standard error, so that it would not end.
+    # No pipe: mgmtd keeps its standard error open, so that a read from a pipe would not end.
     with tempfile.TemporaryFile() as complaint:
 
         def start() -> subprocess.Popen[bytes]:
             mounts.enter(view)
-            # On this thread and what it starts: no program's set-user-ID bit gives a daemon more.
+            # For this thread and its children: no set-user-ID program gives a daemon more rights.
             _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             return subprocess.Popen(
                 arguments,
@@ -213,7 +214,7 @@ def start_daemon(
             try:
                 process.wait(START_TIMEOUT_S)
             except BaseException as error:
-                # Whoever is interrupted takes the lab down: nothing must still be starting then.
+                # An interrupted command takes the lab down: no daemon may still be starting then.
                 processes.kill_and_wait({process.pid, *_starting(daemon, netns)})
                 if isinstance(error, subprocess.TimeoutExpired):
                     raise failure(timed_out=True) from None
@@ -239,7 +240,7 @@ def not_started(
 
 
 def _starting(daemon: str, netns: Path) -> list[int]:
-    """The processes of a daemon in a namespace, whether or not it has written down its id yet."""
+    """The processes of a daemon in a namespace, whether or not it has written its pid file yet."""
     found = []
     for pid in namespaces.processes_in([netns.stat().st_ino]):
         with suppress(OSError):
@@ -249,7 +250,7 @@ def _starting(daemon: str, netns: Path) -> list[int]:
 
 
 def schedule(daemon: str, pid: int, niceness: int) -> None:
-    """Have a daemon stand back as far as is asked, or before everything else where it is bfdd."""
+    """Set a daemon's niceness; bfdd instead runs before everything else."""
     if daemon == "bfdd":
         run_on_time(pid)
     elif niceness:
@@ -257,11 +258,11 @@ def schedule(daemon: str, pid: int, niceness: int) -> None:
 
 
 def set_niceness(pid: int, niceness: int) -> None:
-    """Set the niceness of every thread of a process; of none where it has ended meanwhile."""
+    """Set the niceness of every thread of a process, if it still lives."""
     try:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
-        # Where the scheduler groups processes by session, niceness counts within a group only.
+        # If the scheduler groups processes by session, niceness counts only within a group.
         group = Path(f"/proc/{pid}/autogroup")
         if group.exists():
             group.write_text(str(niceness))
@@ -273,9 +274,9 @@ def run_on_time(pid: int) -> None:
     """Schedule every thread of a process before all ordinary ones (SCHED_RR, sched(7)) and before
     the senders (`rocelab.agent.priority`), whose turns of 100 ms are longer than a BFD interval.
 
-    For bfdd: in a switch BFD is the line cards' work, which waits for nobody, and here a neighbour
-    that got no CPU for three intervals would be taken for dead. Where the machine does not allow it
-    (CAP_SYS_NICE) nothing changes.
+    For bfdd: in a real switch the line cards run BFD without delay; here a neighbour that got no
+    CPU for three intervals would count as dead. Changes nothing if the machine does not allow it
+    (CAP_SYS_NICE).
     """
     above_senders = os.sched_param(os.sched_get_priority_min(os.SCHED_RR) + 1)
     with suppress(PermissionError, FileNotFoundError, ProcessLookupError):
@@ -299,8 +300,8 @@ def running_pid(daemon: str, files: FrrFiles, netns: Path) -> int | None:
 
 
 def written_pid(daemon: str, files: FrrFiles) -> int | None:
-    """The process id in a daemon's pid file, as it is in the daemon's own namespace; None where
-    there is none."""
+    """The process id in a daemon's pid file, as seen in the daemon's own namespace; None if there
+    is none."""
     try:
         return int(read_untrusted(files.pid(daemon), most_bytes=32))
     except (OSError, ValueError):
@@ -308,7 +309,7 @@ def written_pid(daemon: str, files: FrrFiles) -> int | None:
 
 
 def _runs_as_owner(pid: int, files: FrrFiles) -> bool:
-    """Whether a process has, in all four places, the user whom the daemons' folder belongs to."""
+    """Whether all four user ids of a process are that of the daemons' folder's owner."""
     try:
         owner = files.daemon_folder.stat().st_uid
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -319,8 +320,8 @@ def _runs_as_owner(pid: int, files: FrrFiles) -> bool:
 
 
 def is_daemon(pid: int, daemon: str, files: FrrFiles) -> bool:
-    """Whether that process is alive, has the daemon's name, and is of the user whom the daemons'
-    folder belongs to."""
+    """Whether that process is alive, has the daemon's name and runs as the owner of the daemons'
+    folder."""
     try:
         # proc(5): "pid (command) state ..."; a killed daemon is a zombie until it is reaped.
         command, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(") ")
@@ -337,19 +338,19 @@ def last_log_line(daemon: str, files: FrrFiles) -> str:
 
 
 def last_log_lines(daemon: str, files: FrrFiles) -> list[str]:
-    """The last few lines a daemon logged; none where it logged nothing."""
+    """The last few lines that a daemon logged."""
     try:
         start = max(0, untrusted_size(files.log(daemon)) - _LAST_BYTES)
         last = read_untrusted(files.log(daemon), start, _LAST_BYTES).decode(errors="replace")
     except OSError:
         return []
     lines = last.splitlines()[-_LAST_LINES:]
-    # Whoever writes the log is not to write to the terminal of who reads it.
+    # A log line must not write control characters to the reader's terminal.
     return ["".join(each if each.isprintable() else "?" for each in line) for line in lines]
 
 
 class UnreadableAnswerError(OSError):
-    """A daemon answered, and not what it was asked: it may have been taken over."""
+    """A daemon's answer has the wrong shape: the daemon may have been taken over."""
 
     def __init__(self, files: FrrFiles, daemon: str, why: str) -> None:
         super().__init__(f"the answer of {daemon} of {files.folder.name} can not be read: {why}")
@@ -358,10 +359,10 @@ class UnreadableAnswerError(OSError):
 def vty_command(
     files: FrrFiles, daemon: str, *commands: str, timeout_s: float = VTY_TIMEOUT_S
 ) -> str:
-    """What a daemon answers to the last of `commands`, over vtysh's own socket (FRR lib/vty.c).
+    """A daemon's answer to the last of `commands`, over vtysh's own socket (FRR lib/vty.c).
 
     Raises OSError when the daemon is not there or has not answered them all within `timeout_s`, and
-    where the thread works in vain (`rocelab.workers`).
+    when the thread was cancelled (`rocelab.workers`).
     """
     return _vty_answers(files, daemon, commands, timeout_s)[-1]
 
@@ -370,7 +371,7 @@ def vty_configure(files: FrrFiles, daemon: str, *lines: str) -> None:
     """Change a running daemon's configuration; its file stays as it is.
 
     Raises OSError as `vty_command` does, MachineError with the first line that the daemon refused,
-    once all have been given.
+    after all have been sent.
     """
     answers = _vty_answers(files, daemon, ("configure terminal", *lines))
     for line, answer in zip(lines, answers[1:], strict=True):
@@ -383,7 +384,7 @@ def vty_configure(files: FrrFiles, daemon: str, *lines: str) -> None:
 def _vty_answers(
     files: FrrFiles, daemon: str, commands: Sequence[str], timeout_s: float = VTY_TIMEOUT_S
 ) -> list[str]:
-    # One for all: each byte of an answer may come just before a limit of its own is over.
+    # One deadline for all: with a limit per read, a slow daemon could send byte by byte for ever.
     deadline_s = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as vty:
         vty.settimeout(timeout_s)
@@ -398,7 +399,7 @@ def _vty_answers(
 def vty_json(files: FrrFiles, daemon: str, command: str, shape: type[T]) -> T:
     """The answer to a `show ... json` command, of that type; an empty answer is an empty value.
 
-    Raises OSError as `vty_command` does, UnreadableAnswerError where it is anything else.
+    Raises OSError as `vty_command` does, UnreadableAnswerError for anything else.
     """
     text = vty_command(files, daemon, command)
     try:
@@ -412,7 +413,7 @@ def vty_json(files: FrrFiles, daemon: str, command: str, shape: type[T]) -> T:
 
 
 def _connect(vty: socket.socket, path: Path) -> None:
-    """Connect to what is a socket at the path itself, wherever a link there would lead."""
+    """Connect to the socket at `path` itself, without following a symbolic link."""
     descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
@@ -437,7 +438,7 @@ def _read_answer(vty: socket.socket, deadline_s: float) -> bytearray:
 
 
 def _await_bytes(vty: socket.socket, deadline_s: float) -> None:
-    """Return when there is something to read. Raises OSError at the deadline, and in vain."""
+    """Return when there is something to read. Raises OSError at the deadline or when cancelled."""
     poll = select.poll()
     poll.register(vty, select.POLLIN)
     while not in_vain():

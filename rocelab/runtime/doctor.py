@@ -1,8 +1,8 @@
-"""Whether this machine can run a lab: each thing a lab uses, tried out.
+"""Checks whether this machine can run a lab, by trying each thing that a lab uses.
 
-Nothing goes in. Out comes a `Diagnosis`: one `Check` per thing with what was found, what it is
-for and how to get it on Debian or Ubuntu. What is tried in the kernel is tried in a namespace of
-its own, which is gone when the diagnosis is there; programs are started, not looked for.
+`diagnose` returns one `Check` per thing: what was found, what it is for and how to install it on
+Debian or Ubuntu. Kernel features are tried in a temporary namespace; programs are started, not just
+looked up.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ SEC("tc") int accept(struct __sk_buff *skb) { return skb->len ? 0 : 2; }
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing a lab uses: whether it is there, and what to do when it is not.
+    """One thing that a lab uses: whether it is present, and the remedy if it is not.
 
-    Without something `needed` no lab runs; without any other, only what its purpose says.
+    Without a `needed` thing no lab runs; without another, only its purpose is lost.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Every check, in the order to be shown."""
+    """Every check, in display order."""
 
     checks: tuple[Check, ...]
 
@@ -123,9 +123,9 @@ KERNEL_FEATURES = (
 
 
 def diagnose() -> Diagnosis:
-    """Try out everything a lab uses. Takes about a second; needs root to try the kernel.
+    """Try everything that a lab uses. Takes about a second; needs root to try the kernel.
 
-    Does not raise for what is missing: that is the result.
+    Does not raise if something is missing: that is the result.
     """
     return Diagnosis(
         (
@@ -166,7 +166,7 @@ def capability_checks(effective: int) -> list[Check]:
 
 
 def place_checks() -> list[Check]:
-    """A check for each place outside of labs' own folders that a lab writes to."""
+    """A check for each place that a lab writes to outside its own folder."""
     places = (
         (rights.RUN, "/run", "what is on record of labs"),
         (rights.SETTINGS, "/proc/sys", "kernel settings of nodes"),
@@ -189,9 +189,9 @@ def place_checks() -> list[Check]:
 
 
 def kernel_checks(outcomes: dict[str, Outcome]) -> list[Check]:
-    """A check for each kernel feature, given what trying them showed.
+    """A check for each kernel feature, given the outcomes of the probes.
 
-    Where the namespace to try them in could not be made, each says that it was not tried.
+    If the namespace for the probes could not be made, each check says that it was not tried.
     """
     namespaces = outcomes["namespaces"]
     checks = []
@@ -251,7 +251,7 @@ def bfdd_check() -> Check:
 
 
 def program_check(command: Sequence[str], package: str, purpose: str) -> Check:
-    """Whether a program that no lab needs starts, with the version it gives."""
+    """Whether an optional program starts, with its version."""
     version = program_version(command)
     return Check(
         name=command[0],
@@ -325,7 +325,7 @@ def python_check() -> Check:
 
 
 def size_checks() -> list[Check]:
-    """What the machine has to run labs with; for information."""
+    """The machine's CPUs and memory; for information."""
     page = os.sysconf("SC_PAGE_SIZE")
     total, free = (os.sysconf(name) * page / 2**30 for name in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
     return [
@@ -337,7 +337,7 @@ def size_checks() -> list[Check]:
 
 
 def program_version(command: Sequence[str]) -> str | None:
-    """The version a program prints, or None when it is not there or fails."""
+    """The version that a program prints; None if it is missing or fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=False
@@ -348,7 +348,7 @@ def program_version(command: Sequence[str]) -> str | None:
 
 
 def version_in(text: str) -> str:
-    """The first version number in what a program printed, or that it is there."""
+    """The first version number in a program's output, or a note that the program is present."""
     found = re.search(r"\d+\.\d+(\.\d+)*(-\d[\w.~+]*)?", text)
     return found[0] if found else "present"
 
@@ -358,7 +358,7 @@ def compile_bpf(program: str) -> tuple[bool, str]:
     clang = shutil.which("clang")
     if clang is None:
         return False, "clang is missing"
-    # The BPF target does not look where Debian keeps asm/types.h.
+    # The BPF target does not search the folder where Debian keeps asm/types.h.
     headers = f"-I/usr/include/{platform.machine()}-linux-gnu"
     with tempfile.TemporaryDirectory() as folder:
         output = str(Path(folder, "accept.o"))
@@ -381,8 +381,8 @@ def compile_bpf(program: str) -> tuple[bool, str]:
 
 @cache
 def why_not(*, own_frr: bool) -> str | None:
-    """What keeps labs from running here, with this machine's FRR or another, and the remedies; None
-    where nothing does."""
+    """The reasons why labs cannot run here, and the remedies; None if they can. `own_frr`: with
+    this machine's FRR."""
     status = Path("/proc/self/status").read_text()
     checks = capability_checks(effective_capabilities(status))
     checks += place_checks()
@@ -394,7 +394,7 @@ def why_not(*, own_frr: bool) -> str | None:
 
 
 def explained(checks: list[Check]) -> str | None:
-    """Of the checks, those without which no lab runs, in words; None where all are fine."""
+    """The failed checks without which no lab runs, as a sentence; None if there are none."""
     missing = [check for check in checks if check.needed and not check.ok]
     if not missing:
         return None

@@ -1,6 +1,6 @@
-"""A container engine, Docker or Podman, by its command line, which is the same in both.
+"""A container engine, Docker or Podman, through its command line, which is the same in both.
 
-In: arguments. Out: what the engine wrote. Nothing is ever run through a shell of this machine.
+Arguments are passed as a list; no command goes through a shell of this machine.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that answers."""
+    """A running engine."""
 
     program: str
 
     def run(self, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
-        """What the engine writes to its output. Raises MachineError with its complaint."""
+        """The engine's standard output. Raises MachineError with its standard error."""
         done = self.call(arguments, timeout_s=timeout_s)
         if done.returncode != 0:
             raise MachineError(f"{self.program} {arguments[0]}: {last_line(done.stderr)}")
@@ -37,7 +37,7 @@ class Engine:
         stdin: IO[bytes] | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> subprocess.CompletedProcess[str]:
-        """The engine's output, complaint and exit status. Raises MachineError where it hangs."""
+        """The engine's output, standard error and exit status. Raises MachineError if it hangs."""
         try:
             return subprocess.run(
                 [self.program, *arguments],
@@ -55,14 +55,14 @@ class Engine:
 
 
 def find_engine() -> Engine:
-    """Docker where its engine answers, else Podman. Raises MachineError where neither does."""
+    """Docker if its engine answers, else Podman. Raises MachineError if neither does."""
     complaints = []
     for program in ENGINES:
         if shutil.which(program) is None:
             complaints.append(f"{program} is not installed")
             continue
         engine = Engine(program)
-        # Not `info`: that of Docker 20.10 ends with 0 where its daemon does not answer.
+        # Not `info`: in Docker 20.10 it exits with 0 even if the daemon does not answer.
         answer = engine.call(("version",))
         if answer.returncode == 0:
             return engine
@@ -74,6 +74,6 @@ def find_engine() -> Engine:
 
 
 def last_line(text: str) -> str:
-    """What a program said at the end, before it said where to find help."""
+    """The last line of a program's output, without the hint where to find help."""
     lines = [line for line in text.splitlines() if line.strip() and "--help'" not in line]
     return lines[-1] if lines else "no reason given"

@@ -1,7 +1,7 @@
-"""The image that containers run where the user names none: Debian with FRR, built here.
+"""The default image of containers: Debian with FRR, built here.
 
-In: a container engine. Out: the name of an image that it has. Made from the Debian packages of the
-mirrors that this machine uses anyway, so that no registry need be reached; built once per recipe.
+It is built once per recipe from the Debian packages of this machine's own mirrors, so that no
+registry need be reached.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from rocelab.runtime.engine import Engine, last_line
 
 SUITE = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-"""Debian's keys, from the package debian-archive-keyring: a machine that is no Debian has no other
-copy, and no package is taken unchecked."""
+"""Debian's keys, from the package debian-archive-keyring: a machine without Debian has no other
+copy, and every package is verified."""
 PACKAGES = ("frr", "iproute2", "iputils-ping", "procps", "tcpdump")
 REPOSITORY = "rocelab/frr"
 BUILD_TIMEOUT_S = 900.0
@@ -32,9 +32,9 @@ def image_name() -> str:
 
 
 def built_image(engine: Engine, progress: ProgressSink) -> str:
-    """The name of our image, built where the engine does not have it.
+    """The name of the default image, which is built if the engine does not have it.
 
-    Raises MachineError where it can not be built.
+    Raises MachineError where it cannot be built.
     """
     name = image_name()
     if engine.call(("image", "inspect", name)).returncode == 0:
@@ -63,7 +63,7 @@ def built_image(engine: Engine, progress: ProgressSink) -> str:
 
 
 def _check_tools() -> None:
-    """Raises MachineError where the image can not be built with what this machine has."""
+    """Raises MachineError if this machine lacks a tool that builds the image."""
     missing = [] if shutil.which(_RECIPE[0]) else [_RECIPE[0]]
     if not KEYRING.exists():
         missing.append("debian-archive-keyring")

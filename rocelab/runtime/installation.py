@@ -1,8 +1,8 @@
-"""Which FRR runs in a lab: where its programs are, which release it is and what it needs.
+"""The FRR that runs in a lab: where its programs are, its release and what it needs.
 
-In: nothing, for the machine's own FRR; or a folder: another system's tree, such as mmdebstrap
-makes, or a place that FRR was installed or unpacked in. Out: an `Installation`, which a lab keeps
-in its record, so that a daemon that is started again is the same.
+Finds the machine's own FRR, or the one in a folder: another system's tree, such as mmdebstrap
+makes, or a folder that FRR was installed or unpacked in. A lab keeps the `Installation` in its
+record, so that a restarted daemon is the same.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
 
 TESTED_RELEASES = ("8.4", "10.3")
-"""That of Debian 12, which the whole suite is run with, and that of Debian 13 as another system's
-tree beside it (`pytest tests/integration --rocelab-frr PREFIX`): tests that may run beside others
-and make their labs by themselves have passed. Not run that way: tests that want the machine alone,
-commands that tests start, other machines, and containers, where one lab was brought up by hand."""
+"""The whole suite runs with Debian 12's release. With Debian 13's, as another system's tree
+(`pytest tests/integration --rocelab-frr PREFIX`), the tests that run beside others and make their
+own labs have passed. Not run with it: tests that need the machine alone, commands that tests start,
+other machines, and containers, where one lab was brought up by hand."""
 
 FRR_FOLDERS = (Path("/usr/lib/frr"), Path("/usr/libexec/frr"))
 FRR_USER = "frr"
@@ -33,8 +33,8 @@ INSTALLED_FOLDERS = (
     *("usr/lib/frr", "usr/libexec/frr", "lib/frr", "libexec/frr", "usr/sbin", "sbin"),
     "",
 )
-"""Where daemons are below the folder that FRR was installed or unpacked in: as Debian and Fedora
-have them, as `make install` has them, and that folder itself."""
+"""Where daemons are below the folder that FRR was installed or unpacked in: Debian's and Fedora's
+paths, those of `make install`, and that folder itself."""
 LIBRARIES = ("libfrr.so*", "libyang.so*")
 VERSION_TIMEOUT_S = 20.0
 DEFAULT_RUN_FOLDER = "/var/run/frr"
@@ -43,11 +43,11 @@ _FILE = "frr.json"
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An FRR. Paths are as a daemon sees them, whose `/` is `root`.
+    """An FRR installation. Paths are as a daemon sees them, whose `/` is `root`.
 
-    `run_folder` is where mgmtd, where there is one, and its clients have their sockets: it is
-    compiled in. `libraries` are folders that programs need in LD_LIBRARY_PATH. `vtysh` is empty
-    where there is none.
+    `run_folder` holds the sockets of mgmtd, if there is one, and of its clients: it is compiled in.
+    `libraries` are folders that programs need in LD_LIBRARY_PATH. `vtysh` is empty if there is
+    none.
     """
 
     version: str
@@ -67,23 +67,23 @@ class Installation:
 
     @property
     def place(self) -> str:
-        """Where its daemons are, as this machine sees it."""
+        """The folder of its daemons, as this machine sees it."""
         return str(Path(self.root, self.folder.lstrip("/")))
 
     def program(self, daemon: str) -> str:
         return str(Path(self.folder, daemon))
 
     def daemons(self, routing: Iterable[str]) -> tuple[str, ...]:
-        """Those daemons, in the order they are to start: with mgmtd where this release has one,
-        without which zebra of FRR 10 waits for ever for its configuration."""
+        """The daemons in start order, with mgmtd if this release has it: without mgmtd, zebra of
+        FRR 10 waits for its configuration for ever."""
         return (*(("mgmtd",) if self.has_mgmtd else ()), *routing)
 
 
 def find_installation(prefix: Path | None = None) -> Installation:
     """The machine's FRR, or the one in the folder `prefix`.
 
-    Raises InputError where the folder has none; MachineError where this machine has none, or it
-    does not run here.
+    Raises InputError if the folder has none; MachineError if this machine has none, or it does not
+    run here.
     """
     if prefix is None or prefix.resolve() == Path("/"):
         return _own()
@@ -96,7 +96,7 @@ def find_installation(prefix: Path | None = None) -> Installation:
 
 
 def frr_folder() -> Path:
-    """Where the machine's daemons are. Raises MachineError when FRR is not installed."""
+    """The folder of the machine's daemons. Raises MachineError when FRR is not installed."""
     for folder in FRR_FOLDERS:
         if (folder / "bgpd").exists():
             return folder
@@ -199,7 +199,7 @@ def _ids_in(root: Path) -> tuple[int, int]:
 
 
 def _version_text(command: tuple[str, ...], environment: Mapping[str, str]) -> str:
-    """What a daemon says of itself. Raises MachineError where it does not start."""
+    """A daemon's output for `--version`. Raises MachineError if it does not start."""
     try:
         done = subprocess.run(
             command,
@@ -228,9 +228,9 @@ def version_in(said: str) -> str:
 
 
 def run_folder_in(said: str) -> str:
-    """The folder of sockets that is compiled in, from the options that a daemon says it was
-    configured with (FRR configure.ac): `runstatedir` since FRR 10, before that `localstatedir`
-    was this folder itself."""
+    """The compiled-in folder of sockets, from the configure options that a daemon prints (FRR
+    configure.ac): `runstatedir` since FRR 10; before that `localstatedir` was this folder
+    itself."""
     options = dict(re.findall(r"--(runstatedir|localstatedir)=([^'\s]+)", said))
     if "runstatedir" in options:
         return f"{options['runstatedir'].removesuffix('/frr')}/frr"
@@ -247,7 +247,7 @@ def release_of(version: str) -> str:
 
 
 def untested(version: str) -> str | None:
-    """What to tell of a release that the suite has not run with; None where it has."""
+    """The warning for a release that the suite has not run with; None if it has."""
     if release_of(version) in TESTED_RELEASES:
         return None
     return (
@@ -257,11 +257,11 @@ def untested(version: str) -> str | None:
 
 
 def write_installation(folder: Path, installation: Installation) -> None:
-    """Write it down in a lab's folder."""
+    """Write the installation into a lab's folder."""
     replace_file(folder / _FILE, json.dumps(asdict(installation), indent=1))
 
 
 def read_installation(folder: Path) -> Installation:
-    """What was written down there. Raises FileNotFoundError."""
+    """Read the installation from a lab's folder. Raises FileNotFoundError."""
     fields = json.loads((folder / _FILE).read_text())
     return Installation(**{**fields, "libraries": tuple(fields["libraries"])})

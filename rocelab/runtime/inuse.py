@@ -1,7 +1,7 @@
-"""Who uses a lab that is up: a drill, a job, or faults by hand, never two of these at once.
+"""Reserves a lab that is up for one user at a time: a drill, a job, or faults by hand.
 
-In: a lab's files and what it is used for. Out: a context that holds the lab, or an error that says
-who does. The lock goes with its process, however that ends.
+`in_use` holds the lab for a context, or raises an error that names the holder. The lock ends with
+its process, however that ends.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ MOST_BYTES = 200
 
 @contextmanager
 def in_use(files: LabFiles, what: str, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lab for `what`, such as `drill drain`; with `shared` together with others that hold
-    it so. Raises InputError, naming who holds it, where that can not be, and where it is not up.
+    """Hold the lab for `what`, such as `drill drain`; `shared` holders do not exclude each other.
+    Raises InputError, naming the holder, if the lab is held, and if it is not up.
     """
     try:
         flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -46,8 +46,8 @@ def in_use(files: LabFiles, what: str, *, shared: bool = False) -> Iterator[None
 
 @contextmanager
 def turn() -> Iterator[None]:
-    """Wait until nobody else brings a lab up or measures on this machine, which would falsify what
-    is measured beside it, and hold the turn. It ends with the process at the latest."""
+    """Wait until no other process brings a lab up or measures on this machine, which would falsify
+    measurements, and hold the turn. The turn ends with the process at the latest."""
     while True:
         descriptor = open_turn()
         try:

@@ -1,6 +1,6 @@
-"""The names of the runtimes: what can be asked for with `--runtime`.
+"""The names of the runtimes: the values of `--runtime`.
 
-A module of their own: the command line reads its arguments without loading what makes a lab.
+A separate module, so that the command line parses its arguments without loading the runtimes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class RuntimeKind(StrEnum):
-    """What a lab's nodes are."""
+    """How a lab's nodes are made."""
 
     NETNS = "netns"
     MININET = "mininet"

@@ -5,7 +5,7 @@
     lab.node("rtsw1").exec(["ip", "route"])
     lab.down()
 
-Everything the command line does is one of these calls.
+Every command on a lab is one of these calls.
 """
 
 from __future__ import annotations
@@ -40,18 +40,19 @@ from rocelab.wording import name_hint
 
 
 def as_it_runs(spec: LabSpec) -> LabSpec:
-    """The spec that runs on this machine: one hash seed for all where its kernel can not seed."""
+    """The spec as this machine runs it: one hash seed for all switches if the kernel cannot set
+    seeds."""
     if spec.hashing.seed == 0 or kernel.seeds_supported():
         return spec
     return spec.model_copy(update={"hashing": spec.hashing.model_copy(update={"seed": 0})})
 
 
 def name_of(text: str | Path) -> str:
-    """The name of the lab that a user calls `text`: one that has a record here, whether it runs or
-    was left behind, or else the name in its file, valid otherwise or not.
+    """The name of the lab that a user calls `text`: that of a lab with a record here, running or
+    left behind, or else the name in its file, even if the rest of the file is invalid.
 
-    Text that could be a name and is no file is taken for the name of a lab that is not up. Raises
-    SpecError for a file without a name, InputError for text that names nothing.
+    If `text` is no file but a valid name, it is the name of a lab that is not up. Raises SpecError
+    for a file without a name, InputError for any other text.
     """
     name = str(text)
     if name in recorded_labs():
@@ -66,7 +67,7 @@ def name_of(text: str | Path) -> str:
 
 
 def _not_up(text: str, name: str) -> InputError:
-    """What to raise for a lab that is not up. Raises SpecError where its file is wrong besides."""
+    """The error for a lab that is not up. Raises SpecError if its file has errors too."""
     try:
         path = find_lab(text)
     except InputError:
@@ -80,8 +81,7 @@ class Lab:
     """A fabric and the runtime that realises it."""
 
     def __init__(self, fabric: Fabric, provider: NodeProvider | None = None) -> None:
-        """`provider` makes its nodes (`rocelab.runtime.providers`): namespaces where nothing is
-        said."""
+        """`provider` makes its nodes (`rocelab.runtime.providers`): namespaces by default."""
         self.fabric = fabric
         self.runtime = LabRuntime(fabric, provider or provider_of(RuntimeKind.NETNS))
         self.notes: tuple[str, ...] = ()
@@ -94,8 +94,8 @@ class Lab:
         *,
         dilation: float | None = None,
     ) -> Lab:
-        """The lab of a file or of a name, in `labs/` of the current folder or that ships, running
-        or not; with another dilation than its own where one is given.
+        """The lab of a file or a name (in `labs/` of the current folder, or shipped), running or
+        not. `dilation` replaces the file's.
 
         Raises InputError, and SpecError with every problem of the file.
         """
@@ -108,8 +108,8 @@ class Lab:
     def running(cls, text: str | Path) -> Lab:
         """A lab that is up, by its name or by its file, as `planned` finds it.
 
-        What runs is what its record says, whatever the file says by now. Raises InputError when
-        it is not up, and SpecError for a file that has no name of a lab.
+        It is planned from its record, even if the file has changed since. Raises InputError if it
+        is not up, SpecError for a file without a lab's name.
         """
         name = name_of(text)
         record = read_record(name)
@@ -133,8 +133,8 @@ class Lab:
         return self.runtime.installation
 
     def check_frr(self, prefix: Path | None) -> None:
-        """Raises InputError where the lab is up with another FRR than the one in that folder,
-        if one is named, and as `find_installation` does."""
+        """Raises InputError if the lab is up with another FRR than the one in `prefix`, and as
+        `find_installation` does."""
         if prefix is not None and find_installation(prefix) != self.installation:
             raise InputError(
                 f"lab {self.name} is up with FRR {self.installation.version} of "
@@ -144,27 +144,27 @@ class Lab:
 
     @property
     def daemons(self) -> tuple[str, ...]:
-        """The daemons that every switch runs, in the order they start. Raises as `installation`."""
+        """The daemons that every switch runs, in start order. Raises as `installation`."""
         return self.runtime.daemons
 
     @property
     def is_running(self) -> bool:
-        """Whether the lab is up and has converged once."""
+        """Whether the lab is up and has converged at least once."""
         record = read_record(self.name)
         return record is not None and record.state is State.RUNNING
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other commands from changing the lab. Raises InputError when one does already."""
+        """Keep other commands from changing the lab. Raises InputError if one holds it already."""
         with locked(self.name):
             yield
 
     def up(self, progress: ProgressSink = no_progress) -> Mapping[str, float]:
         """Bring the lab up and return the seconds each stage took.
 
-        Where the kernel can not seed its ECMP hash the lab runs on the one secret that all
-        namespaces share, as with `hashing: 0`; where it can not mark as asked, ports have simpler
-        queues or none. `notes` says so. Raises as `rocelab.runtime.runtime.LabRuntime.up` does.
+        If the kernel cannot seed its ECMP hash, the lab runs on the one secret that all namespaces
+        share, as with `hashing: 0`; if it cannot mark as the spec asks, ports have simpler queues
+        or none. `notes` says so. Raises as `rocelab.runtime.runtime.LabRuntime.up` does.
         """
         spec = as_it_runs(self.fabric.spec)
         if spec != self.fabric.spec:
@@ -184,7 +184,8 @@ class Lab:
 
     @contextmanager
     def brought_up(self, progress: ProgressSink = no_progress) -> Iterator[None]:
-        """Up within the context, and down after it however that ends. Raises as `up` does."""
+        """Bring the lab up for the context and take it down after, however that ends. Raises as
+        `up` does."""
         with shielded(f"lab {self.name} is taken down") as shield:
             try:
                 with shield.lifted():
@@ -221,12 +222,12 @@ class Lab:
 
     @property
     def impairments(self) -> Impairments:
-        """What cables do to packets: lose them, corrupt them, delay them while the lab runs."""
+        """Impairments of cables while the lab runs: loss, corruption, delay."""
         return Impairments(self.fabric, self.runtime.files)
 
     @cached_property
     def fib_of(self) -> FibOf:
-        """The running kernels' tables, each read once."""
+        """The running kernels' FIBs, each read once."""
         read: dict[str, Fib] = {}
 
         def fib_of(node: str) -> Fib:

@@ -1,10 +1,10 @@
-"""The management network of a lab: a link of its own and an sshd for every node.
+"""The management network of a lab: a separate link and an sshd for every node.
 
-As with real switches, nodes are reached out of band: a port `mgmt0` that no route of the fabric
-uses, on a bridge in a namespace of its own (`netns/management`), so that nothing touches the
-machine's own network. In: a running lab. Out: sshds that take the lab's key, an ssh configuration
-for people (`ssh -F FILE rtsw1`) and `open_ssh` for drills. `down` finds all of it by the lab's
-record like everything else.
+As with real switches, nodes are reachable out of band: a port `mgmt0` that no route of the fabric
+uses, on a bridge in a separate namespace (`netns/management`), so that nothing touches the
+machine's own network. `start` runs an sshd per node that accepts the lab's key, and writes an ssh
+configuration for users (`ssh -F FILE rtsw1`); drills use `open_ssh`. `down` removes it all by the
+lab's record.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ MOST_NODES = 1023
 SSH_PORT = 22
 START_TIMEOUT_S = 20.0
 SEPARATION_FOLDER = Path("/run/sshd")
-"""Where Debian's sshd locks its unprivileged part in."""
+"""Debian's sshd uses it as chroot of its unprivileged process."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagementFiles:
-    """Where the files of a lab's management network are."""
+    """The files of a lab's management network."""
 
     files: LabFiles
 
@@ -64,7 +64,7 @@ class ManagementFiles:
 
     @property
     def key(self) -> Path:
-        """The private key that every node takes."""
+        """The private key that every node accepts."""
         return self.folder / "id_ed25519"
 
     @property
@@ -77,7 +77,7 @@ class ManagementFiles:
 
     @property
     def configuration(self) -> Path:
-        """For `ssh -F`."""
+        """The configuration file for `ssh -F`."""
         return self.folder / "config"
 
     @property
@@ -91,7 +91,7 @@ class ManagementFiles:
 def addresses(fabric: Fabric) -> dict[str, str]:
     """The management address of every node, in the fabric's order.
 
-    Raises InputError for a fabric of more nodes than a bridge has ports.
+    Raises InputError if the fabric has more nodes than a bridge can have ports.
     """
     if len(fabric.nodes) > MOST_NODES:
         raise InputError(
@@ -107,7 +107,7 @@ def addresses(fabric: Fabric) -> dict[str, str]:
 def sshd_configuration(files: ManagementFiles, node: str, address: str, *, pam: bool) -> str:
     """A node's sshd_config(5): root, by the lab's key, on the management port alone.
 
-    `pam`: a machine that locks root's password lets root in by key only through PAM.
+    `pam`: needed for root's login by key on a machine that locks root's password.
     """
     folder = files.files.node(node)
     path = (
@@ -128,7 +128,7 @@ def sshd_configuration(files: ManagementFiles, node: str, address: str, *, pam: 
             "UseDNS no",
             "PrintMotd no",
             "Subsystem sftp internal-sftp",
-            # vtysh finds this node's daemons.
+            # With this PATH, vtysh finds this node's daemons.
             f"SetEnv PATH={path} ROCELAB_LAB={files.files.lab} ROCELAB_NODE={node}",
             "",
         )
@@ -136,14 +136,14 @@ def sshd_configuration(files: ManagementFiles, node: str, address: str, *, pam: 
 
 
 def ssh_configuration(files: ManagementFiles, address_of: Mapping[str, str]) -> str:
-    """An ssh_config(5) by which the machine's root reaches every node by its name."""
+    """An ssh_config(5) with which the machine's root reaches every node by name."""
     relay = shlex.join(
         (
             *("env", f"PYTHONPATH={module_environment()['PYTHONPATH']}"),
             *module_command("rocelab.runtime.management", str(files.netns)),
         )
     )
-    # ssh hands it to a shell, and takes a percent sign for the begin of a token (ssh_config(5)).
+    # ssh passes it to a shell, and a percent sign begins a token (ssh_config(5)).
     proxy = f"{relay.replace('%', '%%')} %h %p"
     lines = [
         "Host *",
@@ -160,15 +160,15 @@ def ssh_configuration(files: ManagementFiles, address_of: Mapping[str, str]) -> 
 
 
 def check(fabric: Fabric) -> None:
-    """Raises MachineError where there is no sshd, InputError as `addresses`."""
+    """Raises MachineError if there is no sshd, InputError as `addresses`."""
     sshd_path()
     addresses(fabric)
 
 
 def start(fabric: Fabric, files: LabFiles, progress: ProgressSink = no_progress) -> None:
-    """Give every node of a lab that is up its management port and sshd; ends when all listen.
+    """Give every node of a running lab a management port and an sshd; return when all listen.
 
-    Raises MachineError where there is no sshd or one does not start, InputError as `addresses`.
+    Raises MachineError if there is no sshd or one does not start, InputError as `addresses`.
     """
     address_of = addresses(fabric)
     sshd = sshd_path()
@@ -191,7 +191,7 @@ def start(fabric: Fabric, files: LabFiles, progress: ProgressSink = no_progress)
 
 
 def sshd_path() -> str:
-    """Where sshd is: it wants to be started by its full path. Raises MachineError."""
+    """The full path of sshd, which it must be started by. Raises MachineError."""
     path = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
     if path is None:
         raise MachineError(
@@ -201,10 +201,10 @@ def sshd_path() -> str:
 
 
 def open_ssh(lab: str, node: str, *, timeout_s: float = 10.0) -> paramiko.SSHClient:
-    """An SSH connection to a node of a lab that runs with management, over its management port.
+    """An SSH connection to a node over its management port.
 
-    Raises InputError where the lab has no management network or no such node there, and what
-    paramiko raises.
+    Raises InputError if the lab has no management network or no such node in it, and paramiko's
+    errors.
     """
     import paramiko
 
@@ -215,7 +215,7 @@ def open_ssh(lab: str, node: str, *, timeout_s: float = 10.0) -> paramiko.SSHCli
     link = namespaces.inside(
         own.netns, lambda: socket.create_connection((address, SSH_PORT), timeout_s)
     )
-    # known_hosts has nodes by their names.
+    # known_hosts lists nodes by name.
     client.connect(
         node,
         username="root",
@@ -242,7 +242,7 @@ def _address_in(own: ManagementFiles, node: str) -> str:
 
 
 def _new_key(path: Path) -> str:
-    """Make an Ed25519 key in OpenSSH's format; gives the public one as a line."""
+    """Write a new Ed25519 key in OpenSSH's format; return the public key as a line."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     write_file(path, private, 0o600)
@@ -250,8 +250,8 @@ def _new_key(path: Path) -> str:
 
 
 def root_is_locked() -> bool:
-    """Whether root's password field begins with `!`, which sshd without PAM takes for an account
-    that is closed (auth.c, LOCKED_PASSWD_PREFIX)."""
+    """Whether root's password field begins with `!`, which marks a locked account for sshd without
+    PAM (auth.c, LOCKED_PASSWD_PREFIX)."""
     try:
         shadow = Path("/etc/shadow").read_text()
     except OSError:
@@ -260,7 +260,7 @@ def root_is_locked() -> bool:
 
 
 def _start_sshd(sshd: str, own: ManagementFiles, node: str, configuration: Path) -> None:
-    """Start a node's sshd and return when it listens. Raises MachineError."""
+    """Start a node's sshd; return when it listens. Raises MachineError."""
     log = own.of_node(node, "sshd.log")
     write_file(log, b"", 0o600)
     watch = inotify.watch(log)
@@ -290,8 +290,8 @@ def _start_sshd(sshd: str, own: ManagementFiles, node: str, configuration: Path)
 
 
 def relay(netns: Path, host: str, port: int) -> None:
-    """Join stdin and stdout to a TCP connection that is made inside a namespace, until both ends
-    are closed: what ssh's ProxyCommand is to be. Raises OSError."""
+    """Relay stdin and stdout to a TCP connection from inside a namespace until both ends are
+    closed; for ssh's ProxyCommand. Raises OSError."""
     link = namespaces.inside(netns, lambda: socket.create_connection((host, port), 10.0))
     link.settimeout(None)
     open_ends = {0: link.fileno(), link.fileno(): 1}

@@ -1,6 +1,6 @@
 """The links of a lab's management network: a bridge out of band, a port `mgmt0` in every node.
 
-In: the nodes' namespaces and addresses. Out: interfaces; they go with the namespaces.
+The interfaces are removed with the nodes' namespaces.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from rocelab.runtime.record import LabFiles
 BRIDGE = "bridge"
 PORT = "mgmt0"
 FIRST_ADDRESS = IPv4Address("100.64.0.1")
-"""The bridge's, of 100.64.0.0/16: RFC 6598, which no fabric of a lab uses."""
+"""The bridge's address in 100.64.0.0/16 (RFC 6598), which no fabric uses."""
 PREFIX_LENGTH = 16
 _NEW = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK
 
 
 def make_links(files: LabFiles, netns: Path, address_of: Mapping[str, str]) -> None:
-    """Make the namespace `netns` with its bridge, and a pair of ports from it to each node.
+    """Make the namespace `netns` with its bridge, and a veth pair from it to each node.
 
-    `address_of` has the nodes' addresses. Raises OSError with what the kernel refused.
+    Raises OSError with the request that the kernel refused.
     """
 
     def make_bridge() -> None:
@@ -58,7 +58,7 @@ def make_links(files: LabFiles, netns: Path, address_of: Mapping[str, str]) -> N
 
 
 def _pair(node: str, bridge: int, netns: int) -> bytes:
-    """A veth pair: the bridge's port, named after the node and up, and the node's own."""
+    """A veth pair: the bridge's port, up and named after the node, and the node's port."""
     peer = ifinfmsg()
     peer["attrs"] = [("IFLA_IFNAME", PORT), ("IFLA_NET_NS_FD", netns)]
     data = {"attrs": [("VETH_INFO_PEER", {"attrs": peer["attrs"]})]}
@@ -78,7 +78,8 @@ def _link(name: str, attributes: Sequence[tuple[str, object]]) -> bytes:
 
 
 def _address(interface: str, address: str) -> list[bytes]:
-    """The interface of that name, in the calling thread's namespace, up and with an address."""
+    """Messages that set an interface of the calling thread's namespace up and give it an
+    address."""
     index = socket.if_nametoindex(interface)
     up = ifinfmsg()
     up["index"] = index

@@ -1,7 +1,7 @@
-"""A running node: its namespace, its daemons, and whatever is to run in it.
+"""A running node: its namespace, its daemons, and commands in it.
 
-In: a node's name and its lab's files. Out: a handle that reads
-the node's state afresh at each call, so that any process may hold one.
+A handle needs a node's name and its lab's files. It reads the node's state at each call, so that
+any process may have one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from rocelab.runtime.record import LabFiles
 
 @dataclass(frozen=True, slots=True)
 class NamespaceNode:
-    """A node whose processes are this machine's, in a network namespace of their own. Other kinds
-    of nodes differ in how something is started in them, and in nothing else."""
+    """A node whose processes run on this machine in their own network namespace. Other kinds of
+    nodes differ only in how a process is started in them."""
 
     name: str
     files: LabFiles
@@ -51,16 +51,17 @@ class NamespaceNode:
         return self._run(argv, timeout_s, {**os.environ, **self._search_path()})
 
     def become(self, argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-        """Replace this process by a program inside the node, with these variables besides its own.
+        """Replace this process by a program inside the node, with `environment` added to its
+        variables.
 
-        Raises OSError when there is no such program, and the process is in the node then.
+        Raises OSError if there is no such program; the process is inside the node then.
         """
         variables = {**os.environ, **self._search_path(), **environment}
         namespaces.enter(self.netns)
         os.execvpe(argv[0], list(argv), variables)  # noqa: S606 - the user's own program
 
     def _search_path(self) -> dict[str, str]:
-        """PATH of what a user runs in the node: `vtysh` is one for its own daemons."""
+        """PATH for a user's commands in the node: its `vtysh` talks to the node's own daemons."""
         if not self.frr.programs.is_dir():
             return {}
         return {"PATH": f"{self.frr.programs}:{os.environ.get('PATH', os.defpath)}"}
@@ -68,7 +69,8 @@ class NamespaceNode:
     def run_tool(
         self, argv: Sequence[str], *, timeout_s: float = 30.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program of this machine in the node's namespace, whatever the node itself has.
+        """Run a program of this machine in the node's namespace, also where the node has other
+        files.
 
         Raises InputError when there is no such command.
         """
@@ -99,19 +101,19 @@ class NamespaceNode:
         return {name: pid for name, pid in alive.items() if pid is not None}
 
     def processes(self) -> list[int]:
-        """Ids of all processes that run in the node, its daemons and whatever was started."""
+        """Ids of all processes that run in the node, its daemons included."""
         return namespaces.processes_in([self.netns.stat().st_ino])
 
     def kill_daemons(self, names: Iterable[str]) -> Bracket | None:
-        """SIGKILL these routing daemons, where they run, and return when they are gone: when that
-        was, None where none ran."""
+        """SIGKILL those of these routing daemons that run and wait until they are gone. Returns
+        when that was; None if none ran."""
         alive = self.daemons()
         doomed = [alive[name] for name in names if name in alive]
         return processes.kill_and_wait(doomed, lambda pid: pid in self.daemons().values())
 
     def configure_daemons(self, configuration: Mapping[str, str]) -> None:
-        """Write what each daemon will read when it starts, by daemon name, and make the file system
-        that they will see (`rocelab.kernel.mounts`). Raises MachineError."""
+        """Write each daemon's configuration, by daemon name, and make the file system that the
+        daemons see (`rocelab.kernel.mounts`). Raises MachineError."""
         installation, view = self.installation, self.files.mounts_of(self.name)
         variables = (f"{name}={value}" for name, value in installation.environment.items())
         vtysh = ("nsenter", f"--mount={view}", "env", *variables, installation.vtysh or "vtysh")
@@ -119,12 +121,12 @@ class NamespaceNode:
         daemons.keep_view(installation, self.frr, view)
 
     def start_daemons(self, names: Iterable[str]) -> None:
-        """Start those of these daemons that do not run, in this order, as `up` does.
+        """Start those of these daemons that are not running, in this order, as `up` does.
 
         zebra takes no routes from a bgpd that outlived it (FRR 8.4: bgpd comes back after 10 s and
-        announces only what changes then), so that without zebra all are ended first, as watchfrr
-        does. A zebra that outlived mgmtd finds the new one by itself. Raises MachineError when one
-        does not start.
+        announces only what changes then), so if zebra is not running all are ended first, as
+        watchfrr does. A zebra that outlived mgmtd connects to the new one by itself. Raises
+        MachineError when one does not start.
         """
         if "zebra" not in self.daemons():
             self.kill_daemons(daemons.DAEMONS)
@@ -133,7 +135,7 @@ class NamespaceNode:
                 try:
                     self.start_daemon(name)
                 except MachineError:
-                    # Whoever was killed while starting it may have started it all the same.
+                    # A command that was killed while starting it may have started it.
                     if name not in self.daemons():
                         raise
 
@@ -149,8 +151,8 @@ class NamespaceNode:
             daemons.schedule(name, pid, niceness)
 
     def send(self, messages: Sequence[bytes]) -> Bracket:
-        """Ask all these of the node's kernel in one batch (rtnetlink), and say when it did them.
-        Raises OSError."""
+        """Send the messages to the node's kernel in one batch (rtnetlink); return when it executed
+        them. Raises OSError."""
 
         def send() -> Bracket:
             with netlink.open_socket() as channel:
@@ -161,7 +163,7 @@ class NamespaceNode:
 
 @dataclass(frozen=True, slots=True)
 class VethLink:
-    """A link that is a veth pair; its state is that of its lower end."""
+    """A veth pair; its state is that of its lower end."""
 
     link: Link
     files: LabFiles
@@ -177,7 +179,7 @@ class VethLink:
         self._send([wiring.set_up(index, up=False)])
 
     def up(self) -> None:
-        """Give the carrier back."""
+        """Restore the carrier."""
         self._send(wiring.bring_up(self.link, self.link.a.node, self.indexes))
 
     def _send(self, messages: Sequence[bytes]) -> None:

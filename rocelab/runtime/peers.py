@@ -1,8 +1,8 @@
-"""What a switch's daemons say of their peers: BGP sessions and BFD sessions.
+"""A switch's BGP sessions and BFD sessions, as its daemons report them.
 
-In: the answers of bgpd and bfdd over their vty sockets, which a daemon that was taken over may
-fill with anything. Out: typed peers with printable names; an answer of any other shape is an error
-that names the switch and the daemon, as one that does not come is.
+Parses the answers of bgpd and bfdd over their vty sockets into typed peers with printable names. A
+daemon that was taken over may answer anything: an answer of another shape, like a missing one, is
+an error that names the switch and the daemon.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from rocelab.runtime.daemons import FrrFiles, UnreadableAnswerError, vty_json
 from rocelab.wording import printable, shown
 
 MOST_CHARACTERS = 64
-"""Of a name or a state: an interface has 15, an IPv6 address 39."""
+"""The limit for a name or a state: an interface has 15, an IPv6 address 39."""
 
 
 @dataclass(frozen=True, slots=True)
 class BgpPeer:
-    """A BGP session as one end has it: its state (RFC 4271), and how many prefixes it accepted from
-    and sent to the other."""
+    """A BGP session at one end: its state (RFC 4271), and the number of prefixes accepted from and
+    sent to the peer."""
 
     state: str
     accepted: int
@@ -34,8 +34,8 @@ class BgpPeer:
 
 @dataclass(frozen=True, slots=True)
 class SessionCounts:
-    """How often a session has ended, and how often its routes were asked for again (RFC 2918),
-    since bgpd started; and whether it is established now."""
+    """How often a session has ended and how often a route refresh was requested (RFC 2918) since
+    bgpd started; and whether it is established now."""
 
     ended: int
     refreshes: int
@@ -44,7 +44,7 @@ class SessionCounts:
 
 @dataclass(frozen=True, slots=True)
 class BfdPeer:
-    """A BFD session as one end has it, and the interval at which the far end sends."""
+    """A BFD session at one end, and the interval at which the far end sends."""
 
     is_up: bool
     remote_interval_ms: int
@@ -53,7 +53,7 @@ class BfdPeer:
 def bgp_peers(files: FrrFiles) -> dict[str, BgpPeer]:
     """A switch's BGP sessions by neighbour: an interface, or an address.
 
-    Raises OSError as `vty_command` does, UnreadableAnswerError where the answer has another shape.
+    Raises OSError as `vty_command` does, UnreadableAnswerError if the answer has another shape.
     """
     summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict)
     answer = _Answer(files, "bgpd")
@@ -67,12 +67,12 @@ def bgp_peers(files: FrrFiles) -> dict[str, BgpPeer]:
 
 
 def session_counts(files: FrrFiles) -> dict[str, SessionCounts]:
-    """What a switch's bgpd counted of its sessions, by neighbour. Raises as `bgp_peers` does."""
+    """bgpd's counters of a switch's sessions, by neighbour. Raises as `bgp_peers` does."""
     neighbours = vty_json(files, "bgpd", "show bgp neighbors json", dict)
     answer = _Answer(files, "bgpd")
     found = {}
     for name, peer in neighbours.items():
-        # Beside the neighbours stand their family's numbers.
+        # The object also holds numbers of the address family.
         if isinstance(peer, dict):
             messages = answer.mapping(peer.get("messageStats", {}))
             found[answer.text(name)] = SessionCounts(
@@ -84,8 +84,8 @@ def session_counts(files: FrrFiles) -> dict[str, SessionCounts]:
 
 
 def shutting_down(files: FrrFiles) -> frozenset[str]:
-    """The neighbours of which a switch has a path with the community GRACEFUL_SHUTDOWN (RFC 8326).
-    Raises as `bgp_peers` does."""
+    """The neighbours from which a switch has a path with the community GRACEFUL_SHUTDOWN (RFC
+    8326). Raises as `bgp_peers` does."""
     command = "show bgp ipv4 unicast community graceful-shutdown json"
     table = vty_json(files, "bgpd", command, dict)
     answer = _Answer(files, "bgpd")
@@ -110,7 +110,7 @@ def bfd_peers(files: FrrFiles) -> list[BfdPeer]:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Takes the parts of an answer for what they should be, or says whose answer is not so."""
+    """Checks the types of an answer's parts; its error names the switch and the daemon."""
 
     files: FrrFiles
     daemon: str

@@ -45,10 +45,10 @@ LOCK_GRACE_S = 1.0
 LOCK_STEP_S = 0.02
 
 TURN = ".turn"
-"""In the folder of all labs: whoever has it locked measures on this machine. Root's alone, as all
-that is locked: whoever may open a file may lock it."""
+"""A file in the folder of all labs: the process that has it locked measures on this machine. Only
+root can open it, as every locked file: a process that can open a file can lock it."""
 _ATTEMPTS = 100
-"""How often the folder of all labs may go between making and using it."""
+"""How often the folder of all labs may disappear between making and using it."""
 
 
 SCHEMA_VERSION = 1
@@ -56,7 +56,7 @@ _NAME = re.compile(r"[a-z0-9-]+")
 
 
 class DamagedRecordError(InputError):
-    """A lab's record that can not be used; the lab can be taken down all the same."""
+    """A lab's record is unusable; the lab can still be taken down."""
 
     def __init__(self, lab: str, reason: str) -> None:
         super().__init__(
@@ -66,7 +66,7 @@ class DamagedRecordError(InputError):
 
 
 class State(StrEnum):
-    """How far a lab has come."""
+    """How far a lab has come up."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -74,7 +74,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is written down about a lab before it is made."""
+    """The facts that are recorded about a lab before it is made."""
 
     lab: str
     runtime: str
@@ -94,7 +94,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class LabFiles:
-    """Where a lab's files are."""
+    """The paths of a lab's files."""
 
     lab: str
 
@@ -137,16 +137,16 @@ class LabFiles:
 
 
 def write_record(files: LabFiles, record: Record) -> None:
-    """Write the record so that a reader sees the old one or the new one, never half."""
+    """Write the record atomically."""
     make_folder(files.root, exist_ok=True)
     document = {"schema_version": SCHEMA_VERSION, **asdict(record)}
     replace_file(files.record, json.dumps(document, indent=1))
 
 
 def read_record(lab: str) -> Record | None:
-    """The record of a lab, or None where there is none.
+    """The record of a lab, or None if there is none.
 
-    Raises DamagedRecordError where it is not one that this version has written.
+    Raises DamagedRecordError if this version cannot have written it.
     """
     try:
         document = json.loads(LabFiles(lab).record.read_bytes())
@@ -190,7 +190,7 @@ def recorded_labs() -> list[str]:
 def locked(lab: str) -> Iterator[LabFiles]:
     """Hold the lab's lock. Raises InputError when another command holds it.
 
-    A killed command's child holds it until it has become its own program: that is waited for.
+    The child of a killed command may hold it until its exec: this waits for that.
     """
     files = LabFiles(lab)
     deadline = time.monotonic() + LOCK_GRACE_S
@@ -230,9 +230,9 @@ def remove_files(files: LabFiles) -> None:
 
 
 def open_run_root() -> int:
-    """A descriptor of the folder of all labs, which is made where it is missing. Raises OSError.
+    """A descriptor of the folder of all labs, which is made if it is missing. Raises OSError.
 
-    The last lab that goes takes the folder with it, so that it may be gone again at any moment.
+    The last lab that goes down removes the folder, so that it may disappear at any moment.
     """
     for _ in range(_ATTEMPTS):
         with suppress(FileNotFoundError):
@@ -242,8 +242,8 @@ def open_run_root() -> int:
 
 
 def _open_lock(files: LabFiles) -> tuple[Path, int]:
-    """What is to be locked, opened: the lab's lock file, or where there is no room for one the
-    lab's folder. Raises OSError."""
+    """Open what is to be locked: the lab's lock file or, if there is no room for one, the lab's
+    folder. Raises OSError."""
     for _ in range(_ATTEMPTS):
         os.close(open_run_root())
         with suppress(FileNotFoundError):
@@ -259,7 +259,7 @@ def _open_lock(files: LabFiles) -> tuple[Path, int]:
 
 
 def is_still_at(descriptor: int, path: Path) -> bool:
-    """Whether what we locked is still the one at `path`: its last holder may remove it."""
+    """Whether the open file is still the one at `path`: its last holder may have removed it."""
     try:
         return os.fstat(descriptor).st_ino == path.stat().st_ino
     except FileNotFoundError:
@@ -276,7 +276,7 @@ def open_turn() -> int:
 
 
 def _remove_run_root_if_unused() -> None:
-    """Remove the folder of all labs, unless a lab is in it or somebody has the turn."""
+    """Remove the folder of all labs, unless a lab is in it or a process has the turn."""
     turn = RUN_ROOT / TURN
     with suppress(OSError):
         if turn.exists():

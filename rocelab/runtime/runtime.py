@@ -1,8 +1,8 @@
-"""Bringing a lab up: a `Fabric` becomes nodes, links, queues and routers that have converged.
+"""Brings a lab up: a `Fabric` becomes nodes, links, queues and routers that have converged.
 
-In: a fabric and the kind of runtime that is to house its nodes. Out: a running lab, in stages
-(nodes, links, daemons, convergence, scheme). The record comes before all else
-(`rocelab.runtime.record`), so that `rocelab.runtime.teardown` finds whatever a killed command left.
+The stages are nodes (made by a runtime), links, daemons, convergence and scheme. The record is
+written first (`rocelab.runtime.record`), so that `rocelab.runtime.teardown` finds everything that a
+killed command left.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LabRuntime:
         self.stage_seconds: dict[str, float] = {}
         self.notes: tuple[str, ...] = ()
         self.was_brought_up = False
-        """By this object: the lab is its caller's to take down."""
+        """Whether this object brought the lab up: its caller then takes it down."""
 
     @cached_property
     def _indexes(self) -> dict[tuple[str, str], int]:
@@ -62,13 +62,12 @@ class LabRuntime:
 
     @property
     def installation(self) -> Installation:
-        """The FRR that its switches run. Raises FileNotFoundError before its nodes are made."""
+        """The FRR that the switches run. Raises FileNotFoundError before the nodes are made."""
         return read_installation(self.files.root)
 
     @property
     def daemons(self) -> tuple[str, ...]:
-        """The daemons that every switch runs, in the order they are to start. Raises as
-        `installation` does."""
+        """The daemons that every switch runs, in start order. Raises as `installation` does."""
         return self.installation.daemons(frr.daemons(self.fabric))
 
     def node(self, name: str) -> NamespaceNode:
@@ -83,14 +82,14 @@ class LabRuntime:
     def up(self, progress: ProgressSink = no_progress) -> None:
         """Create everything and return when every FIB is complete.
 
-        Raises MachineError when this machine can not, ExpectationError when routing does not
-        converge in time; either way nothing is left behind. Raises InputError when the lab is up
+        Raises MachineError if this machine cannot run it, ExpectationError if routing does not
+        converge in time; either way nothing is left behind. Raises InputError if the lab is up
         already or another command works on it.
         """
         self.notes = check_rights()
         self.provider.check()
         if self.fabric.spec.management:
-            # Here and not above: other labs do not wait for its libraries.
+            # Imported here, so that other labs do not load its libraries.
             from rocelab.runtime import management
 
             management.check(self.fabric)
@@ -186,7 +185,8 @@ class LabRuntime:
     def _make_links(
         self, descriptors: Mapping[str, int], queues: SwitchQueues, progress: ProgressSink
     ) -> None:
-        """Every veth pair, queue and address, and upper ends up: carrier is one step away."""
+        """Make every veth pair, queue and address, and set upper ends up: carrier then needs one
+        step."""
         fabric, links, slots = self.fabric, self.fabric.links, queues.slots
         with netlink.open_socket() as channel:
             step = 256
@@ -207,7 +207,7 @@ class LabRuntime:
                 messages += wiring.bring_up(link, name, self._indexes)
             if not node.is_switch:
                 messages.append(wiring.default_route(fabric, name, self._indexes))
-            # The answers to one batch of small messages wait together.
+            # The answers to a whole batch of small messages queue up in this buffer.
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
                 netlink.send_batch(channel, messages)
             keep_order(fabric, name, slots)
@@ -217,7 +217,7 @@ class LabRuntime:
     def _start_daemons(self, progress: ProgressSink) -> None:
         fabric = self.fabric
         names = self.daemons
-        # What stands back could not be brought forward again.
+        # Without this right, a raised niceness could not be lowered again.
         in_order = may_prioritise()
 
         def start(name: str) -> None:
@@ -256,11 +256,11 @@ class LabRuntime:
 
 
 def start_niceness(daemon: str, *, leaf: bool) -> int:
-    """How far a daemon stands back while the fabric starts.
+    """The niceness of a daemon while the fabric starts.
 
-    The work of starting has an order that costs least: upper tiers announce, then the lowest
-    decides, then zebras install. Each stage that runs before the one above has finished does its
-    work again for every path that arrives later: an 18-way route would be installed up to 18 times.
+    One order costs least: upper tiers announce, then leaves decide, then zebras install. A stage
+    that runs before the one above has finished repeats its work for every later path: an 18-way
+    route would be installed up to 18 times.
     """
     if not leaf:
         return 0
@@ -268,7 +268,7 @@ def start_niceness(daemon: str, *, leaf: bool) -> int:
 
 
 def raise_descriptor_limit(wanted: int) -> None:
-    """Let this process have so many files open. Raises MachineError where it may not."""
+    """Let this process open `wanted` files. Raises MachineError if it may not."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted:
         return

@@ -1,7 +1,8 @@
-"""The state of a lab that is up, asked of the kernel and of FRR and compared with its plan.
+"""The state of a lab that is up, as the kernel and FRR report it, compared with its plan.
 
-In: a running `Lab`. Out: per node the daemons alive, BGP sessions, routes at their full ECMP
-width and memory. Whatever does not answer counts as missing: a dead daemon never ends the report.
+`read_status` returns per node the live daemons, the BGP sessions, the routes at their full ECMP
+width and the memory. Anything that does not answer counts as missing: a dead daemon never ends the
+report.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _KIB = 1024
 class NodeStatus:
     """One node. Servers have no daemons, sessions or routes to wait for.
 
-    `daemons` has a process id per daemon that should run, None where it does not. A route is
+    `daemons` has the process id of each daemon that should run, None if it does not. A route is
     complete when the kernel holds it with every next hop of the plan, each with carrier. `problem`
-    says what of a daemon's answer can not be read.
+    names what cannot be read in a daemon's answer.
     """
 
     name: str
@@ -58,7 +59,7 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class KnownFault:
-    """A fault that somebody gave the lab, by its number in the lab's record."""
+    """A fault in the lab, with its number in the lab's record."""
 
     number: int
     kind: str
@@ -66,7 +67,7 @@ class KnownFault:
 
 @dataclass(frozen=True, slots=True)
 class LabStatus:
-    """Every node of a lab, in build order, and what is broken on purpose."""
+    """Every node of a lab, in build order, and its active faults."""
 
     lab: str
     nodes: tuple[NodeStatus, ...]
@@ -83,7 +84,7 @@ class LabStatus:
         return sum(node.pss_bytes for node in self.nodes)
 
     def document(self) -> dict[str, object]:
-        """What `rocelab status --json` writes."""
+        """The document of `rocelab status --json`."""
         return {
             "lab": self.lab,
             "converged": self.converged,
@@ -122,9 +123,9 @@ class LabStatus:
 
 
 def read_status(lab: Lab) -> LabStatus:
-    """Ask every switch of a running lab. Needs the rights to enter its namespaces.
+    """Read the state of every switch of a running lab.
 
-    Raises PermissionError without them.
+    Raises PermissionError without the rights to enter its namespaces.
     """
     fabric = lab.fabric
     expected = {
@@ -143,8 +144,8 @@ def read_status(lab: Lab) -> LabStatus:
 
 
 def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:
-    """The faults in a lab's record, by number. Where the record is, `rocelab.faults.record` says;
-    what breaks labs is not needed to know that they are broken."""
+    """The faults in a lab's record, by number. Reads the files of `rocelab.faults.record` without
+    importing the faults."""
     found = []
     for path in (files.root / "faults").glob("*.json"):
         try:
@@ -179,7 +180,8 @@ def _read_switch(lab: Lab, node: Node, expected: Mapping[str, int]) -> NodeStatu
 
 
 def _widths(netns: Path) -> dict[str, int]:
-    """Next hops with carrier of each prefix of the main table; none where the node has gone."""
+    """The number of next hops with carrier of each prefix in the main table; empty if the node has
+    gone."""
     if not os.path.ismount(netns):
         return {}
 
@@ -191,7 +193,7 @@ def _widths(netns: Path) -> dict[str, int]:
 
 
 def _established(handle: NamespaceNode) -> tuple[int, str | None]:
-    """Sessions that are up, and what is wrong with bgpd's answer where something is."""
+    """The number of sessions that are up, and the problem with bgpd's answer, if any."""
     try:
         peers = bgp_peers(handle.frr)
     except UnreadableAnswerError as error:
@@ -211,7 +213,7 @@ def _pss_bytes(pid: int) -> int:
 
 
 class Presence(StrEnum):
-    """What there is of a lab on this machine."""
+    """Which parts of a lab exist on this machine."""
 
     RUNNING = "running"
     STARTING = "starting"
@@ -221,8 +223,8 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KnownLab:
-    """A lab that has a record, or the remains of one. Without a record that can be used the last
-    four are None; `problem` says why it can not be."""
+    """A lab that has a record, or the remains of one. Without a usable record the last four are
+    None and `problem` says why."""
 
     name: str
     state: Presence
@@ -234,7 +236,7 @@ class KnownLab:
 
 
 def known_labs() -> tuple[KnownLab, ...]:
-    """Every lab that is up, coming up or was left behind by a command that was killed."""
+    """Every lab that is up, coming up or left behind by a killed command."""
     return tuple(_known(name) for name in recorded_labs())
 
 
@@ -250,7 +252,7 @@ def _known(name: str) -> KnownLab:
     nodes = 0
     with suppress(FileNotFoundError):  # where another command takes it down
         namespaces = files.netns.iterdir() if os.path.ismount(files.netns) else ()
-        # A management network has a namespace, and is no node.
+        # A management network has a namespace but is no node.
         nodes = sum(files.node(each.name).exists() for each in namespaces)
     if record.state is State.STARTING and _is_locked(files.lock):
         found = Presence.STARTING
@@ -260,7 +262,7 @@ def _known(name: str) -> KnownLab:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a command holds the lock, without taking it even for a moment (proc_locks(5))."""
+    """Whether a command holds the lock, found without taking it (proc_locks(5))."""
     try:
         inode = path.stat().st_ino
     except FileNotFoundError:

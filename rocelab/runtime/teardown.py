@@ -1,7 +1,7 @@
-"""Taking a lab down from its record alone, whatever state a killed command left it in.
+"""Takes a lab down from its record alone, in any state that a killed command left.
 
-In: a lab's name. Out: nothing of it is left: no process, container, namespace, interface or file.
-A process is the lab's by its namespaces; docs/runtime.md says which can not be found so.
+No process, container, namespace, interface or file of the lab is left. A process is the lab's if it
+is in the lab's namespaces; docs/runtime.md says which processes this does not find.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from rocelab.runtime.record import DamagedRecordError, LabFiles, locked, read_re
 
 CLEANUP_TIMEOUT_S = 120.0
 KINDS = (namespaces.NETWORK, namespaces.MOUNTS)
-"""A process may leave its network namespace for one of its own, without any rights where it makes a
-user namespace first: it stays in the mount namespace of its switch then."""
+"""A process may leave its network namespace for a new one, even without rights if it makes a user
+namespace first: it is then still in the mount namespace of its switch."""
 
 
 def take_down(lab: str, progress: ProgressSink = no_progress) -> None:
-    """Remove whatever the lab of that name owns, from its record alone. Idempotent.
+    """Remove everything that the lab owns, from its record alone. Idempotent.
 
-    Raises InputError when another command works on the lab, MachineError, with all of it left as
-    it is, where this process has not the rights to remove it.
+    Raises InputError if another command works on the lab; MachineError, before anything is removed,
+    if this process lacks the rights.
     """
     if LabFiles(lab).root.exists():
         check_rights(taking_down=True)
@@ -38,10 +38,11 @@ def take_down(lab: str, progress: ProgressSink = no_progress) -> None:
 
 
 def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
-    """Kill what runs in the lab's namespaces and let the namespaces go. The lock must be held.
+    """Kill the processes in the lab's namespaces and remove the namespaces. The caller holds the
+    lock.
 
-    Needs no room in the lab's folder, whose file system may be full. Raises MachineError where it
-    is called inside the lab, or where containers may be left.
+    Needs no room in the lab's folder, whose file system may be full. Raises MachineError if it is
+    called inside the lab, or if containers may be left.
     """
     inodes = _namespace_inodes(files)
     killed = 0
@@ -71,24 +72,24 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
 
 
 def _provider(files: LabFiles) -> NodeProvider:
-    """The lab's runtime; by what else is written down where its record does not say."""
+    """The lab's runtime; found from its other files if the record does not say."""
     with suppress(DamagedRecordError, ValueError):
         record = read_record(files.lab)
         if record is not None:
             return provider_of(RuntimeKind(record.runtime))
-    # It removes whatever containers are written down, and nothing where there are none.
+    # It removes all recorded containers, or nothing if there are none.
     return provider_of(RuntimeKind.CONTAINERLAB)
 
 
 def _namespace_inodes(files: LabFiles) -> set[int]:
-    """The lab's namespaces, of network and of mounts, whose processes are the lab's.
+    """The inodes of the lab's network and mount namespaces, whose processes are the lab's.
 
-    Those of process 1 and the one that the lab was brought up from are never among them, whatever
-    is mounted; a mount namespace that it was brought up from can not be (`rocelab.kernel.mounts`).
-    Raises MachineError where this process itself is in one: it would end before it is done.
+    Never includes those of process 1 and the network namespace that the lab was brought up from,
+    whatever is mounted; the mount namespace it was brought up from cannot be mounted there
+    (`rocelab.kernel.mounts`). Raises MachineError if this process is in one: it would kill itself.
     """
     nodes = {**_kept(files.mounts), **_kept(files.netns)}
-    with suppress(OSError):  # Process 1 may have more rights than we have.
+    with suppress(OSError):  # Process 1 may have more rights than this one.
         for kind in KINDS:
             nodes.pop(namespaces.inode_of(1, kind), None)
     with suppress(DamagedRecordError):

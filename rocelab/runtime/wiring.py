@@ -1,8 +1,8 @@
 """The netlink messages that turn a planned fabric into interfaces, as batches of bytes.
 
-Pure: from a `Fabric` and open namespace descriptors to encoded messages. Interface indexes are
+Pure: encodes messages from a `Fabric` and open namespace descriptors. Interface indexes are
 planned too (loopback is 1, lower ends have even ones, upper ends odd ones), so that addresses can
-be written without asking the kernel what it chose.
+be set without reading the kernel's choice.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def interface_indexes(fabric: Fabric) -> dict[tuple[str, str], int]:
     """The index of every interface, by node and interface name; never the same at both ends of a
     link.
 
-    Where it is, the kernel takes a veth's loss of carrier for one that is not urgent and may tell
-    it up to 1 s later (net/core/link_watch.c, linkwatch_urgent_event compares a device's index with
-    its peer's, and does not look at their namespaces).
+    With equal indexes the kernel treats a veth's loss of carrier as not urgent and may report it up
+    to 1 s later (net/core/link_watch.c, linkwatch_urgent_event compares a device's index with its
+    peer's, and ignores their namespaces).
     """
     return {
         (node, link.port(node).interface): 2 * position + (link.b.node == node)
@@ -59,8 +59,7 @@ def create_links(
 ) -> list[bytes]:
     """A veth pair per link, each end made in its node's namespace, down.
 
-    A port that is to have queues has its slot (`rocelab.plan.queues`) for a group, and no limit of
-    packets.
+    A port with queues has its slot (`rocelab.plan.queues`) as group, and no packet limit.
     """
     return [_encode(_veth(link, indexes, namespaces, slots), RTM_NEWLINK, _NEW) for link in links]
 
@@ -68,7 +67,7 @@ def create_links(
 def configure_node(
     fabric: Fabric, node: Node, indexes: Mapping[tuple[str, str], int]
 ) -> list[bytes]:
-    """A node's loopback up and every address on it."""
+    """The messages that set a node's loopback up with every address."""
     messages = [set_up(LOOPBACK_INDEX, up=True)]
     if node.loopback is not None:
         messages.append(_address(LOOPBACK_INDEX, f"{node.loopback}/32", node.loopback))
@@ -87,9 +86,9 @@ def default_route(
     *,
     by: Sequence[Link] | None = None,
 ) -> bytes:
-    """A server's default route: by its first NIC, over every port of it. The NIC must be up.
+    """A server's default route: through its first NIC, over all its ports. The NIC must be up.
 
-    Replaces the one that is there. `by`: over these ports of the NIC alone, where others are down.
+    Replaces an existing one. `by`: only over these ports of the NIC, if others are down.
     """
     message = rtmsg()
     message["family"] = AF_INET
@@ -109,7 +108,7 @@ def default_route(
 
 
 def set_up(index: int, *, up: bool) -> bytes:
-    """The interface of that index up, or down."""
+    """The message that sets an interface up or down."""
     message = ifinfmsg()
     message["index"] = index
     message["flags"] = IFF_UP if up else 0
@@ -118,15 +117,15 @@ def set_up(index: int, *, up: bool) -> bytes:
 
 
 def set_mtu(index: int, mtu: int) -> bytes:
-    """The MTU of the interface of that index, in bytes of an IP packet."""
+    """The message that sets an interface's MTU, in bytes of an IP packet."""
     return _change(index, [("IFLA_MTU", mtu)])
 
 
 def set_dormant(index: int, *, dormant: bool) -> bytes:
-    """Take from the interface of that index the flag IFF_RUNNING, or give it back.
+    """The message that clears an interface's flag IFF_RUNNING, or sets it again.
 
-    Its peer is not told. To whoever reads flags, as zebra does, its carrier is gone; the kernel
-    itself goes on sending and receiving (Documentation/networking/operstates.rst).
+    The peer does not see it. Programs that read flags, such as zebra, see the carrier gone; the
+    kernel itself continues to send and receive (Documentation/networking/operstates.rst).
     """
     state = "DORMANT" if dormant else "UP"
     mode = IF_LINK_MODE_DORMANT if dormant else IF_LINK_MODE_DEFAULT
@@ -141,10 +140,12 @@ def _change(index: int, attributes: list[tuple[str, object]]) -> bytes:
 
 
 def bring_up(link: Link, node: str, indexes: Mapping[tuple[str, str], int]) -> list[bytes]:
-    """A node's end of a link up, with a permanent neighbour entry for the far end.
+    """The messages that set a node's end of a link up, with a permanent neighbour entry for the far
+    end.
 
     The kernel's neighbour table is one for all namespaces and holds 1,024 entries (gc_thresh3);
-    permanent entries do not count. Taking an interface down flushes them, so they come with up.
+    permanent entries do not count. Taking an interface down flushes them, so they are set whenever
+    it goes up.
     """
     index = indexes[node, link.port(node).interface]
     far = link.far(node)
@@ -197,7 +198,7 @@ def _veth(
 
 
 def _address(index: int, address: str, peer: str) -> bytes:
-    """`peer` is the far end's where an address is that of a point-to-point link."""
+    """`peer` is the far end's address on a point-to-point link."""
     ip, _, length = address.partition("/")
     message = ifaddrmsg()
     message["family"] = AF_INET

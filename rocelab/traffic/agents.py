@@ -1,8 +1,8 @@
-"""The processes in a lab's servers, as the process that drives them sees them.
+"""Starts the agents in a lab's servers and exchanges messages with them.
 
-In: where each server's namespace is, and its part of a run. Out: agents that are armed, and their
-messages. Agents end with the group, with this process, with the thread that opened them (the
-kernel's parent-death signal follows that thread) and, being in the lab's namespaces, with the lab.
+Each agent gets its server's part of a run. Agents end with the group, with this process, with the
+thread that opened them (the kernel's parent-death signal follows that thread) and, because they are
+in the lab's namespaces, with the lab.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ REPLY_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A server's part of a run: the setup message of its agent, and the frames that go with it."""
+    """A server's part of a run: the setup message of its agent, and the frames with it."""
 
     fields: Mapping[str, Any]
     frames: tuple[bytes, ...]
 
 
 class Agent:
-    """One agent: the process, its channel and what it wrote to standard error."""
+    """One agent: the process, its channel and its standard error."""
 
     def __init__(self, server: str) -> None:
         self.server = server
@@ -61,14 +61,14 @@ class Agent:
         self._stderr.close()
 
     def send(self, fields: Mapping[str, object], payload: bytes = b"") -> None:
-        """Raises MachineError where the agent has ended."""
+        """Raises MachineError if the agent has ended."""
         try:
             self._channel.send(fields, payload)
         except ChannelClosedError as error:
             raise self._ended() from error
 
     def receive(self) -> Message:
-        """The next message. Raises MachineError where the agent has ended or does not answer."""
+        """The next message. Raises MachineError if the agent has ended or does not answer."""
         try:
             return self._channel.receive()
         except ChannelClosedError as error:
@@ -80,7 +80,7 @@ class Agent:
             ) from error
 
     def answer(self, key: str) -> Message:
-        """The next message with this field; others, which were under way before, are dropped."""
+        """The next message with this field; messages sent before it are dropped."""
         while True:
             message = self.receive()
             if key in message.fields:
@@ -100,7 +100,7 @@ class Agent:
 
 
 class AgentGroup:
-    """The agents of a run, as a context: they are armed within it and gone after it."""
+    """The agents of a run, as a context: ready within it and gone after it."""
 
     def __init__(self, parts: Mapping[str, Part]) -> None:
         self._parts = parts
@@ -108,7 +108,7 @@ class AgentGroup:
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
-        """Start and arm every agent. Raises MachineError where one can not."""
+        """Start every agent and wait until it is ready. Raises MachineError if one fails."""
         with ExitStack() as undo:
             for server in self._parts:
                 agent = Agent(server)
@@ -133,9 +133,9 @@ class AgentGroup:
             agent.send(fields)
 
     def messages(self, timeout_s: float) -> Iterator[tuple[Agent, Message]]:
-        """Messages as they come, from any agent, until none came for `timeout_s`.
+        """Messages from any agent as they arrive, until none arrives for `timeout_s`.
 
-        Raises MachineError where an agent has ended.
+        Raises MachineError if an agent has ended.
         """
         with selectors.DefaultSelector() as selector:
             for agent in self.agents:
@@ -146,5 +146,5 @@ class AgentGroup:
 
 
 def _scratch_file() -> IO[bytes]:
-    """A file without a name: it can not fill up like a pipe and block the agent."""
+    """An unnamed file: unlike a pipe, it cannot fill up and block the agent."""
     return os.fdopen(os.memfd_create("agent-stderr"), "w+b")

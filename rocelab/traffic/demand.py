@@ -1,9 +1,9 @@
 """The traffic matrix of a run, published for the lab's controller while the run lasts.
 
-In: probe flows and jobs, as planned. Out: a JSON file below the lab's folder, written at once and
-removed at the end: a list of flows, each with its addresses, UDP source port and destination QP,
-the server, NIC (from 1) and port (from 0) that it leaves by, and its rate in bit/s of the modelled
-network. Driver-side only: agents do not import it.
+The planned probe flows and jobs become a JSON file below the lab's folder, removed at the end: a
+list of flows, each with its addresses, UDP source port and destination QP, its sending server, NIC
+(from 1) and port (from 0), and its rate in bit/s of the modelled network. Driver-side only: agents
+do not import it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _number = count(1)
 
 @dataclass(frozen=True, slots=True)
 class PublishedFlow:
-    """What a controller has to know of a flow; field names are those of the file."""
+    """A flow for a controller; field names are those of the file."""
 
     source_ip: str
     destination_ip: str
@@ -44,7 +44,7 @@ class PublishedFlow:
 
 
 def probe_demands(fabric: Fabric, flows: Sequence[Flow]) -> list[PublishedFlow]:
-    """What probe flows send: their own rate, without what the modelled network is slower by."""
+    """The demands of probe flows: their rate, converted to the modelled network."""
     found = []
     for flow in flows:
         ends = resolve_flow(fabric, flow)
@@ -65,9 +65,9 @@ def probe_demands(fabric: Fabric, flows: Sequence[Flow]) -> list[PublishedFlow]:
 
 
 def job_demands(jobs: Sequence[JobPlan]) -> list[PublishedFlow]:
-    """What the queue pairs of jobs send at most: each port's rate, shared evenly by those on it.
+    """The maximum demands of jobs' queue pairs: each port's rate, shared evenly by those on it.
 
-    Queue pairs that only answer, and those for clear-to-sends, are left out.
+    Queue pairs that only answer, and those for clear-to-sends, are omitted.
     """
     found = []
     for job in jobs:
@@ -95,11 +95,11 @@ def job_demands(jobs: Sequence[JobPlan]) -> list[PublishedFlow]:
 
 @contextmanager
 def published(files: LabFiles, flows: Sequence[PublishedFlow]) -> Iterator[None]:
-    """Have `flows` in the lab's folder of demands while the block runs.
+    """Publish `flows` in the lab's folder of demands while the block runs.
 
-    Files of runs that were killed, which a controller passes over, are removed.
+    Removes files of killed runs, which a controller ignores.
 
-    Does nothing where the lab has no folder: what is not up has no controller. Raises OSError.
+    Does nothing if the lab has no folder: a lab that is not up has no controller. Raises OSError.
     """
     if not files.root.is_dir():
         yield

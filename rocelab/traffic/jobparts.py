@@ -1,8 +1,8 @@
-"""What agents are told of the jobs of a session: for each server its NICs, queue pairs and ranks.
+"""The setup messages of the agents for the jobs of a session: NICs, queue pairs and ranks per
+server.
 
-In: plans of jobs that run at the same time, made together (`rocelab.jobs.jobplan.plan_jobs`). Out:
-a setup message per server that takes part. Jobs may share servers and NICs: a NIC that several use
-is one NIC, which keeps to its link's rate.
+The plans of jobs that run at the same time are made together (`rocelab.jobs.jobplan.plan_jobs`).
+Jobs may share servers and NICs: a NIC that several use is one NIC, limited to its link's rate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rocelab.plan.fabric import Fabric, Link, Nic
 from rocelab.traffic.agents import Part
 
 MODERATION_US = 1
-"""How long a NIC gathers arrivals before it wakes its host, of the modelled network."""
+"""How long a NIC collects arrivals before it wakes its host, in the modelled network."""
 
 MODERATION_LIMITS_NS = (50_000, 1_000_000)
 DATA, CONTROL = 0, 1
@@ -35,7 +35,7 @@ _ECN_BITS = {Ecn.NOT_ECT: 0b00, Ecn.ECT0: 0b10, Ecn.CE: 0b11}
 
 
 def nics_of(plans: Sequence[JobPlan]) -> dict[str, tuple[NicRef, ...]]:
-    """The NICs that jobs use, by server, each once, in the order in which ranks name them."""
+    """The NICs that jobs use, by server, without duplicates, in order of the ranks."""
     found: dict[str, dict[NicRef, None]] = defaultdict(dict)
     for plan in plans:
         for ref in plan.places:
@@ -44,13 +44,13 @@ def nics_of(plans: Sequence[JobPlan]) -> dict[str, tuple[NicRef, ...]]:
 
 
 def nic_links(plans: Sequence[JobPlan]) -> tuple[Link, ...]:
-    """The links of the NICs that jobs use, of all their ports, each once."""
+    """The links of all ports of the NICs that jobs use, without duplicates."""
     nics = (plan.nic(rank) for plan in plans for rank in range(plan.job.ranks))
     return tuple({link.name: link for nic in nics for link in nic.links}.values())
 
 
 def ports_of(fabric: Fabric, nic: Nic) -> list[dict[str, Any]]:
-    """What an agent is told of each port of a NIC; `macs` is what frames by it begin with."""
+    """The ports of a NIC for a setup message; `macs` is the start of a port's frames."""
     return [
         {
             "interface": link.a.interface,
@@ -62,7 +62,7 @@ def ports_of(fabric: Fabric, nic: Nic) -> list[dict[str, Any]]:
 
 
 def parts_of(plans: Sequence[JobPlan]) -> dict[str, Part]:
-    """What the agent of each server that takes part is told, without its namespace."""
+    """The setup message of each participating server, without its namespace."""
     writers = [_Writer(number, plan) for number, plan in enumerate(plans)]
     return {server: _part(server, nics, writers) for server, nics in nics_of(plans).items()}
 
@@ -100,7 +100,7 @@ def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> Pa
 
 
 class _Writer:
-    """Writes what one job adds to setup messages; `number` is its place in the session."""
+    """Adds one job to the setup messages; `number` is its index in the session."""
 
     def __init__(self, number: int, plan: JobPlan) -> None:
         self.plan = plan
@@ -143,8 +143,8 @@ class _Writer:
         }
 
     def header(self, end: QueuePairEnd) -> bytes:
-        """Built by Scapy once per pair of ranks and port of the NIC; its queue pairs differ in UDP
-        port and QP alone."""
+        """Built by Scapy once per pair of ranks and port of the NIC; its queue pairs differ only in
+        UDP port and QP."""
         key = (end.rank, end.peer, end.port)
         if key not in self._headers:
             self._headers[key] = _header(self.plan.endpoints(end.rank, end.peer, end.port))
@@ -202,7 +202,7 @@ class _Writer:
 
 
 def _header(ends: Endpoints) -> bytes:
-    # Here and not above: who sends nothing does not wait for Scapy.
+    # Imported here, so that only senders load Scapy.
     from rocelab.traffic.roce import Envelope, roce_frame
 
     envelope = Envelope(

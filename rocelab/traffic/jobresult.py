@@ -1,7 +1,7 @@
-"""What came of jobs: when each iteration was over, and what became of every byte and packet.
+"""The results of jobs: the times of iterations, and counts of bytes and packets.
 
-In: each `JobPlan` and the reports of the agents. Out: a frozen `JobResult` of each job in the lab's
-clock, with what makes it not a measurement in `problems`.
+Combines each `JobPlan` with the agents' reports into a frozen `JobResult` per job, in the lab's
+clock; its `problems` say why it is no valid measurement.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from rocelab.traffic.jobparts import nics_of
 Numbers = npt.NDArray[np.int64]
 
 LOST_TIME_LIMIT = 0.01
-"""The share of a NIC's sending time that this machine may have left it idle."""
+"""The most of a NIC's sending time, as a share, that this machine may leave it idle."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueuePairRecord:
-    """One end of a queue pair and what it did.
+    """One end of a queue pair and its counters.
 
     acked_bytes: payload acknowledged so far at each of the job's sample times; rtt_ns: round trips.
-    port_moves: how often it went on over another port of its NIC.
+    port_moves: how often it moved to another port of its NIC.
     """
 
     end: QueuePairEnd
@@ -45,8 +45,8 @@ class QueuePairRecord:
 
 @dataclass(frozen=True, slots=True)
 class PortRecord:
-    """A port (from 0) of a rank's NIC, with what other jobs sent on it. lost_ns: how long it stood
-    idle only because this machine was too slow."""
+    """A port (from 0) of a rank's NIC, including other jobs' packets on it. lost_ns: how long it
+    was idle only because this machine was too slow."""
 
     rank: int
     port: int
@@ -60,7 +60,7 @@ class PortRecord:
 @dataclass(frozen=True, slots=True, eq=False)
 class RankRecord:
     """A rank's iterations, warm-up included: when each began and ended, relative to the start of
-    the job, and how long in it the rank had nothing of its own under way."""
+    the job, and how long the rank had nothing in progress during it."""
 
     rank: int
     began_ns: Numbers
@@ -71,9 +71,9 @@ class RankRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepRecord:
-    """When each send was posted, had arrived whole and was acknowledged, relative to the start of
+    """When each send was posted, completely arrived and acknowledged, relative to the start of
     the job: a row per recorded iteration from `first` on, a column per send of the schedule.
-    Negative for what never happened."""
+    Negative if it never happened."""
 
     first: int
     posted_ns: Numbers
@@ -83,8 +83,8 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StallRecord:
-    """When the agent of a server did nothing though a deadline or an arrival waited for it,
-    relative to the start of the job."""
+    """When a server's agent did nothing though a deadline or an arrival waited, relative to the
+    start of the job."""
 
     server: str
     began_ns: Numbers
@@ -108,8 +108,8 @@ class JobResult:
 
     @property
     def iteration_ns(self) -> Numbers:
-        """How long each measured iteration took: from the end of the one before, and the pause
-        behind it, to its own end at the last rank. Empty for streams and where a job failed."""
+        """The duration of each measured iteration: from the end of the one before plus the pause to
+        its end at the last rank. Empty for streams and failed jobs."""
         if not self.ranks or self.errors:
             return np.empty(0, np.int64)
         ended = np.max([rank.ended_ns for rank in self.ranks], axis=0)
@@ -120,7 +120,7 @@ class JobResult:
 
     @property
     def posted_bytes(self) -> int:
-        """Payload that ranks gave to their queue pairs."""
+        """Payload that ranks posted."""
         return sum(pair.requester.posted_bytes for pair in self.queue_pairs)
 
     @property
@@ -130,7 +130,7 @@ class JobResult:
 
     @property
     def delivered_bytes(self) -> int:
-        """Payload that receivers took, each byte once."""
+        """Payload that receivers accepted, each byte once."""
         return sum(pair.responder.bytes for pair in self.queue_pairs)
 
 
@@ -142,7 +142,7 @@ def read_jobs(
     paused: Collection[str] = (),
 ) -> tuple[JobResult, ...]:
     """The result of each job of a session, from every server's report and `columns`, its arrays;
-    `start_ns` began the jobs. Servers that were `paused` on purpose may have left NICs idle."""
+    `start_ns` began the jobs. Servers that were `paused` on purpose may leave NICs idle."""
     nics = nics_of(plans)
     arrays = {
         server: [np.frombuffer(column, np.int64) for column in columns[server]] for server in nics
@@ -237,7 +237,7 @@ def _step_record(
     arrays: Mapping[str, Sequence[Numbers]],
     start_ns: int,
 ) -> StepRecord | None:
-    """The columns of all ranks put together, oldest iteration first; None where none were kept."""
+    """The combined columns of all ranks, oldest iteration first; None if none were kept."""
     kept = plan.recorded_iterations
     if plan.schedule is None or not kept:
         return None

@@ -1,10 +1,11 @@
-"""Whether every NIC of a lab reaches every other: one packet a pair and direction, in one batch.
+"""Tests whether every NIC of a lab reaches every other: one packet per pair and direction, in one
+batch.
 
-In: a running fabric and the namespaces of its servers. Out: the ordered pairs of NICs whose packets
-did not arrive. A packet is an ICMP echo reply that nobody asked for: a kernel takes it without
-answering, so each direction is seen by itself. It leaves by its own NIC, as RoCE's do and a
-server's default route does not, and is routed and hashed by switches like any other ICMP: it takes
-one of the equal paths, and a lost link among others is for `rocelab path --probe` to find.
+The result has the ordered pairs of NICs whose packets did not arrive. A packet is an unsolicited
+ICMP echo reply: a kernel accepts it without an answer, so each direction is tested separately. It
+leaves by its own NIC, like RoCE packets and unlike a server's default route. Switches route and
+hash it like any ICMP packet, so it takes one of the equal paths; `rocelab path --probe` finds a
+broken link among several.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rocelab.runtime.runtime import raise_descriptor_limit
 from rocelab.traffic.traceroute import checksum
 
 QUIET_S = (0.2, 0.5, 1.0)
-"""After each attempt, how long nothing may have arrived before the next, or the end."""
+"""For each attempt, how long nothing may arrive before the next attempt or the end."""
 _BURST = 64
 _RECEIVE_BUFFER = 4 << 20
 _SO_RCVBUFFORCE = 33
@@ -40,12 +41,12 @@ _TTL = 64
 _IP_BYTES, _ICMP_BYTES = 20, 16
 
 Pair = tuple[int, int]
-"""Places of the source and the destination in a list of NICs."""
+"""Indexes of the source and the destination in a list of NICs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """What was found: `nics` by name, and how many of the ordered `pairs` were seen to fail."""
+    """The result: `nics` by name, and how many of the ordered `pairs` failed."""
 
     nics: tuple[str, ...]
     pairs: int
@@ -59,7 +60,7 @@ def nics_of(fabric: Fabric) -> tuple[Nic, ...]:
 
 
 def nic_names(fabric: Fabric, nics: Sequence[Nic]) -> tuple[str, ...]:
-    """`srv1-1`, or `srv1-1:2` for a server's second NIC where it has more than one."""
+    """`srv1-1`, or `srv1-1:2` for the second NIC of a server with several."""
     return tuple(
         f"{nic.server}:{nic.number}" if len(fabric.nics(nic.server)) > 1 else nic.server
         for nic in nics
@@ -67,8 +68,8 @@ def nic_names(fabric: Fabric, nics: Sequence[Nic]) -> tuple[str, ...]:
 
 
 def pairs_of(nics: Sequence[Nic]) -> Iterator[Pair]:
-    """Every ordered pair of NICs of two servers, so that neighbours in the order share neither
-    source nor destination: no port's queue gets more than its part at once."""
+    """Every ordered pair of NICs of two servers, in an order in which consecutive pairs share
+    neither source nor destination, so that the load spreads over the ports' queues."""
     for step in range(1, len(nics)):
         for source in range(len(nics)):
             destination = (source + step) % len(nics)
@@ -77,7 +78,7 @@ def pairs_of(nics: Sequence[Nic]) -> Iterator[Pair]:
 
 
 class Frames:
-    """The frames of one run, told from others by `tag` (16 bits)."""
+    """The frames of one run, marked with `tag` (16 bits)."""
 
     def __init__(self, nics: Sequence[Nic], tag: int) -> None:
         self._tag = tag
@@ -96,7 +97,7 @@ class Frames:
         return ethernet + header + struct.pack("!BBH", _ECHO_REPLY, 0, sum_of) + rest
 
     def read(self, packet: bytes) -> Pair | None:
-        """The pair of a packet that begins with its IPv4 header, None for one that is not ours."""
+        """The pair of a packet that begins with its IPv4 header, None if it is not of this run."""
         if len(packet) < _IP_BYTES + _ICMP_BYTES or packet[0] != 0x45:
             return None
         kind, tag, source, destination = struct.unpack_from("!BxxxHxxII", packet, _IP_BYTES)
@@ -113,10 +114,10 @@ class Frames:
 def probe_reachability(
     fabric: Fabric, netns_of: Callable[[str], Path], progress: ProgressSink = no_progress
 ) -> Reachability:
-    """Send a packet from every NIC to those of all other servers, three times where it is lost.
+    """Send a packet from every NIC to those of all other servers, up to three times if it is lost.
 
-    A NIC with two ports sends by both, and reaches what either reaches. Raises OSError when a
-    namespace can not be entered, MachineError without CAP_NET_RAW or with too few open files.
+    A NIC with two ports sends by both, and reaches a NIC if either does. Raises OSError if a
+    namespace cannot be entered, MachineError without CAP_NET_RAW or with too few open files.
     """
     started_s = time.monotonic()
     nics = nics_of(fabric)
@@ -191,7 +192,7 @@ def _open(
 
 def _close(senders: Mapping[str, socket.socket]) -> None:
     """The kernel waits an RCU grace period for each packet socket (packet_release, net/packet/
-    af_packet.c): those that are closed at once wait for the same one."""
+    af_packet.c): sockets that are closed together wait for the same one."""
     with ThreadPoolExecutor(max_workers=64) as pool:
         list(pool.map(socket.socket.close, senders.values()))
 
@@ -200,7 +201,7 @@ def _send(sender: socket.socket, link: Link, frame: bytes) -> None:
     try:
         sender.sendto(frame, (link.a.interface, 0))
     except OSError:
-        return  # a port that is down, or whose queue is full: what is lost is missing
+        return  # a port that is down, or whose queue is full: its packets count as lost
 
 
 def _drain(listener: socket.socket) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
-"""What a traffic run brought: every packet sent and received, and if the numbers can be trusted.
+"""The result of a traffic run: every packet sent and received, and whether the run is valid.
 
-In: the flows and what each agent reported. Out: a frozen `TrafficResult` with one numpy array per
-measure and flow, and `problems`: each reason why this machine did not carry the run as intended.
+Combines the flows and the agents' reports into a frozen `TrafficResult` with one numpy array per
+measure and flow, and `problems`, the reasons why this machine did not carry the run as intended.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SECOND_NS = 10**9
 RATE_ERROR_LIMIT = 0.01
 LAG_P99_LIMIT_NS = 5_000_000
 LAG_MAX_LIMIT_NS = 50_000_000
-"""How late packets may leave. 24 flows of 1,000 packets/s over four hops on two virtual CPUs: 0.2
-to 1.5 ms (99th percentile) and 2 to 22 ms (maximum, where the hypervisor kept a CPU for as long);
-with a fabric of 270 switches converging beside it: 54 and 84 ms."""
+"""How late packets may be sent. 24 flows of 1,000 packets/s over four hops on two virtual CPUs: 0.2
+to 1.5 ms (99th percentile) and 2 to 22 ms (maximum, when the hypervisor took a CPU for that long);
+while a fabric of 270 switches converged on the same machine: 54 and 84 ms."""
 
 CLOCK_JUMP_LIMIT_NS = 50_000
 
@@ -33,14 +33,12 @@ CLOCK_JUMP_LIMIT_NS = 50_000
 class FlowRecord:
     """One flow's packets. Times are CLOCK_REALTIME ns; every deadline has a sequence number.
 
-    sent_seq, sent_ns        what the kernel took, in sending order
-    refused_seq, refused_ns  what it did not (interface down, queue full): never on the wire
-    received_seq, send_ns,   what arrived at the destination, in arrival order, with the kernel's
-    receive_ns, ttl          receive time and the TTL left
-    intended                 packets due between start and stop
-    lag_p99_ns, lag_max_ns   how late packets left, against their deadlines
-    port_moves               how often it went on over another port of its NIC
-    held_seq, held_ns        packets that left the sender only some time after `sent_ns`, and how
+    sent_seq, sent_ns packets that the kernel accepted, in sending order refused_seq, refused_ns
+    packets that it refused (interface down, queue full) received_seq, send_ns, arrivals at the
+    destination, in arrival order, with the kernel's receive_ns, ttl receive time and the TTL left
+    intended packets due between start and stop lag_p99_ns, lag_max_ns how late packets were sent
+    after their deadlines port_moves how often it moved to another port of its NIC held_seq,
+    held_ns        packets that left the sender only some time after `sent_ns`, and how
                              long after at most
     """
 
@@ -68,10 +66,10 @@ class FlowRecord:
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
-    """What one server's agent cost and met.
+    """The costs and errors of one server's agent.
 
     `send_errors` counts refusals by errno name, `icrc_errors` frames with a wrong ICRC,
-    `unexpected` RoCE frames that were for no queue pair here.
+    `unexpected` RoCE frames for no queue pair of the server.
     """
 
     server: str
@@ -86,7 +84,7 @@ class AgentRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrafficResult:
-    """One run. It is a measurement only where `problems` is empty."""
+    """One run. It is a valid measurement only if `problems` is empty."""
 
     flows: tuple[FlowRecord, ...]
     agents: tuple[AgentRecord, ...]
@@ -105,7 +103,8 @@ class TrafficResult:
     def cpu_s(self) -> float:
         """CPU seconds of all agents during the run.
 
-        Includes forwarding: the kernel carries a packet across veths in its sender's system time.
+        Includes forwarding: the kernel carries a packet across veths within its sender's system
+        call.
         """
         return sum(agent.cpu_s for agent in self.agents)
 
@@ -122,7 +121,7 @@ class Arrivals:
 
 
 def read_arrivals(columns: Sequence[bytes]) -> Arrivals:
-    """The columns of `rocelab.agent.demux.ProbeLog` as numbers."""
+    """The columns of `rocelab.agent.demux.ProbeLog` as arrays."""
     flow, sequence, send_ns, receive_ns, ttl = columns
     return Arrivals(
         flow=np.frombuffer(flow, np.uint32),
@@ -134,7 +133,7 @@ def read_arrivals(columns: Sequence[bytes]) -> Arrivals:
 
 
 def packets_due(elapsed_ns: int, rate_pps: int) -> int:
-    """Deadlines of a flow within `elapsed_ns` of its first, that one included."""
+    """Deadlines of a flow within `elapsed_ns` of its first, including that one."""
     return 0 if elapsed_ns < 0 else elapsed_ns * rate_pps // SECOND_NS + 1
 
 
@@ -149,8 +148,8 @@ def flow_record(
     port_moves: int = 0,
     held: tuple[Numbers, Numbers] | None = None,
 ) -> FlowRecord:
-    """One flow's record; `offered_ns[n]` is the time in packet n, due n intervals after `first_ns`.
-    `held` are numbers of packets and how long their sending took.
+    """One flow's record; `offered_ns[n]` is the time stamp in packet n, which is due n intervals
+    after `first_ns`. `held` are numbers of packets and the durations of their sending.
 
     All times are CLOCK_REALTIME nanoseconds.
     """
@@ -186,12 +185,12 @@ def find_problems(
     *,
     clock_was_set: bool = False,
 ) -> tuple[str, ...]:
-    """Why a run can not be trusted, one sentence per kind, each naming the worst case.
+    """Why a run is not valid: one sentence per kind of problem, with its worst case.
 
-    `clock_jump_ns` is from the run's start to its end: a clock that was set and put back shows in
-    `clock_was_set` alone.
+    `clock_jump_ns` is from the run's start to its end: a clock that was set and reset shows only in
+    `clock_was_set`.
 
-    A packet refused because an interface was down is what a fault does, not a problem; one refused
+    A packet refused because an interface was down is the effect of a fault, no problem; one refused
     because a queue or buffer was full is load that was never offered.
     """
     return tuple(
@@ -206,7 +205,7 @@ def find_problems(
 
 
 def _rate_problems(flows: Sequence[FlowRecord]) -> Iterable[str]:
-    # One packet may be due in the very moment the sender is told to stop.
+    # One packet may be due at the moment when the sender stops.
     short = [f for f in flows if f.offered + 1 < f.intended * (1 - RATE_ERROR_LIMIT)]
     if short:
         worst = min(short, key=lambda f: f.offered / f.intended)

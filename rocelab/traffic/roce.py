@@ -1,8 +1,8 @@
 """RoCEv2 frames built with Scapy: every packet that a NIC sends, over IPv4 and IPv6.
 
-In: the `Envelope` of a queue pair's direction, an opcode, and the headers that opcode has. Out: the
-complete Ethernet frame, padded, its checksums and ICRC right. Building takes milliseconds; senders
-build one frame of a kind here and patch it with `rocelab.agent.icrc`, or stamp it with
+From the `Envelope` of a queue pair's direction, an opcode and its headers it builds the complete
+Ethernet frame with padding, checksums and ICRC. Building takes milliseconds; senders build one
+frame of each kind here and patch it with `rocelab.agent.icrc`, or stamp it with
 `rocelab.agent.probe`.
 """
 
@@ -32,22 +32,24 @@ from rocelab.jobs.flow import Endpoints
 from rocelab.traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
 
 DSCP_ROCE = 26
-"""The DSCP that NICs put on RoCE traffic by default, for lossless queues."""
+"""NICs' default DSCP of RoCE traffic, for lossless queues."""
 
 DSCP_CNP = 48
-"""The DSCP that ConnectX NICs put on CNPs by default, for a queue of strict priority."""
+"""ConnectX NICs' default DSCP of CNPs, for a queue of strict priority."""
 
 ECT_0 = 0b10
-"""ECN-capable transport (RFC 3168 section 5), so that switches mark instead of dropping."""
+"""ECN-capable transport (RFC 3168 section 5), so that switches mark packets instead of dropping
+them."""
 
 DEFAULT_TTL = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What all packets of one direction of a queue pair have in common.
+    """The common fields of all packets of one direction of a queue pair.
 
-    Both IP addresses are of one version. `ttl` is IPv6's hop limit too; `flow_label` is IPv6 only.
+    Both IP addresses have the same version. `ttl` is IPv6's hop limit too; `flow_label` is IPv6
+    only.
     """
 
     source_mac: str
@@ -64,7 +66,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class RemoteMemory:
-    """RETH: what a WRITE writes or a READ reads, in the whole message."""
+    """RETH: the memory that a whole WRITE or READ message accesses."""
 
     address: int
     rkey: int
@@ -87,7 +89,7 @@ class Invalidate:
 
 @dataclass(frozen=True, slots=True)
 class AtomicOperation:
-    """AtomicETH; `swap` is what FETCH_ADD adds, `compare` is 0 there."""
+    """AtomicETH; for FETCH_ADD `swap` is the addend and `compare` is 0."""
 
     address: int
     rkey: int
@@ -97,7 +99,7 @@ class AtomicOperation:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """AETH: an ACK, NAK or RNR NAK, and how many messages the responder has completed."""
+    """AETH: an ACK, NAK or RNR NAK, and the number of messages that the responder has completed."""
 
     syndrome: Syndrome
     msn: int
@@ -105,7 +107,7 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class AtomicOriginal:
-    """AtomicAckETH: what the memory held before."""
+    """AtomicAckETH: the previous content of the memory."""
 
     value: int
 
@@ -122,11 +124,11 @@ def roce_frame(
     ack_request: bool = False,
     solicited: bool = False,
 ) -> bytes:
-    """One packet as an Ethernet frame, with the headers the opcode has, in the order of the wire.
+    """One packet as an Ethernet frame, with the opcode's headers in wire order.
 
     The payload is padded to four bytes. As NICs send it: UDP checksum 0, IPv4 with DF, partition
-    key 0xFFFF, and the migration bit set but in CNPs. Raises ValueError where the headers are not
-    those of the opcode, the opcode carries no such payload, or a number does not fit its field.
+    key 0xFFFF, and the migration bit set except in CNPs. Raises ValueError if the headers are not
+    those of the opcode, the opcode cannot carry the payload, or a number does not fit its field.
     """
     layers = [_layer(header) for header in headers]
     given = tuple(extension for extension, _ in layers)
@@ -159,13 +161,14 @@ def roce_frame(
 def cnp_frame(envelope: Envelope) -> bytes:
     """A congestion notification packet for the queue pair `dest_qp` (annex A17.9.3): BECN, PSN 0.
 
-    ConnectX NICs send it with `DSCP_CNP` and UDP source port 0; both are the envelope's to say.
+    ConnectX NICs send it with `DSCP_CNP` and UDP source port 0; the caller sets both in the
+    envelope.
     """
     return roce_frame(envelope, Opcode.CNP, psn=0, payload=bytes(CNP_PAYLOAD_BYTES))
 
 
 def acknowledge_frame(envelope: Envelope, *, psn: int, syndrome: Syndrome, msn: int) -> bytes:
-    """An ACK, NAK or RNR NAK. Raises ValueError where `psn` or `msn` does not fit 24 bits."""
+    """An ACK, NAK or RNR NAK. Raises ValueError if `psn` or `msn` does not fit 24 bits."""
     return roce_frame(envelope, Opcode.RC_ACKNOWLEDGE, Acknowledgement(syndrome, msn), psn=psn)
 
 
@@ -180,11 +183,11 @@ def probe_frame(
     payload_bytes: int = MIN_PAYLOAD_BYTES,
     ttl: int = DEFAULT_TTL,
 ) -> bytes:
-    """One probe as an Ethernet frame: RC SEND_ONLY, DSCP 26, ECT(0), ICRC and checksums right.
+    """One probe as an Ethernet frame: RC SEND_ONLY, DSCP 26, ECT(0), with ICRC and checksums.
 
     `payload_bytes` counts from the probe's magic, without padding to four bytes and ICRC; `send_ns`
     is CLOCK_REALTIME. With a low `ttl` the frame ends at the ttl-th switch, which answers ICMP time
-    exceeded. Raises ValueError where the payload is too small for the probe's own fields.
+    exceeded. Raises ValueError if the payload is too small for the probe's own fields.
     """
     if payload_bytes < MIN_PAYLOAD_BYTES:
         raise ValueError(f"a probe needs {MIN_PAYLOAD_BYTES} bytes of payload, got {payload_bytes}")

@@ -1,12 +1,11 @@
-"""The headers behind the BTH that Scapy's RoCE module lacks, as Scapy layers in its manner.
+"""The headers after the BTH that Scapy's RoCE module lacks, as Scapy layers.
 
-In: nothing; importing this binds them. Out: `RETH`, `ImmDt`, `IETH`, `AtomicETH`, `AtomicAckETH`,
-found by the BTH's opcode when a frame is dissected; Scapy's own BTH (with its ICRC), AETH and
-CNPPadding are used as they are. What follows the headers, padding included, is `Raw`.
+Importing this module binds `RETH`, `ImmDt`, `IETH`, `AtomicETH` and `AtomicAckETH` to the BTH's
+opcodes for dissection. Scapy's own BTH (with its ICRC), AETH and CNPPadding are unchanged.
+Everything after the headers, padding included, is `Raw`.
 
 `rocelab.agent.headers.extensions` says which headers an opcode has. Only dissection is bound, and
-only where Scapy leaves `Raw`: nobody's packets are built differently, and other bindings come
-first.
+only where Scapy leaves `Raw`: building packets does not change, and other bindings come first.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rocelab.agent.headers import Extension, Opcode, extensions
 
 
 def _behind(self: Packet, _payload: bytes) -> type[Packet]:
-    """The header that the opcode of the BTH below puts behind this one, else `Raw`."""
+    """The header that follows this one for the opcode of the BTH below, else `Raw`."""
     position = 1
     below = self.underlayer
     while below is not None and not isinstance(below, BTH):
@@ -39,7 +38,7 @@ class RETH(Packet):  # type: ignore[misc]
 
 
 class ImmDt(Packet):  # type: ignore[misc]
-    """Immediate data: four bytes handed to the receiver's completion."""
+    """Immediate data: four bytes for the receiver's completion."""
 
     name = "ImmDt"
     fields_desc = (XIntField("data", 0),)
@@ -47,7 +46,7 @@ class ImmDt(Packet):  # type: ignore[misc]
 
 
 class IETH(Packet):  # type: ignore[misc]
-    """Invalidate extended transport header: the remote key that a SEND makes invalid."""
+    """Invalidate extended transport header: the remote key that a SEND invalidates."""
 
     name = "IETH"
     fields_desc = (XIntField("rkey", 0),)
@@ -68,7 +67,7 @@ class AtomicETH(Packet):  # type: ignore[misc]
 
 
 class AtomicAckETH(Packet):  # type: ignore[misc]
-    """What the remote memory held before an atomic operation."""
+    """The remote memory's content before an atomic operation."""
 
     name = "AtomicAckETH"
     fields_desc = (LongField("value", 0),)
@@ -84,7 +83,7 @@ LAYERS: dict[Extension, type[Packet]] = {
     Extension.ATOMIC_ACK: AtomicAckETH,
 }
 
-# A subclass of AETH would not be found as packet[AETH]: Scapy compares classes exactly.
+# packet[AETH] would not find a subclass of AETH: Scapy compares classes exactly.
 AETH.default_payload_class = _behind
 
 for _opcode in Opcode:

@@ -1,7 +1,6 @@
-"""A traffic run on a running lab: an agent in every server that takes part, started together.
+"""A traffic run on a running lab: agents in the participating servers, started together.
 
-In: a fabric, where each server's namespace is, and probe flows, jobs, or both. Out: a
-`TrafficResult`.
+A session runs probe flows, jobs, or both; `stop` returns a `TrafficResult`.
 
     with TrafficSession(fabric, netns_of, flows) as session:
         session.start()
@@ -47,21 +46,21 @@ from rocelab.traffic.result import (
 )
 
 START_DELAY_NS = 20_000_000
-"""From `start` to the first deadline, so that every agent has its command before."""
+"""From `start` to the first deadline, so that every agent gets its command before."""
 
 QUIET_NS = 200_000_000
-"""A run is over once nothing has arrived for this long."""
+"""A run is over when nothing has arrived for this long."""
 
 DRAIN_LIMIT_NS = 10 * SECOND_NS
 SETTLE_LIMIT_NS = 60 * SECOND_NS
-"""What has been posted may take so long to be acknowledged once a run is stopped."""
+"""The time limit for acknowledgements of posted sends after a run is stopped."""
 
 PROBE_MODERATION_NS = 5_000_000
-"""How long arrivals may wait where there are probes alone: they are stamped by the kernel, and an
-agent that wakes takes CPU time from the routing daemons."""
+"""How long arrivals may wait if there are only probes: the kernel stamps them, and a waking agent
+takes CPU time from the routing daemons."""
 
 LIVE_FOLDER = "endpoints"
-"""Below a lab's folder: a file per agent, `rocelab.agent.live`."""
+"""The folder in a lab's folder with a file per agent (`rocelab.agent.live`)."""
 
 FLOW_COLUMNS = 4
 PROBE_COLUMNS = 5
@@ -88,10 +87,10 @@ class TrafficSession:
         flows: Sequence[Flow] = (),
         jobs: Sequence[JobPlan] = (),
     ) -> None:
-        """Plans only; several `jobs` run at once and were planned together (`plan_jobs`).
+        """Only plans the run; several `jobs` run at once and were planned together (`plan_jobs`).
 
-        Raises InputError where a flow does not fit the fabric, ValueError where two jobs have a
-        queue pair in common.
+        Raises InputError if a flow does not fit the fabric, ValueError if two jobs share a queue
+        pair.
         """
         if not flows and not jobs:
             raise InputError("a traffic session has no flows", hint="give it one or more")
@@ -115,7 +114,7 @@ class TrafficSession:
         self._failed = False
 
     def __enter__(self) -> Self:
-        """Start and arm every agent. Raises MachineError where one can not."""
+        """Start every agent and wait until it is ready. Raises MachineError if one fails."""
         with ExitStack() as stack:
             stack.callback(self._remove_live)
             self._clock = stack.enter_context(ClockWatch())
@@ -133,7 +132,7 @@ class TrafficSession:
         self._cleanup.__exit__(kind, error, trace)
 
     def start(self) -> int:
-        """Start everything; the first deadline in CLOCK_REALTIME ns. Raises MachineError."""
+        """Start everything; return the first deadline in CLOCK_REALTIME ns. Raises MachineError."""
         self._clock_offset_ns = clock_offset_ns()
         self._softnet_drops = softnet_drops()
         self._start_ns = monotonic_ns() + START_DELAY_NS
@@ -141,9 +140,9 @@ class TrafficSession:
         return self._start_ns + self._clock_offset_ns
 
     def wait_for_jobs(self, progress: ProgressSink = no_progress) -> None:
-        """Return when every job's iterations or its duration are over, or a queue pair has failed.
+        """Wait until every job has finished its iterations or duration, or a queue pair has failed.
 
-        Raises MachineError where an agent has ended, ValueError where there is no job.
+        Raises MachineError if an agent has ended, ValueError if there is no job.
         """
         if not self._jobs:
             raise ValueError("the session has no job")
@@ -166,7 +165,7 @@ class TrafficSession:
                     break
 
     def _progress(self, done: int, total: int, left_ns: int) -> Progress:
-        """Iterations of all jobs or, where all are streams, tenths of a second of the lab."""
+        """Iterations of all jobs or, if all are streams, tenths of a second of the lab."""
         if total:
             iterations = sum(job.iterations for job in self._jobs)
             return Progress("iterations", done * iterations // total, iterations)
@@ -174,10 +173,11 @@ class TrafficSession:
         return Progress("streams", steps - min(steps, left_ns * 10 // SECOND_NS), steps)
 
     def stop(self, paused: Collection[str] = ()) -> TrafficResult:
-        """Post nothing more, wait until all is acknowledged and nothing arrives, and collect.
+        """Stop posting, wait until all is acknowledged and nothing arrives, and collect the
+        results.
 
-        What servers that were `paused` on purpose left undone is no problem of the machine. Raises
-        MachineError.
+        Unfinished work of servers that were `paused` on purpose is no problem of the machine.
+        Raises MachineError.
         """
         agents = self._group.agents
         self._group.tell({"do": "stop"})
@@ -209,13 +209,13 @@ class TrafficSession:
         )
 
     def _remove_live(self) -> None:
-        """Remove what the agents wrote while they ran, once they have ended."""
+        """Remove the agents' live counters after they have ended."""
         if self._live is not None:
             for agent in self._group.agents:
                 (self._live / agent.server).unlink(missing_ok=True)
 
     def _settle(self) -> None:
-        """Have every agent answer the others until none waits for an answer any more."""
+        """Keep every agent answering the others until none waits for an answer."""
         unsettled = {agent.server for agent in self._group.agents}
         end_ns = monotonic_ns() + SETTLE_LIMIT_NS
         while unsettled and (left_ns := end_ns - monotonic_ns()) > 0:
@@ -228,7 +228,7 @@ class TrafficSession:
     def _flow_records(
         self, reports: Mapping[str, Message], stopped_ns: Mapping[str, int]
     ) -> tuple[tuple[FlowRecord, ...], dict[str, list[bytes]]]:
-        """What became of every flow, and the columns of each report that belong to jobs."""
+        """The record of every flow, and the columns of each report that belong to jobs."""
         sent: dict[str, list[bytes]] = {}
         arrivals: dict[str, Arrivals] = {}
         rest: dict[str, list[bytes]] = {}
@@ -260,7 +260,7 @@ class TrafficSession:
 
 
 def softnet_drops() -> int:
-    """Packets that the machine's CPUs had no room for in their receive backlogs, since boot.
+    """Packets dropped because the CPUs' receive backlogs were full, since boot.
 
     The second column of /proc/net/softnet_stat (Linux net/core/net-procfs.c), of all CPUs; every
     packet that crosses a veth passes such a backlog.
@@ -270,12 +270,12 @@ def softnet_drops() -> int:
 
 
 def _plan(fabric: Fabric, flows: Sequence[Flow]) -> dict[str, list[_Outgoing]]:
-    """What each server that sends or receives has to send.
+    """The flows to send, for each server that sends or receives.
 
-    Servers start evenly staggered. The flows of one start together, so that its agent wakes once
-    for a packet of each: waking costs more CPU than sending.
+    Servers' start times are evenly staggered. The flows of a server start together, so that its
+    agent wakes once for a packet of each: waking up costs more CPU than sending.
     """
-    # Here and not above: who sends nothing does not wait for Scapy.
+    # Imported here, so that only senders load Scapy.
     from rocelab.traffic.roce import probe_frame
 
     outgoing: dict[str, list[_Outgoing]] = {}
@@ -318,9 +318,9 @@ def _parts(
     netns_of: Callable[[str], Path],
     live: Path | None,
 ) -> dict[str, Part]:
-    """Each server's setup message: its probes in front of its part of the jobs."""
+    """Each server's setup message: its probes, then its part of the jobs."""
     of_jobs = parts_of(jobs)
-    # A server receives what others send.
+    # A server must have room for the longest frame of any other.
     longest = max((len(probe.template) for probe in chain(*outgoing.values())), default=0)
     parts = {}
     for server in dict.fromkeys((*outgoing, *of_jobs)):

@@ -1,10 +1,9 @@
-"""Counts packets where they come in, by the kernel of the port's node.
+"""Counts packets where they arrive, by the kernel of the port's node.
 
-In: a fabric, its namespaces, the links to count on, and a filter that says which packets. Out:
-packets per link and sender: a device's counts, independent of what agents say.
+It counts packets that match a filter per link and sender, independently of the agents.
 
-Interface counters count routing's packets too. On a link that no flow uses BGP's keepalives are all
-there is, and they would hide that the link is unused.
+Interface counters count routing packets too. On an unused link these are only BGP's keepalives,
+which would hide that the link is unused.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ LinkPackets = Mapping[tuple[str, str], int]
 class Taps(Closing):
     """Counts what passes a filter at the ends of links, from its making to `close`.
 
-    A packet socket per port with next to no buffer: the kernel counts what passes the filter, room
-    for it or not (net/packet/af_packet.c), and nothing is ever read.
+    A packet socket per port with almost no buffer: the kernel counts the packets that pass the
+    filter even if there is no room for them (net/packet/af_packet.c), and nothing is ever read.
     """
 
     def __init__(
@@ -45,9 +44,8 @@ class Taps(Closing):
         links: Iterable[Link],
         program: bytes,
     ) -> None:
-        """Ends at nodes without a namespace in `netns_of` are left out; `program` is of
-        `rocelab.agent.filters`. Raises MachineError where this process may not open as many
-        sockets."""
+        """Ends at nodes without a namespace in `netns_of` are ignored; `program` comes from
+        `rocelab.agent.filters`. Raises MachineError if this process may not open enough sockets."""
         self._fabric = fabric
         self._links = {link.name for link in links}
         self._program = program
@@ -76,7 +74,7 @@ class Taps(Closing):
                 self._sockets[link.name, link.far(node).node] = tap
                 tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
                 attach_filter(tap, self._program)
-                # ETH_P_IP and not ETH_P_ALL: what comes in, and not what goes out.
+                # ETH_P_IP, not ETH_P_ALL: only incoming packets.
                 tap.bind((link.port(node).interface, _ETH_P_IP))
 
 

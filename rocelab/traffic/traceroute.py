@@ -1,10 +1,9 @@
-"""The path of a flow as seen on the wire: RoCEv2 packets whose TTL ends at each switch in turn.
+"""Measures the path of a flow with RoCEv2 packets whose TTL expires at each switch in turn.
 
-In: a fabric, the namespaces of two servers, their NICs, the UDP source ports to try and the QP they
-go to. Out: for each port the nodes that packet met. Frames go out raw on the NIC, as RoCE hardware
-sends them, so no socket's hash replaces the switches' own. Switches answer an expired TTL with ICMP
-time exceeded (RFC 792), which quotes the probe's UDP source port and its IP identification; the
-latter carries the TTL the probe was sent with.
+For each UDP source port it returns the nodes on the path. Frames are sent raw on the NIC, as by
+RoCE hardware, so no socket's hash replaces the switches' own. Switches answer an expired TTL with
+ICMP time exceeded (RFC 792), which quotes the probe's UDP source port and its IP identification;
+the latter contains the TTL that the probe was sent with.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from rocelab.kernel.namespaces import inside
 from rocelab.plan.fabric import Fabric, Nic
 
 PROBE_QP = 0xFFFFFE
-"""Destination QP of these probes unless one is asked for, so that a capture shows what they are."""
+"""Default destination QP of these probes, which identifies them in a capture."""
 
 _BURST = 128
 _QUIET_S = 0.2
@@ -53,22 +52,22 @@ def probe_path(
     leaves_by: int = 0,
     destination_qp: int = PROBE_QP,
 ) -> dict[int, Nodes]:
-    """For each UDP source port the nodes from the source to the destination server, for packets
-    to that QP that leave by port `leaves_by` (from 0) of the NIC.
+    """For each UDP source port the nodes from the source to the destination server, for packets to
+    `destination_qp` by port `leaves_by` (from 0) of the NIC.
 
-    Where each packet or flowlet draws its path, these are nodes that some packets met.
+    If each packet or flowlet chooses its path at random, these are nodes on some packets' paths.
 
-    None stands for a hop that did not answer, and ends the path of a flow that did not arrive. A
-    switch may answer from any of its addresses, so each of them names it; an answer from an
-    address that is not the fabric's is given as that address.
+    None is a hop that did not answer, and ends the path of a flow that did not arrive. A switch may
+    answer from any of its addresses; an answer from an address outside the fabric appears as that
+    address.
 
     The kernel limits ICMP errors: one a second to each peer (net.ipv4.icmp_ratelimit) and 1,000 a
     second in all (icmp_msgs_per_sec). Both must be off in every switch: icmp_ratelimit 0 and
-    icmp_msgs_per_sec high, as the runtime sets them, or time exceeded taken out of icmp_ratemask.
-    Unanswered probes are sent again, three times at most.
+    icmp_msgs_per_sec high, as the runtime sets them, or time exceeded removed from icmp_ratemask.
+    Unanswered probes are sent again, at most three times.
 
-    Raises OSError when a namespace can not be entered, MachineError without CAP_NET_RAW,
-    InputError where both NICs are on one server.
+    Raises OSError if a namespace cannot be entered, MachineError without CAP_NET_RAW, InputError if
+    both NICs are on one server.
     """
     tag = os.urandom(1)[0]
     ends = resolve_endpoints(
@@ -117,7 +116,8 @@ def probe_path(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is known so far: per source port, who answered at which TTL and which TTL arrived."""
+    """The answers so far: per source port, the sender of the answer at each TTL, and the TTL that
+    arrived."""
 
     source: str
     destination: str
@@ -152,21 +152,21 @@ class _Found:
 
 
 class ProbeFrames:
-    """Probe frames of one NIC pair: built once by Scapy, then only the changing fields patched."""
+    """Probe frames of one NIC pair: built once by Scapy, then patched in the changing fields."""
 
     def __init__(self, endpoints: Endpoints, tag: int, destination_qp: int = PROBE_QP) -> None:
-        """`tag` (0 to 255) goes into every IP identification and tells this run from others.
+        """`tag` (0 to 255) is in every IP identification and identifies this run.
 
         Raises ValueError for a QP number of more than 24 bits.
         """
-        # Here and not above: who sends nothing does not wait for Scapy.
+        # Imported here, so that only senders load Scapy.
         from rocelab.traffic.roce import probe_frame
 
         self._frame = bytearray(probe_frame(endpoints, sport=0, dest_qp=destination_qp, ttl=1))
         self._tag = tag
 
     def build(self, source_port: int, ttl: int) -> bytes:
-        """The frame of a probe, its IP checksum and ICRC right."""
+        """The frame of a probe, with its IP checksum and ICRC."""
         frame = self._frame
         struct.pack_into("!H", frame, IP_OFFSET + 4, self._tag << 8 | ttl)
         frame[IP_OFFSET + 8] = ttl
@@ -178,15 +178,15 @@ class ProbeFrames:
 
 
 def checksum(header: bytes | bytearray) -> int:
-    """The Internet checksum (RFC 1071) of a header, an even number of bytes, whose
-    checksum field is zero or left out."""
+    """The Internet checksum (RFC 1071) of a header, an even number of bytes, whose checksum field
+    is zero or omitted."""
     total: int = sum(struct.unpack(f"!{len(header) // 2}H", header))
     total = (total & 0xFFFF) + (total >> 16)
     return ~(total + (total >> 16)) & 0xFFFF
 
 
 def _probe_in(packet: bytes, tag: int) -> Probe | None:
-    """The probe of this run that starts at an IPv4 header, if it is one."""
+    """The probe of this run in a packet that starts with its IPv4 header, or None."""
     if len(packet) < 28 or packet[0] != 0x45 or packet[9] != socket.IPPROTO_UDP:
         return None
     source_port, destination_port = struct.unpack_from("!HH", packet, 20)
@@ -239,7 +239,7 @@ def _time_exceeded_listener() -> socket.socket:
 
 
 def _listener() -> socket.socket:
-    """On every interface: a NIC with two ports receives by either."""
+    """A socket on every interface: a NIC with two ports receives by either."""
     return _receiving(socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_IP)))
 
 

@@ -5,7 +5,7 @@ timestamp, and every change of a port. It shares no code with what it checks but
 namespace: neither agents' notes nor the product's capture or watches enter.
 
 Nothing reads while a run lasts: the kernel writes into rings that hold a whole run, so that the
-witness costs the run no wake-up and a busy machine can not make it late. Ports' changes have no
+witness costs the run no wake-up and a busy machine cannot make it late. Ports' changes have no
 timestamp of the kernel's; a process of the highest real-time priority stamps them as they come.
 """
 

@@ -41,7 +41,7 @@ JOB_SLOTS = 150_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a drill. `unseen`: valid repeats that the witness can not speak of, since it
+    """What came of a drill. `unseen`: valid repeats that the witness cannot speak of, since it
     lost packets itself. `refused`: the drill ended with an error that says why, and no figure."""
 
     repeats: int

@@ -1,7 +1,7 @@
 """Whether a containerlab topology can be deployed, as far as its file and folder tell.
 
 From the parsed topology file and the names of the files beside it to a list of what is wrong:
-what a JSON Schema can not say, such as an interface that two links use.
+what a JSON Schema cannot say, such as an interface that two links use.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def counted(lab: Lab, specs: Sequence[JobSpec]) -> tuple[tuple[JobReport, ...], 
 
 
 def sent_again(run: tuple[tuple[JobReport, ...], LinkPackets]) -> tuple[str, ...]:
-    """Why a run's packets can not be counted: a machine that holds acknowledgements up for longer
+    """Why a run's packets cannot be counted: a machine that holds acknowledgements up for longer
     than their timeout has packets sent twice."""
     count = sum(report.transport.retransmitted for report in run[0])
     return (f"{count} packets were sent again",) if count else ()

@@ -1,6 +1,6 @@
 """One contract that every runtime keeps: what is asked of a lab is answered the same by each.
 
-A runtime that this machine can not run is skipped with its reason. Docker's engine is started from
+A runtime that this machine cannot run is skipped with its reason. Docker's engine is started from
 its package where none answers, without bridge and firewall rules, and ended afterwards.
 """
 

@@ -5,7 +5,7 @@
 For each system and user a machine is made that has nothing but a minimal system, git and make. In
 it the checkout's HEAD is cloned and each step's command runs as typed. A step's output, and the
 reports of its drill, go to results/machines/SYSTEM/. Exit code 0: every step ended as README says,
-1: one did not, 2: no such system or step, 3: this machine can not make such machines.
+1: one did not, 2: no such system or step, 3: this machine cannot make such machines.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ WantedBy=multi-user.target
 
 
 def check_tools() -> None:
-    """Raises MissingError where this machine can not boot a virtual one."""
+    """Raises MissingError where this machine cannot boot a virtual one."""
     missing = [each for each in (QEMU, "mke2fs", "debugfs") if shutil.which(each) is None]
     if missing:
         raise MissingError(

@@ -5,7 +5,7 @@
 In goes the name of a Debian kernel; out come what the command prints and its exit code. Nothing of
 this machine is written: its root is shared read-only, and what the command writes is in the
 virtual machine's memory. There is no KVM, no network and nothing listens. Exit code 3: this
-machine can not, and what to install.
+machine cannot, and what to install.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A connection between two ranks: sends cut into messages and spread over its queue pairs.
 
-In: sends, each with an immediate that names it, and what came of their messages. Out: messages on
-queue pairs, and which sends are over. QP scaling as NCCL does it: `split` puts a part of every
-message on each queue pair, `round-robin` whole messages on one after the other. With admission the
-receiver decides when: a message waits for a clear-to-send of the other end.
+Each send has an immediate that identifies it. The connection posts its messages on queue pairs and
+detects when a send is finished. QP scaling is as in NCCL: `split` puts a part of every
+message on each queue pair, `round-robin` puts whole messages on one after the other. With
+admission, a message waits for a clear-to-send of the receiver.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from collections import deque
 from rocelab.agent.rc.queue_pair import QueuePair
 
 CLEAR_TO_SEND = 1 << 31
-"""Marks an immediate as a grant; the number of messages granted stands below it."""
+"""Marks an immediate as a grant; the number of granted messages is in the bits below."""
 
 
 class Admission:
-    """What receiver-driven admission needs: where grants travel, and how many are outstanding."""
+    """The state of receiver-driven admission: the queue pair for grants, and the number
+    outstanding."""
 
     __slots__ = ("control", "granted", "grants_received", "grants_sent", "initial")
 
     def __init__(self, control: QueuePair, messages: int) -> None:
-        """`messages` may be under way at once, each no longer than a receive buffer."""
+        """`messages` may be in flight at once, each no longer than a receive buffer."""
         self.control = control
         self.initial = messages
         self.granted = 0
@@ -30,13 +31,13 @@ class Admission:
         self.grants_received = 0
 
     def grant(self, messages: int) -> None:
-        """Let the other end send so many more messages."""
+        """Let the other end send `messages` more messages."""
         self.grants_sent += messages
         self.control.post(0, CLEAR_TO_SEND | messages)
 
 
 class Connection:
-    """The queue pairs between two ranks, as one of them uses them."""
+    """The queue pairs between two ranks, at one end."""
 
     __slots__ = ("_backlog", "_message_bytes", "_next", "_parts", "_split", "admission", "pairs")
 
@@ -75,7 +76,7 @@ class Connection:
         return len(self.pairs) if self._split else 1
 
     def clear_to_send(self, messages: int) -> None:
-        """The other end lets us send so many more messages."""
+        """Handle a grant of `messages` more messages."""
         if self.admission is not None:
             self.admission.granted += messages
             self.admission.grants_received += messages
@@ -83,11 +84,12 @@ class Connection:
 
     @property
     def waiting(self) -> bool:
-        """Whether a message has not yet been cleared to be sent."""
+        """Whether a message still waits for a clear-to-send."""
         return bool(self._backlog)
 
     def over(self, imm: int) -> bool:
-        """A part of a message has been acknowledged; whether its whole send now is."""
+        """Handle the acknowledgement of a part of a message; return whether its whole send is
+        finished."""
         left = self._parts[imm] - 1
         if left:
             self._parts[imm] = left
@@ -96,7 +98,7 @@ class Connection:
         return True
 
     def arrived(self) -> None:
-        """A part of a message of the other end has been taken: its buffer is free again."""
+        """Handle the arrival of a part of a message: its buffer is free again."""
         if self.admission is not None:
             self.admission.grant(1)
 

@@ -1,8 +1,8 @@
-"""Frames of a queue pair at a microsecond a piece: built once per kind, stamped per packet.
+"""Frames of a queue pair in a microsecond each: built once per kind, stamped per packet.
 
-In: the addresses of a queue pair as one header frame (`rocelab.traffic.roce` builds it) and the
-kind of packet. Out: complete RoCEv2 frames over IPv4 with PSN, extended headers and ICRC right,
-byte for byte what Scapy builds. Needs nothing but the standard library.
+From one header frame with a queue pair's addresses (`rocelab.traffic.roce` builds it) and the kind
+of packet it makes complete RoCEv2 frames over IPv4 with PSN, extended headers and ICRC, byte for
+byte as Scapy builds them. Standard library only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Template:
         becn: bool = False,
     ) -> None:
         """`header` is Ethernet, IPv4, UDP and BTH with the queue pair's addresses and destination
-        QP; `payload_bytes` are zeros, padded to four. Raises ValueError where it is no such frame.
+        QP; `payload_bytes` are zeros, padded to four. Raises ValueError for any other `header`.
         """
         pad = -payload_bytes % 4
         length = PAYLOAD_OFFSET + extension_bytes(opcode) + payload_bytes + pad + ICRC_BYTES
@@ -58,7 +58,7 @@ class Template:
         pack_into("!H", data, IP_OFFSET + 10, ip_checksum(data[IP_OFFSET:UDP_OFFSET]))
         pack_into("!H", data, UDP_OFFSET + 4, length - UDP_OFFSET)
         data[BTH_OFFSET] = opcode
-        # A CNP has no migration state (annex A17.9.3); everything else keeps the header's.
+        # A CNP has no migration state (annex A17.9.3); other packets keep the header's.
         data[BTH_OFFSET + 1] = 0 if becn else data[BTH_OFFSET + 1] & 0b11001111 | pad << 4
         data[BTH_OFFSET + 4] = becn << 6
         self.data = data
@@ -67,11 +67,11 @@ class Template:
         self._crc = crc_before_psn(data)
 
     def readdress(self, macs: bytes) -> None:
-        """Begin with these Ethernet addresses, destination and source; the ICRC has none of it."""
+        """Replace the Ethernet addresses, destination and source, which the ICRC does not cover."""
         self.data[: len(macs)] = macs
 
     def stamp(self, psn_word: int, extension: bytes = b"") -> bytearray:
-        """The frame with this PSN (and ACK_REQUEST, where wanted) and these extended headers.
+        """The frame with this PSN (and ACK_REQUEST, if set) and these extended headers.
 
         Valid until the next call.
         """
@@ -94,7 +94,7 @@ def ip_checksum(header: bytes | bytearray) -> int:
 def unwrapped(psn: int, near: int) -> int:
     """The number nearest to `near` whose low 24 bits are `psn`.
 
-    PSNs count modulo 2^24 on the wire and without end here; with less than 2^23 packets in flight
-    the nearest is the one meant (InfiniBand Architecture Specification 9.7.1).
+    PSNs count modulo 2^24 on the wire and without limit here; with less than 2^23 packets in flight
+    the nearest is the right one (InfiniBand Architecture Specification 9.7.1).
     """
     return near + ((psn - near + 0x800000) & PSN_MASK) - 0x800000

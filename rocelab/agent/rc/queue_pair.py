@@ -1,7 +1,7 @@
-"""A reliable queue pair: both halves, its congestion control and the answers it owes.
+"""A reliable queue pair: both halves, its congestion control and its pending answers.
 
-In: packets that arrived for it and acknowledgements. Out: data packets for its NIC when they are
-due, and the frames of ACKs, NAKs and CNPs.
+It takes arrived packets and acknowledgements, and gives its NIC data packets when they are due, and
+the frames of ACKs, NAKs and CNPs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _AETH = Struct("!I")
 
 @dataclass(frozen=True, slots=True)
 class QueuePairSettings:
-    """What all queue pairs of a run have in common, in the lab's clock.
+    """Settings of all queue pairs of a run, in the lab's clock.
 
     ack_tos, cnp_tos: the IPv4 TOS byte of ACKs and NAKs, and of CNPs. dcqcn: None for off.
-    out_of_order: packets are taken in any order.
+    out_of_order: accept packets in any order.
     """
 
     requester: RequesterSettings
@@ -73,7 +73,7 @@ class QueuePair:
         )
         self.cnps_received = 0
         self.port_moves = 0
-        """How often it went on over another port of its NIC."""
+        """How often it moved to another port of its NIC."""
         self._ack = Template(header, Opcode.RC_ACKNOWLEDGE, 0, tos=settings.ack_tos)
         self._cnp = Template(header, Opcode.CNP, CNP_PAYLOAD_BYTES, tos=settings.cnp_tos, becn=True)
         self.rate_limit: ReactionPoint | None = None
@@ -85,7 +85,7 @@ class QueuePair:
         self._sent_bits = 0
 
     def move(self, nic: Nic, macs: bytes) -> None:
-        """Go on over another port of the NIC; frames begin with its addresses from now on."""
+        """Send by another port of the NIC from now on; frames begin with its addresses."""
         self.port_moves += 1
         was_active = self.active
         self.nic.deactivate(self)
@@ -97,7 +97,7 @@ class QueuePair:
             nic.activate(self)
 
     def due_ns(self, now_ns: int) -> int:
-        """When the next data packet may go, by window and rate; NEVER_NS where there is none."""
+        """When window and rate permit the next data packet; NEVER_NS if there is none."""
         if not self.requester.sendable:
             return NEVER_NS
         limit = self.rate_limit
@@ -107,17 +107,17 @@ class QueuePair:
         return int(self._sent_ns + self._sent_bits * SECOND_NS / limit.rate_bps)
 
     def emit(self, outlet: Outlet, limit: int, now_ns: int, free_ns: float) -> int:
-        """Put up to `limit` packets into `outlet`, one where the rate is limited; their bytes.
+        """Put up to `limit` packets into `outlet`, one if the rate is limited; return their bytes.
 
-        The link is free since `free_ns`, before now where this machine is late.
+        The link is free since `free_ns`, before now if this machine is late.
         """
         if self.rate_limit is None:
             return self.requester.emit(outlet, limit, now_ns)
         due_ns = self.due_ns(now_ns)
         size = self.requester.emit(outlet, 1, now_ns)
         self.rate_limit.on_sent(size, now_ns)
-        # When a punctual machine would have sent it: being late costs no rate, and neither idleness
-        # nor waiting for other queue pairs' packets earns any.
+        # When a punctual machine would have sent it: lateness costs no rate, and neither idle time
+        # nor waiting for other queue pairs' packets adds any.
         self._sent_ns = max(float(due_ns), free_ns)
         self._sent_bits = 8 * (size + WIRE_OVERHEAD_BYTES)
         return size
@@ -132,7 +132,7 @@ class QueuePair:
         marked: bool,
         now_ns: int,
     ) -> Sequence[Complete]:
-        """Take a data packet; the messages that are whole by it (`Responder.receive`)."""
+        """Take a data packet; return the messages that it completes (`Responder.receive`)."""
         if marked:
             self.responder.counters.ce += 1
             notification = self._notification
@@ -142,12 +142,12 @@ class QueuePair:
         return self.responder.receive(psn, ack_requested, payload_bytes, last, imm)
 
     def answer(self) -> None:
-        """Hand the acknowledgement that is due to the NIC."""
+        """Give the NIC the acknowledgement that is due."""
         psn, aeth = self.responder.acknowledgement()
         self.nic.control(bytes(self._ack.stamp(psn, _AETH.pack(aeth))))
 
     def on_ack(self, psn: int, syndrome: int, now_ns: int) -> list[int]:
-        """Take an acknowledgement; the immediates of messages that are over by it."""
+        """Take an acknowledgement; return the immediates of the messages that it finishes."""
         done = self.requester.on_ack(psn, syndrome, now_ns)
         if self.requester.sendable:
             self.nic.activate(self)
@@ -160,7 +160,7 @@ class QueuePair:
             self.rate_limit.on_cnp(now_ns)
 
     def on_timer(self) -> None:
-        """The local ACK timer has run out."""
+        """Handle the expiry of the local ACK timer."""
         self.requester.on_timer()
         if self.requester.sendable:
             self.nic.activate(self)

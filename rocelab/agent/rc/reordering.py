@@ -1,15 +1,15 @@
 """The receiving half of a queue pair whose packets may arrive in any order.
 
-In: the packets of the requester at the other end, as they arrive. Out: which acknowledgement is due
-and the messages that are complete, and how far out of order packets came. For NICs that take
-sprayed traffic: ConnectX from 5 on place RDMA WRITEs of reliable connections as they come (NVIDIA,
+It takes the requester's packets as they arrive, and returns the acknowledgement that is due, the
+complete messages, and how far out of order packets came. For NICs that accept sprayed traffic:
+ConnectX-5 and later place RDMA WRITEs of reliable connections as they come (NVIDIA,
 "Out-of-Order Data Placement"). Acknowledgements stay cumulative, and messages complete in the order
-of their sending, each when all its packets and those of all before it are there.
+of their sending, each when all its packets and those of all earlier messages have arrived.
 
-A gap is answered with no NAK: a packet behind it may be on a longer path or lost, and no distance
-tells which. On sprayed paths the distance is the difference of their queues, which may be more than
-a window. So the requester's ACK timeout alone finds a loss. It then goes back to the gap, and its
-first copy that arrives acknowledges all that had come behind it.
+A gap causes no NAK: the missing packet may be lost or on a longer path, and no distance tells
+which. On sprayed paths the distance is the difference of their queues, which may be more than a
+window. So only the requester's ACK timeout detects a loss. The requester then goes back to the gap,
+and its first copy that arrives acknowledges everything that had arrived after the gap.
 """
 
 from __future__ import annotations
@@ -21,31 +21,32 @@ from rocelab.agent.rc.frames import unwrapped
 from rocelab.agent.rc.responder import ACK, Complete, Responder
 
 _Early = tuple[int, bool, int, bool]
-"""Of a packet ahead of a gap: payload bytes, whether it ends a message, immediate, asks for an
+"""A packet after a gap: payload bytes, whether it ends a message, immediate, whether it requests an
 acknowledgement."""
 
 
 class ReorderingResponder(Responder):
-    """Takes what the requester at the other end writes, in any order within its window."""
+    """Takes the requester's packets in any order within its window."""
 
     __slots__ = ("_early", "_highest", "_places", "_records", "_window")
 
     def __init__(self, window: int, first_psn: int = 0) -> None:
-        """`window`: packets that the requester has in flight at most."""
+        """`window`: the most packets that the requester has in flight."""
         super().__init__(first_psn)
         self._window = window
         self._early: dict[int, _Early] = {}
         self._highest = first_psn - 1
         self._records: list[int] = []
-        """Packets ahead of the gap that were later than all before them, in order of arrival."""
+        """PSNs of packets after the gap that were higher than all before them, in order of
+        arrival."""
         self._places: list[int] = []
-        """How many packets had been taken with each of these."""
+        """The number of packets taken when each of these arrived."""
 
     def receive(
         self, psn: int, ack_requested: bool, payload_bytes: int, last: bool, imm: int
     ) -> Sequence[Complete]:
-        """Take a packet, with the immediate that it carries or NO_IMM; the messages that are whole
-        by it, in the order in which they were sent."""
+        """Take a packet, with its immediate or NO_IMM; return the messages that it completes, in
+        sending order."""
         counters = self.counters
         number = unwrapped(psn, self._expected)
         ahead = number - self._expected
@@ -71,8 +72,8 @@ class ReorderingResponder(Responder):
         return self._close(packet)
 
     def _measure(self, number: int, ahead: int) -> None:
-        """Count a packet's lateness: since the first that should have come after it (RFC 4737
-        section 4.2.3); copies do not count, and what is sent again for a loss is late as well."""
+        """Count a packet's lateness since the first packet that should have come after it (RFC 4737
+        section 4.2.3); copies do not count, and a retransmission after a loss is late as well."""
         counters = self.counters
         if number > self._highest:
             self._highest = number
@@ -85,7 +86,7 @@ class ReorderingResponder(Responder):
             counters.reorder_extent = max(counters.reorder_extent, counters.packets - first_later)
 
     def _close(self, packet: _Early | None) -> Sequence[Complete]:
-        """Take the expected packet and all that had come behind it without a further gap."""
+        """Take the expected packet and all that follow it without a further gap."""
         complete: list[Complete] = []
         while packet is not None:
             payload_bytes, last, imm, ack_requested = packet
@@ -99,7 +100,7 @@ class ReorderingResponder(Responder):
                 self._message_bytes = 0
             packet = self._early.pop(self._expected, None)
         if len(self._records) > 2 * self._window or not self._early:
-            # What has not come yet is behind the gap's begin: earlier records say nothing of it.
+            # Missing packets are after the gap's start: earlier records do not matter for them.
             past = bisect_right(self._records, self._expected)
             del self._records[:past], self._places[:past]
         return complete

@@ -1,9 +1,9 @@
-"""The sending half of a reliable queue pair: messages into packets, acknowledged or sent again.
+"""The sending half of a reliable queue pair: messages as packets, acknowledged or retransmitted.
 
-In: messages to write, acknowledgements, the time. Out: packets for a batch, and which messages are
-over. RC semantics at packet level (InfiniBand Architecture Specification 9.7): 24-bit PSNs, packets
-in flight up to a window, go-back-N on a NAK or when the local ACK timer runs out, and a queue pair
-in error once a packet has been tried in vain too often. Pure: it touches no socket and no clock.
+From messages to write, acknowledgements and the time it makes the packets of a batch, and finds
+which messages are finished. RC semantics at packet level (InfiniBand Architecture Specification
+9.7): 24-bit PSNs, packets in flight up to a window, go-back-N on a NAK or when the local ACK timer
+runs out, and an error state after too many attempts for a packet. Pure: no socket, no clock.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ NEVER_NS = 1 << 62
 
 
 class Batch(Protocol):
-    """Where frames go that are to be sent; a copy is taken of each."""
+    """Collects frames to send; it copies each."""
 
     def append(self, frame: bytes | bytearray) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RequesterSettings:
-    """How a requester behaves; times are of the lab's clock.
+    """Settings of a requester; times are in the lab's clock.
 
-    window: packets in flight at most; below 2^23. ack_every: an acknowledgement is asked for every
-    so many packets, and at the end of each message. retries: how often in a row a packet is sent
-    again, for NAK or timeout, before the queue pair fails.
+    window: packets in flight at most; below 2^23. ack_every: number of packets per requested
+    acknowledgement; the end of each message requests one too. retries: how often in a row a packet
+    is retransmitted, after NAK or timeout, before the queue pair fails.
     """
 
     mtu: int
@@ -51,8 +51,8 @@ class RequesterSettings:
 
 @dataclass(slots=True)
 class RequesterCounters:
-    """What a requester has done. `packets` counts every data packet put out, `retransmitted` those
-    among them that had been put out before; `acked_bytes` the payload known to have arrived."""
+    """Counters of a requester. `packets` counts every data packet sent, `retransmitted` those of
+    them that had been sent before; `acked_bytes` the payload known to have arrived."""
 
     packets: int = 0
     retransmitted: int = 0
@@ -99,7 +99,7 @@ class Requester:
     )
 
     def __init__(self, header: bytes, settings: RequesterSettings, first_psn: int = 0) -> None:
-        """`header` as of `Template`. Raises ValueError where it is no RoCEv2 header over IPv4."""
+        """`header` as of `Template`. Raises ValueError if it is no RoCEv2 header over IPv4."""
         self._header = header
         self.settings = settings
         self._templates: dict[tuple[int, int], Template] = {}
@@ -116,13 +116,13 @@ class Requester:
         """One more than the last PSN of the last message."""
         self.retries = 0
         self.deadline_ns = NEVER_NS
-        """When the local ACK timer runs out. It runs while an acknowledgement that was asked for
-        is due: not for packets that ask for none, which a slow sender may be long at."""
+        """When the local ACK timer runs out. It runs while a requested acknowledgement is due, not
+        for packets that request none, which a slow sender may take long to send."""
         self._asked = first_psn - 1
         self.error: str | None = None
         self.counters = RequesterCounters()
         self.rtt_ns = array("q")
-        """Round trips of packets that asked for an acknowledgement, first copies only."""
+        """Round trips of packets that requested an acknowledgement, first copies only."""
         self._stamps: deque[tuple[int, int]] = deque()
 
     def _template(self, opcode: int, payload_bytes: int) -> Template:
@@ -161,7 +161,8 @@ class Requester:
         )
 
     def emit(self, batch: Batch, limit: int, now_ns: int) -> int:
-        """Put up to `limit` packets into `batch`; how many bytes they are as frames, 0 for none."""
+        """Put up to `limit` packets into `batch`; return their size as frames in bytes, 0 for
+        none."""
         settings = self.settings
         end = min(self.end, self.una + settings.window, self.next + limit)
         psn = self.next
@@ -216,11 +217,11 @@ class Requester:
         )
 
     def on_ack(self, psn: int, syndrome: int, now_ns: int) -> list[int]:
-        """Take an acknowledgement; the immediates of messages that are over by it.
+        """Take an acknowledgement; return the immediates of the messages that it finishes.
 
-        An ACK covers every packet up to its PSN; a NAK for a sequence error all before its PSN,
-        and asks for that one and all after it again (9.7.5.2.1). Anything else, RNR NAKs included,
-        is nothing that a responder of ours sends and puts the queue pair in error.
+        An ACK covers every packet up to its PSN; a NAK for a sequence error covers all before its
+        PSN, and requests retransmission from that one on (9.7.5.2.1). rocelab's responder sends
+        nothing else; anything else, RNR NAKs included, puts the queue pair in error.
         """
         acked = unwrapped(psn, self.una) + (syndrome == ACK)
         if not self.una <= acked <= self.highest or self.error is not None:
@@ -228,7 +229,7 @@ class Requester:
         done = self._advance(acked, now_ns) if acked > self.una else []
         if syndrome == NAK_SEQUENCE:
             self.counters.naks += 1
-            # A copy of a NAK that has been heeded asks for nothing new, and costs no retry.
+            # A copy of a NAK that was already served requests nothing new, and costs no retry.
             if self.next > self.una:
                 self._go_back()
         elif syndrome != ACK:
@@ -263,7 +264,7 @@ class Requester:
         return min(message.size, max(0, self.una - message.first) * self.settings.mtu)
 
     def on_timer(self) -> None:
-        """The local ACK timer has run out: go back to the oldest packet not acknowledged."""
+        """Handle the expiry of the local ACK timer: go back to the oldest unacknowledged packet."""
         self.counters.timeouts += 1
         self._go_back()
 
@@ -276,7 +277,7 @@ class Requester:
         self.next = self.una
         self._index = 0
         self._stamps.clear()
-        # The timer waits for the packets to leave again: the NIC may be busy with others.
+        # The timer starts when the packets are sent again: the NIC may be busy with others.
         self._asked = self.una - 1
         self.deadline_ns = NEVER_NS
 

@@ -1,10 +1,10 @@
 """The receiving half of a reliable queue pair: packets in order, acknowledged, each once.
 
-In: the packets of the requester at the other end, as they arrive. Out: which acknowledgement is
-due, and the messages that are complete. RC semantics at packet level (InfiniBand Architecture
-Specification 9.7.4): only the expected PSN is taken; a later one is answered with one NAK until the
-gap is closed, an earlier one is a duplicate and acknowledged again. `rocelab.agent.rc.reordering`
-has the one that takes packets in any order. Pure: no socket, no clock.
+It takes the requester's packets as they arrive, and returns the acknowledgement that is due and the
+complete messages. RC semantics at packet level (InfiniBand Architecture Specification 9.7.4): only
+the expected PSN is taken; a later one causes one NAK until the gap is closed, an earlier one is a
+duplicate and acknowledged again. `rocelab.agent.rc.reordering` has the responder that accepts any
+order. Pure: no socket, no clock.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ NO_IMM = -1
 _MSN_MASK = 0xFFFFFF
 
 Complete = tuple[int, int]
-"""A message that has arrived whole: its immediate, NO_IMM where it has none, and its bytes."""
+"""A complete message: its immediate, or NO_IMM, and its bytes."""
 
 
 @dataclass(slots=True)
 class ResponderCounters:
-    """What has arrived. `packets` were taken, once, and `bytes` is their payload; `ce` counts all
-    that carried a congestion mark, taken or not.
+    """Counters of a responder. `packets` counts packets taken, each once, and `bytes` their
+    payload; `ce` counts all packets with a congestion mark, taken or not.
 
-    out_of_order: came before an earlier one; discarded: not taken though new. Where packets are
-    taken in any order, `reordered` are those that came after a later one (RFC 4737 section 3.3),
+    out_of_order: came before an earlier one; discarded: not taken though new. If any order is
+    accepted, `reordered` are those that came after a later one (RFC 4737 section 3.3),
     and `reorder_extent` is the most packets by which one was late (section 4.2.3).
     """
 
@@ -48,7 +48,7 @@ class ResponderCounters:
 
 
 class Responder:
-    """Takes what the requester at the other end writes."""
+    """Takes the packets of the requester at the other end."""
 
     __slots__ = ("_discarded", "_expected", "_message_bytes", "_nak_sent", "ack_due", "counters")
 
@@ -64,8 +64,8 @@ class Responder:
     def receive(
         self, psn: int, ack_requested: bool, payload_bytes: int, last: bool, imm: int
     ) -> Sequence[Complete]:
-        """Take a packet, with the immediate that it carries or NO_IMM; the messages that are whole
-        by it, in the order in which they were sent."""
+        """Take a packet, with its immediate or NO_IMM; return the messages that it completes, in
+        sending order."""
         counters = self.counters
         ahead = unwrapped(psn, self._expected) - self._expected
         if ahead == 0:
@@ -75,8 +75,8 @@ class Responder:
             self._message_bytes += payload_bytes
             self._nak_sent = False
             if ack_requested or self.ack_due:
-                # A NAK that has not left yet stays due where packets behind this one came before
-                # it and were discarded: it then asks for those.
+                # An unsent NAK stays due if later packets came before this one and were discarded:
+                # it then requests those.
                 if self.ack_due == NAK_SEQUENCE and self._expected <= self._discarded:
                     self._nak_sent = True
                 else:
@@ -100,8 +100,9 @@ class Responder:
         return ()
 
     def acknowledgement(self) -> tuple[int, int]:
-        """The PSN and the AETH (syndrome and message sequence number) of what is due; it is then
-        no longer due. A NAK names the expected packet, an ACK the one before it."""
+        """The PSN and the AETH (syndrome and message sequence number) of the pending
+        acknowledgement, which this clears. A NAK names the expected packet, an ACK the one before
+        it."""
         syndrome, self.ack_due = self.ack_due, 0
         psn = self._expected if syndrome == NAK_SEQUENCE else self._expected - 1
         return psn & PSN_MASK, syndrome << 24 | self.counters.messages & _MSN_MASK

@@ -1,7 +1,7 @@
-"""The collector: what every switch's kernel holds now, and waking up as soon as that changes.
+"""Collects the routing tables of every switch's kernel and wakes up when something changes.
 
-In: the namespaces of a lab's switches and its folder of demands. Out: routing tables, read again
-only where something has happened, and the reasons for which `wait` has returned.
+It watches the switches' namespaces and the lab's folder of demands. A table is read again only
+after an event in its switch; `wait` returns the reasons for a round.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rocelab.kernel.closing import Closing
 from rocelab.runtime.controller.resilient import GROUPS_FROM, IDS_END
 
 DEBOUNCE_S = 0.003
-"""A failed link is some messages in two switches within a millisecond: one round for all."""
+"""A failed link causes several messages in two switches within a millisecond: one round for all."""
 
 _EVENT_BUFFER = 4 << 20
 
 
 class Reason(StrEnum):
-    """Why there is a round."""
+    """What caused a round."""
 
     START = "start"
     PERIOD = "period"
@@ -45,7 +45,7 @@ class _Switch:
     routes: tuple[fib.KernelRoute, ...] = ()
 
     def knows_every_interface(self) -> bool:
-        """Whether all that routes name were there when names were last read."""
+        """Whether every interface in the routes existed when names were last read."""
         return all(hop.interface in self.names for route in self.routes for hop in route.hops)
 
 
@@ -53,7 +53,7 @@ class Collector(Closing):
     """Sockets in every switch, open until closed. `netns_of` gives each switch's namespace."""
 
     def __init__(self, netns_of: Mapping[str, Path], demands: Path) -> None:
-        """Raises OSError where a namespace can not be entered."""
+        """Raises OSError where a namespace cannot be entered."""
         self._switches: dict[str, _Switch] = {}
         self._by_descriptor: dict[int, _Switch] = {}
         self._stale: set[str] = set(netns_of)
@@ -79,7 +79,7 @@ class Collector(Closing):
         self._epoll.register(events, select.EPOLLIN)
 
     def close(self) -> None:
-        """Let go of every socket."""
+        """Close every socket."""
         for switch in self._switches.values():
             switch.reader.close()
             switch.events.close()
@@ -87,15 +87,16 @@ class Collector(Closing):
         self._epoll.close()
 
     def channel(self, switch: str) -> socket.socket:
-        """A netlink socket in the switch's namespace, for requests that are answered at once."""
+        """A netlink socket in the switch's namespace, for requests that the kernel answers at
+        once."""
         return self._switches[switch].reader
 
     def forget(self, switch: str) -> None:
-        """Have the routes of a switch read again, because they were just changed."""
+        """Mark the routes of a switch as changed, so that they are read again."""
         self._stale.add(switch)
 
     def routes(self) -> dict[str, tuple[fib.KernelRoute, ...]]:
-        """The routes of every switch, read where something has changed since. Raises OSError."""
+        """The routes of every switch, read again where something has changed. Raises OSError."""
         for name in sorted(self._stale):
             switch = self._switches[name]
             switch.routes = fib.read_routes(switch.reader)
@@ -113,7 +114,7 @@ class Collector(Closing):
         }
 
     def wait(self, until_s: float) -> set[Reason]:
-        """Return some milliseconds after something has happened, or at `until_s` (monotonic).
+        """Return some milliseconds after an event, or at `until_s` (monotonic).
 
         At `until_s` every switch is read again: an event may have been lost.
         """
@@ -137,7 +138,7 @@ class Collector(Closing):
             switch = self._by_descriptor[descriptor]
             found, is_one_gone = _read_events(switch.events)
             if is_one_gone:
-                switch.names = {}  # its index may come again under another name
+                switch.names = {}  # the kernel may use its index again under another name
             if found:
                 self._stale.add(switch.name)
                 reasons |= found
@@ -145,7 +146,7 @@ class Collector(Closing):
 
 
 def _read_events(events: socket.socket) -> tuple[set[Reason], bool]:
-    """Why there is to be a round, and whether an interface may have gone."""
+    """The reasons for a round, and whether an interface may have gone."""
     found: set[Reason] = set()
     is_one_gone = False
     while True:
@@ -153,7 +154,7 @@ def _read_events(events: socket.socket) -> tuple[set[Reason], bool]:
             data = events.recv(netlink.DATAGRAM_BYTES)
         except BlockingIOError:
             return found, is_one_gone
-        except OSError:  # The buffer has overflowed: whatever it was, the switch is read again.
+        except OSError:  # The buffer has overflowed and events are lost: the switch is read again.
             found.add(Reason.ROUTE)
             is_one_gone = True
             continue
@@ -166,6 +167,6 @@ def _read_events(events: socket.socket) -> tuple[set[Reason], bool]:
 
 
 def _is_own(body: bytes) -> bool:
-    """Whether a message is about a route that a controller has made."""
+    """Whether a message is about a route that the controller has made."""
     group = netlink.attributes(body, fib.RTMSG.size).get(fib.RTA_NH_ID, b"")
     return GROUPS_FROM <= netlink.number(group) < IDS_END

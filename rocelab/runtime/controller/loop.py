@@ -1,8 +1,8 @@
 """The rounds of a controller: collect, decide, program, wait for the next reason.
 
-In: a fabric, a collector and a scheme. Out: switches that hold what the scheme asks of them, and a
-log. A round reads what is there and changes what differs, so that nothing depends on the rounds
-before it: a controller that is killed and started again ends at the same entries.
+Programs the switches of a fabric as the scheme asks and logs every round. A round reads the present
+state and changes what differs. It depends on no earlier round, so that a controller that is killed
+and started again ends at the same entries.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from rocelab.spec.base import SECOND
 from rocelab.spec.schemes import ResilientScheme, TeEngine, TeScheme
 
 RESILIENT_PERIOD_S = 1.0
-"""Between rounds of scheme `resilient` where nothing happens: only lost events wait for it."""
+"""Between rounds of scheme `resilient` without events: only lost events wait for it."""
 
 MS_PER_S = 1000.0
 
 
 @dataclass(slots=True)
 class Report:
-    """A round while it is done."""
+    """A round in progress."""
 
     started_unix_s: float
     seconds: dict[str, float] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Report:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count the time that a part of the round takes."""
+        """Measure the time that a part of the round takes."""
         started = time.monotonic()
         try:
             yield
@@ -63,10 +63,10 @@ def run_rounds(
     log: RoundLog,
     ready: Callable[[], None],
 ) -> None:
-    """Rounds for as long as the process lives; `ready` is called after the first.
+    """Run rounds until the process ends; call `ready` after the first.
 
-    Periods are counted from the first round, so that reactions in between do not shift them. What
-    fails in a round, as what the kernel refuses, is logged and tried again in the next.
+    Periods are counted from the first round, so that reactions in between do not shift them. A
+    failure, such as a message that the kernel refuses, is logged and tried again in the next round.
     """
     reasons = {Reason.START}
     next_s = time.monotonic() + period_s
@@ -77,7 +77,7 @@ def run_rounds(
         except (OSError, RocelabError) as error:
             report.problems.append(str(error))
         except Exception as error:
-            # A defect of ours: paths stay as they are, and whoever looks is told.
+            # A bug in rocelab: paths stay as they are, and the log says so.
             traceback.print_exc()
             report.problems.append(f"{type(error).__name__}: {error}")
         log.write(_finished(report, reasons))
@@ -148,7 +148,7 @@ class TeRounds:
     def _place(
         self, fibs: Mapping[str, Fib], demands: Sequence[Demand]
     ) -> tuple[Placement, float | None]:
-        """The same network and demands have the same placement: it is not computed again."""
+        """The placement, computed again only when the network or the demands have changed."""
         if self._placed is None or self._known != (fibs, demands):
             self._placed = place(Network(self._fabric, fibs), demands, self._engine)
             self._known = (fibs, demands)
@@ -217,5 +217,5 @@ class ResilientRounds:
 
 
 def period_s(scheme: TeScheme | ResilientScheme) -> float:
-    """Seconds between rounds where nothing happens."""
+    """Seconds between rounds without events."""
     return scheme.period / SECOND if isinstance(scheme, TeScheme) else RESILIENT_PERIOD_S

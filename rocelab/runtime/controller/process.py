@@ -1,7 +1,7 @@
-"""The controller as a process: started and stopped from outside, at work inside a lab.
+"""The controller as a process: started and stopped from outside, running inside a lab.
 
-It lives in the namespace of the lab's first switch, so that taking the lab down ends it and nothing
-runs in the machine's own network namespace. All that is known of it is in files of the lab:
+It runs in the namespace of the lab's first switch, so that taking the lab down ends it and nothing
+runs in the machine's own network namespace. Its state is in files of the lab:
 
     /run/rocelab/<lab>/controller/pid      held by its process (`rocelab.kernel.pidfile`)
     /run/rocelab/<lab>/controller/rounds   one JSON object per round (`controller.rounds`)
@@ -43,7 +43,7 @@ ControllerScheme = TeScheme | ResilientScheme
 
 @dataclass(frozen=True, slots=True)
 class ControllerFiles:
-    """Where a lab's controller keeps its files."""
+    """The files of a lab's controller."""
 
     files: LabFiles
 
@@ -76,7 +76,7 @@ class ControllerFiles:
 def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int:
     """Start the lab's controller and return its process id once its first round is done.
 
-    Raises InputError where one runs already, MachineError where it does not start.
+    Raises InputError if one runs already, MachineError if it does not start.
     """
     ours = ControllerFiles(files)
     running = controller_pid(files)
@@ -97,15 +97,15 @@ def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int
 
 
 def controller_pid(files: LabFiles) -> int | None:
-    """The process of the lab's controller, None where it has none."""
+    """The process of the lab's controller, None if it has none."""
     return pidfile.holder(ControllerFiles(files).pid)
 
 
 def stop_controller(files: LabFiles) -> None:
-    """End the lab's controller, if it has one, and remove its groups and their routes.
+    """Stop the lab's controller, if it has one, and remove its groups and their routes.
 
-    Entries stay: they go with the scheme (`rocelab.runtime.steering`). Raises OSError, MachineError
-    where it does not end.
+    Entries stay: they are removed with the scheme (`rocelab.runtime.steering`). Raises OSError,
+    MachineError if the controller does not end.
     """
     stop_process(files)
     for netns in sorted(files.netns.iterdir()):
@@ -113,7 +113,7 @@ def stop_controller(files: LabFiles) -> None:
 
 
 def stop_process(files: LabFiles) -> None:
-    """End the controller and leave what it programmed. Raises MachineError where it does not."""
+    """Stop the controller and keep what it programmed. Raises MachineError if it does not end."""
     pidfile.end(ControllerFiles(files).pid, STOP_TIMEOUT_S)
 
 
@@ -126,7 +126,7 @@ def _remove_groups() -> None:
 def run_controller(
     fabric: Fabric, files: LabFiles, scheme: ControllerScheme, ready: Callable[[], None]
 ) -> None:
-    """Be the lab's controller until killed; calls `ready` when at work."""
+    """Run the lab's controller until killed; call `ready` when it is at work."""
     ours = ControllerFiles(files)
     log = RoundLog(ours.rounds)
     netns_of = {node.name: files.netns_of(node.name) for node in fabric.switches}
@@ -141,7 +141,7 @@ def run_controller(
 
 
 def parse_scheme(text: str) -> ControllerScheme:
-    """A scheme from its JSON. Raises InputError for one that needs no controller."""
+    """A scheme from its JSON. Raises InputError for a scheme that needs no controller."""
     scheme: object = TypeAdapter(SchemeSpec).validate_json(text)
     if not isinstance(scheme, TeScheme | ResilientScheme):
         raise InputError(f"scheme {text} needs no controller")

@@ -1,9 +1,10 @@
-"""Resilient groups over BGP's routes: which next-hop objects and routes a switch is to have.
+"""Resilient groups over BGP's routes: the next-hop objects and routes that a switch should have.
 
-In: what a switch's kernel holds (BGP's routes, and the objects and routes of an earlier round).
-Out: the netlink messages that make a resilient group of each set of two or more next hops, and a
-route of better metric over it per prefix. Pure and without memory: what is ours is known by the
-range of its id, so that a controller which was killed goes on where it finds the kernel.
+Compares what a switch's kernel holds (BGP's routes, and the objects and routes of an earlier round)
+with what it should hold, and returns the netlink messages that make a resilient group of each set
+of two or more next hops, and a route of better metric over it per prefix. Pure and stateless:
+rocelab's own objects are known by the range of their ids, so that a controller that was killed
+continues from what the kernel holds.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ METRIC = 10
 MEMBERS_FROM, GROUPS_FROM, IDS_END = 1_000_000, 2_000_000, 3_000_000
 
 IDLE_S = 1.0
-"""A bucket may move once no packet has used it for so long. A flow that moves within a pause longer
-than any queue is deep can not be reordered; the pauses of a collective are shorter."""
+"""A bucket may move once no packet has used it for this long. A flow that moves during a pause
+longer than the time that any queue takes to drain cannot be reordered; the pauses of a collective
+are shorter."""
 
 UNBALANCED_S = 0.0
 """Never move a bucket that is in use: RoCE's receivers take reordering for loss."""
@@ -70,7 +72,8 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is ours in a switch's kernel: next hops and groups by id, the group of each prefix."""
+    """rocelab's own objects in a switch's kernel: next hops and groups by id, the group of each
+    prefix."""
 
     members: Mapping[int, Member]
     groups: Mapping[int, Group]
@@ -80,7 +83,7 @@ class State:
 def own_state(
     routes: Iterable[KernelRoute], members: Mapping[int, Member], groups: Mapping[int, Group]
 ) -> State:
-    """Of all that a kernel holds what is ours."""
+    """The part of a kernel's state that rocelab made."""
     return State(
         {number: each for number, each in members.items() if MEMBERS_FROM <= number < GROUPS_FROM},
         {number: each for number, each in groups.items() if GROUPS_FROM <= number < IDS_END},
@@ -89,16 +92,15 @@ def own_state(
 
 
 def is_own(route: KernelRoute) -> bool:
-    """Whether a route is one of ours."""
+    """Whether rocelab made a route."""
     return GROUPS_FROM <= route.group < IDS_END
 
 
 def wanted_state(routes: Iterable[KernelRoute], present: State, buckets: int) -> State:
-    """What is to be ours: a group per set of next hops that a route of BGP has two or more of.
+    """The state to reach: a group for each set of two or more next hops of a BGP route.
 
-    A group that is there keeps its id, and with it its buckets, for most of the prefixes that use
-    it; prefixes whose next hops have become others leave it. New prefixes share a group of equal
-    next hops.
+    An existing group keeps its id, and so its buckets, for the largest set of its prefixes that
+    have equal next hops; the others leave it. New prefixes share a group of equal next hops.
     """
     members: dict[int, Member] = {}
     wanted: dict[Place, tuple[tuple[int, int], ...]] = {}
@@ -135,7 +137,7 @@ def wanted_state(routes: Iterable[KernelRoute], present: State, buckets: int) ->
 def _users(
     wanted: Mapping[Place, tuple[tuple[int, int], ...]], present: State, buckets: int
 ) -> dict[int, dict[tuple[tuple[int, int], ...], list[Place]]]:
-    """The prefixes of each group that can stay, by the next hops that they are to have."""
+    """The prefixes of each group that can stay, by the next hops that they should have."""
     users: dict[int, dict[tuple[tuple[int, int], ...], list[Place]]] = {}
     for place, number in sorted(present.group_of.items()):
         group = present.groups.get(number)
@@ -145,10 +147,11 @@ def _users(
 
 
 def messages(present: State, wanted: State) -> list[bytes]:
-    """What turns one state into the other, in an order in which every route always has a group.
+    """The messages that turn one state into the other, in an order in which every route always has
+    a group.
 
-    A group that prefixes leave another for is made like that one first and then changed: equal
-    groups get equal buckets, so that only what has to move moves.
+    When prefixes move to a new group, that group is first made equal to their old one and then
+    changed: equal groups get equal buckets, so that only the necessary buckets move.
     """
     made = [
         _set_member(number, member)
@@ -173,7 +176,7 @@ def messages(present: State, wanted: State) -> list[bytes]:
 
 
 def _like_before(number: int, present: State, wanted: State) -> list[bytes]:
-    """The group that the prefixes of a new one come from, under the new one's id."""
+    """A copy, under the new group's id, of the group that its prefixes come from."""
     users = [place for place, group in wanted.group_of.items() if group == number]
     before = present.groups.get(present.group_of.get(users[0], 0))
     group = wanted.groups[number]
@@ -186,7 +189,7 @@ def _like_before(number: int, present: State, wanted: State) -> list[bytes]:
 
 
 def removal(present: State) -> list[bytes]:
-    """What removes everything of ours."""
+    """The messages that remove everything that rocelab made."""
     return messages(present, State({}, {}, {}))
 
 
@@ -234,5 +237,5 @@ def _delete_route(place: Place) -> bytes:
 
 
 def group_sizes(states: Sequence[State]) -> tuple[int, int]:
-    """How many groups and routes the switches have of ours."""
+    """The number of groups and of routes that rocelab made in the switches."""
     return sum(len(state.groups) for state in states), sum(len(s.group_of) for s in states)

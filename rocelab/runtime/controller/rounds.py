@@ -1,7 +1,7 @@
 """The log of a controller: one JSON object per round, one line each, in one file of the lab.
 
-In: rounds, as the controller finishes them. Out: the file, which never grows beyond a limit, and
-its last rounds for whoever asks what the controller does.
+The controller appends each round when it finishes; the file never grows beyond a limit.
+`read_rounds` returns its last rounds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from rocelab.files import append_file, replace_file
 
 LOG_BYTES = 8 << 20
-"""The log is cut to its newer half at this size: it is on the machine's memory."""
+"""At this size the log is cut to its newer half: it is in the machine's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Round:
 
     `started_unix_s` to `finished_unix_s` on CLOCK_REALTIME; `reasons` of `Reason`; `changed` and
     `removed` entries, or messages for resilient groups, of `total`. For te: `demands` placed,
-    `lost` without a path, `overloaded` links, the greatest utilisation, and the optimum's where
+    `lost` without a path, `overloaded` links, the greatest utilisation, and that of the optimum if
     the engine knows it. `problems` are what could not be read or written.
     """
 
@@ -70,7 +70,7 @@ class RoundLog:
 
 
 def read_rounds(path: Path, last: int | None = None) -> list[Round]:
-    """The last rounds of a log, oldest first; all by default. A line half written is left out."""
+    """The last rounds of a log, oldest first; all by default. An incomplete line is left out."""
     try:
         lines = path.read_text().splitlines()
     except FileNotFoundError:

@@ -1,13 +1,13 @@
 """Impairments of a running lab's cables: set, cleared and counted.
 
-In: a lab that is up and, per direction of a link, what is wrong with it. Out: the wire program on
-the ports concerned and on no others, and everything gone with the last impairment: filters, clsact
-where `up` made none, pins, processes. Whoever changes it holds the lab's lock or is alone; what is
-set is found in the kernel, so any process can clear what another has left.
+Attaches the wire program to exactly the ports that need it for the impairments of each direction of
+a link. Clearing the last impairment removes everything: filters, clsact where `up` made none, pins,
+processes. The caller of a change holds the lab's lock or is the only one. The state is in the
+kernel, so any process can clear what another has left.
 
-Loss, blackhole and corruption are the kernel's and begin and end with the packet. Delays are a
-process's, and as exact as `rocelab.runtime.impairments.delayline` says.
-Towards a server the hook is before the port's queue: what is lost there was never queued.
+The kernel does loss, blackhole and corruption, exact to the packet. A process does delays, as
+exactly as `rocelab.runtime.impairments.delayline` says. Towards a server the hook is before the
+port's queue: packets lost there were never queued.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ from rocelab.runtime.impairments.maps import (
 from rocelab.runtime.record import LabFiles
 
 HELD_TIMEOUT_S = 0.5
-"""How long to wait for what a delay line holds; some may have been lost for want of room."""
+"""How long to wait for the packets that a delay line holds; some may have been lost for lack of
+room."""
 
 
 class Impairments:
-    """The cables of a lab that is up."""
+    """Impairs the cables of a lab that is up."""
 
     def __init__(self, fabric: Fabric, files: LabFiles) -> None:
         self._fabric = fabric
@@ -49,18 +50,18 @@ class Impairments:
         self._hooks = Hooks(fabric)
 
     def prepare(self, link: str, towards: str, kind: Kind) -> None:
-        """Do all that takes time (compile, attach, start a delay line): packets pass as before.
+        """Do everything slow (compile, attach, start a delay line): packets pass as before.
 
-        Raises InputError where the lab is not up or has no such link, MachineError where this
-        machine can not.
+        Raises InputError if the lab is not up or has no such link, MachineError if this machine
+        cannot.
         """
         hook = self._hooks.find(link, towards)
         with self._alone():
             self._prepare(hook, kind)
 
     def impair(self, link: str, towards: str, impairment: Impairment) -> Bracket:
-        """Set one kind of impairment of a direction, in place of one of its kind, and say when the
-        kernel had it.
+        """Set a direction's impairment of one kind, replacing one of that kind; return when the
+        kernel took it.
 
         Takes well below a millisecond once prepared. Raises as `prepare` does.
         """
@@ -78,10 +79,10 @@ class Impairments:
                 return Bracket.of(lambda: maps.set_rule(hook.slot, impaired))
 
     def clear(self, link: str, towards: str, kind: Kind) -> ImpairmentCounters | None:
-        """End an impairment and let go of what it alone needed; what its port has counted.
+        """End an impairment and remove what it alone needed; return its port's counters.
 
         Packets that a delay line holds leave at once, in order. Idempotent and from any state;
-        None where there is nothing. Raises InputError where the lab has no such link.
+        returns None if there is nothing to clear. Raises InputError where the lab has no such link.
         """
         hook = self._hooks.find(link, towards)
         if not self._files.root.exists():
@@ -127,9 +128,9 @@ class Impairments:
         return found
 
     def remains(self, link: str, towards: str, kind: Kind) -> tuple[str, ...]:
-        """What is still there of an impairment, as the kernel says; nothing proves it cleared.
+        """What the kernel still has of an impairment; an empty tuple proves it cleared.
 
-        What another kind on the same port needs is not this one's. Raises InputError where the
+        Leaves out what another kind on the same port needs. Raises InputError where the
         lab has no such link.
         """
         hook = self._hooks.find(link, towards)
@@ -163,7 +164,8 @@ class Impairments:
             program.make_pins(self._files, self._hooks.most)
             with self._maps() as maps:
                 rule = maps.rule(hook.slot)
-                # The rule comes before what it is to clear, and holds a kind once that works.
+                # The rule is written before what it lets others clear, and holds a kind once that
+                # kind works.
                 if rule is None:
                     maps.reset_counters(hook.slot)
                     rule = Rule(hook.index, hook.at_egress)
@@ -199,10 +201,11 @@ class Impairments:
                     maps.set_rule(hook.slot, rule)
                     if lineprocess.let_out(self._files, hook.node):
                         _wait_until_out(maps, hook)
-                # The rule goes last: a killed command is finished by the next.
+                # The rule is removed last, so that the next command finishes the work of a killed
+                # one.
                 maps.set_rule(hook.slot, rule.with_part(kind, IDLE))
                 if kind is Kind.DELAY and lineprocess.is_alive(self._files, hook.node):
-                    # What came before the rule went is still on its way through the line.
+                    # Packets from before the rule's removal are still in the line.
                     _wait_until_out(maps, hook)
                 counted = maps.counters(hook.slot)
         if kind is Kind.DELAY and not self._delays(hook.node, rules):
@@ -244,12 +247,12 @@ class Impairments:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Two processes may impair cables of a lab at once: one change after the other.
+        """Serialise changes: two processes may impair cables of a lab at once.
 
         Raises InputError where the lab is not up.
         """
         try:
-            # Root's alone: whoever may open what is locked could hold us up.
+            # Owned by root: another user who can open the locked file could block this process.
             folder = os.open(self._files.netns, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise InputError(f"lab {self._fabric.name} is not up") from None
@@ -261,14 +264,14 @@ class Impairments:
 
 
 def _wait_until_out(maps: ImpairmentMaps, hook: Hook) -> None:
-    """Wait until a delay line has sent what a port gave it: packets that then pass beside the line
-    overtake none."""
+    """Wait until a delay line has sent all packets of a port, so that no packet that bypasses the
+    line overtakes them."""
     deadline_s = time.monotonic() + HELD_TIMEOUT_S
     while time.monotonic() < deadline_s:
         counted = maps.counters(hook.slot)
         if counted.resumed >= counted.delayed:
             return
-        # A program's counters can not be waited for.
+        # The kernel sends no event for a BPF program's counters.
         time.sleep(0.0002)
 
 

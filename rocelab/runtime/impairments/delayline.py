@@ -1,11 +1,10 @@
-"""The process that holds a switch's delayed packets, at work inside the switch's namespace.
+"""The process that delays a switch's packets, inside the switch's namespace.
 
-In: packets that the wire program has redirected into a veth pair, each with its slot for a VLAN id
-and the kernel's time of its arrival. Out: the same packets, in order, sent back through the pair
-when their rule's delay is over, each by a socket whose mark is its slot. Standard library only, so
-that it starts fast.
+The wire program redirects packets into a veth pair, each with its slot as VLAN id and the kernel's
+arrival time. This process sends them back through the pair, in order, when their rule's delay is
+over, each from a socket whose mark is its slot. Standard library only, so that it starts fast.
 
-Every packet costs it CPU time, far more than forwarding one does.
+A packet costs it far more CPU time than forwarding does.
 """
 
 from __future__ import annotations
@@ -28,23 +27,24 @@ from rocelab.kernel.background import serving
 from rocelab.runtime.impairments.maps import ImpairmentMaps
 
 RECEIVES = "delay-out"
-"""The end of the pair that this process has; the other, `delay-in`, is the program's."""
+"""This process's end of the pair; the other, `delay-in`, is the wire program's."""
 
 HELD_LIMIT_BYTES = 128 << 20
-"""What one switch may hold: beyond it packets are lost, and show as delayed but not resumed."""
+"""The most that one switch may hold: further packets are lost, and count as delayed but not
+resumed."""
 
 PACKET_COST_BYTES = 200
-"""What Python adds to a packet that is held."""
+"""Python's overhead per held packet."""
 
 DRAIN_LIMIT = 64
 REST_NS = 4_000_000
-"""How long to sleep at most without a look at what has come in, while packets are held; and not
-longer than a quarter of the shortest delay so far."""
+"""The longest sleep between reads of the ring while packets are held; a quarter of the shortest
+delay so far, if that is less."""
 
 MIN_REST_NS = 20_000
 NEVER_NS = 1 << 63
 EARLY_NS = 20_000
-"""A packet this close to its time leaves: what is on its way through the pair comes later still."""
+"""A packet leaves this early: the way back through the pair takes longer."""
 
 _ETH_P_ALL = 0x0003
 _SOL_PACKET = 263
@@ -62,7 +62,8 @@ class Arrival(NamedTuple):
 
 
 def open_delay_ring(interface: str, mtu: int) -> Ring:
-    """What comes into the pair from now on. Raises OSError without CAP_NET_RAW or memory."""
+    """A ring with the packets that enter the pair from now on. Raises OSError without CAP_NET_RAW
+    or memory."""
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     packets.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
     ring = Ring(packets, mtu, DRAIN_LIMIT)
@@ -71,7 +72,7 @@ def open_delay_ring(interface: str, mtu: int) -> Ring:
 
 
 def arrivals(ring: Ring) -> Iterator[Arrival]:
-    """Every packet that is there, up to DRAIN_LIMIT."""
+    """Every waiting packet, up to DRAIN_LIMIT."""
     for at, seconds, nanoseconds in ring.frames():
         found = ring.tag_and_length()
         if found is not None:
@@ -81,14 +82,14 @@ def arrivals(ring: Ring) -> Iterator[Arrival]:
 
 
 class Held(NamedTuple):
-    """A packet and when it is to go on, CLOCK_MONOTONIC ns."""
+    """A packet and when it is due, in CLOCK_MONOTONIC ns."""
 
     due_ns: int
     frame: bytes
 
 
 class DelayQueues:
-    """Packets on their long way, a queue per slot: a cable does not change their order."""
+    """Delayed packets, a queue per slot: a cable does not reorder packets."""
 
     def __init__(self, limit_bytes: int = HELD_LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -96,7 +97,7 @@ class DelayQueues:
         self.bytes = 0
 
     def put(self, slot: int, due_ns: int, frame: bytes) -> None:
-        """Hold a packet, not to overtake the one before it; it is lost where there is no room."""
+        """Hold a packet, due no earlier than the one before it; drop it if there is no room."""
         cost = len(frame) + PACKET_COST_BYTES
         if self.bytes + cost > self._limit_bytes:
             return
@@ -105,7 +106,7 @@ class DelayQueues:
         queue.append(Held(max(due_ns, queue[-1].due_ns) if queue else due_ns, frame))
 
     def pop_due(self, now_ns: int) -> Iterator[tuple[int, bytes]]:
-        """Slot and frame of every packet whose time has come by `now_ns`."""
+        """Slot and frame of every packet that is due by `now_ns`."""
         for slot, queue in self._queue_of.items():
             while queue and queue[0].due_ns <= now_ns:
                 frame = queue.popleft().frame
@@ -117,7 +118,7 @@ class DelayQueues:
         return tuple(self._queue_of)
 
     def hasten(self, slot: int) -> None:
-        """Have all of a slot's packets due now."""
+        """Make all of a slot's packets due now."""
         queue = self._queue_of[slot]
         self._queue_of[slot] = deque(Held(0, held.frame) for held in queue)
 
@@ -127,14 +128,14 @@ class DelayQueues:
 
 
 class Outlet:
-    """Sends packets back to the kernel, each with its slot for a mark."""
+    """Sends packets back to the kernel, each with its slot as mark."""
 
     def __init__(self, interface: str) -> None:
         self._interface = interface
         self._socket_of: dict[int, socket.socket] = {}
 
     def send(self, slot: int, frame: bytes) -> None:
-        """Send one. What the kernel does not take is lost, as `resumed` shows."""
+        """Send a packet. One that the kernel refuses is lost, as `resumed` shows."""
         by = self._socket_of.get(slot)
         if by is None:
             by = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
@@ -147,7 +148,7 @@ class Outlet:
 
 
 class DelayLine:
-    """Takes packets in and lets them out when their time has come."""
+    """Receives packets and sends them when they are due."""
 
     def __init__(self, ring: Ring, outlet: Outlet, delay_of: Callable[[int], int]) -> None:
         """`delay_of` gives the delay in ns that a slot's packets have now."""
@@ -158,9 +159,10 @@ class DelayLine:
         self._rest_ns = REST_NS
 
     def run(self, told: int) -> None:
-        """Work until told to end (SIGTERM); then let everything out, in order.
+        """Work until SIGTERM; then send all held packets, in order.
 
-        `told` is where signals arrive. On SIGHUP, packets leave whose rule has no delay any more.
+        `told` is the descriptor where signals arrive. On SIGHUP, send the packets whose rule no
+        longer has a delay.
         """
         while True:
             self._take_in()
@@ -175,7 +177,7 @@ class DelayLine:
         self._let_out(NEVER_NS)
 
     def _rest(self, told: int) -> bytes:
-        """Wait until there is something to do; the signals that came."""
+        """Wait until there is something to do; return the signals that came."""
         next_ns = self._queues.next_ns()
         if next_ns is None:
             ready, _, _ = select.select([self._ring.fileno(), told], [], [])
@@ -195,8 +197,8 @@ class DelayLine:
         self._let_out(time.monotonic_ns())
 
     def _take_in(self) -> int:
-        """How many packets were there."""
-        # In this order: what comes between the two makes packets late, never early.
+        """Queue all waiting packets; return their number."""
+        # In this order: a pause between the two makes packets late, never early.
         real_ns = time.time_ns()
         now_ns = time.monotonic_ns()
         offset_ns = now_ns - real_ns
@@ -207,7 +209,7 @@ class DelayLine:
             if slot not in delays:
                 delays[slot] = self._delay_of(slot)
                 self._rest_ns = min(self._rest_ns, max(MIN_REST_NS, delays[slot] // 4))
-            # Not later than from now on: CLOCK_REALTIME may have been set meanwhile.
+            # No later than now plus the delay: CLOCK_REALTIME may have been set meanwhile.
             self._queues.put(slot, min(t_ns + offset_ns, now_ns) + delays[slot], frame)
         return count
 
@@ -237,8 +239,8 @@ def main() -> None:
 
 
 def _be_on_time(cpu: int) -> None:
-    """Run before ordinary processes (sched(7)), on one CPU: a packet sent by another might pass
-    one that waits in the first one's backlog. Where the machine forbids it, packets are late."""
+    """Run before ordinary processes (sched(7)), on one CPU: a packet sent from another CPU could
+    overtake one in the first one's backlog. If the machine forbids it, packets are late."""
     wake_on_time()
     run_first()
     with suppress(OSError):

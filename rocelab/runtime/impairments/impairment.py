@@ -1,7 +1,7 @@
-"""Impairments of a cable, and the hook of a switch port where each direction of a cable is met.
+"""Impairments of a cable, and the hook of a switch port that each direction of a cable passes.
 
-In: a fabric and what somebody wants of a cable. Out: validated impairments and, for a direction,
-the port whose program carries them out. Pure.
+Validates impairments and finds, for a direction of a link in a fabric, the port whose program
+applies them. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_SLOT = 0xFFFF
 
 
 class Kind(IntEnum):
-    """What can be wrong with a cable; one of each per direction, all at once if need be."""
+    """Kinds of impairment; a direction may have one of each at the same time."""
 
     BLACKHOLE = 0
     LOSS = 1

@@ -1,9 +1,8 @@
-"""The delay line of a switch, started and ended: a veth pair and a process in its namespace.
+"""Starts and stops the delay line of a switch: a veth pair and a process in its namespace.
 
-In: a switch of a lab whose impairments program is pinned. Out: `delay-in`, where the program
-redirects packets that are to come later and gets them back, `delay-out`, and the process that holds
-what is between. Both are made anew unless the process lives, so whatever a killed command left is
-no matter. Taking the lab down ends all of it.
+The lab's impairments program must be pinned. It redirects packets to `delay-in` and gets them back
+there; the process holds them behind `delay-out`. Pair and process are made anew unless the process
+lives, so remains of a killed command do no harm. Taking the lab down ends both.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ STOP_TIMEOUT_S = 5.0
 
 
 def pid_file(files: LabFiles, node: str) -> Path:
-    """What a switch's delay line holds while it lives."""
+    """The pid file that a switch's delay line locks while it lives."""
     return files.root / f"delay-line-{node}"
 
 
@@ -38,14 +37,15 @@ def _log_file(files: LabFiles, node: str) -> Path:
 
 
 def is_alive(files: LabFiles, node: str) -> bool:
-    """Whether the switch's packets would be held and let go."""
+    """Whether the switch's delay line is running."""
     return pidfile.holder(pid_file(files, node)) is not None
 
 
 def start(files: LabFiles, node: str, place: int, maps: ImpairmentMaps, mtu: int) -> None:
-    """Have the switch, the `place`-th of its fabric, delay packets of up to `mtu` bytes.
+    """Start the delay line of the `place`-th switch of the fabric, for packets of up to `mtu`
+    bytes.
 
-    Nothing happens where its delay line lives. Raises MachineError where it does not start.
+    Does nothing if it runs already. Raises MachineError if it does not start.
     """
     if is_alive(files, node):
         return
@@ -67,7 +67,7 @@ def start(files: LabFiles, node: str, place: int, maps: ImpairmentMaps, mtu: int
 
 
 def stop(files: LabFiles, node: str) -> None:
-    """Let go what the switch's delay line holds, all at once and in order, and remove it.
+    """Send all packets that the switch's delay line holds, in order, and remove it.
 
     Idempotent. Raises MachineError where its process does not end.
     """
@@ -78,13 +78,13 @@ def stop(files: LabFiles, node: str) -> None:
 
 
 def let_out(files: LabFiles, node: str) -> bool:
-    """Have packets leave at once, in order, whose rule has no delay any more; whether the process
-    lives that is to do it."""
+    """Send at once, in order, the packets whose rule no longer has a delay; return whether the
+    process lives."""
     return pidfile.tell(pid_file(files, node), signal.SIGHUP)
 
 
 def is_made(files: LabFiles, node: str) -> bool:
-    """Whether the switch has the pair, as the kernel says."""
+    """Whether the kernel has the switch's pair."""
     names = namespaces.inside(files.netns_of(node), socket.if_nameindex)
     return any(name in (REDIRECTS, RECEIVES) for _, name in names)
 
@@ -92,8 +92,8 @@ def is_made(files: LabFiles, node: str) -> bool:
 def _make_pair(resume: int, mtu: int) -> None:
     _remove_pair()
     # Room for the VLAN tag. With GRO the receiving end has one queue, whose order does not depend
-    # on the CPU that a packet comes from (`queues.engine.keep_order`); of a byte at most, GRO
-    # merges nothing.
+    # on the CPU that a packet comes from (`queues.engine.keep_order`); with a maximum of one byte,
+    # GRO merges nothing.
     shared = netlink.attribute(links.IFLA_MTU, netlink.u32(mtu + 4))
     shared += netlink.attribute(links.IFLA_GRO_MAX_SIZE, netlink.u32(1))
     pair = links.veth(REDIRECTS, RECEIVES, index=FIRST_INDEX, shared=shared)
@@ -105,7 +105,7 @@ def _make_pair(resume: int, mtu: int) -> None:
                 ipv6.write_text("1")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
             for name in (REDIRECTS, RECEIVES):
-                # The process takes whole packets: cut to the MTU, with checksums.
+                # The process needs complete packets: segmented to the MTU, with checksums.
                 links.set_offload(control, name, links.ETHTOOL_STXCSUM, 0)
                 links.set_offload(control, name, links.ETHTOOL_STSO, 0)
                 links.set_offload(control, name, links.ETHTOOL_SGRO, 1)

@@ -1,8 +1,7 @@
-"""The maps of the wire program as Python values: what is wrong on which cable, and counters.
+"""The maps of the wire program as Python values: the rule of each cable's direction, and counters.
 
-In: the folder where the program and its maps are pinned. Out: what the program does from its next
-packet on, or has counted. The layouts are those of rocelab/runtime/bpf/impairments.bpf.c. Needs
-nothing but the standard library: the delay line reads rules too.
+Reads and writes the pinned maps; a new rule applies from the next packet on. The layouts are those
+of rocelab/runtime/bpf/impairments.bpf.c. Standard library only: the delay line reads rules too.
 """
 
 from __future__ import annotations
@@ -28,7 +27,8 @@ _COUNTERS = struct.Struct("=5Q")
 
 @dataclass(frozen=True, slots=True)
 class RulePart:
-    """One kind of a rule: a share of packets (in units of 2^-32) of a time; share 0: none."""
+    """One kind of impairment in a rule: a share of packets (in units of 2^-32) during a time; share
+    0: none."""
 
     share: int = 0
     start_ns: int = 0
@@ -40,7 +40,7 @@ IDLE = RulePart()
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """All that is wrong at a hook, by kind; bit k of `held`: somebody has prepared kind k."""
+    """All impairments at a hook, by kind; bit k of `held`: kind k is prepared."""
 
     interface: int
     at_egress: bool
@@ -49,17 +49,17 @@ class Rule:
     parts: tuple[RulePart, ...] = (IDLE,) * KINDS
 
     def holds(self, kind: int) -> bool:
-        """Whether somebody has prepared it."""
+        """Whether `kind` is prepared."""
         return bool(self.held >> kind & 1)
 
     def with_part(self, kind: int, part: RulePart, *, delay_ns: int | None = None) -> Rule:
-        """The rule with one kind set, and held."""
+        """The rule with one kind set and held."""
         parts = (*self.parts[:kind], part, *self.parts[kind + 1 :])
         delay_ns = self.delay_ns if delay_ns is None else delay_ns
         return replace(self, held=self.held | 1 << kind, parts=parts, delay_ns=delay_ns)
 
     def without(self, kind: int) -> Rule:
-        """The rule with one kind idle, and let go."""
+        """The rule with one kind idle and not held."""
         rule = self.with_part(kind, IDLE)
         return replace(rule, held=rule.held & ~(1 << kind))
 
@@ -68,11 +68,8 @@ class Rule:
 class ImpairmentCounters:
     """Packets of a direction since its port was prepared.
 
-    seen       that reached the hook
-    lost       of these, dropped
-    corrupted  with a bit flipped
-    delayed    handed to the delay line
-    resumed    that came back from it; the rest is still held, or was more than it may hold
+    seen reached the hook lost of these, dropped corrupted had a bit flipped delayed    handed to
+    the delay line resumed came back from it; the rest is still held, or exceeded its limit
     """
 
     seen: int
@@ -83,21 +80,21 @@ class ImpairmentCounters:
 
 
 def pack_rule(rule: Rule) -> bytes:
-    """As `struct rule`."""
+    """A rule as bytes of `struct rule`."""
     head = _HEAD.pack(rule.interface, rule.at_egress, rule.held, rule.delay_ns)
     parts = (_PART.pack(part.share, part.start_ns, part.end_ns) for part in rule.parts)
     return head + b"".join(parts)
 
 
 def unpack_rule(data: bytes) -> Rule:
-    """From `struct rule`."""
+    """A rule from bytes of `struct rule`."""
     interface, at_egress, held, delay_ns = _HEAD.unpack_from(data)
     parts = tuple(RulePart(*numbers) for numbers in _PART.iter_unpack(data[_HEAD.size :]))
     return Rule(interface, bool(at_egress), held, delay_ns, parts)
 
 
 def sum_counters(data: bytes) -> ImpairmentCounters:
-    """What all CPUs have counted, from a value of the per-CPU map."""
+    """The counters summed over all CPUs, from a value of the per-CPU map."""
     return ImpairmentCounters(*map(sum, zip(*_COUNTERS.iter_unpack(data), strict=True)))
 
 
@@ -108,10 +105,10 @@ def possible_cpus() -> int:
 
 
 class ImpairmentMaps(bpf.Pinned):
-    """The pinned program and maps of a lab; a context manager that lets go of them."""
+    """The pinned program and maps of a lab; a context manager that closes them."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises BpfError where they are not pinned in `folder`."""
+        """Raises BpfError if they are not pinned in `folder`."""
         super().__init__(folder, PINS)
 
     def program(self, name: str) -> int:
@@ -119,7 +116,7 @@ class ImpairmentMaps(bpf.Pinned):
         return self._pinned[name]
 
     def rule(self, slot: int) -> Rule | None:
-        """The rule of a slot, None where the port is not prepared."""
+        """The rule of a slot; None if the port is not prepared."""
         data = bpf.element(self._pinned["rules"], _SLOT.pack(slot), _RULE_BYTES)
         return None if data is None else unpack_rule(data)
 
@@ -134,21 +131,21 @@ class ImpairmentMaps(bpf.Pinned):
         return found
 
     def set_rule(self, slot: int, rule: Rule) -> None:
-        """What the program does from the next packet on."""
+        """Set the rule that the program applies from the next packet on."""
         bpf.set_element(self._pinned["rules"], _SLOT.pack(slot), pack_rule(rule))
 
     def remove_rule(self, slot: int) -> None:
-        """Forget a slot."""
+        """Remove the rule of a slot."""
         bpf.remove_element(self._pinned["rules"], _SLOT.pack(slot))
 
     def counters(self, slot: int) -> ImpairmentCounters:
-        """What the program has counted at a hook."""
+        """The program's counters at a hook."""
         size = _COUNTERS.size * possible_cpus()
         data = bpf.element(self._pinned["counters"], _SLOT.pack(slot), size)
         assert data is not None
         return sum_counters(data)
 
     def reset_counters(self, slot: int) -> None:
-        """All of a hook's 0."""
+        """Set all counters of a hook to 0."""
         zero = bytes(_COUNTERS.size * possible_cpus())
         bpf.set_element(self._pinned["counters"], _SLOT.pack(slot), zero)

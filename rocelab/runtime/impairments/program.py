@@ -1,8 +1,8 @@
-"""The wire program in the kernel: pinned once per lab, on those ports alone that are impaired.
+"""The wire program in the kernel: pinned once per lab, attached only to impaired ports.
 
-In: a lab's bpffs and interface indexes of the calling thread's namespace. Out: the program before
-all other filters of a port, or gone, and clsact with it where nothing else is on it. Everything
-may be done again: what a killed command left half done is made whole by the next.
+Attaches the program before all other filters of a port, or removes it, and clsact with it if
+nothing else uses that. Interface indexes are those of the calling thread's namespace. Every
+operation is repeatable: the next command completes what a killed one left half done.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rocelab.runtime.record import LabFiles
 
 SOURCE = Path(__file__).parents[1] / "bpf" / "impairments.bpf.c"
 NEEDS = ("clsact", "cls_bpf")
-"""What impairing needs of `rocelab.kernel.probes`."""
+"""The probes of `rocelab.kernel.probes` that impairments need."""
 
 NAME = "rocelab-impairments"
 PRIORITY = 1
-"""Asked before the filters of queues and steering, which have priority 10."""
+"""Runs before the filters of queues and steering, which have priority 10."""
 
 
 def pins_folder(files: LabFiles) -> Path:
@@ -35,9 +35,9 @@ def pins_folder(files: LabFiles) -> Path:
 
 
 def make_pins(files: LabFiles, slots: int) -> None:
-    """Load the program with room for slots up to `slots`, and pin it, unless it is there.
+    """Load the program with room for slots up to `slots`, and pin it, unless it is pinned already.
 
-    Raises OSError, of which BpfError.
+    Raises OSError (BpfError is one).
     """
     folder = pins_folder(files)
     if folder.is_dir():
@@ -45,7 +45,7 @@ def make_pins(files: LabFiles, slots: int) -> None:
     sizes = {"rules": slots, "counters": slots + 1}
     with bpf.Loaded(bpf.compiled(SOURCE), sizes) as loaded:
         bpf.mount(bpf_folder(files))
-        # A folder with the right name is whole.
+        # The folder gets this name only when it is complete.
         fresh = folder.with_name("impairments-new")
         shutil.rmtree(fresh, ignore_errors=True)
         make_folder(fresh, 0o700)
@@ -54,7 +54,7 @@ def make_pins(files: LabFiles, slots: int) -> None:
 
 
 def remove_pins(files: LabFiles) -> None:
-    """Let program and maps go, and the bpffs if nothing else is on it. Idempotent."""
+    """Remove program and maps, and the bpffs if nothing else is on it. Idempotent."""
     base = bpf_folder(files)
     for folder in (pins_folder(files), base / "impairments-new"):
         shutil.rmtree(folder, ignore_errors=True)
@@ -66,14 +66,14 @@ def remove_pins(files: LabFiles) -> None:
 
 
 def attach(program: int, classid: int, index: int, *, at_egress: bool) -> None:
-    """Put a program first on a port, in place of one that is there. Raises OSError."""
+    """Attach the program first on a port, replacing an earlier one. Raises OSError."""
     requests = (tc.clsact(), tc.bpf_filter(program, _side(at_egress), PRIORITY, NAME, classid))
     with netlink.open_socket() as channel:
         netlink.send_batch(channel, [tc.on_interface(request, index) for request in requests])
 
 
 def detach(index: int, *, at_egress: bool) -> None:
-    """Take the program off a port, if it is there. Raises OSError."""
+    """Remove the program from a port, if it is there. Raises OSError."""
     with netlink.open_socket() as channel:
         if _is_on(channel, index, _side(at_egress)):
             request = tc.bpf_removal(_side(at_egress), PRIORITY)
@@ -88,7 +88,7 @@ def detach(index: int, *, at_egress: bool) -> None:
 
 
 def is_attached(index: int, *, at_egress: bool) -> bool:
-    """Whether the program is on a port, as the kernel says. Raises OSError."""
+    """Whether the kernel has the program on a port. Raises OSError."""
     with netlink.open_socket() as channel:
         return _is_on(channel, index, _side(at_egress))
 
@@ -105,5 +105,5 @@ def _is_on(channel: socket.socket, index: int, side: int) -> bool:
 
 
 def _filters(channel: socket.socket, index: int, side: int) -> list[tc.Installed]:
-    """Every filter on one side of a port's clsact; none where it has none."""
+    """Every filter on one side of a port's clsact; none if the port has no clsact."""
     return tc.read(channel, tc.RTM_GETTFILTER, index, side)

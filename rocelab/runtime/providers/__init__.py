@@ -15,18 +15,17 @@ __all__ = ["NodeProvider", "RuntimeKind", "provider_of"]
 def provider_of(
     kind: RuntimeKind, image: str | None = None, frr: Path | None = None
 ) -> NodeProvider:
-    """The runtime of that name. `image` is that of containers, ours where none is named; `frr` a
-    folder with the FRR that other nodes run (`rocelab.runtime.installation`), the machine's where
-    none is named.
+    """The runtime of that name. `image` is for containers, rocelab's own by default; `frr` is a
+    folder with the FRR of other nodes (`rocelab.runtime.installation`), the machine's by default.
 
-    Raises InputError for an image where nodes are no containers, and for a folder where they are.
+    Raises InputError for an image if nodes are no containers, and for a folder if they are.
     """
     if frr is not None and kind in (RuntimeKind.DOCKER, RuntimeKind.CONTAINERLAB):
         raise InputError(
             f"nodes of the runtime {kind} run the FRR of their image",
             hint="name an image that has it with --image",
         )
-    # Here and not above: `netns` does not wait for the libraries of others.
+    # Imported here, so that `netns` does not load the libraries of the others.
     if kind is RuntimeKind.DOCKER:
         from rocelab.runtime.providers.docker import DockerProvider
 

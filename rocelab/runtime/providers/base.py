@@ -1,8 +1,9 @@
-"""Where nodes live: what a runtime does to make one, and to let it go.
+"""The interface of a runtime: how it makes nodes and removes them.
 
-A node, however it is made, is two things to everything else: a network namespace mounted at
+For the rest of rocelab a node is two things, however it is made: a network namespace mounted at
 /run/rocelab/<lab>/netns/<node>, and a folder /run/rocelab/<lab>/nodes/<node> with the files of its
-daemons. Links, queues, traffic, faults and measurements need no more, so they are the same in all.
+daemons. Links, queues, traffic, faults and measurements need no more, so they are the same in all
+runtimes.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ class NodeProvider(Protocol):
     def kind(self) -> RuntimeKind: ...
 
     def check(self) -> None:
-        """Raises MachineError where this machine has not what it takes."""
+        """Raises MachineError if this machine lacks what the runtime needs."""
         ...
 
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
-        """Make every node, and mount its namespace. Whatever is made outside the lab's folder is
-        written down in it before. Raises MachineError, OSError."""
+        """Make every node, and mount its namespace. Anything made outside the lab's folder is
+        recorded in the folder first. Raises MachineError, OSError."""
         ...
 
     def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
-        """The FRR that is in the nodes that were made. Raises MachineError where there is none."""
+        """The FRR in the nodes. Raises MachineError if there is none."""
         ...
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
@@ -41,7 +42,7 @@ class NodeProvider(Protocol):
         ...
 
     def remove(self, files: LabFiles) -> None:
-        """Remove what `make_nodes` made outside the lab's folder, from what was written down.
-        Idempotent. Processes of the nodes' namespaces have been killed before. Raises MachineError
-        where it can not."""
+        """Remove what `make_nodes` made outside the lab's folder, from what was recorded.
+        Idempotent. The processes in the nodes' namespaces must have been killed. Raises
+        MachineError if it fails."""
         ...

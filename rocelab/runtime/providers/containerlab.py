@@ -1,11 +1,10 @@
 """The runtime `containerlab`: a node is a container that `containerlab deploy` makes.
 
-containerlab gets a topology of nodes without links. The links, as in every runtime, are laid by
-netlink, with their addresses, queues and numbers. From then on a lab is one of containerlab's, for
-`containerlab inspect` and the like, and one of ours.
+containerlab gets a topology of nodes without links. As in every runtime, rocelab makes the links by
+netlink, with their addresses, queues and indexes. The lab is then one of containerlab's, for
+`containerlab inspect` and the like, and one of rocelab's.
 
-No containerlab was at hand when this was written: what it is given is checked against its published
-schema; a deployment was never seen.
+Not tested with containerlab itself: the topology file is checked against its published schema.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ContainerlabProvider:
-    """Containers that containerlab makes, by Docker. `image` as in `DockerProvider`."""
+    """Containers that containerlab makes with Docker. `image` as in `DockerProvider`."""
 
     image: str | None
 
@@ -85,7 +84,7 @@ class ContainerlabProvider:
 
 
 def topology_of(fabric: Fabric, files: LabFiles, containers: Containers) -> Mapping[str, object]:
-    """The topology file: the lab's nodes, which wait, each with its folder mounted."""
+    """The topology file: the lab's nodes, which run nothing, each with its folder mounted."""
     return {
         "name": files.lab,
         "topology": {
@@ -109,8 +108,8 @@ def topology_of(fabric: Fabric, files: LabFiles, containers: Containers) -> Mapp
 
 
 def _binds(folder: Path, *, own: bool) -> list[str]:
-    """A node's folder, which can be read, and where its daemons read and write, if it has `own`
-    ones."""
+    """Mounts of a node's folder, read-only, and of the folders that its daemons use, if it has its
+    `own`."""
     if not own:
         return [f"{folder}:{folder}:ro"]
     files = FrrFiles(folder)
@@ -134,11 +133,11 @@ def _find_program() -> str:
 
 
 def _run(files: LabFiles, verb: str, *options: str) -> None:
-    """Raises MachineError with what containerlab said at the end."""
+    """Raises MachineError with the last line of containerlab's output."""
     command = [_find_program(), verb, "--topo", str(_file(files)), *options]
     done = subprocess.run(
         command,
-        # It keeps a folder of its own where it is run.
+        # containerlab keeps a folder in its working directory.
         cwd=files.root,
         stdin=subprocess.DEVNULL,
         capture_output=True,

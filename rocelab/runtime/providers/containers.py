@@ -1,9 +1,9 @@
-"""Nodes that are containers, whoever makes them: what is written down of them, and their handles.
+"""Nodes that are containers, in any runtime: what the lab's folder records, and their handles.
 
-FRR's daemons are started in a container one by one, so that any image with FRR will do, and its own
-entry point is not run. A container has its folder in the lab's mounted at the same path, so
-configurations, logs and sockets are where they are in every runtime; only what daemons write can be
-written from inside.
+FRR's daemons are started in a container one by one, so that any image with FRR works; its entry
+point is not run. A container has its folder in the lab's mounted at the same path, so
+configurations, logs and sockets are where they are in every runtime; inside, only what daemons
+write is writable.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ CAPABILITIES = (
     "SYS_ADMIN",
     "SYS_NICE",
 )
-"""What FRR's daemons ask for (zebra/main.c, bgpd/bgp_main.c, bfdd/bfdd.c), and what dropping to
-their user takes. Named one by one: some hosts refuse what `--privileged` wants."""
+"""The capabilities that FRR's daemons request (zebra/main.c, bgpd/bgp_main.c, bfdd/bfdd.c) and
+those for dropping to their user. Named one by one: some hosts refuse `--privileged`."""
 
 WAITS = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
-"""A process 1 that does nothing and buries what is left to it."""
+"""A process 1 that does nothing but reap orphaned processes."""
 
 IMAGE_RUN_FOLDER = Path("/run/frr")
-"""Where FRR's sockets are in images: Debian's and FRR's own have /var/run as a link to /run."""
+"""The folder of FRR's sockets in images: Debian's and FRR's own have /var/run as a link to /run."""
 
 _FINDS_FRR = (
     f"for folder in {' '.join(map(str, FRR_FOLDERS))}; do test -x $folder/bgpd && break; done; "
@@ -63,8 +63,8 @@ _EXEC_FAILED = (125, 126, 127)
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """What is written down of a lab's containers: which engine has them, what their names begin
-    with, the label that only they have, and their image."""
+    """The record of a lab's containers: their engine, the prefix of their names, their unique label
+    and their image."""
 
     program: str
     prefix: str
@@ -88,14 +88,14 @@ class ContainerNode(NamespaceNode):
 
     @property
     def container(self) -> str:
-        """The container's name, as the engine's own commands take it."""
+        """The container's name, as the engine's commands take it."""
         return self.containers.container(self.name)
 
     def exec(
         self, argv: Sequence[str], *, timeout_s: float = 30.0
     ) -> subprocess.CompletedProcess[str]:
         done = self.containers.engine.call(("exec", self.container, *argv), timeout_s=timeout_s)
-        # Docker 20 says it on the command's own output.
+        # Docker 20 writes it to standard output.
         said = done.stdout + done.stderr
         if done.returncode in _EXEC_FAILED and "executable file not found" in said:
             raise InputError(f"there is no command {argv[0]!r} in {self.container}")
@@ -108,7 +108,8 @@ class ContainerNode(NamespaceNode):
         os.execvp(program, [program, *arguments])  # noqa: S606 - the user's own program
 
     def daemons(self) -> dict[str, int]:
-        """A daemon wrote down its id in the container; here it has another (pid_namespaces(7))."""
+        """A pid file has the id inside the container; here the process has another
+        (pid_namespaces(7))."""
         here = {inner: pid for pid in self.processes() for inner in _inner_ids(pid)}
         found = {}
         for name in daemons.DAEMONS:
@@ -138,7 +139,7 @@ class ContainerNode(NamespaceNode):
 
 
 def read_containers(files: LabFiles) -> Containers:
-    """What is written down of a lab's containers. Raises FileNotFoundError, DamagedRecordError."""
+    """Read the record of a lab's containers. Raises FileNotFoundError, DamagedRecordError."""
     try:
         return Containers(**json.loads(_file(files).read_text()))
     except (ValueError, TypeError):
@@ -146,7 +147,7 @@ def read_containers(files: LabFiles) -> Containers:
 
 
 def write_containers(files: LabFiles, containers: Containers) -> None:
-    """Write it down, whole or not at all."""
+    """Write the record of a lab's containers atomically."""
     replace_file(_file(files), json.dumps(asdict(containers)))
 
 
@@ -155,9 +156,9 @@ def _file(files: LabFiles) -> Path:
 
 
 def begin(files: LabFiles, prefix: str, image: str | None, progress: ProgressSink) -> Containers:
-    """Write down containers that are to be made, of our image where none is named.
+    """Record the containers before they are made, with rocelab's own image by default.
 
-    Raises MachineError without an engine, or an image.
+    Raises MachineError if there is no engine or no image.
     """
     engine = find_engine()
     chosen = image or built_image(engine, progress)
@@ -172,14 +173,14 @@ def container_node(files: LabFiles, name: str) -> ContainerNode:
 
 
 def keep_namespace(files: LabFiles, containers: Containers, node: str) -> None:
-    """Mount the namespace of a node's container, which runs."""
+    """Mount the namespace of a node's running container."""
     name = containers.container(node)
     pid = containers.engine.run("inspect", "--format", "{{.State.Pid}}", name).strip()
     namespaces.keep(Path("/proc", pid, "ns/net"), files.netns_of(node))
 
 
 def find_frr(fabric: Fabric, files: LabFiles) -> Installation:
-    """What the image of containers that run has for FRR. Raises MachineError where it has none."""
+    """The FRR in the image of running containers. Raises MachineError if there is none."""
     containers = read_containers(files)
     container = containers.container(fabric.switches[0].name)
     done = containers.engine.call(("exec", container, "/bin/sh", "-c", _FINDS_FRR))
@@ -193,7 +194,7 @@ def find_frr(fabric: Fabric, files: LabFiles) -> Installation:
 
 
 def installation_in(said: str) -> Installation | None:
-    """The FRR of an image, from what a shell in it said of it; None where it has none."""
+    """The FRR of an image, from the output of `_FINDS_FRR` in it; None if it has none."""
     lines = said.splitlines()
     if len(lines) < 6:
         return None
@@ -211,7 +212,7 @@ def installation_in(said: str) -> Installation | None:
 
 
 def remove_containers(files: LabFiles) -> None:
-    """Remove what carries the label that was written down. Idempotent."""
+    """Remove every container with the recorded label. Idempotent."""
     try:
         containers = read_containers(files)
     except FileNotFoundError:
@@ -228,7 +229,7 @@ def _variables(environment: Mapping[str, str]) -> list[str]:
 
 
 def _inner_ids(pid: int) -> list[int]:
-    """The id that a process has in its own namespace of processes; none where it has ended."""
+    """The id of a process in its innermost pid namespace; none if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""The runtime `docker`: a node is a container of Docker's or Podman's.
+"""The runtime `docker`: a node is a container of Docker or Podman.
 
-A container has no network of the engine's: links are moved into its namespace as into any other.
-It waits; what runs in it is started as everywhere.
+A container has no network from the engine: links are moved into its namespace as into any other. It
+runs nothing by itself; processes are started in it as in every runtime.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from rocelab.runtime.providers.containers import (
 from rocelab.runtime.record import LabFiles
 
 _PODMAN_LIMITS = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
-"""Else it raises limits beyond its own, which takes CAP_SYS_RESOURCE; some hosts refuse that."""
+"""Otherwise Podman raises limits beyond its own, which needs CAP_SYS_RESOURCE; some hosts refuse
+that."""
 
 
 @dataclass(frozen=True, slots=True)
 class DockerProvider:
-    """Containers of this machine's engine. `image`: one that has FRR, ours where it is None."""
+    """Containers of this machine's engine. `image`: one with FRR; None for rocelab's own."""
 
     image: str | None
 

@@ -1,8 +1,8 @@
-"""The runtime `mininet`: every node begins as a Node of Mininet's.
+"""The runtime `mininet`: Mininet's class Node makes every node.
 
-Mininet's own class makes the namespace; mounting it keeps it when the shell that Mininet gave it
-ends, so that a lab outlives the command that made it. `rocelab.mininet` makes the lab, whichever
-way its nodes were made, a Mininet object with shells, interfaces, links and its command line.
+The namespace is mounted, so that it outlives Mininet's shell in it and the lab outlives the command
+that made it. `rocelab.mininet` wraps a lab of any runtime in a Mininet object with shells,
+interfaces, links and Mininet's command line.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _INSTALL = "install it with `make setup` (Debian packages mininet and net-tools)
 
 
 def find_mininet() -> None:
-    """Make `import mininet` work where Mininet is Debian's package, which a virtual environment
-    does not see, and show it nothing else from there. Raises MachineError without Mininet."""
+    """Make `import mininet` work with Debian's package, which a virtual environment does not see,
+    and expose no other package of the system. Raises MachineError if there is no Mininet."""
     if "mininet" in sys.modules or importlib.util.find_spec("mininet"):
         return
     spec = importlib.machinery.PathFinder.find_spec("mininet", [DEBIAN_PACKAGES])
@@ -43,7 +43,8 @@ def find_mininet() -> None:
 
 @dataclass(frozen=True, slots=True)
 class MininetProvider:
-    """Namespaces that Mininet makes. `frr`: the folder of another FRR than this machine's."""
+    """Namespaces that Mininet makes. `frr`: the folder of an FRR to use instead of this
+    machine's."""
 
     frr: Path | None
 
@@ -77,4 +78,4 @@ class MininetProvider:
         return NamespaceNode(name, files)
 
     def remove(self, files: LabFiles) -> None:
-        """There is nothing outside the lab's folder."""
+        """Nothing to do: everything is in the lab's folder."""

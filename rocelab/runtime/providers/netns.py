@@ -1,6 +1,6 @@
 """The runtime `netns`: a node is a namespace and nothing else.
 
-It lives by its mount alone, so that taking the lab's tmpfs away lets every namespace go.
+Only its mount keeps it, so that unmounting the lab's tmpfs removes every namespace.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from rocelab.runtime.record import LabFiles
 
 @dataclass(frozen=True, slots=True)
 class NetnsProvider:
-    """Bare namespaces of this machine. `frr`: the folder of another FRR than this machine's."""
+    """Bare namespaces of this machine. `frr`: the folder of an FRR to use instead of this
+    machine's."""
 
     frr: Path | None
 
@@ -48,4 +49,4 @@ class NetnsProvider:
         return NamespaceNode(name, files)
 
     def remove(self, files: LabFiles) -> None:
-        """There is nothing outside the lab's folder."""
+        """Nothing to do: everything is in the lab's folder."""

@@ -1,8 +1,8 @@
-"""The queues of a lab's switch ports, on whichever engine this machine has.
+"""The queues of a lab's switch ports, on the best engine that this machine has.
 
-In goes a fabric that is coming up; out come the netlink messages that give each switch port its
-rate and queues, before it has carrier. Which engine was taken is written into the lab's folder, so
-that another command reads the right counters.
+While a fabric comes up, `SwitchQueues` makes the netlink messages that give each switch port its
+rate and queues before it has carrier. The lab's folder records the engine, so that another command
+reads the right counters.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
 
 LONGEST_PACKETS = 32767
-"""A port's txqueuelen, the most that recent kernels take. Queues end at bytes; of packets too small
-for that the engine `bpf` drops and counts what is beyond this."""
+"""A port's txqueuelen, the most that recent kernels take. Queues are limited in bytes; if packets
+are so small that this limit comes first, the engine `bpf` drops and counts the rest."""
 
 AUTO_PORTS = 2000
-"""Switch ports up to which queues are made unasked. For each classifier block that it adds the
-kernel walks a list of all (net/core/flow_offload.c indir_dev_add), and a port has twelve: 1,100
-ports take 1 s, 2,200 take 3 s and 9,300 take 86 s."""
+"""The most switch ports that get queues by default. For each new classifier block the kernel walks
+a list of all blocks (net/core/flow_offload.c indir_dev_add), and a port has twelve: 1,100 ports
+take 1 s, 2,200 take 3 s and 9,300 take 86 s."""
 
 FEATURES = {
     QueueEngine.BPF: ("clsact", "cls_bpf", "htb"),
     QueueEngine.RED: ("htb", "red", "u32"),
 }
-"""What each engine needs of `rocelab.kernel.probes`."""
+"""The probes of `rocelab.kernel.probes` that each engine needs."""
 
 
 class PortQueues(Protocol):
-    """An engine: makes the queues of any port."""
+    """An engine, which makes the queues of a port."""
 
     def messages(self, port: QueuedPort) -> list[bytes]:
-        """What makes a port's queues, on interface index 0."""
+        """The messages that make a port's queues, on interface index 0."""
         ...
 
     def close(self) -> None:
-        """Let go of what only making queues needs."""
+        """Close what is only needed to make queues."""
         ...
 
 
 def bpf_folder(files: LabFiles) -> Path:
-    """A bpffs while the lab is up: where the engine `bpf` keeps its program and maps, and below
-    it `rocelab.runtime.steering` its own."""
+    """A bpffs while the lab is up, with the program and maps of the engine `bpf`, and below it
+    those of `rocelab.runtime.steering`."""
     return files.root / "bpf"
 
 
 def read_engine(files: LabFiles) -> QueueEngine:
-    """The engine of a lab that is up; `off` where it has no queues."""
+    """The engine of a lab that is up; `off` if it has no queues."""
     try:
         return QueueEngine(_engine_file(files).read_text())
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def read_engine(files: LabFiles) -> QueueEngine:
 
 
 def remove(files: LabFiles) -> None:
-    """Let all of the lab's programs and maps go. Idempotent."""
+    """Remove all of the lab's programs and maps. Idempotent."""
     while os.path.ismount(bpf_folder(files)):
         namespaces.detach_mount(bpf_folder(files))
 
@@ -75,13 +75,13 @@ def remove(files: LabFiles) -> None:
 class SwitchQueues(Closing):
     """Makes the queues of a lab's switches while it comes up.
 
-    `note` says what the user should know about the engine, None where there is nothing to say.
+    `note` is what the user should know about the engine, or None.
     """
 
     def __init__(self, fabric: Fabric, files: LabFiles) -> None:
-        """Take the engine that the spec names, or the best that runs here.
+        """Choose the engine that the spec names, or the best that runs here.
 
-        Raises MachineError when the spec names one that this machine does not have.
+        Raises MachineError if the spec names one that this machine does not have.
         """
         self.note: str | None = None
         self._plan = plan_queues(fabric)
@@ -108,7 +108,7 @@ class SwitchQueues(Closing):
         return {place: port.slot for place, port in self._plan.port_of.items()}
 
     def messages_of(self, node: str, indexes: Mapping[tuple[str, str], int]) -> list[bytes]:
-        """What gives each port of a switch its queues; the ports must be down."""
+        """The messages that give each port of a switch its queues; the ports must be down."""
         if self._engine is None:
             return []
         return [
@@ -163,14 +163,14 @@ class SwitchQueues(Closing):
 
 
 def keep_order(fabric: Fabric, node: str, queued: Container[tuple[str, str]]) -> None:
-    """Have packets from every queued port arrive in order, as far as it takes this node's ends.
+    """Set this node's interfaces so that packets from queued ports arrive in order.
 
-    A queue is emptied now by the CPU that fills it, now by the one whose timer let it send. A plain
-    veth hands each packet to the backlog of whichever CPU that is, and the next switch may take a
-    later packet first: reliable connections then send again what was never lost. With NAPI the far
-    end has one ring, which one CPU at a time empties in order. The kernel uses NAPI where the far
-    end has GRO and the near end no TSO (drivers/net/veth.c, veth_xmit). RoCE is not merged by that:
-    the kernel merges UDP only where rx-udp-gro-forwarding or fraglist GRO is on
+    Sometimes the CPU that fills a queue sends from it, sometimes the CPU whose timer expired. A
+    plain veth puts each packet into the backlog of that CPU, so the next switch may see a later
+    packet first, and reliable connections then retransmit packets that were never lost. With NAPI
+    the far end has one ring, which one CPU at a time empties in order. The kernel uses NAPI if the
+    far end has GRO and the near end no TSO (drivers/net/veth.c, veth_xmit). This does not merge
+    RoCE packets: the kernel merges UDP only if rx-udp-gro-forwarding or fraglist GRO is on
     (net/ipv4/udp_offload.c).
 
     The calling thread must be inside the node's namespace. Raises OSError.

@@ -1,9 +1,9 @@
 """A port's rate and its queues: an HTB tree with a queue per traffic class.
 
-The root class has the port's rate. Every queue below it has next to no rate of its own, so that
-it sends by borrowing from the root: HTB then serves the classes in the order of their priority and
-those of equal priority by deficit round robin. (The rate of its own lets a queue send one packet a
-minute at once.) A packet of no class goes by the direct queue, at once and without rate.
+The root class has the port's rate. Every queue below it has almost no rate of its own and borrows
+from the root: HTB then serves the classes in order of priority, and those of equal priority by
+deficit round robin. (Its own rate lets a queue send one packet a minute at once.) A packet of no
+class takes the direct queue, at once and without a rate limit.
 
 Source: net/sched/sch_htb.c; struct tc_htb_opt and tc_ratespec of include/uapi/linux/pkt_sched.h.
 """
@@ -23,7 +23,7 @@ FIRST_MINOR = 0x10
 OWN_RATE_BYTES_PER_S = 1
 UNLIMITED_BYTES_PER_S = 1 << 40
 BURST_NS = 200_000
-"""A timer that fires this late costs no rate."""
+"""A timer may fire this late without a loss of rate."""
 
 _VERSION = 3
 _LINKLAYER_ETHERNET = 1
@@ -35,12 +35,12 @@ _PARAMETERS = struct.Struct("=IIIII")
 
 
 def class_id(traffic_class: int) -> int:
-    """The HTB class of a traffic class: `1:13`, as tc writes it, is class 3."""
+    """The HTB class of a traffic class: `1:13` in tc's notation is class 3."""
     return HANDLE | (FIRST_MINOR + traffic_class)
 
 
 def burst_bytes(rate_bps: int, mtu: int) -> int:
-    """What may be sent at once after idling: two frames, or more where a timer is too coarse."""
+    """The burst after idling: two frames, or more if the timer is too coarse for that."""
     return max(2 * (mtu + _ETHERNET_HEADER), rate_bps * BURST_NS // (8 * 10**9))
 
 
@@ -67,8 +67,7 @@ def tree(port: QueuedPort, classes: Sequence[int]) -> list[bytes]:
 
 
 def rate_change(rate_bps: int, mtu: int) -> bytes:
-    """The message that gives a tree another rate, on interface index 0. Queues keep what they
-    hold."""
+    """The message that changes a tree's rate, on interface index 0. Queues keep their packets."""
     return _root_class(rate_bps, mtu, netlink.REQUEST_ACK)
 
 

@@ -1,7 +1,7 @@
-"""The engine `bpf`: a program in front of each port's HTB tree sorts, drops and marks.
+"""The engine `bpf`: a program before each port's HTB tree classifies, drops and marks packets.
 
-In goes a `QueuePlan`; the program is loaded once per lab and pinned, with its maps, on a bpffs in
-the lab's own folder, so that other commands find them and they go with the lab. Out come the
+The program is loaded once per lab from a `QueuePlan` and pinned, with its maps, on a bpffs in the
+lab's folder, so that other commands find them and they are removed with the lab. `Marker` makes the
 messages that give a port its tree and its filter. The program is rocelab/runtime/bpf/queues.bpf.c.
 """
 
@@ -27,12 +27,12 @@ _PROBABILITY_ONE = 1 << 31
 
 
 class Marker:
-    """The program of a lab that is coming up."""
+    """The program of a lab while it comes up."""
 
     def __init__(self, plan: QueuePlan, folder: Path) -> None:
-        """Load and pin the program for the ports of `plan`, on the bpffs that `folder` becomes.
+        """Load and pin the program for the ports of `plan`, on a bpffs mounted at `folder`.
 
-        Raises OSError, of which BpfError, when this machine can not; `folder` may then be mounted.
+        Raises OSError (BpfError is one) if this machine cannot; `folder` may then be mounted.
         """
         slots = len(plan.ports) + 1
         file = bpf.compiled(SOURCE)
@@ -51,11 +51,11 @@ class Marker:
         self._plan = plan
 
     def messages(self, port: QueuedPort) -> list[bytes]:
-        """What makes a port's queues, on interface index 0."""
+        """The messages that make a port's queues, on interface index 0."""
         return htb.tree(port, self._plan.classes) + self._filter
 
     def close(self) -> None:
-        """Let go of the program; ports and pins keep it."""
+        """Close the program; ports and pins keep it."""
         self._loaded.close()
 
 

@@ -1,7 +1,7 @@
-"""Reads what the program of the engine `bpf` counts, through its pins, from any process.
+"""Reads the counters of the engine `bpf`, through its pins, from any process.
 
-The maps are mapped into memory, so reading all ports of a lab is a copy; the depth of every queue
-at one moment takes one run of the program's `sample`.
+The maps are mapped into memory, so reading all ports of a lab is a copy; the depths of all queues
+at one moment take one run of the program's `sample`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _WORD_BYTES = 8
 
 
 class MarkerReader(bpf.Pinned):
-    """A lab's counters while it is up."""
+    """The counters of a lab that is up."""
 
     def __init__(self, plan: QueuePlan, folder: Path) -> None:
-        """Open the pins in `folder`. Raises InputError when they are gone with the lab."""
+        """Open the pins in `folder`. Raises InputError if the lab is gone."""
         self._plan = plan
         queues = (len(plan.ports) + 1) * TRAFFIC_CLASSES
         try:
@@ -48,7 +48,7 @@ class MarkerReader(bpf.Pinned):
         return mmap.mmap(self._pinned[name], size, mmap.MAP_SHARED, mmap.PROT_READ)
 
     def close(self) -> None:
-        """Let go of the pins."""
+        """Close the maps."""
         super().close()
         del self._queues, self._depths
         for mapped in self._maps.values():

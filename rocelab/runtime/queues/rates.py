@@ -1,8 +1,8 @@
-"""A switch port's rate, changed while the lab runs and read back from the kernel.
+"""Changes a switch port's rate while the lab runs, and reads it back from the kernel.
 
-In: a planned link, the switch that sends on it, and whether its ports have queues. A port with
-queues has its HTB tree's rate changed in place; one without is given a token bucket, which is taken
-away again. Source: net/sched/sch_tbf.c; struct tc_tbf_qopt of include/uapi/linux/pkt_sched.h.
+For a port with queues it changes the rate of the HTB tree in place; a port without gets a token
+bucket, which `bucket_removal` removes. Source: net/sched/sch_tbf.c; struct tc_tbf_qopt of
+include/uapi/linux/pkt_sched.h.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ _RATE64 = struct.Struct("=Q")
 
 @dataclass(frozen=True, slots=True)
 class PortRate:
-    """What limits a port: `kind` is `htb` for a tree with queues, `tbf` for a token bucket."""
+    """The rate limit of a port: `kind` is `htb` for a tree with queues, `tbf` for a token
+    bucket."""
 
     kind: str
     rate_bps: int
 
 
 def change(rate_bps: int, mtu: int, *, queued: bool, buffer_bytes: int) -> bytes:
-    """The message that gives a port a rate, on interface index 0.
+    """The message that sets a port's rate, on interface index 0.
 
-    `buffer_bytes` is what a port without queues holds while the bucket is empty.
+    `buffer_bytes` is the queue of a port without queues while the bucket is empty.
     """
     if queued:
         return htb.rate_change(rate_bps, mtu)
@@ -54,14 +55,14 @@ def change(rate_bps: int, mtu: int, *, queued: bool, buffer_bytes: int) -> bytes
 
 
 def bucket_removal() -> bytes:
-    """The message that takes a port's token bucket away, on interface index 0."""
+    """The message that removes a port's token bucket, on interface index 0."""
     return tc.message(
         tc.RTM_DELQDISC, "tbf", handle=htb.HANDLE, parent=tc.TC_H_ROOT, flags=netlink.REQUEST_ACK
     )
 
 
 def read_rate(index: int) -> PortRate | None:
-    """What limits a port of the calling thread's namespace; None where nothing does."""
+    """The rate limit of a port in the calling thread's namespace; None if it has none."""
     with netlink.open_socket() as channel:
         qdiscs = tc.read(channel, tc.RTM_GETQDISC, index)
         classes = tc.read(channel, tc.RTM_GETTCLASS, index)
@@ -75,7 +76,7 @@ def read_rate(index: int) -> PortRate | None:
 
 
 def _rate(options: dict[int, bytes], parameters: int, wide: int) -> int:
-    """Bytes per second; beyond 32 bits the kernel has them in an attribute of their own."""
+    """Bytes per second; rates beyond 32 bits are in a separate attribute."""
     if wide in options:
         return int(_RATE64.unpack(options[wide])[0])
     return int(htb.RATESPEC.unpack_from(options[parameters])[-1])

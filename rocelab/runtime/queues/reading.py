@@ -1,7 +1,6 @@
 """Counters and depths of the queues of a lab that is up, once or as a series.
 
-In goes a `Fabric`; the lab's folder says which engine counts. Works from any process, whoever
-brought the lab up.
+Works from any process: the fabric gives the ports, and the lab's folder the engine that counts.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class QueueReader(Closing):
     """Reads the queues of a lab as often as wanted."""
 
     def __init__(self, fabric: Fabric) -> None:
-        """Raises InputError when the lab is not up or its ports have no queues."""
+        """Raises InputError if the lab is not up or its ports have no queues."""
         files = LabFiles(fabric.name)
         self.plan = plan_queues(fabric)
         self.engine = read_engine(files)
@@ -49,7 +48,7 @@ class QueueReader(Closing):
                 )
 
     def close(self) -> None:
-        """Let go of what reading needs; the lab stays as it is."""
+        """Close the reader; the lab does not change."""
         self._reader.close()
 
     def counters(self) -> PortCounters:
@@ -85,7 +84,7 @@ class QueueSampler:
     """Samples all depths on a thread of its own while it is entered.
 
     Afterwards `samples` has a sample for each queue that held bytes and one for when it was next
-    seen empty; `times_ns` has the time of every round, so that gaps can be told from emptiness.
+    seen empty; `times_ns` has the time of every round, which tells gaps from empty queues.
     """
 
     def __init__(self, fabric: Fabric, interval_ns: int = 20_000_000) -> None:
@@ -108,7 +107,7 @@ class QueueSampler:
 
     @property
     def samples(self) -> list[DepthSample]:
-        """What was seen, in order of time."""
+        """The samples, in order of time."""
         ports = {port.slot: port for port in self._reader.plan.ports}
         return [
             DepthSample(

@@ -1,9 +1,8 @@
-"""The engine `red`: the kernel's own sch_red marks, and u32 filters sort.
+"""The engine `red`: the kernel's sch_red marks packets, and u32 filters classify them.
 
-For kernels that have sch_red, where the engine `bpf` does not run. RED looks at the queue as it is
-(Wlog 0: no averaging), so its line is nearly the plan's. Each queue has the port's buffer to
-itself, and what is counted is what qdiscs count: no depths on arrival, no packets that came in
-marked.
+For kernels that have sch_red but cannot run the engine `bpf`. RED uses the present queue length
+(Wlog 0: no averaging), so its marking line is close to the plan's. Each queue has the port's whole
+buffer. Counters are those of qdiscs: no depths on arrival, no packets that arrived marked.
 
 Source: net/sched/sch_red.c, include/net/red.h, net/sched/cls_u32.c and their uapi headers.
 """
@@ -35,7 +34,7 @@ _TERMINAL = 1
 _SELECTOR = struct.Struct("=BBBxHHhhI")
 
 Key = tuple[int, int, int]
-"""A u32 match: the word at this offset of the IP header, under this mask, has this value."""
+"""A u32 match: offset in the IP header, mask and value of a word."""
 
 
 class RedQueues:
@@ -46,7 +45,7 @@ class RedQueues:
         self._filters = filters(plan)
 
     def messages(self, port: QueuedPort) -> list[bytes]:
-        """What makes a port's queues, on interface index 0."""
+        """The messages that make a port's queues, on interface index 0."""
         plan = self._plan
         leaves = [
             tc.message(
@@ -63,7 +62,7 @@ class RedQueues:
         return htb.tree(port, plan.classes) + leaves + self._filters
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
 
 def leaf_handle(traffic_class: int) -> int:
@@ -72,10 +71,10 @@ def leaf_handle(traffic_class: int) -> int:
 
 
 def red_options(plan: QueuePlan) -> bytes:
-    """TCA_RED_PARMS and what goes with it: the plan's line over the queue as it is.
+    """TCA_RED_PARMS and the attributes with it: the plan's line over the present queue length.
 
-    Nodrop: what is not ECN capable is queued, and dropped only when the buffer is full. The table
-    of idle times makes RED forget, on the first packet after idling, how long the queue was.
+    Nodrop: packets that are not ECN capable are queued, and dropped only when the buffer is full.
+    With the table of idle times, RED forgets the queue length on the first packet after idling.
     """
     ecn, limit = plan.ecn, min(plan.buffer_bytes, _MAX_LIMIT)
     low, high = min(ecn.kmin, _MAX_THRESHOLD - 1), min(ecn.kmax, _MAX_THRESHOLD)
@@ -94,15 +93,16 @@ def red_probability(wanted: float) -> float:
     """The max_P with which RED marks a share `wanted` of packets.
 
     RED spaces marks evenly: after one, the k-th packet is marked once k * p exceeds a number drawn
-    from 0 to 1 (include/net/red.h red_mark_probability), so that 2 p / (1 + p) of all are.
+    from 0 to 1 (include/net/red.h red_mark_probability), so that it marks 2 p / (1 + p) of all
+    packets.
     """
     return wanted / (2 - wanted)
 
 
 def filters(plan: QueuePlan) -> list[bytes]:
-    """The u32 filters of a port's root: control by the direct queue, then classes by DSCP.
+    """The u32 filters of a port's root: control packets to the direct queue, then classes by DSCP.
 
-    A packet that no filter takes (ARP, say) goes by the direct queue.
+    A packet that no filter matches (such as ARP) takes the direct queue.
     """
     blocks = dscp_blocks(plan.class_of_dscp)
     return [
@@ -116,7 +116,7 @@ def filters(plan: QueuePlan) -> list[bytes]:
 
 
 def ipv4_rules(blocks: tuple[DscpBlock, ...]) -> list[tuple[list[Key], int]]:
-    """Matches and the HTB class of each, in the order asked; none for IP options."""
+    """Matches with their HTB class, in the order of evaluation; none for IP options."""
 
     def dscp(value: int, mask: int) -> Key:
         return (0, mask << 18, value << 18)
@@ -126,7 +126,7 @@ def ipv4_rules(blocks: tuple[DscpBlock, ...]) -> list[tuple[list[Key], int]]:
 
 
 def ipv6_rules(blocks: tuple[DscpBlock, ...]) -> list[tuple[list[Key], int]]:
-    """The same over IPv6, whose neighbour discovery is control as well."""
+    """As `ipv4_rules`, for IPv6, whose neighbour discovery is control traffic as well."""
 
     def dscp(value: int, mask: int) -> Key:
         return (0, mask << 22, value << 22)
@@ -155,7 +155,7 @@ def _rules(
 
 
 def _u32(priority: int, protocol: int, keys: list[Key], target: int) -> bytes:
-    """A filter that sends what all `keys` match to the HTB class `target`."""
+    """A filter that sends packets that match all `keys` to the HTB class `target`."""
     selector = _SELECTOR.pack(_TERMINAL, 0, len(keys), 0, 0, 0, 0, 0)
     for offset, mask, value in keys:
         selector += struct.pack(">II", mask, value) + struct.pack("=ii", offset, 0)

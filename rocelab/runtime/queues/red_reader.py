@@ -1,4 +1,4 @@
-"""Reads what qdiscs count where the engine is `red`: a dump of each switch's queues.
+"""Reads the counters of the engine `red`: a dump of each switch's qdiscs.
 
 Source: struct tc_red_xstats of include/uapi/linux/pkt_sched.h.
 """
@@ -22,14 +22,14 @@ _RED = struct.Struct("=4I")
 
 
 class RedReader:
-    """A lab's counters while it is up."""
+    """The counters of a lab that is up."""
 
     def __init__(self, plan: QueuePlan, files: LabFiles) -> None:
         self._plan = plan
         self._files = files
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
     def depths_bytes(self) -> npt.NDArray[np.uint64]:
         """Bytes in each queue now, by slot and class; row 0 is of no port."""

@@ -1,8 +1,8 @@
 """How the switches of a running lab spread flows over equal paths: set, switched and read.
 
-In: a fabric that is up and a scheme (`rocelab.spec.schemes`). Out: one eBPF program at the ingress
-of its switch ports, which tells the kernel's ECMP what to hash with, and its maps. `Steering` is
-the whole interface; docs/schemes.md says what each scheme does.
+An eBPF program at the ingress of the switch ports gives the kernel's ECMP the hash of a packet, as
+the scheme asks (`rocelab.spec.schemes`). `Steering` is the whole interface; docs/schemes.md
+describes the schemes.
 """
 
 from rocelab.runtime.steering.maps import NodeCounters

@@ -1,7 +1,8 @@
-"""The maps of the steering program as Python values: what switches do, pins, entries, counters.
+"""The maps of the steering program as Python values: the switches' schemes, pins, entries,
+counters.
 
-In: the folder where the maps are pinned, and names of nodes and addresses. Out: what the program
-reads next, or has counted. The layouts are those of rocelab/runtime/bpf/steer.bpf.c.
+Reads and writes the pinned maps by names of nodes and addresses. The layouts are those of
+rocelab/runtime/bpf/steer.bpf.c.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _ENTRY = struct.Struct("=IIII")
 
 @dataclass(frozen=True, slots=True)
 class NodeCounters:
-    """What a switch's ports have counted since the scheme was set, in packets.
+    """Counters of a switch's ports since the scheme was set, in packets.
 
     steered    given a hash by the program
     hits       for which there was a pin (path-pinning) or an entry (te)
     misses     for which there was none: the switch chose as the kernel does
     flowlets   that began a flowlet: a flow's first, and those after a pause
-    changes    of these, those after a pause: the path was drawn anew, and may be the same
+    changes flowlets after a pause: the path was drawn again, and may be the same
     """
 
     steered: int
@@ -45,26 +46,26 @@ class NodeCounters:
 
 
 def node_ids(fabric: Fabric) -> dict[str, int]:
-    """What the program calls each switch: its place among the fabric's nodes, from 1."""
+    """The program's number of each switch: its place among the fabric's nodes, from 1."""
     return {node.name: index for index, node in enumerate(fabric.nodes, 1) if node.is_switch}
 
 
 class SteeringMaps(bpf.Pinned):
-    """The pinned maps of a lab; a context manager that lets go of them."""
+    """The pinned maps of a lab; a context manager that closes them."""
 
     def __init__(self, folder: Path, ids: Mapping[str, int]) -> None:
-        """Raises BpfError where they are not pinned in `folder`."""
+        """Raises BpfError if they are not pinned in `folder`."""
         self._id_of = ids
         self._name_of = {number: name for name, number in ids.items()}
         super().__init__(folder, MAPS)
 
     def set_node(self, name: str, scheme: NodeScheme, seed: int = 0, gap_ns: int = 0) -> None:
-        """What a switch does from its next packet on; `gap_ns` is on the lab's clock."""
+        """Set a switch's scheme from its next packet on; `gap_ns` is on the lab's clock."""
         key = _INDEX.pack(self._id_of[name])
         bpf.set_element(self._pinned["nodes"], key, _NODE.pack(scheme, seed, gap_ns))
 
     def counters(self) -> dict[str, NodeCounters]:
-        """Of every switch."""
+        """The counters of every switch."""
         found = {}
         for name, number in self._id_of.items():
             data = bpf.element(self._pinned["counters"], _INDEX.pack(number), _COUNTERS.size)
@@ -73,7 +74,7 @@ class SteeringMaps(bpf.Pinned):
         return found
 
     def reset_counters(self) -> None:
-        """All of them 0."""
+        """Set all counters to 0."""
         for number in self._id_of.values():
             bpf.set_element(self._pinned["counters"], _INDEX.pack(number), bytes(_COUNTERS.size))
 
@@ -100,12 +101,12 @@ class SteeringMaps(bpf.Pinned):
         return found
 
     def write_entries(self, entries: Mapping[EntryKey, int]) -> None:
-        """Set entries, leaving others. Raises BpfError when there is no room for more."""
+        """Set entries and keep all others. Raises BpfError if there is no room for more."""
         for place, value in entries.items():
             bpf.set_element(self._pinned["entries"], self._entry(place), _HASH.pack(value))
 
     def remove_entries(self, places: Iterable[EntryKey]) -> None:
-        """Remove entries; what is not there is passed over."""
+        """Remove entries, ignoring those that do not exist."""
         for place in places:
             bpf.remove_element(self._pinned["entries"], self._entry(place))
 

@@ -1,8 +1,8 @@
 """The steering program in the kernel: loaded once per lab, at the ingress of every switch port.
 
-In: a fabric that is up. Out: the program attached and its maps pinned below the lab's bpffs, or
-neither. Attaching and detaching are repeatable, so what a killed command left half done is made
-whole by the next. Ports may have the queues' program at egress: each has its own side of clsact.
+`attach` attaches the program and pins its maps below the lab's bpffs, or does neither. Attaching
+and detaching are repeatable: the next command completes what a killed one left half done. Ports may
+have the queues' program at egress: each has its own side of clsact.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rocelab.runtime.steering.maps import MAPS, node_ids
 
 SOURCE = Path(__file__).parents[1] / "bpf" / "steer.bpf.c"
 NEEDS = ("clsact", "cls_bpf")
-"""What steering needs of `rocelab.kernel.probes`."""
+"""The probes of `rocelab.kernel.probes` that steering needs."""
 
 MAX_ENTRIES = 1 << 18
-"""Exact-match entries of a lab, all switches together; memory is taken as they come."""
+"""Exact-match entries of a lab, all switches together; each takes memory when it is set."""
 
 PRIORITY = 10
 _MAJOR = 1 << 16
@@ -37,9 +37,9 @@ def pins_folder(files: LabFiles) -> Path:
 
 
 def attach(fabric: Fabric, files: LabFiles, pins: int, progress: ProgressSink) -> None:
-    """Load the program, with room for that many pins, pin its maps and attach it to every port.
+    """Load the program, with room for `pins` pins, pin its maps and attach it to every port.
 
-    It does nothing until its map says so. Raises OSError, of which BpfError.
+    It does nothing until its map is set. Raises OSError (BpfError is one).
     """
     ids = node_ids(fabric)
     file = bpf.compiled(SOURCE)
@@ -62,7 +62,7 @@ def attach(fabric: Fabric, files: LabFiles, pins: int, progress: ProgressSink) -
 
 
 def detach(fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
-    """Take the program off every port and let go of its maps. Raises OSError."""
+    """Remove the program from every port, and its maps. Raises OSError."""
     shutil.rmtree(pins_folder(files), ignore_errors=True)
     request = tc.bpf_removal(tc.CLSACT_INGRESS, PRIORITY)
     _on_every_port(fabric, files, lambda _: [request], progress)

@@ -1,10 +1,9 @@
-"""The scheme of a lab that is up: set it, switch to another, and read what runs.
+"""The scheme of a lab that is up: set it, switch to another and read it.
 
-In: a scheme as a spec has it. Out: the program of `rocelab.runtime.steering.program` attached where
-the scheme steers packets, its maps filled, the scheme's controller running, and the scheme written
-into the lab's folder for other commands. Packets are forwarded all the time: a switch changes with
-one write to its element of a map, before and after which the kernel's routes decide what there is
-to choose from.
+Setting a scheme attaches the program of `rocelab.runtime.steering.program` if the scheme steers
+packets, fills its maps, starts the scheme's controller and writes the scheme into the lab's folder
+for other commands. Packets are forwarded all the time: a switch changes with one write to its
+element of a map, and before and after it the kernel's routes give the next hops to choose from.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ _SCHEME: TypeAdapter[SchemeSpec] = TypeAdapter(SchemeSpec)
 
 
 class AskedScheme(SpecModel):
-    """A scheme by itself, as a command asks for it."""
+    """A scheme alone, as a command names it."""
 
     scheme: SchemeSpec
 
 
 def read_scheme(files: LabFiles) -> SchemeSpec:
-    """The scheme that a lab runs; `ecmp` where none was ever set."""
+    """The scheme that a lab runs; `ecmp` if none was ever set."""
     try:
         return _SCHEME.validate_json(_scheme_file(files).read_text())
     except FileNotFoundError:
@@ -55,7 +54,7 @@ def read_scheme(files: LabFiles) -> SchemeSpec:
 
 
 class Steering:
-    """The scheme of a lab that is up. Whoever changes it holds the lab's lock."""
+    """The scheme of a lab that is up. The caller of a change holds the lab's lock."""
 
     def __init__(self, fabric: Fabric, files: LabFiles) -> None:
         self._fabric = fabric
@@ -67,11 +66,11 @@ class Steering:
         return read_scheme(self._files)
 
     def set_scheme(self, scheme: SchemeSpec, progress: ProgressSink = no_progress) -> None:
-        """Switch to `scheme` from whatever runs, without a packet lost, and start counting anew.
-        Signals wait for the end of it.
+        """Switch to `scheme` from any other without packet loss, and reset the counters. Signals
+        are deferred until it is done.
 
-        Raises InputError for a lab that is not up or does not hash by `l4`, MachineError where
-        this machine can not run the program.
+        Raises InputError if the lab is not up or does not hash by `l4`, MachineError if this
+        machine cannot run the program.
         """
         if not self._files.root.exists():
             raise InputError(f"lab {self._fabric.name} is not up")
@@ -108,33 +107,33 @@ class Steering:
             start_controller(self._fabric, self._files, scheme)
 
     def write_entries(self, entries: Mapping[EntryKey, int]) -> None:
-        """Set entries, leaving others.
+        """Set entries and keep all others.
 
-        Raises InputError while the lab's scheme is not `te`, BpfError for more than
+        Raises InputError if the lab's scheme is not `te`, BpfError for more than
         `program.MAX_ENTRIES`.
         """
         with self._entry_maps() as maps:
             maps.write_entries(entries)
 
     def remove_entries(self, keys: Iterable[EntryKey]) -> None:
-        """Remove entries; what is not there is passed over. Raises as `write_entries` does."""
+        """Remove entries, ignoring those that do not exist. Raises as `write_entries` does."""
         with self._entry_maps() as maps:
             maps.remove_entries(keys)
 
     def read_entries(self) -> dict[EntryKey, int]:
-        """Every entry with its 32-bit hash. Raises InputError while the scheme is not `te`."""
+        """Every entry with its 32-bit hash. Raises InputError if the scheme is not `te`."""
         with self._entry_maps() as maps:
             return maps.read_entries()
 
     def counters(self) -> dict[str, NodeCounters]:
-        """What each switch has counted since its scheme was set; empty where none is steered."""
+        """The counters of each switch since its scheme was set; empty if the scheme steers none."""
         if not is_steered(self.read_scheme()):
             return {}
         with self._maps() as maps:
             return maps.counters()
 
     def model(self) -> SteeringModel:
-        """What the switches give packets now, for `rocelab.forwarding.path.walk`."""
+        """The hashes that the switches give packets now, for `rocelab.forwarding.path.walk`."""
         scheme = self.read_scheme()
         entries = self.read_entries() if scheme.kind == "te" else None
         return SteeringModel(self._fabric, scheme, entries)
@@ -167,7 +166,7 @@ class Steering:
             gap_ns = 0
             if isinstance(scheme, FlowletScheme):
                 gap_ns = round(scheme.gap * self._fabric.spec.dilation)
-            # Upper tiers first: none may take a lower one's new hash for its own.
+            # Upper tiers first, so that no switch takes a lower one's new hash for its own.
             for node in sorted(self._fabric.switches, key=lambda node: -node.role.tier):
                 maps.set_node(node.name, node_scheme(scheme, node), node.hash_seed, gap_ns)
             maps.reset_counters()
@@ -178,7 +177,7 @@ class Steering:
 
     def _let_go(self, scheme: SchemeSpec, progress: ProgressSink) -> None:
         with self._maps() as maps:
-            # Upper tiers last: until then they take away what lower ones still give.
+            # Upper tiers last: until then they clear the hashes that lower ones still set.
             for node in sorted(self._fabric.switches, key=lambda node: node.role.tier):
                 maps.set_node(node.name, NodeScheme.OFF)
         # From here on no switch is steered: a command killed below leaves a program that is idle.

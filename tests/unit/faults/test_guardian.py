@@ -94,7 +94,7 @@ def test_a_guardian_goes_when_somebody_else_has_mended_the_lab(
 
 
 class Stuck(Noted):
-    """A fault that can not be mended."""
+    """A fault that cannot be mended."""
 
     def restore(self, lab: Lab) -> None:  # type: ignore[override]
         raise MachineError("bgpd of rtsw1 does not answer")
