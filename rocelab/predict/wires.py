@@ -1,7 +1,7 @@
-"""A fabric as numbers, so that many flows can be led through it at once.
+"""A fabric as numbers, so that many flows can be routed through it at once.
 
-In: a `Fabric`. Out: nodes and NICs by number, and each link as two sends, one in each direction:
-what a vectorised walk indexes arrays with.
+Nodes and NICs have numbers, and each link is two sends, one per direction; a vectorised walk
+indexes arrays with them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 class Wires:
     """Numbers for the nodes, NICs and links of a fabric.
 
-    Send 2i is link i in the direction of the top, sent by its lower end; 2i + 1 is the way back.
+    Send 2i is link i towards the top, sent by its lower end; 2i + 1 is the other direction.
     """
 
     def __init__(self, fabric: Fabric) -> None:
@@ -40,11 +40,11 @@ class Wires:
 
     @property
     def sends(self) -> int:
-        """How many there are: two per link."""
+        """The number of sends: two per link."""
         return len(self.sender)
 
     def send(self, link: Link, sender: str) -> int:
-        """The number of what `sender` puts on `link`."""
+        """The number of the send of `sender` on `link`."""
         return 2 * self._link_number[link.name] + (link.a.node != sender)
 
     def link(self, send: int) -> Link:
@@ -52,11 +52,11 @@ class Wires:
         return self.fabric.links[send // 2]
 
     def direction(self, send: int) -> Direction:
-        """Which way a send goes."""
+        """The direction of a send."""
         return Direction.DOWN if send % 2 else Direction.UP
 
     def nic(self, ref: NicRef) -> int:
-        """The number of a NIC that is there. Raises KeyError for others."""
+        """The number of a NIC. Raises KeyError for a missing one."""
         return self._nic_number[ref.server, ref.nic]
 
     @cached_property
@@ -66,5 +66,5 @@ class Wires:
 
     @cached_property
     def nic_address(self) -> npt.NDArray[np.uint32]:
-        """The address of each NIC, as a number in the order of its dots."""
+        """The address of each NIC, as a number in network byte order."""
         return np.array([int(IPv4Address(nic.ip)) for nic in self.nics], dtype=np.uint32)
