@@ -1,7 +1,7 @@
 """`rocelab capture`: packets of one interface of a node, as a pcapng file.
 
-tcpdump captures inside the node and its stream is written as pcapng, which names the interface and
-keeps nanoseconds.
+tcpdump captures inside the node; its stream is written as pcapng, with the interface's name and
+nanoseconds.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _check_interface(lab: Lab, node: str, interface: str) -> None:
 def _tcpdump(
     lab: Lab, node: str, interface: str, count: int | None
 ) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    """tcpdump that captures already, and its messages. Raises MachineError when it can not."""
+    """A tcpdump that is already capturing, and its messages. Raises MachineError if it cannot."""
     from rocelab.errors import MachineError
     from rocelab.kernel import namespaces
 
@@ -98,7 +98,8 @@ def _tcpdump(
     arguments += ["-c", str(count)] if count else []
 
     def start() -> subprocess.Popen[bytes]:
-        # A group of its own keeps Ctrl-C for us, who then end it and write what it still has.
+        # In its own process group it gets no Ctrl-C: this process ends it and writes its remaining
+        # packets.
         return subprocess.Popen(
             arguments,
             stdin=subprocess.DEVNULL,
@@ -128,7 +129,7 @@ def _tcpdump(
 
 
 def _copy(stream: IO[bytes], target: IO[bytes], interface: str) -> int:
-    """Write the packets of a pcap stream as pcapng until it ends; gives their number."""
+    """Write the packets of a pcap stream as pcapng until it ends; return their number."""
     from importlib.metadata import version
 
     from rocelab.measure.pcapng import pcapng_header, pcapng_packet, read_pcap
@@ -143,6 +144,6 @@ def _copy(stream: IO[bytes], target: IO[bytes], interface: str) -> int:
 
 
 def _lost(messages: str) -> int:
-    """Packets that tcpdump says the kernel had no room for."""
+    """Packets that the kernel dropped, according to tcpdump's messages."""
     found = re.search(r"(\d+) packets dropped by kernel", messages)
     return int(found[1]) if found else 0

@@ -1,6 +1,6 @@
 """The options that describe a job, for every command that takes one: those of `rocelab traffic`.
 
-In: a command that takes `**job`. Out: the same command with an option for each key of a job.
+`takes_job_options` replaces the `**job` of a command by an option for each key of a job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def takes_job_options(*, but: Collection[str] = ()) -> Callable[[Command], Command]:
-    """A decorator that gives a command's `**job` the options of a job, all but those named."""
+    """A decorator that gives a command's `**job` the options of a job, except those in `but`."""
 
     def decorate(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True)
@@ -48,7 +48,7 @@ def option_of(name: str) -> str:
 
 
 def given(job: dict[str, Any]) -> dict[str, str]:
-    """The options that were given, by their names; a flag that is set is `true`."""
+    """The options that were set, by name; a set flag is `true`."""
     found = {name: value for name, value in job.items() if value not in (None, False)}
     return {
         option_of(name): "true" if value is True else str(value) for name, value in found.items()

@@ -1,4 +1,4 @@
-"""`rocelab traffic`: a collective or streams over a lab that is up, and what they met."""
+"""`rocelab traffic`: a collective or streams over a running lab, and its figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORDS = {
     "ecn": "ect0 not-ect ce",
     "admission": "true false",
 }
-"""What the shell completes; written out, so that no other command waits for the models to load."""
+"""The words of shell completion, written out so that no other command loads the models."""
 
 _RANKS, _SENDING, _OUTPUT = "What the ranks do", "How their NICs send", "Input and output"
 
@@ -49,7 +49,7 @@ def _completed(name: str) -> Callable[[str], list[str]]:
 
 
 def _key(name: str, metavar: str, text: str, panel: str) -> OptionInfo:
-    """An option that sets a key of the job; what its text means the job's model says."""
+    """An option that sets a key of the job; the job's model validates its text."""
     option: OptionInfo = typer.Option(
         f"--{name}",
         metavar=metavar,
