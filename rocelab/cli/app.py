@@ -1,4 +1,4 @@
-"""The command `rocelab`: which commands there are, and the one place where errors end."""
+"""The command `rocelab`: its commands, and the single place that handles errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rocelab.wording import printable, visible
 DEFECT_EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h."""
 PIPE_EXIT_CODE = 141
-"""What a shell says of a program that SIGPIPE ended, as most end when `| head` has seen enough."""
+"""A shell's code for a program that SIGPIPE ended, like most programs before `| head`."""
 
 EXIT_CODES = {
     "0": "fine",
@@ -47,15 +47,15 @@ EXIT_CODES = {
     "143, 129": "the same for SIGTERM, and for SIGHUP (the terminal is gone)",
     "141": "the reader of the output has gone, as in `rocelab list | head -1`",
 }
-"""What each exit code means, as the page docs/commands.md says it. 75 is EX_TEMPFAIL of sysexits.h;
-a signal gives 128 and its number."""
+"""The meaning of each exit code, for docs/commands.md. 75 is EX_TEMPFAIL of sysexits.h; a signal
+gives 128 plus its number."""
 
 _PLAN, _RUN, _LOOK, _ELSEWHERE = "Plan", "Run", "Look in", "Elsewhere"
 
 
 @dataclass(slots=True)
 class Settings:
-    """What the options before the command say."""
+    """The options before the command."""
 
     debug: bool = False
     host: str | None = None
@@ -165,12 +165,12 @@ def _run(app: typer.Typer, arguments: Sequence[str] | None) -> None:
 
 
 def _print_traceback() -> None:
-    """Its messages may quote what a file holds."""
+    """Print the traceback, escaped: its messages may quote the content of a file."""
     sys.stderr.write(visible(traceback.format_exc()))
 
 
 def show_error(error: RocelabError) -> None:
-    """The message on stderr, in red where there are colours; hints and notes are not."""
+    """Print the message on stderr, in red on a colour terminal, then hints and notes."""
     from rocelab.report.console import err
 
     console = err()

@@ -1,4 +1,4 @@
-"""Arguments that commands share, how the shell completes them, and the lab they name."""
+"""Arguments that commands share, their shell completion, and the labs that they name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def completed(catalog: Catalog, incomplete: str) -> list[str]:
-    """The names of a catalog that begin so: the user's own, and those that ship."""
+    """The names in a catalog that begin with `incomplete`: the user's own, and the shipped ones."""
     from rocelab.spec.catalog import own_files, shipped_names
 
     names = {*own_files(catalog), *shipped_names(catalog)}
@@ -138,8 +138,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON for program
 
 
 def file_of(text: str, catalog: Catalog) -> Path:
-    """The file that a command line calls `text`; the user's own by that name is said on stderr.
-    Raises InputError where there is none."""
+    """The file that a command line calls `text`; if it is the user's own, a note goes to stderr.
+    Raises InputError if there is none."""
     from rocelab.spec.catalog import find
 
     note_own(text, catalog)
@@ -147,7 +147,7 @@ def file_of(text: str, catalog: Catalog) -> Path:
 
 
 def note_own(text: str, catalog: Catalog, tree: Path = Path()) -> None:
-    """Say on stderr which file is taken for a name where it is the user's own."""
+    """Note on stderr which file a name refers to, if it is the user's own."""
     from rocelab.report.console import note
     from rocelab.spec.catalog import own_file, shipped_names
 
@@ -158,16 +158,16 @@ def note_own(text: str, catalog: Catalog, tree: Path = Path()) -> None:
 
 
 def lab_file(text: str) -> Path:
-    """The file of the lab that a command line calls `text`, as `file_of` has it."""
+    """The file of the lab that a command line calls `text`, as `file_of` finds it."""
     from rocelab.spec.catalog import LABS
 
     return file_of(text, LABS)
 
 
 def running_lab(text: str | None) -> Lab:
-    """The lab that is up of that name or file; without text the only one that is up.
+    """The running lab of that name or file; without text the only one that is up.
 
-    Raises InputError when it is not up, or when there is none or more than one to choose from.
+    Raises InputError if it is not up, or if there is none or more than one to choose from.
     """
     from rocelab.errors import InputError
     from rocelab.runtime.lab import Lab
@@ -189,7 +189,7 @@ def running_lab(text: str | None) -> Lab:
 
 
 def _note_changes(text: str, lab: Lab) -> None:
-    """Say on stderr where the file by which a lab was named is not what runs."""
+    """Note on stderr if the lab's file differs from the running lab."""
     from rocelab.errors import InputError
     from rocelab.report.console import note
     from rocelab.runtime.lab import as_it_runs
@@ -206,10 +206,10 @@ def _note_changes(text: str, lab: Lab) -> None:
 
 
 def running_or_planned(text: str, frr: Path | None = None) -> tuple[Lab, bool]:
-    """The lab of that name or file as it runs, or else as its file plans it; and which it is.
+    """The lab of that name or file as it runs, or else as its file plans it; and whether it runs.
 
-    `frr` is the folder of another FRR than this machine's. Raises InputError, also for a lab that
-    is up with an FRR other than this, and SpecError with every problem of the file.
+    `frr` is the folder of an FRR to use instead of this machine's. Raises InputError, also if the
+    lab is up with another FRR, and SpecError with every problem of the file.
     """
     from rocelab.runtime.lab import Lab, name_of
     from rocelab.runtime.providers import RuntimeKind, provider_of
@@ -224,7 +224,7 @@ def running_or_planned(text: str, frr: Path | None = None) -> tuple[Lab, bool]:
 
 
 def switch_of(lab: Lab, name: str) -> Node:
-    """The switch of that name. Raises InputError for a server and for a node that is not there."""
+    """The switch of that name. Raises InputError for a server and for a missing node."""
     from rocelab.errors import InputError
 
     node = lab.fabric.node(lab.node(name).name)

@@ -1,7 +1,7 @@
 """`rocelab capture`: packets of one interface of a node, as a pcapng file.
 
-tcpdump captures inside the node and its stream is written as pcapng, which names the interface and
-keeps nanoseconds.
+tcpdump captures inside the node; its stream is written as pcapng, with the interface's name and
+nanoseconds.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _tcpdump(
 
 
 def _copy(stream: IO[bytes], target: IO[bytes], interface: str) -> int:
-    """Write the packets of a pcap stream as pcapng until it ends; gives their number."""
+    """Write the packets of a pcap stream as pcapng until it ends; return their number."""
     from importlib.metadata import version
 
     from rocelab.measure.pcapng import pcapng_header, pcapng_packet, read_pcap

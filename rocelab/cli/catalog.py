@@ -1,4 +1,4 @@
-"""`rocelab labs`: which labs there are, their size, what each uses and whether it fits here."""
+"""`rocelab labs`: the labs, their size, the features that each uses, and whether it fits here."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SESSION_END_BYTES = 640 * 1024
 class CatalogRow:
     """A lab. A GPU has one NIC.
 
-    `memory_bytes` is an estimate; `uses` names what the spec asks of the machine; `fits` says
-    whether the machine has that much memory.
+    `memory_bytes` is an estimate; `uses` names the features that the spec needs; `fits` is whether
+    the machine has that much memory.
     """
 
     name: str
@@ -43,7 +43,7 @@ class CatalogRow:
 
 
 def catalog_row(spec: LabSpec, available_bytes: int) -> CatalogRow:
-    """The row of a lab, on a machine that has `available_bytes` of memory for it."""
+    """The row of a lab, on a machine with `available_bytes` of memory."""
     from rocelab.plan.counts import counts_of
 
     counts = counts_of(spec.fabric)
@@ -62,7 +62,7 @@ def catalog_row(spec: LabSpec, available_bytes: int) -> CatalogRow:
 
 
 def memory_text(memory_bytes: int) -> str:
-    """An estimate with the digits that it deserves, as docs and the labs' own files have it."""
+    """An estimate with its significant digits, as in the docs and the labs' files."""
     gigabytes = memory_bytes / 1e9
     decimals = 2 if gigabytes < 1 else 1 if gigabytes < 10 else 0
     return f"{gigabytes:.{decimals}f} GB"
@@ -85,9 +85,9 @@ def _uses(spec: LabSpec) -> tuple[str, ...]:
 
 
 def listed(catalog: Catalog, read: Callable[[Path], Row]) -> list[tuple[str, bool, Row]]:
-    """The files of a catalog by name: whether each is the user's own, and what `read` makes of it.
+    """The files of a catalog by name: whether each is the user's own, and its row from `read`.
 
-    Those of the user's own that are wrong are named on stderr instead.
+    Invalid files of the user are named on stderr instead.
     """
     from rocelab.errors import SpecError
     from rocelab.spec.catalog import find, own_files, shipped_names
@@ -108,18 +108,19 @@ def listed(catalog: Catalog, read: Callable[[Path], Row]) -> list[tuple[str, boo
 
 
 def marked(name: str, own: bool) -> str:
-    """A name in a list, which says so where it is of the user's own file."""
+    """A name in a list, marked if it is of the user's own file."""
     return f"{name} (own)" if own else name
 
 
 def say_own(catalog: Catalog, rows: Sequence[tuple[str, bool, object]]) -> None:
-    """Explain the marks of a list that has any."""
+    """Explain the marks of a list, if it has any."""
     if any(own for _, own, _ in rows):
         say(f"(own): in {catalog.folder}/ of this folder, and taken before one that ships.")
 
 
 def available_memory(meminfo: str) -> int:
-    """Bytes that programs can still take, from the text of /proc/meminfo (proc_meminfo(5))."""
+    """Bytes that are still available to programs, from the text of /proc/meminfo
+    (proc_meminfo(5))."""
     (kib,) = (
         int(line.split()[1]) for line in meminfo.splitlines() if line.startswith("MemAvailable:")
     )

@@ -120,7 +120,7 @@ def compare(
 
 @contextmanager
 def _steps() -> Iterator[Watch]:
-    """A bar over all runs with the time left, and under it what runs now."""
+    """A bar over all runs with the remaining time, and under it the present step."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,

@@ -1,4 +1,4 @@
-"""`rocelab diagnose`: why a job was slow, from its result.json."""
+"""`rocelab diagnose`: the cause of a slow job, from its result.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rocelab doctor`: what a lab needs of this machine and whether it is there."""
+"""`rocelab doctor`: checks whether this machine has what a lab needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rocelab drill`: which drills there are, what one will do, and running it."""
+"""`rocelab drill`: lists, previews, runs and compares drills."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _complete_drill(incomplete: str) -> list[str]:
 
 
 def _drill_file(text: str) -> Path:
-    """The file of the drill that a command line calls `text`. Raises SpecError where it is wrong,
-    InputError where there is none."""
+    """The file of the drill that a command line calls `text`. Raises SpecError if it is invalid,
+    InputError if there is none."""
     from rocelab.drills.spec import load_drill, named_jobs
     from rocelab.spec.catalog import DRILLS, JOBS, LABS, tree_of
     from rocelab.spec.source import read_source
@@ -224,7 +224,7 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
 
 @contextmanager
 def _junit_of_errors(drill: str, junit: Path | None) -> Iterator[None]:
-    """Write an error that ends the drill, Ctrl-C too, as JUnit XML before it goes on its way."""
+    """Write an error that ends the drill, Ctrl-C too, as JUnit XML, and raise it again."""
     from rocelab.report.junit import junit_of_error, make_place, write_junit
 
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""`rocelab evidence`: everything about some nodes of a running lab as it is now, in a folder."""
+"""`rocelab evidence`: collects the present state of nodes of a running lab in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rocelab fault`: break a lab that is up, say what is broken, and mend it."""
+"""`rocelab fault`: injects faults into a running lab, lists them and restores them."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def restore(
 
 @contextmanager
 def _showing(stage: str) -> Iterator[None]:
-    """A bar while the block runs: daemons that start again take seconds."""
+    """A bar while the block runs: restarting daemons takes seconds."""
     from rocelab.progress import Progress
 
     with progress_bars() as progress:

@@ -1,7 +1,7 @@
 """Files that a command writes as root for the user who typed it with sudo.
 
-In: the path that the user named. Out: what was written there, and the folders that were made for
-it, belong to that user, who can then read, move and remove them. What was there before does not.
+The files written at the path that the user named, and the folders made for them, then belong to
+that user, who can read, move and remove them. Files that existed before keep their owner.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 Entry = tuple[int, int]
-"""An entry of a file system: its device and its inode."""
+"""A file system entry: its device and its inode."""
 State = tuple[int, int]
-"""An entry's owner, and of what is no folder when it was changed last."""
+"""An entry's owner and, unless it is a folder, the time of its last change."""
 
 
 @contextmanager
 def handed_over(path: Path | None) -> Iterator[None]:
-    """Give what the block writes at `path`, a file or a folder, to the user of sudo, however it
-    ends; nothing without sudo or without a path.
+    """Give the file or folder that the block writes at `path` to the user of sudo, however the
+    block ends. Does nothing without sudo or without a path.
 
-    Only what belongs to root and has one name is given: a link that leads elsewhere keeps its
-    target's owner.
+    Only entries of root with a single name change their owner: the target of a link keeps its
+    owner.
     """
     user, group = (os.environ.get(name) for name in ("SUDO_UID", "SUDO_GID"))
     if path is None or user is None or group is None or os.geteuid() != 0:
@@ -34,7 +34,7 @@ def handed_over(path: Path | None) -> Iterator[None]:
     place = path.absolute()
     above = next((each for each in place.parents if each.is_dir()), place)
     names = place.relative_to(above).parts
-    # Held open: a link that is put in its place meanwhile leads nowhere.
+    # The folder is held open, so that a link put in its place meanwhile has no effect.
     held = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         before = dict(_state(name, within) for name, within in _entries(names, held))
@@ -42,7 +42,7 @@ def handed_over(path: Path | None) -> Iterator[None]:
             yield
         finally:
             for name, within in _entries(names, held):
-                # What an attempt that failed has removed again is not there.
+                # A failed attempt may have removed the entry again.
                 with suppress(OSError):
                     _give(name, within, owner, before)
     finally:
@@ -50,8 +50,8 @@ def handed_over(path: Path | None) -> Iterator[None]:
 
 
 def _entries(names: Sequence[str], within: int) -> Iterator[tuple[str, int]]:
-    """The entries of a path below an open folder, as many as there are, and all below the last,
-    each by name and the descriptor of its folder. No link is followed."""
+    """The existing entries of a path below an open folder, and all below the last one, each as its
+    name and the descriptor of its folder. Follows no link."""
     if not names:
         return
     with ExitStack() as opened, suppress(OSError):
@@ -74,7 +74,7 @@ def _state(name: str, within: int) -> tuple[Entry, State]:
 
 
 def _give(name: str, within: int, owner: tuple[int, int], before: Mapping[Entry, State]) -> None:
-    """Change the owner of an entry that is root's and was not there before as it is now."""
+    """Change the owner of an entry that belongs to root and is new or changed."""
     entry, state = _state(name, within)
     if before.get(entry) == state:
         return

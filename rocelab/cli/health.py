@@ -1,4 +1,4 @@
-"""`rocelab health`: whether a running lab is as operators would want it, live or for a while."""
+"""`rocelab health`: the health of a running lab, live or over a period."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def health(
     if once and duration is not None:
         raise InputError("--once and --for exclude each other", hint="give one of them")
     spec = _spec(objectives, interval)
-    # A monitor samples as it ends: short of an interval that is the only sample.
+    # A monitor samples at its end: in less than an interval that is the only sample.
     limit_s = 0.99 * spec.interval / NS_PER_S if once else _seconds(duration)
     report = _watch(running_lab(lab), spec, limit_s, prometheus, listen, evidence, json)
     if json:
@@ -150,7 +150,7 @@ def _watch(
             for sink in sinks:
                 sink(snapshot)
 
-        # Ctrl-C ends the watching, not the command: what was seen is still told.
+        # Ctrl-C ends the watching, not the command: the report is still printed.
         with (
             HealthMonitor(lab, spec, evidence=evidence, on_sample=on_sample) as monitor,
             suppress(KeyboardInterrupt),
@@ -171,7 +171,7 @@ def _json_lines() -> Iterator[OnSample]:
 
 
 def sample_document(snapshot: Snapshot) -> dict[str, object]:
-    """A sample as `--json` writes it: values that are not zero, and those that miss objectives."""
+    """A sample for `--json`: values that are not zero, and those that miss objectives."""
     sample = snapshot.sample
     breaches = sample.breaches(snapshot.spec)
     return {
@@ -185,7 +185,7 @@ def sample_document(snapshot: Snapshot) -> dict[str, object]:
 
 @contextmanager
 def _live(lab: Lab) -> Iterator[OnSample]:
-    """A view that is drawn anew with every sample; nothing where stdout is no terminal."""
+    """A view that is redrawn with every sample; nothing if stdout is no terminal."""
     from rich.live import Live
 
     console = out()
@@ -197,7 +197,7 @@ def _live(lab: Lab) -> Iterator[OnSample]:
 
 
 def view(snapshot: Snapshot) -> RenderableType:
-    """The places that are not fine, worst SLIs first, under a line that sums the lab up."""
+    """The places with problems, worst SLIs first, under a summary line."""
     from rich.console import Group
     from rich.text import Text
 
@@ -225,7 +225,7 @@ def view(snapshot: Snapshot) -> RenderableType:
 
 
 def print_report(report: HealthReport) -> None:
-    """The report for a person: every SLI with its worst value."""
+    """Print the report as a table: every SLI with its worst value."""
     seconds = (report.ended_ns - report.started_ns) / NS_PER_S
     title = f"lab {report.lab}: {seconds:.1f} s in {report.sampling}"
     lines = table(title, ("SLI", "worst", "objective", "missed in", "where"))

@@ -1,4 +1,4 @@
-"""Commands that become another program inside a node: exec, shell, vtysh.
+"""Commands that run another program inside a node: exec, shell, vtysh.
 
 This process itself enters the node and is replaced by the program, so stdin, signals, terminal and
 exit code are the program's own.
@@ -56,8 +56,8 @@ def shell(lab: RunningLab, node: NodeArgument) -> None:
 
 
 def _bash_start_file(prompt: str, programs: Path) -> str:
-    """A file, in memory only, that sets the prompt, and the way to the node's own `vtysh`, after
-    the user's own start-up file has set its own."""
+    """A file in memory that runs the user's own start-up file, then sets the prompt and the path of
+    the node's own `vtysh`."""
     lines = ("[ -r ~/.bashrc ] && . ~/.bashrc", f"PATH={programs}:$PATH", f"PS1='{prompt}'", "")
     descriptor = os.memfd_create("rocelab", 0)
     os.write(descriptor, "\n".join(lines).encode())
@@ -122,16 +122,16 @@ def ping(
     node, ends = chosen.node(source), [_address(chosen, source), _address(chosen, destination)]
     if shutil.which("ping") is None:
         raise MachineError("ping is not installed", "install it with `make setup` (iputils-ping)")
-    # The machine's own ping, whatever a container has.
+    # The machine's ping, also for containers.
     tool = NamespaceNode(node.name, node.files)
     words = options[1:] if options and options[0] == "--" else options or []
     _become_in(tool, chosen.name, ["ping", "-I", ends[0], *words, ends[1]], {})
 
 
 def _address(lab: Lab, name: str) -> str:
-    """The address of a switch's loopback, or of a server's NIC, its first where none is named.
+    """The address of a switch's loopback, or of a server's NIC, by default its first.
 
-    Raises InputError where there is no such node or NIC.
+    Raises InputError if there is no such node or NIC.
     """
     from rocelab.errors import InputError
     from rocelab.forwarding.path import find_nic
@@ -161,7 +161,7 @@ def cli(lab: RunningLab) -> None:
 def _become(
     lab: Lab, node: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> NoReturn:
-    """Replace this process by a program inside the node. Raises InputError when it can not."""
+    """Replace this process by a program inside the node. Raises InputError if it cannot."""
     _become_in(lab.node(node), lab.name, arguments, environment or {})
 
 

@@ -1,4 +1,4 @@
-"""Commands that bring labs up and down and say how they are: up, down, list, status."""
+"""Commands that bring labs up and down and show their state: up, down, list, status."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def up(
 
 
 def _check_reusable(planned: Lab) -> None:
-    """Raises InputError where the lab that is up is not the one planned, ExpectationError where it
-    is not as planned by now."""
+    """Raises InputError if the running lab is not the planned one, ExpectationError if its state is
+    no longer as planned."""
     from rocelab.errors import ExpectationError, InputError
     from rocelab.runtime.lab import Lab, as_it_runs
     from rocelab.runtime.status import read_status
@@ -175,9 +175,9 @@ def down(
 
 
 def _is_agreed() -> bool:
-    """Whether whoever is at the terminal agrees to every lab being taken down, which are shown.
+    """Show all labs and ask the user whether to take every one down.
 
-    Raises InputError where nobody is there to be asked.
+    Raises InputError without a terminal.
     """
     from rocelab.errors import InputError
     from rocelab.runtime.status import known_labs

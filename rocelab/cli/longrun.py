@@ -1,4 +1,5 @@
-"""`rocelab whatif` and `rocelab longrun`: what one failure costs jobs, and what a month of them."""
+"""`rocelab whatif` and `rocelab longrun`: the cost for jobs of one failure, and of a month of
+failures."""
 
 from __future__ import annotations
 
@@ -197,7 +198,7 @@ def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> Rest
 
 
 def _span_s(option: str, text: str) -> float:
-    """The seconds of a time as typed."""
+    """The seconds of a time option."""
     from rocelab.errors import InputError
     from rocelab.sim.events.spec import SPAN
     from rocelab.spec.base import SECOND

@@ -1,4 +1,4 @@
-"""The console script `rocelab`: the commands of `rocelab.cli`, and those that measure."""
+"""The console script `rocelab`: all commands of `rocelab.cli`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def build() -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line, sys.argv by default. Always ends with SystemExit."""
-    # Loading the commands takes most of a second, in which a signal is one like later.
+    # Loading the commands takes most of a second; signals are already handled during that time.
     with ending():
         from rocelab.cli.app import run
         from rocelab.interpreter import leave_current_folder_out

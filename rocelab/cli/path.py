@@ -1,4 +1,4 @@
-"""`rocelab path`: every hop of a flow, computed from tables and hash, and seen on the wire."""
+"""`rocelab path`: every hop of a flow, computed from tables and hash, and measured with probes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that need nothing but a lab's file: plan, render, graph, schema."""
+"""Commands that need only a lab's file: plan, render, graph, schema."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
     from rocelab.plan.document import plan_document
     from rocelab.runtime.lab import Lab
 
-    # A plan is all live objects, 100,000 of them for 32,256 GPUs: looking for garbage among them
-    # would take a fifth of the time.
+    # All of a plan's objects are alive, 100,000 of them for 32,256 GPUs: garbage collection would
+    # take a fifth of the time.
     gc.disable()
     try:
         fabric = Lab.planned(lab_file(lab)).fabric
@@ -126,7 +126,7 @@ def _address_use(fabric: Fabric) -> str:
 
 
 class Target(StrEnum):
-    """What `render` can write for."""
+    """The targets of `render`."""
 
     FRR = "frr"
     CONTAINERLAB = "containerlab"
@@ -179,7 +179,7 @@ def render(
 
 
 class Picture(StrEnum):
-    """What `graph` can write."""
+    """The output formats of `graph`."""
 
     SVG = "svg"
     MERMAID = "mermaid"

@@ -1,4 +1,4 @@
-"""`rocelab predict`: where a traffic matrix lands, link by link, without sending a packet."""
+"""`rocelab predict`: the load of every link by a traffic matrix, without sending a packet."""
 
 from __future__ import annotations
 

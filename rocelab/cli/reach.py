@@ -1,4 +1,4 @@
-"""`rocelab reach`: whether every NIC of a lab that is up reaches every other, and which do not."""
+"""`rocelab reach`: tests whether every NIC of a running lab reaches every other."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reach(lab: OneRunningLab = None, json: JsonOption = False) -> None:
 
 
 def print_reachability(lab: str, found: Reachability) -> None:
-    """The pairs that fail, with those of a NIC that nothing reaches in one row, and the sum."""
+    """Print the pairs that fail, with those of an unreachable NIC in one row, and the total."""
     rows = list(failures(found))
     if rows:
         shown = table("", ("from", "does not reach"), left=2)
@@ -58,7 +58,7 @@ def print_reachability(lab: str, found: Reachability) -> None:
 
 
 def failures(found: Reachability) -> Iterator[tuple[str, str]]:
-    """Rows of sources and what they do not reach: `any` where it is as many as there are."""
+    """Rows of sources and unreached destinations: `any` for all."""
     by_source: dict[str, list[str]] = defaultdict(list)
     by_destination: dict[str, list[str]] = defaultdict(list)
     for source, destination in found.failed:

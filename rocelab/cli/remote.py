@@ -1,7 +1,7 @@
-"""Where a command line with `--host` leaves this machine: between being read and being run.
+"""Sends a command line with `--host` to the other machine, after parsing it here.
 
-A command is read here first, so that help, usage errors and completion are this machine's; then it
-goes to `rocelab.remote`, with what its parameters were read as.
+Parsing here makes help, usage errors and completion work locally. The command then goes to
+`rocelab.remote`, with its parsed parameters.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ TALKERS = frozenset({"shell", "cli"})
 
 
 Read = Any
-"""Of typer's own parser, whose classes are not the same in all its versions."""
+"""An object of typer's parser, whose classes differ between versions."""
 
 
 class CommandLine(TyperGroup):
-    """The command line, whose commands run elsewhere where `--host` says so."""
+    """The command line, whose commands run on another machine with `--host`."""
 
     def invoke(self, ctx: Read) -> Read:
-        """Run the command. Raises BrokenPipeError without a number where who read the output has
-        gone: with one, the parser would exit with 1, which says something else."""
+        """Run the command. Raises BrokenPipeError without an errno if the reader of the output has
+        gone: with an errno, the parser would exit with 1, which has another meaning."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -50,10 +50,10 @@ def _run_elsewhere(ctx: Read, host: str, words: list[str], command: Read, rest: 
     name = words[0]
     parent = ctx
     while hasattr(command, "resolve_command"):
-        # A group has no options of its own: what follows it is its command.
+        # A group has no options: the next word is its command.
         parent = command.make_context(name, list(rest), parent=parent)
         name, command, rest = command.resolve_command(parent, rest)
-    # Reading takes words out of the list that it is given.
+    # Parsing removes words from the list.
     values = dict(command.make_context(name, list(rest), parent=parent).params)
     from rocelab.cli.remote_command import run_elsewhere
 
@@ -62,7 +62,7 @@ def _run_elsewhere(ctx: Read, host: str, words: list[str], command: Read, rest: 
 
 
 def _talks(name: str, values: dict[str, object]) -> bool:
-    """Whether the command talks to who is at the terminal, if somebody is."""
+    """Whether the command is interactive; False without a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     return name in TALKERS or name == "exec" or (name == "vtysh" and not values.get("commands"))

@@ -1,7 +1,7 @@
-"""What `rocelab --host user@vm COMMAND` does, and the commands about runs there: runs, attach.
+"""Runs `rocelab --host user@vm COMMAND`, and the commands about runs there: runs, attach.
 
-In: a machine and a command line as it was read here. Out: what the command writes, on the same
-streams, its files, and its exit code. All that is said about the connection goes to stderr.
+The command's output appears on the same streams here, with its files and its exit code. All
+messages about the connection go to stderr.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ MANY_FILES = 6
 def run_elsewhere(
     host: str, words: Sequence[str], values: Mapping[str, object], *, talks: bool
 ) -> int:
-    """Run `rocelab WORDS...` on another machine; gives the exit code.
+    """Run `rocelab WORDS...` on another machine; return the exit code.
 
-    `values` has what the parameters of the command were read as. `talks`: it wants a terminal to
-    talk to. Raises as its parts do.
+    `values` has the parsed parameters of the command. `talks`: the command needs a terminal. Raises
+    as its parts do.
     """
     upload = make_upload(words, values, Path.cwd())
     with _machine(host) as (connection, installed):
@@ -121,14 +121,14 @@ def show_runs(host: str, *, json: bool) -> None:
 
 
 def remove_run(host: str, name: str) -> None:
-    """Remove a run that has ended, with results that nobody fetched. Raises InputError."""
+    """Remove a finished run, with results that were not fetched. Raises InputError."""
     with _machine(host) as (connection, installed):
         chosen = choose(list_runs(connection, installed), name, host)
         Run(chosen.run, connection, installed).remove()
 
 
 def attach_to(host: str, name: str | None) -> int:
-    """Go on with a run, the only one there is if not named; gives its exit code."""
+    """Continue with a run, by default the only one; return its exit code."""
     with _machine(host) as (connection, installed):
         chosen = choose(list_runs(connection, installed), name, host)
         run = Run(chosen.run, connection, installed)
@@ -137,7 +137,7 @@ def attach_to(host: str, name: str | None) -> int:
 
 @contextmanager
 def _machine(host: str) -> Iterator[tuple[Connection, Installed]]:
-    """A connection to a machine that has the kit."""
+    """A connection to a machine with rocelab installed."""
     home = Path.home()
     address = parse_address(host)
     destination = resolve(address, read_config(home / ".ssh/config"), home)
@@ -151,7 +151,7 @@ def _machine(host: str) -> Iterator[tuple[Connection, Installed]]:
 
 
 def _tell_what_is_missing(connection: Connection, installed: Installed) -> None:
-    """After an installation: what `doctor` misses there that no lab runs without."""
+    """After an installation, show the missing requirements that `doctor` finds there."""
     command = installed.command(*installed.rocelab(["doctor", "--json"])[2:])
     output = connection.run(command)
     try:
@@ -168,7 +168,7 @@ def _tell_what_is_missing(connection: Connection, installed: Installed) -> None:
 
 
 def _see_to_its_end(run: Run, outputs: Sequence[str]) -> int:
-    """Show what a run writes, bring back what it made, remove it; gives its exit code."""
+    """Show a run's output, fetch its files, remove it; return its exit code."""
     host = run.connection.destination
 
     def told() -> None:
@@ -190,7 +190,7 @@ def _see_to_its_end(run: Run, outputs: Sequence[str]) -> int:
 
 
 def _shower(run: Run) -> Callable[[Frame], None]:
-    """Writes a run's output on the streams it belongs to."""
+    """Writes a run's output to the matching streams."""
     is_cut = False
 
     def show(frame: Frame) -> None:
@@ -200,7 +200,7 @@ def _shower(run: Run) -> Callable[[Frame], None]:
             stream.buffer.write(frame.payload)
             stream.flush()
         except BrokenPipeError:
-            # Who reads us has gone, as `| head` does: the command ends as it would here.
+            # The reader of the output has gone, like `| head`: the command ends as it would here.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             if not is_cut:
                 is_cut = True
@@ -222,7 +222,7 @@ def _tell_of_files(run: Run, files: Sequence[Path], others: Sequence[str]) -> No
 
 
 def _shown(path: Path) -> str:
-    """A path as one would type it here."""
+    """A path as a user would type it here."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 

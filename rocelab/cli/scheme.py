@@ -1,4 +1,4 @@
-"""`rocelab scheme`: how a running lab spreads flows over equal paths, shown or switched."""
+"""`rocelab scheme`: shows or switches how a running lab spreads flows over equal paths."""
 
 from __future__ import annotations
 

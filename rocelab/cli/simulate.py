@@ -1,4 +1,4 @@
-"""`rocelab simulate`: jobs on a fabric of any size, as fluids, without a packet."""
+"""`rocelab simulate`: jobs on a fabric of any size, in a fluid model without packets."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def simulate(
 
 
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
-    """The spec of a lab, under another scheme or hashing where asked. Raises SpecError."""
+    """The spec of a lab, with another scheme or hashing on request. Raises SpecError."""
     from rocelab.predict.whatif import read_asked
     from rocelab.spec.load import load_spec
 
@@ -233,7 +233,7 @@ def asked_jobs(
 
     if job_file is None:
         spec = job_from_options(options, command)
-        # A lab repeats to measure; here an iteration is like the other unless more are asked for.
+        # A lab repeats iterations to measure them; here all are alike, so the default is one.
         iterations = spec.iterations if "iterations" in options else 1
         return (collective_job(spec).model_copy(update={"iterations": iterations}),)
     if options:

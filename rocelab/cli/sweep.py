@@ -1,4 +1,5 @@
-"""`rocelab sweep`: one simulation for each combination of values, side by side and resumable."""
+"""`rocelab sweep`: one simulation for each combination of values, compared side by side,
+resumable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rocelab te`: what a lab's controller does: its last rounds, utilisation by tier, its entries."""
+"""`rocelab te`: a lab's controller: its last rounds, utilisation by tier, entries."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _print_tiers(last: Round) -> None:
 
 
 def _bound(lab: Lab) -> float:
-    """The least maximum utilisation for what is published now, over the tables as they are."""
+    """The least maximum utilisation for the published demands, over the present tables."""
     from rocelab.forwarding.demand import read_demands
     from rocelab.forwarding.network import Network
     from rocelab.forwarding.placing import lower_bound

@@ -1,4 +1,4 @@
-"""`rocelab reference`: what nccl-tests measured on a cluster beside what is simulated."""
+"""`rocelab reference`: compares nccl-tests' measurements on a cluster with a simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rocelab traffic`: a collective or streams over a lab that is up, and what they met."""
+"""`rocelab traffic`: a collective or streams over a running lab, and its figures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A job's report put in order for those who look for causes.
+"""A job's report, prepared for the search for causes.
 
-In: a `JobReport`, its fabric and the paths of its flows. Out: a `Case`: the job's times, which
-server each rank is on, what crosses each link, and how excess on critical paths is shared out.
+A `Case`, from a `JobReport`, its fabric and the paths of its flows, has the job's times, the server
+of each rank, the flows over each link, and the shares of excess on critical paths.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Case:
-    """What is known of a job. `paths` is None where paths cannot be predicted."""
+    """The facts about a job. `paths` is None if paths cannot be predicted."""
 
     report: JobReport
     job: JobSpec
@@ -41,8 +41,8 @@ class Case:
 
     @cached_property
     def spans(self) -> Mapping[str, tuple[Span, ...]]:
-        """When each server stood still while no other did: a pause of its own. What two share is
-        the machine's that carries them both."""
+        """When each server stood still while no other did: its own pauses. The machine under the
+        lab causes stalls that two share."""
         by_server: dict[str, list[HostStall]] = {name: [] for name in dict.fromkeys(self.server_of)}
         for stall in self.report.stalls:
             by_server[stall.server].append(stall)
@@ -62,7 +62,7 @@ class Case:
 
     @cached_property
     def flows_of(self) -> Mapping[tuple[int, int], tuple[int, ...]]:
-        """The places of the flows from rank to rank in the report."""
+        """The indexes in the report of the flows between each pair of ranks."""
         found: dict[tuple[int, int], tuple[int, ...]] = {}
         for place, flow in enumerate(self.report.flows):
             pair = flow.rank, flow.peer
@@ -71,7 +71,7 @@ class Case:
 
     @cached_property
     def crossing(self) -> Mapping[Way, tuple[FlowFigures, ...]]:
-        """The flows whose data crosses each way; nothing where paths are not known."""
+        """The flows whose data crosses each way; empty if paths are unknown."""
         found: dict[Way, list[FlowFigures]] = {}
         for flow, path in zip(self.report.flows, self.paths or (), strict=False):
             for way in path.data:
@@ -79,7 +79,7 @@ class Case:
         return {way: tuple(flows) for way, flows in found.items()}
 
     def queues_at(self, way: Way) -> tuple[QueueFigures, ...]:
-        """The queues in front of a way that did something; none where a server sends."""
+        """The active queues before a way; none if a server sends."""
         interface = self.fabric.link_by_name[way.link].port(way.sender).interface
         return tuple(
             queue
@@ -88,13 +88,13 @@ class Case:
         )
 
     def stalled_ns(self, server: str, begin_ns: int, end_ns: int) -> int:
-        """How much of a time a server stood still."""
+        """How long a server stood still during a time."""
         return sum(
             max(0, min(end_ns, end) - max(begin_ns, begin)) for begin, end in self.spans[server]
         )
 
     def host_part(self, critical: CriticalSend) -> dict[str, int]:
-        """How much of a transfer's excess the servers at its ends stood still, in ns."""
+        """How long the servers at a transfer's ends stood still during its excess, in ns."""
         send = self.timing.schedule.sends[critical.send]
         found: dict[str, int] = {}
         left = critical.excess_ns
@@ -109,7 +109,7 @@ class Case:
 
     def excess_of_flows(self, flows: Collection[FlowFigures]) -> tuple[int, tuple[int, ...]]:
         """The excess on critical paths of sends that some of these flows carried, in ns and without
-        what servers stood still, and the iterations in which it is."""
+        the servers' pauses, and its iterations."""
         pairs = {(flow.rank, flow.peer) for flow in flows}
         total, iterations = 0, set()
         for path in self.timing.paths:
@@ -124,7 +124,7 @@ class Case:
 
 
 def _is_shared(one: HostStall, other: HostStall) -> bool:
-    """Whether for most of `one` the other server stood still as well."""
+    """Whether the other server stood still as well during most of `one`."""
     begin = max(one.began_ns, other.began_ns)
     end = min(one.began_ns + one.length_ns, other.began_ns + other.length_ns)
     return 2 * (end - begin) > one.length_ns

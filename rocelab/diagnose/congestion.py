@@ -1,9 +1,8 @@
-"""Links that held a job up because they were full, or slower than they should be.
+"""Finds links that delayed a job because they were full, or slower than they should be.
 
-In: a `Case`. Out: verdicts. A link is congested where a queue stood in front of it and others'
-bytes crossed it beside the job's own; it is slow where a queue stood and it never carried its
-rate. Where a job's own flows fill a link, that is its placement and hashing, and no fault: a note
-says so.
+A link is congested if a queue stood before it and other traffic crossed it besides the job's own;
+it is slow if a queue stood and it never carried its rate. If a job's own flows fill a link, the
+cause is its placement and hashing, and no fault: a note says so.
 """
 
 from __future__ import annotations
@@ -22,31 +21,31 @@ from rocelab.results.diagnosis import Cause, Verdict, Way
 from rocelab.results.job import FlowFigures, LinkFigures, QueueFigures
 
 FOREIGN = 0.1
-"""The share of a link's bytes from elsewhere that makes it others' congestion."""
+"""The least share of other traffic in a link's bytes for a verdict of congestion."""
 
 MARKED = 0.02
-"""The share of packets marked at a queue from which on it counts as having stood."""
+"""The least share of marked packets at a queue that counts as standing."""
 
 DEEP_PACKETS = 8
-"""Or so many full packets that an arrival found in it on average."""
+"""Or the least mean depth on arrival, in full packets."""
 
 CARRIED = 0.6
-"""The share of its rate that a link with a standing queue has to reach."""
+"""The least share of its rate that a link with a standing queue should reach."""
 
 STRETCHED = 2.5
-"""How many times as long as the bytes queued on their way would take at the links' rates round
-trips have to be, for a link to be called slow."""
+"""The least ratio, for a slow link, of round trips to the time that the bytes queued on their way
+take at the links' rates."""
 
 BINS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class _Full:
-    """A way in front of which a queue stood.
+    """A way with a standing queue before it.
 
     foreign: the share of its bytes not of this job; reached: the share of its rate that the job's
-    own sends reached over it; stretch: how many times as long as what was queued on their way
-    explains the round trips of its flows took.
+    own sends reached over it; stretch: the ratio of its flows' round trips to the time that the
+    queues on their way explain.
     """
 
     way: Way
@@ -98,8 +97,8 @@ def _marked(queue: QueueFigures) -> bool:
 
 
 def _stretch(case: Case, flows: tuple[FlowFigures, ...]) -> float:
-    """The median flow's round trip over the time that the bytes queued on its way need, 0 where
-    neither is known."""
+    """The median, over flows, of the round trip over the time that the bytes queued on its way
+    need; 0 if unknown."""
     found = [
         flow.rtt_p50_ns / wait_ns
         for flow, path in zip(case.report.flows, case.paths or (), strict=True)
@@ -111,13 +110,13 @@ def _stretch(case: Case, flows: tuple[FlowFigures, ...]) -> float:
 
 
 def _wait_ns(case: Case, way: Way) -> float:
-    """How long the mean depth of the queue in front of a way lasts at its rate."""
+    """The time to send the mean depth of the queue before a way, at its rate."""
     depth = max((queue.depth_mean_bytes or 0.0 for queue in case.queues_at(way)), default=0.0)
     return depth * 8e9 * case.report.clock.dilation / case.fabric.link_by_name[way.link].rate_bps
 
 
 def _own_bytes(case: Case, way: Way, flows: tuple[FlowFigures, ...]) -> int:
-    """What the job put on a way at most: as if every packet were full, and its answers."""
+    """The most bytes that the job sent on a way: all packets as if full, and its answers."""
     mtu = case.job.transport.mtu + FRAME_OVERHEAD_BYTES
     own = sum(flow.packets * mtu for flow in flows)
     answers = [
@@ -130,8 +129,8 @@ def _own_bytes(case: Case, way: Way, flows: tuple[FlowFigures, ...]) -> int:
 
 
 def _reached(case: Case, way: Way, flows: tuple[FlowFigures, ...]) -> float:
-    """The share of a way's rate that the job's own sends used while they used it most: the upper
-    decile of the times when any was under way, each spread evenly over its time."""
+    """The share of a way's rate that the job's own sends used at their peak: the upper decile over
+    the times with any send in progress, each send spread evenly over its time."""
     timing, link = case.timing, case.fabric.link_by_name[way.link]
     begin, end = int(timing.posted.min()), int(timing.arrived.max())
     edges = np.linspace(begin, end, BINS + 1)
@@ -151,7 +150,7 @@ def _reached(case: Case, way: Way, flows: tuple[FlowFigures, ...]) -> float:
 
 
 def _shares(case: Case, flows: tuple[FlowFigures, ...]) -> dict[tuple[int, int], float]:
-    """Of what rank sends to rank, the share that these flows carry."""
+    """The share of each rank pair's bytes that these flows carry."""
     found: dict[tuple[int, int], float] = {}
     for flow in flows:
         pair = flow.rank, flow.peer

@@ -1,8 +1,7 @@
-"""What the time of each iteration went into: its critical path, and transfers beside their like.
+"""Analyses the time of each iteration: its critical path, and transfers compared with similar ones.
 
-In: the recorded times of a job's sends and its schedule. Out: for every send how long it took
-beyond what others of its size took, and for every iteration the chain of sends that its end waited
-for. Pure.
+From the recorded times of a job's sends and its schedule it computes each send's excess over others
+of its size, and for every iteration the chain of sends that its end waited for. Pure.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 TYPICAL = 0.25
-"""The quantile of times of sends of one size that stands for an undisturbed one: what slows fewer
-than three quarters of them does not move it."""
+"""The quantile of times of sends of one size that represents an undisturbed one: a cause that slows
+fewer than three quarters of them does not change it."""
 
 SIZE_STEP = 1.05
-"""Sends whose sizes differ by less are alike."""
+"""Sends whose sizes differ by a smaller factor are similar."""
 
 
 @dataclass(frozen=True, slots=True)
 class CriticalSend:
-    """A send on a critical path: `ended_ns` is its arrival or, where its sender waited for that,
-    its acknowledgement."""
+    """A send on a critical path: `ended_ns` is its arrival or, if its sender waited for that, its
+    acknowledgement."""
 
     iteration: int
     send: int
@@ -42,8 +41,8 @@ class CriticalSend:
 @dataclass(frozen=True, slots=True, eq=False)
 class Timing:
     """A job's times as arrays, a row per recorded iteration: `posted`, `arrived`, `acked` and
-    `excess` with a column per send; `took` is how long each iteration took, from the end of the one
-    before. `first` is the number of the first row's."""
+    `excess` with a column per send; `took` is the duration of each iteration, from the end of the
+    one before. `first` is the number of the first row's iteration."""
 
     schedule: Schedule
     first: int
@@ -61,9 +60,9 @@ class Timing:
 
 
 def timing(steps: Steps, schedule: Schedule, pause_ns: int = 0) -> Timing:
-    """Everything about a job's time; its ranks pause for `pause_ns` between iterations.
+    """The timing of a job whose ranks pause for `pause_ns` between iterations.
 
-    Raises ValueError where steps and schedule do not belong together.
+    Raises ValueError if steps and schedule do not belong together.
     """
     posted, arrived, acked = (
         np.array(table, np.int64) for table in (steps.posted_ns, steps.arrived_ns, steps.acked_ns)
@@ -82,7 +81,7 @@ def timing(steps: Steps, schedule: Schedule, pause_ns: int = 0) -> Timing:
 
 
 def _typical(spent: Numbers, schedule: Schedule) -> Numbers:
-    """What each send takes undisturbed."""
+    """The undisturbed duration of each send."""
     sizes = np.array([send.size_bytes for send in schedule.sends], np.float64)
     classes = np.round(np.log(sizes) / np.log(SIZE_STEP)).astype(np.int64)
     found = np.zeros(len(sizes), np.int64)
@@ -131,7 +130,7 @@ class _Walk:
 
 
 def step_of(schedule: Schedule) -> Numbers:
-    """The step of each send: one more than the latest of those it waits for, from 0."""
+    """The step of each send: one more than the greatest step of its dependencies, from 0."""
     steps = np.zeros(len(schedule.sends), np.int64)
     for send in schedule.sends:
         if send.after:
@@ -140,8 +139,8 @@ def step_of(schedule: Schedule) -> Numbers:
 
 
 def lateness(found: Timing, ranks: int, row: int | None = None) -> Floats:
-    """How late what each rank was sent arrived in each step, [rank, step] in ns, NaN where nothing
-    was: the worst excess of the sends into it, in one iteration or, with None, in any."""
+    """The lateness of arrivals at each rank in each step, [rank, step] in ns, NaN for no arrivals:
+    the worst excess of the sends to the rank, in one iteration or, with None, in any."""
     steps = step_of(found.schedule)
     excess = found.excess.max(axis=0) if row is None else found.excess[row]
     table = np.full((ranks, int(steps.max()) + 1), np.nan)

@@ -1,7 +1,7 @@
-"""Why a job was slow: the findings about hosts, links and queues put beside each other.
+"""Diagnoses why a job was slow, from the findings about hosts, links and queues.
 
-In: a job's report, its fabric, and the paths of its flows where they are known. Out: a `Diagnosis`.
-Pure: nothing is read but what the job itself and the lab's own counters recorded.
+The result is a `Diagnosis`. Pure: it uses only the records of the job itself and of the lab's own
+counters, and the paths of its flows if they are known.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ EXPLAINED = {
     Cause.GREY_LINK: ("counters disagree on",),
     Cause.HOST_PAUSE: ("could not feed 1 of",),
 }
-"""Of what is said of an invalid run (rocelab.measure.accounting, rocelab.traffic.jobresult), what a
-cause that was found is the reason for."""
+"""Words in the problems of an invalid run (rocelab.measure.accounting, rocelab.traffic.jobresult)
+that a found cause explains."""
 
 LEAST_SHARE = 0.01
 """A finding whose excess is below this share of the recorded time did not slow the job down."""
@@ -40,7 +40,7 @@ LEAST_SHARE = 0.01
 def diagnose_report(report: JobReport) -> tuple[Diagnosis, Case]:
     """The diagnosis of a job's document alone, with paths predicted from the lab's plan.
 
-    Raises InputError where the document does not hold the times of a collective.
+    Raises InputError if the document does not have the times of a collective.
     """
     fabric = plan(LabSpec.model_validate(report.lab))
     try:
@@ -53,7 +53,7 @@ def diagnose_report(report: JobReport) -> tuple[Diagnosis, Case]:
 
 
 def make_case(report: JobReport, fabric: Fabric, paths: Sequence[FlowPaths] | None) -> Case:
-    """A report put in order. Raises InputError where it has no times of steps."""
+    """The case of a report. Raises InputError if the report has no times of steps."""
     job = JobSpec.model_validate(report.job)
     schedule = plan_job(fabric, job).schedule
     if report.steps is None or schedule is None:
@@ -67,7 +67,7 @@ def make_case(report: JobReport, fabric: Fabric, paths: Sequence[FlowPaths] | No
 
 
 def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
-    """What slowed a job down."""
+    """The diagnosis of a case."""
     timed = case.timing
     full, filled = full_links(case)
     found = [*paused_hosts(case), *lossy_links(case), *full]
@@ -97,8 +97,8 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
 
 
 def explained(problem: str, found: Sequence[Verdict]) -> bool:
-    """Whether a run is invalid for what was found: a grey link's packets are missing at its far
-    end, and the NIC of a host that stood still stood idle."""
+    """Whether a found cause explains why a run is invalid: a grey link's packets are missing at its
+    far end, and the NIC of a paused host was idle."""
     return any(
         all(words in problem for words in EXPLAINED[each.cause])
         and (each.server is None or f" {each.server}:" in problem)
@@ -108,7 +108,8 @@ def explained(problem: str, found: Sequence[Verdict]) -> bool:
 
 
 def _invalid(case: Case) -> Verdict:
-    """A run that broke its limits shows what this machine did, whatever was found."""
+    """The verdict on a run that broke its limits: it shows what this machine did, whatever was
+    found."""
     return Verdict(
         *(Cause.INVALID, "the run", None, (), (), case.times(0), ()),
         evidence=tuple(case.report.problems),
@@ -129,7 +130,7 @@ def _nothing(case: Case, found: Sequence[Verdict]) -> Verdict:
 
 
 def _machine(case: Case) -> list[str]:
-    """What says that the machine under the lab, not a host of it, stood still."""
+    """The evidence that the machine under the lab, not a host of the lab, stood still."""
     own = sum(len(spans) for spans in case.spans.values())
     shared = len(case.report.stalls) - own
     if not shared:

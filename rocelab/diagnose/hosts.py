@@ -1,6 +1,6 @@
-"""Servers that paused: ready to send or with packets to take, and did neither.
+"""Finds servers that paused although they had packets to send or to receive.
 
-In: a `Case`. Out: a verdict per server that stood still for longer than the machine's own hiccups.
+A verdict names each server that stood still for longer than the machine's own stalls.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from rocelab.diagnose.critical import step_of
 from rocelab.results.diagnosis import Cause, Verdict
 
 LEAST_PAUSE_NS = 40_000_000
-"""The shortest time of the lab for which a server must have stood still at a stretch."""
+"""The shortest uninterrupted pause of a server, in the lab's clock."""
 
 ABOVE_OTHERS = 3.0
-"""How many times as long as the longest stall of the median server that has to be."""
+"""The least ratio of that pause to the median server's longest stall."""
 
 
 def paused_hosts(case: Case) -> list[Verdict]:
@@ -87,7 +87,7 @@ def _evidence(case: Case, server: str, who: str) -> list[str]:
 
 
 def _waiting(case: Case, server: str, begin_ns: int, end_ns: int) -> list[tuple[int, int]]:
-    """(row, send) of the transfers of a server's ranks that a time fell into, oldest first."""
+    """(row, send) of the transfers of a server's ranks in progress during a time, oldest first."""
     timing, found = case.timing, []
     for row in range(len(timing.posted)):
         for send in timing.schedule.sends:

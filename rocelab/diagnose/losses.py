@@ -1,7 +1,7 @@
-"""Links that lose packets without saying so, located by who lost some and who did not.
+"""Locates links that lose packets silently, by the flows that lost packets and those that did not.
 
-In: a `Case`. Out: a verdict that names the links whose loss explains best which flows lost packets:
-network tomography with one faulty link as the hypothesis, over predicted paths.
+The verdict names the links whose loss best explains which flows lost packets: network tomography
+with one faulty link as the hypothesis, over predicted paths.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from rocelab.results.diagnosis import Cause, Verdict, Way
 from rocelab.results.job import FlowFigures
 
 LEAST_LOSSES = 3
-"""Losses below which nothing is said: NAKs and timeouts that no drop of a queue on the flow's way
-explains."""
+"""The least number of losses for a verdict: NAKs and timeouts that no queue's drop on the flow's
+way explains."""
 
 ELSEWHERE = 1e-6
-"""The probability with which a packet is lost for another reason."""
+"""The probability that a packet is lost for another reason."""
 
 INDISTINCT = 2.0
-"""Hypotheses whose log-likelihoods differ by less cannot be told apart."""
+"""Hypotheses whose log-likelihoods differ by less are indistinguishable."""
 
 Floats = npt.NDArray[np.float64]
 
 
 def lossy_links(case: Case) -> list[Verdict]:
-    """The links that lose packets in silence: none or one verdict.
+    """The links that lose packets silently: none or one verdict.
 
-    The likelihood of a hypothesis is that of the losses seen, Poisson in each flow, where every
-    packet that crosses the link, and every message's last ACK, is lost with one probability. What
-    queues on a flow's way dropped is taken off its losses first, all of it from each flow, since
-    whose packets those were is not counted.
+    The likelihood of a hypothesis is that of the observed losses, Poisson in each flow, if every
+    packet that crosses the link, and every message's last ACK, is lost with one probability. The
+    drops of queues on a flow's way are subtracted from its losses first, all of them from each
+    flow, because the queues do not count per flow.
     """
     flows = case.report.flows
     losses = np.array([_losses(case, flow) for flow in flows], np.float64)
@@ -50,13 +50,13 @@ def lossy_links(case: Case) -> list[Verdict]:
     best = scores >= scores.max() - INDISTINCT
     suspects = tuple(way for way, is_best in zip(ways, best, strict=True) if is_best)
     if any(queue.dropped_packets for way in suspects for queue in case.queues_at(way)):
-        return []  # the queue in front of the link says what became of them
+        return []  # the drops of the queue before the link explain the losses
     return [_verdict(case, losses, suspects, ways[int(np.argmax(scores))])]
 
 
 def _losses(case: Case, flow: FlowFigures) -> float:
-    """How often the sender was told, or had to find out, that a packet was missing; not while a
-    server at either end stood still: that looks like a loss to the other."""
+    """How often the sender learned of a missing packet, by a NAK or a timeout; without timeouts if
+    a server at either end paused long enough to cause one."""
     ends = {case.server_of[flow.rank], case.server_of[flow.peer]}
     limit_ns = case.job.transport.ack_timeout * case.report.clock.dilation / 2
     stalled = any(end - begin >= limit_ns for name in ends for begin, end in case.spans[name])
@@ -64,7 +64,7 @@ def _losses(case: Case, flow: FlowFigures) -> float:
 
 
 def _dropped_on_the_way(case: Case, paths: Sequence[FlowPaths]) -> Floats:
-    """How many packets the queues dropped that each flow's data and answers cross."""
+    """For each flow, the packets dropped by the queues that its data and answers cross."""
     ways = {way for path in paths for way in (*path.data, *path.answers)}
     dropped = {way: sum(queue.dropped_packets for queue in case.queues_at(way)) for way in ways}
     return np.array(
@@ -73,7 +73,7 @@ def _dropped_on_the_way(case: Case, paths: Sequence[FlowPaths]) -> Floats:
 
 
 def _exposure(flows: Sequence[FlowFigures], paths: Sequence[FlowPaths]) -> tuple[list[Way], Floats]:
-    """All ways, and how many packets [flow, way] cross each whose loss the sender notices."""
+    """All ways, and the number of packets [flow, way] on each whose loss the sender notices."""
     ways = sorted({way for path in paths for way in (*path.data, *path.answers)})
     place = {way: number for number, way in enumerate(ways)}
     table = np.zeros((len(flows), len(ways)))
@@ -86,8 +86,8 @@ def _exposure(flows: Sequence[FlowFigures], paths: Sequence[FlowPaths]) -> tuple
 
 
 def _likelihood(losses: Floats, exposed: Floats, flows: Sequence[FlowFigures]) -> float:
-    """The log-likelihood of the losses if one link loses what `exposed` counts, without the terms
-    that all hypotheses share."""
+    """The log-likelihood of the losses if one link loses packets that `exposed` counts, without the
+    terms common to all hypotheses."""
     share = losses[exposed > 0].sum() / max(1.0, exposed.sum())
     expected = share * exposed + ELSEWHERE * np.array([max(1, flow.packets) for flow in flows])
     return float((losses * np.log(expected) - expected).sum())

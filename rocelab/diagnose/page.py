@@ -1,7 +1,7 @@
-"""The picture of a diagnosis: how late every rank was in every step of every iteration.
+"""The picture of a diagnosis: the lateness of every rank in every step of every iteration.
 
-In: a `Diagnosis` and its `Case`. Out: a figure in the style of `rocelab.report.plots`, written as
-SVG or PNG. Lightness carries the values, so that it reads in grey.
+Draws it in the style of `rocelab.report.plots` as SVG or PNG. Lightness shows the values, so that
+it is readable in grey.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MOST_ITERATIONS = 8
 
 
 def write_picture(found: Diagnosis, case: Case, path: Path) -> None:
-    """Write the map to `path`, in the format that its name ends in. Raises OSError."""
+    """Write the map to `path`, in the format of its file extension. Raises OSError."""
     lateness_map(found, case).savefig(path, dpi=150)
 
 
 @styled
 def lateness_map(found: Diagnosis, case: Case) -> Figure:
-    """Ranks by steps, iteration beside iteration, the last ones where there are many."""
+    """Ranks by steps, with iterations side by side; only the last ones if there are many."""
     timed, ranks = case.timing, case.job.ranks
     rows = list(range(len(timed.took)))
     if len(rows) > MOST_ITERATIONS:

@@ -1,7 +1,7 @@
-"""The links that the queue pairs of a job crossed, with their data and with what came back.
+"""The links that the data and the answers of a job's queue pairs crossed.
 
-In: a fabric and the flows of a job's report. Out: a `FlowPaths` each, predicted as
-`rocelab predict` does it; and whether the links' own counters allow them.
+Predicts a `FlowPaths` per flow of a job's report, like `rocelab predict`, and checks it against the
+links' own counters.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from rocelab.results.job import JobReport
 from rocelab.spec.model import HashWeights
 
 LEAST_SEEN = 0.7
-"""Of the data packets that a link should have carried, what came in at its far end at least."""
+"""The least share of a link's predicted data packets that must have arrived at its far end."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowPaths:
-    """The ways of a flow's data, in order, and of the ACKs, NAKs and CNPs that answer it."""
+    """The ways of a flow's data, in order, and of its ACKs, NAKs and CNPs."""
 
     data: tuple[Way, ...]
     answers: tuple[Way, ...]
@@ -40,7 +40,7 @@ class FlowPaths:
 def predicted_paths(fabric: Fabric, report: JobReport) -> tuple[FlowPaths, ...]:
     """The paths of each of `report.flows`, from planned tables under the lab's scheme.
 
-    Raises InputError where a path cannot be predicted (spray, flowlet, resilient, te, hash seed 0,
+    Raises InputError if a path cannot be predicted (spray, flowlet, resilient, te, hash seed 0,
     unnumbered links) or the links' counters contradict it.
     """
     if not order_is_planned(fabric):
@@ -65,7 +65,7 @@ def predicted_paths(fabric: Fabric, report: JobReport) -> tuple[FlowPaths, ...]:
 def ways_of(fabric: Fabric, rows: Sequence[FlowRow]) -> list[tuple[Way, ...]]:
     """The ways of each flow under the fabric's scheme, from planned tables.
 
-    Raises InputError where they cannot be predicted, NoPathError where a flow does not arrive.
+    Raises InputError if they cannot be predicted, NoPathError if a flow does not arrive.
     """
     if fabric.spec.hashing.weights is not HashWeights.EQUAL:
         raise InputError(
@@ -79,7 +79,7 @@ def ways_of(fabric: Fabric, rows: Sequence[FlowRow]) -> list[tuple[Way, ...]]:
 
 
 def named(ways: Iterable[Way]) -> str:
-    """Ways in words."""
+    """Ways as text."""
     return " or ".join(str(way) for way in ways)
 
 

@@ -1,7 +1,7 @@
-"""A diagnosis on a terminal: the verdict, what says so, and a map of ranks and steps.
+"""A diagnosis on a terminal: the verdict, its evidence, and a map of ranks and steps.
 
-In: a `Diagnosis` and its `Case`. Out: what `print_diagnosis` writes to a rich console; the text
-alone says everything.
+`print_diagnosis` writes a `Diagnosis` and its `Case` to a rich console; the text is complete
+without colours.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHOWN_STRETCHES = 8
 
 
 def print_diagnosis(found: Diagnosis, case: Case, console: Console) -> None:
-    """Verdict, further findings, notes, the map and the critical path."""
+    """Print verdict, further findings, notes, the map and the critical path."""
     style = "bold green" if found.verdict.cause is Cause.NONE else "bold red"
     console.print(_headline(found.verdict), style=style, highlight=False, soft_wrap=True)
     _print_evidence(found.verdict, console)
@@ -66,11 +66,11 @@ def _print_evidence(verdict: Verdict, console: Console) -> None:
 
 
 def heat_map(found: Diagnosis, case: Case, width: int) -> list[str]:
-    """How late what each rank was sent came in each step of the iteration shown, as blocks in lines
-    of at most `width` characters, but for the first, which says what they are.
+    """The lateness of arrivals at each rank in each step of the shown iteration, as blocks in lines
+    of at most `width` characters, except for the first, which explains them.
 
-    A slow rank or link is a line of its own; a step in which all were late is a column. The scale
-    ends at the worst of all iterations or, where nothing was late, at a whole step's time.
+    A slow rank or link shows as a line; a step in which all were late as a column. The scale ends
+    at the worst of all iterations or, if nothing was late, at a whole step's time.
     """
     late = lateness(case.timing, case.job.ranks, found.shown - case.timing.first)
     names = max(map(len, case.server_of))
@@ -104,7 +104,7 @@ def _shown(columns: Floats) -> list[int]:
 
 
 def _columns(late: Floats, most: int) -> tuple[Floats, int]:
-    """Neighbouring steps put together, by their worst, until there are at most so many."""
+    """Merge neighbouring steps, by their worst, until there are at most `most`."""
     steps = -(-late.shape[1] // most)
     starts = range(0, late.shape[1], steps)
     parts = [np.fmax.reduce(late[:, start : start + steps], axis=1) for start in starts]
@@ -118,7 +118,7 @@ def _shade(value: float, top: float) -> str:
 
 
 def path_table(found: Diagnosis) -> Table:
-    """The sends of the critical path that lasted longest beyond their like."""
+    """The sends of the critical path with the greatest excess."""
     shown = table(
         f"Critical path of iteration {found.shown} ({format_duration(found.took.lab_ns)} of the "
         f"lab; typical {format_duration(found.typical.lab_ns)}): what lasted longest beyond its "

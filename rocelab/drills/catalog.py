@@ -1,4 +1,4 @@
-"""Which file is the drill that a user names, and which is the lab that a drill names."""
+"""Finds the file of a drill that a user names, and of the lab that a drill names."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def drill_names() -> tuple[str, ...]:
 
 
 def find_drill(text: str) -> Path:
-    """The file of the drill that a user calls `text`, as `rocelab.spec.catalog.find` has it."""
+    """The file of the drill that a user calls `text`, as `rocelab.spec.catalog.find` does."""
     return find(text, DRILLS)
 
 
 def lab_of(drill: DrillSpec, path: Path) -> Path:
-    """The lab file of the drill read from `path`: a name is sought in the drill's own tree first, a
-    relative path starts at its folder.
+    """The lab file of the drill read from `path`: a name is looked up in the drill's own tree
+    first; a relative path starts at the drill's folder.
 
-    Raises InputError when there is no such lab.
+    Raises InputError if there is no such lab.
     """
     return find_lab(drill.lab, tree_of(path), path.parent)

@@ -1,7 +1,7 @@
 """The conditions under which a phase runs: another scheme, other hash seeds, links that are down.
 
-In: a running lab and a `PhaseSpec`. Within the context the lab is as the phase wants it and its
-routes have settled; afterwards it is as its own spec says, with every route whole again.
+Within the context a running lab has the conditions of a `PhaseSpec` and its routes have settled;
+afterwards it is as its own spec says, with every route complete again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering.scheme import Steering
 
 QUIET_S = 1.0
-"""Routes have settled when none has changed for so long: several times what BGP takes to tell all
-switches of a lab about a lost link."""
+"""Routes have settled when none has changed for this long: several times as long as BGP takes to
+announce a lost link to all switches of a lab."""
 
 
 def under(lab: Lab, phase: PhaseSpec) -> Fabric:
-    """The fabric as the phase sees it. Raises InputError for a link that the lab does not have."""
+    """The fabric under the phase's conditions. Raises InputError for a link that the lab does not
+    have."""
     for name in phase.links_down:
         lab.link(name)
     fabric = lab.fabric if phase.seed is None else reseeded(lab.fabric, phase.seed)
@@ -41,7 +42,7 @@ def under(lab: Lab, phase: PhaseSpec) -> Fabric:
 @contextmanager
 def conditions(lab: Lab, phase: PhaseSpec, progress: ProgressSink) -> Iterator[None]:
     """The lab under the phase's conditions. Raises as `Steering.set_scheme` does, and
-    ExpectationError where routes are not whole again after the phase."""
+    ExpectationError if routes are not complete again after the phase."""
     with ExitStack() as stack:
         if phase.links_down or phase.seed is not None:
             switches = stack.enter_context(opened_namespaces(lab, lab.fabric.switches))
@@ -49,7 +50,7 @@ def conditions(lab: Lab, phase: PhaseSpec, progress: ProgressSink) -> Iterator[N
                 stack.enter_context(_links_down(lab, phase.links_down, switches, progress))
             if phase.seed is not None:
                 stack.enter_context(seeds_of(under(lab, phase), lab, switches))
-        # A steered switch has its seed from the scheme's program: new seeds are set with it.
+        # A steered switch uses the seed in the scheme's program: setting the scheme sets new seeds.
         if phase.scheme is not None or phase.seed is not None:
             stack.enter_context(_scheme(lab, phase, progress))
         yield

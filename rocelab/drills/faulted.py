@@ -1,11 +1,11 @@
-"""Probe flows on a running lab while things break: the run behind every convergence figure.
+"""Probe flows on a running lab during faults: the run behind every convergence figure.
 
     with FaultedRun(lab, flows, settings, fib, faults) as run:
         run.carry_out(wait)
         repeat = run.finish(end_ns)
 
-In: a running lab, flows, and how to measure. Out: a measured `Repeat`. Drills carry out a plan of
-faults; tests break and mend through `run.injector` themselves.
+`finish` returns the measured `ProbeRun`. Drills carry out a plan of faults; tests inject and
+restore faults through `run.injector`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from rocelab.traffic.session import TrafficSession
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a run is measured. Times in ns: traffic before time 0, and how long after an event
-    losses are held against it. With `stages` every daemon traces; with `health` the lab's SLIs are
-    watched, and `evidence` is the folder for bundles."""
+    """How a run is measured. Times in ns: traffic before time 0, and how long after an event losses
+    count towards it. With `stages` every daemon traces; with `health` the lab's SLIs are watched;
+    `evidence` is the folder for bundles."""
 
     method: Method
     warmup_ns: int
@@ -64,7 +64,7 @@ class Settings:
 class FaultedRun:
     """Flows of a running lab from `__enter__` to `finish`, and every fault in between.
 
-    `zero_ns` is time 0, CLOCK_REALTIME: counted traffic begins there, once the warm-up is over.
+    `zero_ns` is time 0, CLOCK_REALTIME: counted traffic begins there, after the warm-up.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class FaultedRun:
         fib: FibTimeline,
         faults: Sequence[Timed] = (),
     ) -> None:
-        """Plans only. `fib` records the lab's tables already; `faults` are `carry_out`'s. Raises
-        InputError where a flow does not fit the lab."""
+        """Only plans the run. `fib` is already recording the lab's tables; `faults` are for
+        `carry_out`. Raises InputError if a flow does not fit the lab."""
         self._lab = lab
         self._settings = settings
         self._fib = fib
@@ -111,7 +111,7 @@ class FaultedRun:
                 stack.enter_context(self._monitor)
             stack.enter_context(self._session)
             stack.enter_context(self.injector)
-            # Before the traffic, since it takes CPU time that would make senders late.
+            # Before the traffic, because its CPU time would make senders late.
             self._prepared = prepare_first(self.injector, self._faults)
             self._stolen_s = stolen_cpu_s()
             self.start_ns = self._session.start()
@@ -128,27 +128,27 @@ class FaultedRun:
         self._cleanup.__exit__(kind, error, trace)
 
     def carry_out(self, wait: Callable[[int], None]) -> None:
-        """Begin and end every fault at its time after time 0; `wait` returns at an instant."""
+        """Begin and end every fault at its time after time 0; `wait` sleeps until an instant."""
         self._problems += carry_out(self.injector, self._faults, self.zero_ns, wait, self._prepared)
 
     def finish(self, hashing: Sequence[HashingRun] = (), problems: Sequence[str] = ()) -> ProbeRun:
-        """End the traffic, mend what is still broken, and measure.
+        """End the traffic, restore remaining faults, and measure.
 
-        `hashing` and `problems` are of the same repeat and go into it. Raises ValueError where
-        nothing was broken, ExpectationError where a fault cannot be undone or the tables are not
-        whole again in time, MachineError where flows were hardly sent at all.
+        `hashing` and `problems` are added to the result. Raises ValueError if there was no fault,
+        ExpectationError if a fault cannot be undone or the tables are not complete again in time,
+        MachineError if flows were hardly sent at all.
         """
         end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
         events = events_of(self.injector.happened(), self._settings.method.sustained_ns)
         traffic = self._session.stop()
         stolen_s = stolen_cpu_s() - self._stolen_s
         if self._monitor is not None:
-            # Captures and the daemons' tables take CPU time: not while anything is measured.
+            # Captures and the daemons' tables take CPU time: never during a measurement.
             self._monitor.collect_evidence()
         self.injector.restore_all()
         self._fib.wait_until_whole(convergence_timeout_s(self._lab.fabric))
         fib_end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
-        # What is watched and traced ends here, so that the figures can be asked for.
+        # Watching and tracing end here, so that their figures can be read.
         self._cleanup.close()
         timeline = Timeline(events, self.zero_ns, end_ns, self._settings.event_window_ns)
         samples = {self._named(one.flow): counted_samples(one, timeline) for one in traffic.flows}
@@ -181,10 +181,10 @@ class FaultedRun:
         return judged(repeat, samples, timeline, traffic, stolen_s)
 
     def _late_effects(self, repeat: ProbeRun, timeline: Timeline) -> tuple[str, ...]:
-        """Faults whose first effect does not fit their stamp."""
+        """Faults whose first effect does not fit their time stamp."""
         changes, zero_ns = self.injector.changes, timeline.events[0].t_ns
         resolution_ns = repeat.overall.resolution_ns
-        # Tables alone do not tell the way through switches that a program steers.
+        # Tables alone do not determine paths through switches that a program steers.
         steered = self._lab.fabric.spec.scheme.kind not in ("ecmp", "resilient")
         paths = {} if steered else self._paths
         first = min(changes, key=lambda change: change.t_ns)
@@ -200,7 +200,7 @@ class FaultedRun:
     def _stages(
         self, repeat: ProbeRun, timeline: Timeline, changes: Sequence[FibChange]
     ) -> tuple[Stages, ...]:
-        """Where the time of each event went; none where nothing was traced."""
+        """The stages of each event's time; empty if nothing was traced."""
         if self._recorder is None:
             return ()
 
@@ -237,7 +237,7 @@ def _after(event: Event, convergence: FlowConvergence) -> int | None:
 
 
 def _paths(lab: Lab, flows: Sequence[Flow], fibs: Mapping[str, Fib]) -> Iterator[tuple[int, Path]]:
-    """The way of each flow by these tables; none for a flow that cannot be predicted."""
+    """The path of each flow by these tables; flows that cannot be predicted are omitted."""
     for flow in flows:
         source = find_nic(lab.fabric, flow.source, flow.source_nic)
         destination = find_nic(lab.fabric, flow.destination, flow.destination_nic)
@@ -257,9 +257,9 @@ def _paths(lab: Lab, flows: Sequence[Flow], fibs: Mapping[str, Fib]) -> Iterator
 
 
 def counted_samples(record: FlowRecord, timeline: Timeline) -> FlowSamples:
-    """The packets offered in the counted time, and the arrivals of those.
+    """The packets offered in the counted time, and their arrivals.
 
-    What a dead port did not take was offered load (RFC 6412 section 3.5.3): it is lost, and its
+    A packet that a dead port refused was offered load (RFC 6412 section 3.5.3): it is lost, and its
     flow is cut off.
     """
     offered_ns = np.concatenate((record.sent_ns, record.refused_ns))
@@ -280,8 +280,8 @@ def counted_samples(record: FlowRecord, timeline: Timeline) -> FlowSamples:
 
 
 def check_sent(samples: Mapping[results.Flow, FlowSamples]) -> None:
-    """Raises MachineError where a flow has too few packets to have a rate: no figure is then to be
-    had, not even of an invalid run."""
+    """Raises MachineError if a flow has too few packets to have a rate: then there are no figures,
+    not even of an invalid run."""
     poor = [flow for flow, one in samples.items() if len(np.unique(one.sent_ns)) < 2]
     if poor:
         raise MachineError(

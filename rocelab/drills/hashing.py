@@ -1,8 +1,7 @@
-"""Where undisturbed flows land under a plan of hash seeds, on the wire and on paper.
+"""The links of undisturbed flows under a plan of hash seeds, measured and predicted.
 
-In: a running lab, its tables, flows and a seed plan. Out: a `HashingRun`: the probes that crossed
-each link, counted by the kernel at the port they came in by, and how many of them took another link
-than `rocelab.forwarding` predicts.
+A `HashingRun` has the probes that crossed each link, counted by the kernel at the receiving port,
+and the number that took another link than `rocelab.forwarding` predicts.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from rocelab.traffic.taps import LinkPackets
 
 
 class Prediction(NamedTuple):
-    """What the flows should do: packets per link, choices per flow, flows per group of links."""
+    """The predicted packets per link, choices per flow and flows per group of links."""
 
     packets: LinkPackets
     choices: tuple[tuple[Choice, ...], ...]
@@ -38,7 +37,7 @@ class Prediction(NamedTuple):
 
 
 def plan_name(seed: SeedPlan | int) -> str:
-    """A seed plan as results name it: `per-node`, or `seed 7` for one that all switches use."""
+    """The name of a seed plan in results: `per-node`, or `seed 7` for one seed on all switches."""
     return seed.value if isinstance(seed, SeedPlan) else f"seed {seed}"
 
 
@@ -50,7 +49,8 @@ def reseeded(fabric: Fabric, seed: SeedPlan | int) -> Fabric:
 
 @contextmanager
 def seeds_of(seeded: Fabric, lab: Lab, netns_of: Mapping[str, int]) -> Iterator[None]:
-    """The running switches hash with `seeded`'s seeds, and with the lab's own again afterwards."""
+    """Set the running switches' hash seeds to those of `seeded`, and back to the lab's own
+    afterwards."""
     with shielded("the lab gets its hash seeds back") as shield:
         try:
             with shield.lifted():
@@ -70,11 +70,12 @@ def _write_seeds(fabric: Fabric, netns_of: Mapping[str, int]) -> None:
 def predict(
     fabric: Fabric, fibs: Mapping[str, Fib], sent: Sequence[tuple[Flow, int]]
 ) -> Prediction | None:
-    """Where flows with that many packets each go, under the seeds of `fabric` and these tables.
+    """The prediction for flows with their numbers of packets, under the seeds of `fabric` and these
+    tables.
 
-    None where a switch hashes with the kernel's own secret (seed 0), and under a scheme other than
-    `ecmp`, whose switches do not choose by these seeds alone. Raises NoPathError where a
-    flow has no path.
+    None if a switch hashes with the kernel's own secret (seed 0), and under a scheme other than
+    `ecmp`, whose switches do not choose by these seeds alone. Raises NoPathError if a flow has no
+    path.
     """
     steered = fabric.spec.scheme.kind != "ecmp"
     if steered or any(node.hash_seed == 0 for node in fabric.switches):
@@ -118,11 +119,12 @@ def hashing_run(
     traffic: TrafficResult,
     fibs: Mapping[str, Fib],
 ) -> tuple[HashingRun, tuple[str, ...]]:
-    """The figures of one undisturbed run under the seeds of `fabric`, and why not to trust them.
+    """The figures of one undisturbed run under the seeds of `fabric`, and the reasons why they are
+    not valid.
 
-    Every probe must be where it was predicted: a misplaced one means that the switches did not do
-    what the model says, and a lost one that the run was not undisturbed. When packets left does not
-    matter to where they went, so late senders are no reason here.
+    Every probe must be on its predicted link: a misplaced one means that the switches differ from
+    the model, and a lost one that the run was disturbed. Send times do not affect paths, so late
+    senders do not matter here.
     """
     prediction = predict(fabric, fibs, [(one.flow, len(one.sent_seq)) for one in traffic.flows])
     loads = link_loads(fabric, counted)

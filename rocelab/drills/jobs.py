@@ -1,6 +1,6 @@
-"""A phase of jobs: run them at the same time while things break, and lay a model beside them.
+"""A phase of jobs: runs them at the same time during faults, and compares them with a model.
 
-In: a lab under the phase's conditions, and the phase. Out: a `JobsRun`.
+The lab must have the phase's conditions. The result is a `JobsRun`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def run_job_phase(
     evidence: Path | None,
     progress: ProgressSink,
 ) -> JobsRun:
-    """Run the phase's jobs. `fib` records the lab's tables, `before` has the phases that ran
-    already; `evidence` is the folder for bundles. Raises as `run_jobs` does."""
+    """Run the phase's jobs. `fib` records the lab's tables, `before` has the earlier phases;
+    `evidence` is the folder for bundles. Raises as `run_jobs` does."""
     (*_, plan) = plan_jobs(lab.fabric, phase.jobs)
     with ExitStack() as stack:
         recorder = stack.enter_context(StageRecorder(lab)) if phase.measure.stages else None
@@ -57,7 +57,7 @@ def run_job_phase(
             sampler = stack.enter_context(QueueSampler(lab.fabric))
         measured = run_jobs(lab, phase.jobs, progress, faults)
         if monitor is not None:
-            # Captures and the daemons' tables take CPU time: not while anything is measured.
+            # Captures and the daemons' tables take CPU time: never during a measurement.
             monitor.collect_evidence()
     problems = [problem for report in measured.reports for problem in report.problems]
     return JobsRun(
@@ -72,7 +72,8 @@ def run_job_phase(
 def _stages(
     measured: MeasuredJobs, recorder: StageRecorder, fib: FibTimeline
 ) -> tuple[Stages, ...]:
-    """Where each event's time went in the switches: no packets of a job tell when it was over."""
+    """The stages of each event's time in the switches, because a job's packets do not show when the
+    event ended."""
     start_ns, end_ns = measured.started_ns, time.clock_gettime_ns(time.CLOCK_REALTIME)
     events = [rebased(event, -start_ns) for event in measured.reports[0].events]
     return stages_of_events(events, end_ns, recorder, fib.changes(start_ns, end_ns))
@@ -86,7 +87,7 @@ def _fair_shares(
     before: Sequence[PhaseRun],
     sampler: QueueSampler | None,
 ) -> FairShares | None:
-    """The model beside the phase's job; None where it is not asked for, or the job failed."""
+    """The model compared with the phase's job; None if the phase has no model or the job failed."""
     if phase.model is None:
         return None
     (report,) = measured.reports
@@ -100,7 +101,7 @@ def _fair_shares(
 
 def _depths(sampler: QueueSampler, plan: JobPlan, traffic_class: int) -> QueueDepths:
     """Bytes in the shared port's queue at every round of samples, by modelled time. Time 0 is the
-    first round that saw it filled: the senders start within an interval before."""
+    first round with a filled queue: the senders start within an interval before it."""
     port = shared_port(plan, 0)
     seen = {
         sample.t_ns: sample.depth_bytes

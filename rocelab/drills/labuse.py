@@ -1,8 +1,7 @@
-"""Where a drill gets its lab from, and what becomes of the lab afterwards.
+"""How a drill gets its lab, and what happens to the lab afterwards.
 
-In: a planned lab. Out: the same lab, up, for as long as the context lasts: brought up and taken
-down again, or used where it is up already and left. While a drill uses a lab no other drill, job or
-fault by hand does.
+Within the context a planned lab is up: it is brought up and taken down again, or used as it runs
+and left up. While a drill uses a lab no other drill, job or fault by hand can.
 """
 
 from __future__ import annotations
@@ -25,23 +24,22 @@ from rocelab.spec.differences import differing_keys
 from rocelab.wording import listed
 
 LabUse = Callable[[Lab, ProgressSink], AbstractContextManager[Lab]]
-"""A way to have a planned lab up. The lab that the context gives is the one that runs."""
+"""A way to have a planned lab up. The context yields the lab that runs."""
 
 
 @contextmanager
 def fresh(lab: Lab, progress: ProgressSink) -> Iterator[Lab]:
-    """The lab, brought up for this and taken down after it. Raises as `Lab.up` does."""
+    """Bring the lab up for the context and take it down after it. Raises as `Lab.up` does."""
     with lab.brought_up(progress), _in_drill(lab):
         yield lab
 
 
 def kept(note: Callable[[str], None], frr: Path | None = None) -> LabUse:
-    """A way to leave the lab up afterwards, and to use it where it is up already.
+    """A way to leave the lab up afterwards, and to use it if it is up already.
 
-    `note` is told what was found and done; `frr` is the folder of the FRR that was asked for. The
-    context raises InputError where the lab that is up is not the one planned, runs another FRR, is
-    used by another drill, a job or a fault by hand, or is broken on purpose; otherwise as
-    `fresh`.
+    `note` gets messages about what was found and done; `frr` is the folder of the requested FRR.
+    The context raises InputError if the running lab is not the planned one, runs another FRR, is
+    used by another drill, a job or a fault by hand, or has faults; otherwise as `fresh`.
     """
 
     @contextmanager
@@ -68,7 +66,7 @@ def _in_drill(lab: Lab) -> AbstractContextManager[None]:
 
 
 def _running(planned: Lab) -> Lab:
-    """The lab as it runs. Raises InputError where that is not as planned."""
+    """The running lab. Raises InputError if it is not as planned."""
     running = Lab.running(planned.name)
     differing = differing_keys(as_it_runs(planned.fabric.spec), running.fabric.spec)
     if running.steering.read_scheme() != running.fabric.spec.scheme and "scheme" not in differing:
@@ -84,7 +82,7 @@ def _running(planned: Lab) -> Lab:
 
 
 def _mend(lab: Lab, progress: ProgressSink, note: Callable[[str], None]) -> None:
-    """Undo what killed commands left on the lab, and return once every table is whole."""
+    """Undo what killed commands left on the lab, and wait until every table is complete."""
     for fault in restore_recorded(lab, orphans_only=True):
         note(f"undid {fault.kind} of {fault.subject}, which a killed command had left")
     left = read_faults(LabFiles(lab.name))

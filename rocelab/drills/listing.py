@@ -1,7 +1,4 @@
-"""A drill in a list, from its file alone: fast, for nothing is planned.
-
-In: a drill. Out: its `DrillRow`.
-"""
+"""A drill's row in a list, from its file alone: fast, because nothing is planned."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _NS_PER_S = 10**9
 @dataclass(frozen=True, slots=True)
 class DrillRow:
     """A drill in a list. kind: `probes`, `jobs`, or `probes and jobs`. seconds: how long the
-    traffic of one run lasts, lab up and down apart; None with jobs, which end by themselves."""
+    traffic of one run lasts, without lab up and down; None with jobs, which end by themselves."""
 
     name: str
     lab: str
@@ -25,7 +22,7 @@ class DrillRow:
 
 
 def row_of(drill: DrillSpec) -> DrillRow:
-    """The drill in a list."""
+    """The drill's row."""
     kinds = dict.fromkeys("probes" if phase.probes else "jobs" for phase in drill.phases)
     times_ns = [_lasts_ns(phase) for phase in drill.phases]
     known = [each for each in times_ns if each is not None]
@@ -35,7 +32,7 @@ def row_of(drill: DrillSpec) -> DrillRow:
 
 
 def _lasts_ns(phase: PhaseSpec) -> int | None:
-    """How long the traffic of a phase lasts; None of jobs."""
+    """How long the traffic of a phase lasts; None for jobs."""
     probes = phase.probes
     if probes is None:
         return None

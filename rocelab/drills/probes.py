@@ -1,8 +1,8 @@
-"""A phase of probes: flows at a constant rate, undisturbed under each seed plan, then while things
-break.
+"""A phase of probes: flows at a constant rate, undisturbed under each seed plan, then during
+faults.
 
-In: a lab under the phase's conditions, and the phase. Out: a `ProbeRun`. It begins and ends with
-every FIB whole.
+The lab must have the phase's conditions. The result is a `ProbeRun`. The phase begins and ends with
+complete FIBs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run_probe_phase(
 
 
 def probe_flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[Flow, ...]:
-    """The probes. Raises InputError where they do not fit the lab."""
+    """The probes. Raises InputError if they do not fit the lab."""
     flows = permutation(fabric, traffic.flows, traffic.rate_pps, traffic.payload, traffic.seed)
     for flow in flows:
         resolve_flow(fabric, flow)
@@ -76,8 +76,8 @@ def probe_flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[Flow, ...]:
 
 
 def probe_plan(fabric: Fabric, phase: PhaseSpec, traffic: TrafficSpec) -> ProbePlan:
-    """How a phase's probes are measured, and what it sets, in both clocks; faults are numbered
-    where there are several."""
+    """How a phase's probes are measured, and its settings, in both clocks; faults are numbered if
+    there are several."""
     times = {}
     for number, fault in enumerate(phase.faults, 1):
         which = f" {number}" if len(phase.faults) > 1 else ""
@@ -98,11 +98,11 @@ def _compare_hashing(
     fibs: Mapping[str, Fib],
     progress: ProgressSink,
 ) -> tuple[list[HashingRun], tuple[str, ...]]:
-    """Undisturbed runs under the lab's own seeds and every other plan to compare."""
+    """Run undisturbed probes under the lab's own seeds and every other plan to compare."""
     own = lab.fabric.spec.hashing.seed
     runs: list[HashingRun] = []
     problems: tuple[str, ...] = ()
-    # A kernel that takes no seed has one hash for all: there is nothing to compare it with.
+    # A kernel without seeds has one hash for all: there is nothing to compare.
     settable = kernel.seeds_supported()
     others = [other for other in phase.compare_hashing if other != own] if settable else []
     for seed in (own, *others):
@@ -124,7 +124,7 @@ def _compare_hashing(
 
 
 def _waiter(name: str, start_ns: int, end_ns: int, sink: ProgressSink) -> Callable[[int], None]:
-    """A `wait_until` that shows how much of the span from `start_ns` to `end_ns` is over."""
+    """A `wait_until` that shows the progress from `start_ns` to `end_ns`."""
     total = (end_ns - start_ns) // PROGRESS_STEP_NS
 
     def wait(instant_ns: int) -> None:

@@ -1,7 +1,8 @@
-"""A drill, end to end: bring the lab up, run its phases, take the lab down, conclude.
+"""Runs a drill end to end: brings the lab up, runs the phases, takes the lab down, evaluates the
+result.
 
-In: a drill file. Out: a `DrillResult` and, where asked, `result.json` and `report.html`. Everything
-is planned before the lab comes up, so what does not fit is refused first.
+The result is a `DrillResult` and, on request, `result.json` and `report.html`. Everything is
+planned before the lab comes up, so that errors of the drill come first.
 """
 
 from __future__ import annotations
@@ -54,18 +55,18 @@ def run_drill(
     provider: NodeProvider | None = None,
     on_result: Callable[[DrillResult], object] = lambda result: None,
 ) -> DrillResult:
-    """Run the drill in the file `path`, `repeats` times on one lab, and give its result. Up to
-    `retries` invalid repeats are run again.
+    """Run the drill in the file `path`, `repeats` times on one lab, and return its result. Up to
+    `retries` invalid repeats are repeated.
 
-    The lab is brought up for it and down after it, also when it fails or is interrupted; with
-    `use=kept(...)` it stays up, and is used where it is up already. `provider` makes its nodes.
-    `out` is a folder, made where missing, for `result.json` and `report.html`; it has none yet, or
-    `overwrite` says that they may go. `dilation` is instead of that of the drill and of its lab.
-    `on_result` has the result before it is written.
+    The lab is brought up for it and taken down after it, also after an error or interrupt; with
+    `use=kept(...)` it stays up, and is used if it is up already. `provider` makes its nodes. `out`
+    is a folder, made if missing, for `result.json` and `report.html`; with `overwrite` these may
+    exist and are replaced. `dilation` replaces that of the drill and of its lab. `on_result` gets
+    the result before it is written.
 
-    Raises InputError (SpecError for a file) where the drill, its lab or `out` cannot be used, and
-    where a lab of that name is up; MachineError where this machine cannot run it; ExpectationError
-    where the lab does not converge, at first or after a fault.
+    Raises InputError (SpecError for a file) if the drill, its lab or `out` cannot be used, or a lab
+    of that name is up; MachineError if this machine cannot run it; ExpectationError if the lab does
+    not converge, at first or after a fault.
     """
     if not 1 <= repeats <= MAX_REPEATS:
         raise InputError(f"{repeats} repeats asked for", hint=f"ask for 1 to {MAX_REPEATS}")
@@ -85,7 +86,7 @@ def run_drill(
 
 
 def planned_lab(drill: DrillSpec, path: Path, provider: NodeProvider | None = None) -> Lab:
-    """The drill's lab, with the drill's dilation where it gives one.
+    """The drill's lab, with the drill's dilation if it has one.
 
     Raises InputError, and SpecError with every problem of the lab's file.
     """
@@ -98,8 +99,8 @@ def planned_lab(drill: DrillSpec, path: Path, provider: NodeProvider | None = No
 
 
 def planned_faults(fabric: Fabric, phase: PhaseSpec) -> tuple[Timed, ...]:
-    """Every single fault of a phase in time. Raises InputError where one does not fit the lab, or a
-    campaign draws one that the probes do not outlast."""
+    """Every single fault of a phase with its times. Raises InputError if one does not fit the lab,
+    or a campaign draws one that ends after the probes."""
     faults = expand(fabric, phase.faults)
     for timed in faults:
         timed.spec.resolve(fabric)
@@ -116,7 +117,7 @@ def planned_faults(fabric: Fabric, phase: PhaseSpec) -> tuple[Timed, ...]:
 
 
 def _dilated(drill: DrillSpec, dilation: float) -> DrillSpec:
-    """The drill with another dilation. Raises InputError for one that only sends probes."""
+    """The drill with another dilation. Raises InputError for a drill that only sends probes."""
     if any(phase.jobs for phase in drill.phases):
         return drill.model_copy(update={"dilation": dilation})
     raise InputError(
@@ -170,8 +171,8 @@ class _Phase:
 
 
 def _planned(lab: Lab, drill: DrillSpec, phase: PhaseSpec) -> _Phase:
-    """Raises InputError, which names the phase where there are several, where a job, a flow or a
-    fault does not fit."""
+    """Raises InputError if a job, a flow or a fault does not fit; it names the phase if there are
+    several."""
     alone = len(drill.phases) == 1
     try:
         fabric = under(lab, phase)
@@ -214,7 +215,8 @@ def _run_phase(
 ) -> PhaseRun:
     spec, probes = phase.spec, phase.spec.probes
     with ExitStack() as stack:
-        # What a phase's faults and conditions did to the routes is over when the next one begins.
+        # The effects of a phase's faults and conditions on routes have ended when the next one
+        # begins.
         netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.switches))
         fib = stack.enter_context(FibTimeline(lab, netns_of))
         with conditions(lab, spec, progress):
@@ -237,7 +239,7 @@ def _run_phase(
 
 
 def _write(result: DrillResult, out: Path, progress: ProgressSink) -> None:
-    # Here and not above: who writes no report does not wait for the template engine.
+    # Imported here, so that only reports load the template engine.
     from rocelab.report.html import write_report
 
     progress(Progress("report", 0, 2))

@@ -1,7 +1,7 @@
-"""What a drill will do, before it is run: its lab, its traffic, when what breaks, what is expected.
+"""The preview of a drill: its lab, its traffic, the times of its faults, and its expectations.
 
-In: a drill file. Out: a `DrillView`, from which the terminal's page and the JSON are made. Needs no
-root and no running lab.
+A `DrillView`, made from a drill file, is the source of the terminal's page and of the JSON. Needs
+no root and no running lab.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _NS_PER_S = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One time that a fault is there, ns after time 0. ends_ns: None until all is over; that of an
-    instant is its beginning."""
+    """One active time of a fault, ns after time 0. ends_ns: None for the end of all; for an
+    instant, its beginning."""
 
     begins_ns: int
     ends_ns: int | None
@@ -33,7 +33,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
-    """A fault and every time that it is there."""
+    """A fault and all its active times."""
 
     kind: str
     subject: str
@@ -58,7 +58,7 @@ class FaultRow:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationRow:
-    """An expectation in words."""
+    """An expectation as text."""
 
     kpi: str
     title: str
@@ -68,8 +68,8 @@ class ExpectationRow:
 
 @dataclass(frozen=True, slots=True)
 class PhaseView:
-    """A phase of a drill. conditions: in words, what is not as in the lab's file. probes: the spec
-    of its traffic, span_ns: how long that is counted; jobs: the specs of its jobs, as JSON values.
+    """A phase of a drill. conditions: the differences from the lab's file, as text. probes: the
+    spec of its traffic, span_ns: the counted time; jobs: the specs of its jobs, as JSON values.
     Times of `faults` are from the start of the counted traffic, or of the jobs."""
 
     name: str
@@ -95,7 +95,7 @@ class PhaseView:
 
 @dataclass(frozen=True, slots=True)
 class LabSize:
-    """How large the drill's lab is."""
+    """The size of the drill's lab."""
 
     name: str
     switches: int
@@ -105,7 +105,7 @@ class LabSize:
 
 @dataclass(frozen=True, slots=True)
 class DrillView:
-    """A drill, ready to be read. spec: the file, defaults written out."""
+    """A drill for readers. spec: the file, with defaults."""
 
     row: DrillRow
     description: str
@@ -114,7 +114,7 @@ class DrillView:
     spec: dict[str, Any]
 
     def document(self) -> dict[str, object]:
-        """What `rocelab drill show --json` writes."""
+        """The document of `rocelab drill show --json`."""
         return {
             **asdict(self.row),
             "description": self.description,
@@ -125,8 +125,8 @@ class DrillView:
 
 
 def view_of(path: Path) -> DrillView:
-    """The drill in the file `path`. Raises as reading and planning it does: SpecError, and
-    InputError where a fault does not fit its lab."""
+    """The drill in the file `path`. Raises SpecError, and InputError if a fault does not fit its
+    lab."""
     drill = load_drill(path)
     fabric = planned_lab(drill, path).fabric
     return DrillView(
@@ -139,7 +139,7 @@ def view_of(path: Path) -> DrillView:
 
 
 def fault_rows(fabric: Fabric, faults: Sequence[Timed]) -> tuple[FaultRow, ...]:
-    """A row per fault, in the order they first begin; one that comes again is one row."""
+    """A row per fault, in order of their first beginnings; a recurring fault is one row."""
     rows: dict[tuple[str, str], FaultRow] = {}
     for timed in faults:
         fault = timed.spec.resolve(fabric)

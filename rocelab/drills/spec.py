@@ -1,12 +1,12 @@
-"""What a person writes to describe a drill: a lab, and phases that run on it one after the other,
-each with its traffic, what breaks meanwhile, and what is expected.
+"""A drill as a user writes it: a lab, and phases that run on it one after the other, each with its
+traffic, faults and expectations.
 
-In: a YAML file. Out: a validated `DrillSpec`; times in ns and sizes in bytes. Nothing is derived
-here that needs the lab.
+Reads a YAML file into a validated `DrillSpec`, with times in ns and sizes in bytes. Nothing here
+needs the lab.
 
-A phase sends probes (`traffic`) or runs jobs (`jobs`). Of probes every time is in the lab's clock;
-of jobs times are those of the modelled network, but for `faults`, which are in the lab's clock
-everywhere.
+A phase sends probes (`traffic`) or runs jobs (`jobs`). For probes every time is in the lab's clock;
+for jobs times are those of the modelled network, except for `faults`, whose times are always in the
+lab's clock.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from rocelab.units import DURATION, DurationNs, SizeBytes, format_duration
 from rocelab.wording import KeyPath, RefusedError, dotted, listed
 
 HASHING_NS = SECOND
-"""How long undisturbed traffic runs under each seed plan: flows hash alike from the start."""
+"""How long undisturbed traffic runs under each seed plan: the hashing does not change over time."""
 
 
 class TrafficSpec(SpecModel):
@@ -106,12 +106,12 @@ class MeasureSpec(SpecModel):
 
     @property
     def method(self) -> Method:
-        """The part of it that the mathematics takes."""
+        """The part of it for the computation."""
         return Method(self.sampling_interval, self.sustained)
 
 
 class ModelSpec(SpecModel):
-    """Lay the numerical model of DCQCN beside what the lab measured."""
+    """Compare the lab's measurement with the numerical model of DCQCN."""
 
     round_trip: Annotated[
         str,
@@ -130,7 +130,7 @@ class ModelSpec(SpecModel):
 
 OF_PROBES = ("traffic", "compare_hashing")
 OF_JOBS = ("links_down", "model")
-"""Keys of a phase that go with one kind of traffic."""
+"""Keys of a phase that need jobs."""
 
 
 def _kpis(*, jobs: bool) -> list[str]:
@@ -138,7 +138,7 @@ def _kpis(*, jobs: bool) -> list[str]:
 
 
 class PhaseBody(SpecModel):
-    """Traffic, what breaks under it, and what its figures must come to."""
+    """Traffic, the faults during it, and the expectations of its figures."""
 
     scheme: Annotated[
         SchemeSpec | None, Field(description="instead of the lab's own, for this phase")
@@ -197,7 +197,7 @@ class PhaseBody(SpecModel):
 
     @property
     def probes(self) -> TrafficSpec | None:
-        """The probes of the phase; None where it runs jobs."""
+        """The probes of the phase; None if it runs jobs."""
         return None if self.jobs else self.traffic or TrafficSpec()
 
     @field_validator("compare_hashing")
@@ -314,13 +314,13 @@ class PhaseBody(SpecModel):
 
 
 class PhaseSpec(PhaseBody):
-    """A part of a drill, by its name."""
+    """A named part of a drill."""
 
     name: Name
 
 
 class DrillHead(SpecModel):
-    """What a drill is called, and where it runs."""
+    """The name of a drill, and its lab."""
 
     name: Name
     title: Annotated[str, Field(max_length=120)] = ""
@@ -371,10 +371,10 @@ class DrillSpec(DrillHead):
 
 
 class PhaseDrillSpec(PhaseBody, DrillHead):
-    """A drill of one phase, whose keys stand beside the drill's own."""
+    """A drill of one phase, whose keys are next to the drill's own."""
 
     def with_phases(self) -> DrillSpec:
-        """The same drill; its phase has its name."""
+        """The same drill with one phase of the drill's name."""
         head = {key: getattr(self, key) for key in DrillHead.model_fields}
         keys = {key: getattr(self, key) for key in PhaseBody.model_fields}
         phase = PhaseSpec.model_construct(name=self.name, **{**keys, "traffic": self.probes})
@@ -382,18 +382,18 @@ class PhaseDrillSpec(PhaseBody, DrillHead):
 
 
 def _last_change(fault: FaultSpec) -> int:
-    """When a fault changes the lab for the last time, ns after time 0; of a campaign, the first:
-    what it draws needs a lab."""
+    """When a fault last changes the lab, ns after time 0; for a campaign the first change, because
+    its draws need a lab."""
     if isinstance(fault, FlappingSpec):
         return fault.at + fault.count * fault.period
     return fault.at + (fault.lasts or 0)
 
 
 def load_drill(path: Path) -> DrillSpec:
-    """The drill that the file describes. Without the key `phases` it is a phase by itself. Jobs
-    that it names are read from their files.
+    """The drill of a file. Without the key `phases` the drill is one phase. Jobs that it names are
+    read from their files.
 
-    Raises SpecError with everything wrong in it, or in the file of a job.
+    Raises SpecError with every problem in it, or in the file of a job.
     """
     source = _with_jobs(read_source(path), path)
     if "phases" in source.data:
@@ -402,7 +402,7 @@ def load_drill(path: Path) -> DrillSpec:
 
 
 def named_jobs(drill: Mapping[str, Data]) -> Iterator[tuple[KeyPath, str]]:
-    """The names or paths of jobs in the keys and values of a drill's file, and where they stand."""
+    """The names or paths of jobs in the keys and values of a drill's file, and their places."""
     phases = drill.get("phases")
     listed_phases = phases if isinstance(phases, list) else []
     places: list[tuple[KeyPath, object]] = [((), drill)] if "phases" not in drill else []

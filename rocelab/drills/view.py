@@ -1,6 +1,6 @@
-"""What a drill will do, on a terminal: words, and a picture of when what is broken.
+"""The preview of a drill on a terminal: text, and a picture of the times of its faults.
 
-In: a `DrillView`. Out: what `print_view` writes to a rich console.
+`print_view` writes a `DrillView` to a rich console.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEAST_SPAN_NS = 10**9
 
 
 def print_view(view: DrillView, console: Console) -> None:
-    """Everything a person wants to know before running the drill."""
+    """Print everything that a user needs to know before running the drill."""
     row, size = view.row, view.size
     console.print(Text(f"{row.name}: {row.title}", style="bold"))
     if view.description:
@@ -75,8 +75,8 @@ def _print_probes(phase: PhaseView, traffic: TrafficSpec, console: Console) -> N
 
 
 def _span_ns(rows: Sequence[FaultRow]) -> int:
-    """What a picture of faults beside jobs shows: jobs end when they are done, so it goes a little
-    further than the last change."""
+    """The time that a picture of faults with jobs shows: slightly more than the last change,
+    because the end of jobs is unknown."""
     spans = [span for row in rows for span in row.spans]
     last_ns = max(span.begins_ns if span.ends_ns is None else span.ends_ns for span in spans)
     return max(_LEAST_SPAN_NS, last_ns * 5 // 4)
@@ -87,7 +87,7 @@ def _ascii(console: Console) -> bool:
 
 
 def _width(rows: Sequence[FaultRow], console: Console) -> int:
-    """Columns left for the picture beside the names."""
+    """The columns that the names leave for the picture."""
     names = max(len(row.kind) + len(row.subject) for row in rows) + 8
     return max(_MIN_PICTURE, min(MAX_PICTURE, console.width - names))
 
@@ -95,9 +95,9 @@ def _width(rows: Sequence[FaultRow], console: Console) -> int:
 def picture(
     rows: Sequence[FaultRow], span_ns: int, plain: bool = False, width: int = MAX_PICTURE
 ) -> Table:
-    """A row per fault, with a bar whenever it is there; time runs from 0 to `span_ns`.
+    """A row per fault, with a bar while it is active; time runs from 0 to `span_ns`.
 
-    With `plain` it is drawn in ASCII. What is shorter than a column still fills one.
+    `plain` draws it in ASCII. A time shorter than a column still fills one.
     """
     shown = table("", ["fault", "of", scale(span_ns, width)], left=3, names=2)
     shown.columns[-1].no_wrap = True
@@ -119,7 +119,7 @@ def bar(spans: Sequence[Span], span_ns: int, width: int, plain: bool = False) ->
 
 
 def scale(span_ns: int, width: int) -> str:
-    """The times at the start of every quarter and at the end, each where there is room."""
+    """The times at the start of every quarter and at the end, each if there is room."""
     end = format_duration(span_ns)
     text = "0"
     for tick in range(1, _TICKS):

@@ -1,8 +1,8 @@
 """Addresses and ASNs: everything inside 198.18.0.0/15 (RFC 2544), 4-byte private ASNs (RFC 6996).
 
-The space is dealt from its start in blocks: first a prefix per rack (its /31 NIC links and its
+The space is assigned from its start in blocks: first a prefix per rack (its /31 NIC links and its
 RTSW's loopback, rounded up to a power of two), then loopbacks of CTSWs and ATSWs, then a /31 per
-switch-to-switch link. Blocks are dealt in build order, so a plan never changes between runs.
+switch-to-switch link. Blocks are assigned in build order, so a plan never changes between runs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ SPACE_SIZE = 2**17
 SPACE_TEXT = "198.18.0.0/15"
 
 ASN_BASE = 4_200_000_000
-"""First 4-byte private ASN (RFC 6996): ATSWs have it, then one per zone, then one per rack."""
+"""First 4-byte private ASN (RFC 6996): for ATSWs; then follow one per zone and one per rack."""
 
 
 class AddressSpaceFullError(ValueError):
@@ -25,17 +25,17 @@ def dotted(address: int) -> str:
 
 
 class AddressSpace:
-    """Deals aligned blocks of 198.18.0.0/15 one after another."""
+    """Assigns aligned blocks of 198.18.0.0/15 one after another."""
 
     def __init__(self, size: int = SPACE_SIZE) -> None:
-        """`size` is larger than 198.18.0.0/15 where addresses are never put on a wire."""
+        """`size` may be larger than 198.18.0.0/15 if the addresses are never used on a wire."""
         self._next = SPACE_START
         self._end = SPACE_START + size
 
     def take(self, size: int) -> int:
-        """The first address of a fresh block of `size` addresses, a power of two, aligned to it.
+        """The first address of a new block of `size` addresses, a power of two, aligned to it.
 
-        Raises AddressSpaceFullError when the space does not hold it.
+        Raises AddressSpaceFullError if the space is full.
         """
         start = -(-self._next // size) * size
         if start + size > self._end:

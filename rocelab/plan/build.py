@@ -1,6 +1,7 @@
-"""From a spec of any kind to a `Fabric`: addresses, MACs, hash seeds and prefixes for a `Layout`.
+"""Builds a `Fabric` from a spec of any kind: addresses, MACs, hash seeds and prefixes for a
+`Layout`.
 
-All is dealt in build order, so the same spec gives the same fabric to the byte.
+Everything is assigned in build order, so the same spec gives the same fabric to the byte.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rocelab.spec.model import LabSpec, Numbering, SeedPlan
 
 
 def build_fabric(spec: LabSpec) -> Fabric:
-    """The fabric that `spec` describes. Raises AddressSpaceFullError when it does not fit."""
+    """The fabric that `spec` describes. Raises AddressSpaceFullError if it does not fit."""
     layout = layout_of(spec.fabric)
     numbering = spec.routing.numbering
     if numbering is Numbering.AUTO:
@@ -46,7 +47,7 @@ def build_fabric(spec: LabSpec) -> Fabric:
 
 
 def layout_of(fabric: FabricSpec) -> Layout:
-    """What a spec's fabric consists of."""
+    """The layout of a spec's fabric."""
     match fabric:
         case ClosSpec():
             return clos.layout(fabric)
@@ -60,11 +61,10 @@ def layout_of(fabric: FabricSpec) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A switch of the lowest tier, or two that share NICs of two ports, and the block of addresses
-    that it has.
+    """A switch of the lowest tier, or two that share two-port NICs, with its block of addresses.
 
-    nics: those below it, by their place in the layout. The i-th has the address start + i x step:
-    the first one of its link, or the one that its two ports share.
+    nics: the NICs below it, by index in the layout. The i-th has the address start + i x step: the
+    first address of its link, or the one that its two ports share.
     """
 
     switches: tuple[str, ...]
@@ -88,7 +88,7 @@ def homes_of(layout: Layout, space: AddressSpace) -> list[Home]:
     """
     homes = []
     for switches, nics in _nics_of_homes(layout).items():
-        # Of two addresses or more: a NIC's own prefix goes with its link, this one never.
+        # At least two addresses: a NIC's own prefix is withdrawn with its link, this one never.
         needed = max(2, len(nics)) if len(switches) == 2 else 2 * len(nics) + 1
         size = block_size(needed)
         homes.append(Home(switches, tuple(nics), space.take(size), size))
@@ -139,8 +139,8 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
 
 
 def _nics_of_homes(layout: Layout) -> dict[tuple[str, ...], list[int]]:
-    """The NICs, by their place in the layout, below each switch of the lowest tier; two switches
-    that share NICs of two ports are one home."""
+    """The NICs, by index in the layout, below each switch of the lowest tier; two switches that
+    share two-port NICs are one home."""
     shared = {name: each.switches for each in layout.attachments for name in each.switches}
     homes: dict[tuple[str, ...], list[int]] = {}
     for site in layout.sites:
@@ -154,8 +154,8 @@ def _nics_of_homes(layout: Layout) -> dict[tuple[str, ...], list[int]]:
 def _nic_addresses(
     attachment: Attachment, start: int, loopback_of: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """The addresses of a NIC's links. One port has a /31; two share an address, and their switches
-    answer by their loopbacks'."""
+    """The addresses of a NIC's links. A single port has a /31; two ports share an address, and
+    their switches use their loopback's."""
     if len(attachment.switches) == 1:
         return [_point_to_point(start)]
     return [
@@ -174,7 +174,7 @@ def _link(
 ) -> Link:
     """A link over `cable` with the addresses of its lower and upper end.
 
-    MAC addresses are locally administered and count links, so a capture names the cable.
+    MAC addresses are locally administered and count links, so a capture identifies the cable.
     """
     mac_tail = ":00:" + index.to_bytes(4, "big").hex(":")
     return Link(
@@ -186,7 +186,8 @@ def _link(
 
 
 def hash_seed(plan: SeedPlan | int, site: Site) -> int:
-    """The switch's fib_multipath_hash_seed: a digest of what must differ, never 0 by plan."""
+    """The switch's fib_multipath_hash_seed: a digest of the fields that must differ, and never
+    0."""
     if site.role is Role.SERVER:
         return 0
     if isinstance(plan, int):
@@ -201,7 +202,7 @@ def hash_seed(plan: SeedPlan | int, site: Site) -> int:
 
 
 def plan(spec: LabSpec) -> Fabric:
-    """The fabric that a spec means. Raises InputError when it does not fit its address space."""
+    """The fabric of a spec. Raises InputError if it does not fit its address space."""
     try:
         return build_fabric(spec)
     except AddressSpaceFullError as error:

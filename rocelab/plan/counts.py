@@ -1,7 +1,7 @@
-"""How large a fabric is, counted from its spec without planning a node.
+"""The size of a fabric, counted from its spec without planning a node.
 
-In: what a spec says of a fabric. Out: its switches, servers, NICs and BGP sessions, the same as
-`rocelab.plan.build` makes, in microseconds for 32,256 GPUs.
+The numbers of switches, servers, NICs and BGP sessions equal those of `rocelab.plan.build`, and
+take microseconds for 32,256 GPUs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rocelab.spec.model import LabSpec, Numbering
 class Counts:
     """The size of a fabric. A GPU has one NIC; a session is a cable between two switches.
 
-    homes: switches of the lowest tier that have NICs of their own, or pairs that share NICs of two
-    ports. home_addresses: the addresses that the NICs and loopback of each need.
+    homes: switches of the lowest tier with their own NICs, or pairs that share two-port NICs.
+    home_addresses: the addresses for the NICs and loopback of each.
     """
 
     switches: int
@@ -30,7 +30,7 @@ class Counts:
 
 
 def counts_of(fabric: FabricSpec) -> Counts:
-    """The size of what a spec's fabric describes."""
+    """The size of a spec's fabric."""
     match fabric:
         case ClosSpec():
             racks = fabric.zones * fabric.racks
@@ -75,7 +75,7 @@ def _hpn(fabric: HpnSpec) -> Counts:
     rails = fabric.segments * fabric.rails
     tors = rails * fabric.ports_per_nic
     aggs = fabric.planes * fabric.aggs
-    # Two ToRs share the NICs of two ports, where there are any.
+    # Two ToRs share the two-port NICs, if there are any.
     dual = fabric.ports_per_nic == 2 and fabric.servers_per_segment > 0
     return Counts(
         switches=tors + aggs + fabric.cores,
@@ -91,11 +91,11 @@ def _hpn(fabric: HpnSpec) -> Counts:
 
 
 def is_numbered(spec: LabSpec) -> bool:
-    """Whether links between switches have addresses: `auto` numbers them where they fit."""
+    """Whether links between switches have addresses: `auto` numbers them if they fit."""
     if spec.routing.numbering is not Numbering.AUTO:
         return spec.routing.numbering is Numbering.NUMBERED
     counts = counts_of(spec.fabric)
-    # A home of an odd number of addresses holds its switch's loopback as well.
+    # A home with an odd number of addresses includes its switch's loopback.
     within = counts.homes if counts.home_addresses % 2 else 0
     loopbacks = counts.switches - within
     used = counts.homes * block_size(counts.home_addresses) + loopbacks

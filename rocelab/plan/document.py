@@ -1,8 +1,8 @@
 """The plan of a fabric as a JSON document: the contract of `rocelab plan --json`.
 
-In: a `Fabric`. Out: the lines of one JSON object, one line per node, link, session and prefix, so
-that plans can be compared with `diff` and the plan of a 32,256-GPU fabric is written as it is made.
-The same fabric gives the same bytes.
+The JSON object has one line per node, link, session and prefix, so that plans can be compared with
+`diff`, and the plan of a 32,256-GPU fabric is written while it is generated. The same fabric gives
+the same bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """How many next hops `switches` switches of `group` must hold for a prefix."""
+    """The number of next hops that `switches` switches of `group` must hold for a prefix."""
 
     group: Group
     switches: int
@@ -41,18 +41,18 @@ def group_of(node: Node) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a prefix comes from: a group, and the groups right above, which tell planes apart."""
+    """The origin of a prefix: a group, and the groups directly above, which distinguish planes."""
 
     group: Group
     above: frozenset[Group]
 
 
 Origins = tuple[Origin, ...]
-"""The origins of a prefix; those of a NIC with two ports are two."""
+"""The origins of a prefix; that of a two-port NIC has two."""
 
 
 def origins_of(fabric: Fabric, prefix: Prefix) -> Origins:
-    """What the prefixes have in common that look alike from all switches of a group."""
+    """The common property of prefixes that have the same width in all switches of a group."""
     return tuple(
         Origin(
             group_of(fabric.node(name)),
@@ -65,8 +65,8 @@ def origins_of(fabric: Fabric, prefix: Prefix) -> Origins:
 def expected_widths(fabric: Fabric) -> Mapping[Origins, tuple[Width, ...]]:
     """For the prefixes of equal origins, the ECMP width in every group that learns them.
 
-    A fabric looks the same from each switch of a role and zone, so the first prefix of its kind
-    stands for the others; a spread per prefix would take a minute for 2,178 of them.
+    A fabric looks the same from each switch of a role and zone, so the first prefix of each kind
+    represents the others; a spread per prefix would take a minute for 2,178 of them.
     """
     first: dict[Origins, Prefix] = {}
     for prefix in fabric.prefixes:

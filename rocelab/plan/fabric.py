@@ -1,7 +1,7 @@
-"""What a spec means: every node, port, link, address, ASN and hash seed of a fabric, resolved.
+"""The resolved form of a spec: every node, port, link, address, ASN and hash seed of a fabric.
 
-A `Fabric` is frozen, holds no I/O and is the only thing that runtimes, renderers, traffic and
-simulators read: nothing downstream derives a name or an address again.
+A `Fabric` is frozen and does no I/O. It is the only input of runtimes, renderers, traffic and
+simulators: nothing downstream derives a name or an address again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rocelab.spec.model import HashPolicy, LabSpec
 
 
 class Role(StrEnum):
-    """What a node is in the fabric."""
+    """The role of a node in the fabric."""
 
     SERVER = "server"
     RTSW = "rtsw"
@@ -30,7 +30,7 @@ class Role(StrEnum):
 
     @property
     def tier(self) -> int:
-        """0 for servers, 1 for the switches they are wired to, and so on to 3 at the top."""
+        """0 for servers, 1 for the switches that they are wired to, up to 3 at the top."""
         return _TIERS[self]
 
 
@@ -46,7 +46,8 @@ _TIERS = {
 class Node:
     """A switch or a server. Servers have no ASN and no loopback: their NICs are addressed.
 
-    `zone` is the AI zone, unit, segment, plane or pod it is in, None for what joins those.
+    `zone` is the number of its AI zone, unit, segment, plane or pod, None for nodes that join
+    these.
     """
 
     name: str
@@ -70,8 +71,8 @@ class Node:
 class Port:
     """One end of a link.
 
-    `address` is `a.b.c.d/31`, or `a.b.c.d/32` where a NIC's ports share one, or None where the link
-    is unnumbered.
+    `address` is `a.b.c.d/31`, or `a.b.c.d/32` if a NIC's ports share one, or None if the link is
+    unnumbered.
     """
 
     node: str
@@ -81,7 +82,8 @@ class Port:
 
     @property
     def is_shared(self) -> bool:
-        """Whether its address is another port's too, and it reaches the far end's alone."""
+        """Whether another port has the same address, so that the port reaches only the far
+        end's."""
         return self.address is not None and self.address.endswith("/32")
 
     @property
@@ -174,7 +176,8 @@ class Nic:
 class Prefix:
     """An IPv4 prefix and the switches that announce it.
 
-    `per_port` is a NIC's of two ports: each switch announces it while it has carrier to the NIC.
+    `per_port` marks the prefix of a two-port NIC: each switch announces it while it has carrier to
+    the NIC.
     """
 
     prefix: str
@@ -270,7 +273,7 @@ class Fabric:
         return {name: tuple(prefixes) for name, prefixes in found.items()}
 
     def prefixes_holding(self, ip: str) -> tuple[Prefix, ...]:
-        """Every prefix that an address is in."""
+        """Every prefix that contains an address."""
         address = IPv4Address(ip)
         return tuple(each for each in self.prefixes if address in IPv4Network(each.prefix))
 
@@ -296,5 +299,5 @@ class Fabric:
         return found
 
     def nics(self, server: str) -> tuple[Nic, ...]:
-        """A server's NICs, first NIC first. Raises KeyError for what is no server."""
+        """A server's NICs, first NIC first. Raises KeyError for any other node."""
         return self._nics_of[server]

@@ -1,7 +1,7 @@
-"""What a kind of fabric decides: which nodes there are, and what is wired to what.
+"""The layout of a fabric, which its kind decides: the nodes and their cables.
 
-A module of `rocelab.plan.kinds` turns a spec into a `Layout`; `rocelab.plan.build` gives it
-addresses, seeds and ports, the same way for every kind.
+A module of `rocelab.plan.kinds` turns a spec into a `Layout`; `rocelab.plan.build` adds addresses,
+seeds and ports, in the same way for every kind.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rocelab.plan.fabric import Role
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A node to be: `zone` is its AI zone, unit, segment, plane or pod, None outside of any."""
+    """A planned node: `zone` is its AI zone, unit, segment, plane or pod, or None."""
 
     name: str
     role: Role

@@ -1,8 +1,8 @@
 """Names of nodes and interfaces, within Linux's 15 characters.
 
-Nodes are `ctsw3`, `rtsw17`, `srv17-2` (rack, server), with `z2-` before them where a fabric has
-several zones, and alike for units, segments, planes and pods. An interface is named after the
-neighbour it leads to, and `-2`, `-3` count parallel links, so that `ip link` on a switch reads as a
+Nodes are `ctsw3`, `rtsw17`, `srv17-2` (rack, server), with the prefix `z2-` if a fabric has several
+zones, and similarly for units, segments, planes and pods. An interface is named after its
+neighbour, and `-2`, `-3` count parallel links, so that `ip link` on a switch reads as a
 wiring list.
 """
 
@@ -24,7 +24,7 @@ def server_name(group: int, server: int, prefix: str | None = None) -> str:
 def interface_name(neighbour: str, parallel: int) -> str:
     """The interface leading to `neighbour` over the `parallel`-th link (from 1).
 
-    Raises ValueError beyond 15 characters, which the limits of the spec exclude.
+    Raises ValueError beyond 15 characters, which the spec's limits exclude.
     """
     name = neighbour if parallel == 1 else f"{neighbour}-{parallel}"
     if len(name) > IFNAMSIZ:

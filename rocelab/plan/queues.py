@@ -1,8 +1,8 @@
-"""What a switch port's queues are: rate, buffer, traffic classes and the line of marking.
+"""The queues of switch ports: rate, buffer, traffic classes and marking line.
 
-In goes a `Fabric`; out comes a `QueuePlan` with every switch port numbered. Rates are those of the
-lab (the modelled network's divided by the dilation), bytes are the modelled network's. Pure: what
-the kernel makes of it is the work of `rocelab.runtime.queues`.
+`plan_queues` makes a `QueuePlan` from a `Fabric`, with every switch port numbered. Rates are those
+of the lab (the modelled network's divided by the dilation), bytes are the modelled network's. Pure:
+`rocelab.runtime.queues` makes the queues in the kernel.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rocelab.plan.fabric import Fabric, Link
 from rocelab.spec.queues import DSCPS, EcnSpec
 
 STRICT_CLASSES = (7, 6, 5)
-"""The classes that go before all others, the first before the second."""
+"""The classes with strict priority, in descending order."""
 
 ETHERNET_OVERHEAD_BYTES = 24
-"""What a frame takes on the wire beyond what the kernel counts: preamble and start of frame 8,
+"""A frame's bytes on the wire that the kernel does not count: preamble and start of frame 8,
 frame check sequence 4, gap 12 (IEEE 802.3 clauses 3 and 4)."""
 
 MIN_WIRE_BYTES = 84
-"""What the smallest frame takes on the wire."""
+"""The smallest frame's bytes on the wire."""
 
 BINS_BELOW, BINS_BETWEEN, BINS_ABOVE = 8, 16, 8
 BINS = BINS_BELOW + BINS_BETWEEN + BINS_ABOVE
@@ -43,7 +43,7 @@ class QueuedPort:
 
 @dataclass(frozen=True)
 class QueuePlan:
-    """The queues of all switch ports, which differ in their rate only.
+    """The queues of all switch ports, which differ only in their rate.
 
     `class_of_dscp` has an entry per DSCP. `bin_edges_bytes` are the lower edges of the bins in
     which depths are counted; the last bin has no upper edge.
@@ -71,7 +71,7 @@ class QueuePlan:
 
     @cached_property
     def classes(self) -> tuple[int, ...]:
-        """The classes that some DSCP leads to."""
+        """The classes that any DSCP maps to."""
         return tuple(sorted(set(self.class_of_dscp)))
 
     def bin_of(self, depth_bytes: int) -> int:
@@ -80,7 +80,7 @@ class QueuePlan:
 
 
 def plan_queues(fabric: Fabric) -> QueuePlan:
-    """The queues of every switch port. Empty where the fabric has no server: nothing could send."""
+    """The queues of every switch port. Empty if the fabric has no server: nothing could send."""
     queues = fabric.spec.queues
     return QueuePlan(
         ports=_ports(fabric) if fabric.servers else (),
@@ -98,7 +98,7 @@ def lab_rate_bps(link: Link, dilation: float) -> int:
 
 
 def class_of_dscp(overrides: Mapping[int, int]) -> tuple[int, ...]:
-    """The traffic class of each DSCP from 0 to 63: DSCP / 8 where `overrides` has no other."""
+    """The traffic class of each DSCP from 0 to 63: DSCP / 8 unless `overrides` has it."""
     return tuple(overrides.get(dscp, dscp >> 3) for dscp in range(DSCPS))
 
 
@@ -115,7 +115,7 @@ def mark_probability(ecn: EcnSpec, depth_bytes: float) -> float:
 
 
 def bin_edges_bytes(ecn: EcnSpec, buffer_bytes: int) -> tuple[int, ...]:
-    """The lower edges of the bins of depth, `BINS` of them, not falling.
+    """The lower edges of the `BINS` bins of depth, not descending.
 
     Up to kmin no packet is marked, so a bin's edge is one byte above it: no bin mixes packets of
     two parts of the line.
@@ -138,7 +138,7 @@ class DscpBlock:
 
 
 def dscp_blocks(classes: tuple[int, ...]) -> tuple[DscpBlock, ...]:
-    """Aligned blocks of at most 16 DSCPs that give every DSCP its class: one per filter rule."""
+    """Aligned blocks of at most 16 DSCPs that map every DSCP to its class: one per filter rule."""
 
     def split(start: int, size: int) -> list[DscpBlock]:
         here = classes[start : start + size]
@@ -151,9 +151,9 @@ def dscp_blocks(classes: tuple[int, ...]) -> tuple[DscpBlock, ...]:
 
 
 def strictness(traffic_class: int) -> int:
-    """0 for the class that goes first, rising; equal for the classes that share.
+    """0 for the class with the highest priority, then ascending; equal for classes that share.
 
-    Source: the queues of SONiC's RoCEv2 test plan, where control goes before data.
+    Source: the queues of SONiC's RoCEv2 test plan, where control has priority over data.
     """
     if traffic_class in STRICT_CLASSES:
         return STRICT_CLASSES.index(traffic_class)

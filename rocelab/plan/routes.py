@@ -2,8 +2,8 @@
 
 Computed from the fabric's policy, not from its kind: a prefix spreads from its origin one AS hop
 at a time; a switch keeps every link over which it first arrives (equal AS-path length, RFC 7938
-section 6.1), refuses paths that hold its own ASN, and a switch of the lowest tier announces
-nothing but its own prefixes.
+section 6.1), rejects paths with its own ASN; a switch of the lowest tier announces only its own
+prefixes.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def spread(fabric: Fabric, origins: Sequence[str]) -> dict[str, NextHops]:
 
 
 def expected_routes(fabric: Fabric) -> Mapping[str, Mapping[str, NextHops]]:
-    """For each switch, the next-hop links of every prefix it must hold, own prefix excluded.
+    """For each switch, the next-hop links of every prefix that it must hold, except its own.
 
-    Groups wider than routing.max_paths are cut by BGP; `expected_width` says to what.
+    Groups wider than routing.max_paths are cut by BGP; `expected_width` gives the width.
     """
     routes: dict[str, dict[str, NextHops]] = {node.name: {} for node in fabric.switches}
     spread_from: dict[tuple[str, ...], dict[str, NextHops]] = {}
@@ -58,5 +58,5 @@ def expected_routes(fabric: Fabric) -> Mapping[str, Mapping[str, NextHops]]:
 
 
 def expected_width(fabric: Fabric, links: NextHops) -> int:
-    """How many next hops the kernel must hold for a group of `links`."""
+    """The number of next hops that the kernel must hold for a group of `links`."""
     return min(len(links), fabric.spec.routing.max_paths)

@@ -25,7 +25,7 @@ SEED = "ipv4/fib_multipath_hash_seed"
 
 
 def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
-    """The sysctls of `node` below /proc/sys/net, in the order they are to be written."""
+    """The sysctls of `node` below /proc/sys/net, in the order of writing."""
     settings = {
         "ipv4/conf/all/rp_filter": "0",
         "ipv4/conf/default/rp_filter": "0",
@@ -41,11 +41,11 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
     if node.is_switch:
         settings |= {
             "ipv4/ip_forward": "1",
-            # A port without carrier takes no packets, as in a switch, before zebra has heard.
+            # A port without carrier gets no packets even before zebra reacts, as in a real switch.
             "ipv4/conf/all/ignore_routes_with_linkdown": "1",
             "ipv4/conf/default/ignore_routes_with_linkdown": "1",
             "ipv4/fib_multipath_hash_policy": str(POLICY_NUMBER[fabric.hash_policy]),
-            # A router answers every expired TTL, or a probe of a thousand paths would not end.
+            # A router must answer every expired TTL, or a probe of a thousand paths would not end.
             "ipv4/icmp_ratelimit": "0",
             "ipv4/icmp_msgs_per_sec": "1000000",
             "ipv4/icmp_msgs_burst": "100000",

@@ -1,7 +1,7 @@
-"""Uplink ratios: how much capacity a switch has down against up, tier by tier.
+"""Uplink ratios: a switch's downlink capacity against its uplink capacity, tier by tier.
 
-In: a `Fabric`. Out: for each role of switches that have both, the capacities and their ratio, as
-networks are spoken of (`1:1.125` at a rack with more up than down, `7:1` at a spine with less).
+For each role of switches with both, it gives the capacities and their ratio in the usual notation
+(`1:1.125` for a rack with more up than down, `7:1` for a spine with less).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rocelab.plan.fabric import Fabric, Role
 
 @dataclass(frozen=True, slots=True)
 class Uplinks:
-    """The capacities of each of `switches` switches of a role."""
+    """The capacities of one switch of a role that has `switches`."""
 
     role: Role
     switches: int

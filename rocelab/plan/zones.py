@@ -1,8 +1,8 @@
-"""What the zones of a fabric are: which tiers each kind of zone holds, and the word for it.
+"""The zones of a fabric: the tiers in each kind of zone, and the word for it.
 
 A node's zone is a number; whether it is an AI zone, a unit, a segment, a pod or a plane follows
-from the tiers that are divided alike. In: a `Fabric`. Out: its divisions, top tier first, for
-tables and pictures.
+from the tiers with the same division. `divisions` returns them, top tier first, for tables and
+pictures.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _ABOVE_THE_LOWEST_TIER = "plane"
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Tiers that are divided alike, upper first: no link between them leaves its zone.
+    """Tiers with the same division, upper first: no link between them leaves its zone.
 
-    `zones` is empty, and `word` None, where a tier joins all zones below it.
+    `zones` is empty, and `word` None, if a tier joins all zones below it.
     """
 
     roles: tuple[Role, ...]

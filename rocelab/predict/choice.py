@@ -1,7 +1,8 @@
-"""Which next hop of a group each flow takes: the kernel, a scheme's steering, or a switch ASIC.
+"""The next hop that each flow takes in a group, by the kernel, a scheme's steering, or a switch
+ASIC.
 
-In: a fabric and its scheme, or the name of an ASIC's model, and the flows at a switch. Out: a
-`Chooser`, which gives the place of the next hop taken, for all flows at once.
+`chooser` returns a `Chooser` for a fabric's scheme or an ASIC's model, which gives the indexes of
+the next hops of all flows at a switch at once.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from rocelab.predict.matrix import Matrix
 from rocelab.predict.wires import Ints, Wires
 
 Chooser = Callable[[int, Group, Ints], Indices]
-"""The place in a group that each of some flows takes, given the node and the flows by number."""
+"""Returns the index in a group that each flow takes, from the node and the flows by number."""
 
 
 class Model(StrEnum):
-    """What switches choose by: Linux as the lab's scheme sets it, or a CRC of the five-tuple with
-    modulo, as switch ASICs do."""
+    """The switches' method of choice: Linux as the lab's scheme sets it, or a CRC of the five-tuple
+    with modulo, like switch ASICs."""
 
     KERNEL = "kernel"
     CRC16 = "crc16"
@@ -61,9 +62,9 @@ def chooser(
 ) -> Chooser:
     """The choice of every switch under the fabric's scheme, or by an ASIC's `model` instead.
 
-    `entries` are those of scheme te. Raises InputError for a scheme whose choices are drawn at
-    random or depend on what has happened before, and for te without entries; the chooser itself
-    for a hash seed of 0, as the kernel's own hash is then not known.
+    `entries` are those of scheme te. Raises InputError for a scheme whose choices are random or
+    depend on earlier events, and for te without entries; the chooser raises it for a hash seed of
+    0, because the kernel's own hash is then unknown.
     """
     fabric = wires.fabric
     addresses = _Addresses(wires.nic_address[matrix.source], wires.nic_address[matrix.destination])
@@ -119,7 +120,7 @@ def _check_predictable(kind: str, entries: Mapping[EntryKey, int] | None) -> Non
 
 
 class _Steered:
-    """The hashes that steering gives flows at a node."""
+    """The hashes that steering sets for flows at a node."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """The document of a prediction: loads of links, their balance, polarization, worst links.
 
-In: where a traffic matrix lands (`rocelab.predict.loads`). Out: a frozen `Prediction`, which
-`rocelab.documents.to_json` writes. docs/documents.md is made from it.
+`prediction` makes a frozen `Prediction` from the loads of a traffic matrix
+(`rocelab.predict.loads`), which `rocelab.documents.to_json` writes. docs/documents.md is generated
+from it.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ WORST = 10
 
 @dataclass(frozen=True, slots=True)
 class LinkPrediction:
-    """What `sender` puts on a link. `bytes` (payload) and `packets` (of data) are None where they
-    are not known."""
+    """The load that `sender` puts on a link. `bytes` (payload) and `packets` (of data) are None if
+    unknown."""
 
     link: str
     sender: str
@@ -46,7 +47,8 @@ class LinkPrediction:
 @dataclass(frozen=True, slots=True)
 class TierPrediction:
     """A tier of links between switches in one direction. `flows` has the balance of flow counts,
-    beside uniform random hashing of as many flows; `bytes` that of payload over all its links."""
+    compared with uniform random hashing of as many flows; `bytes` has that of payload over all its
+    links."""
 
     tier: str
     direction: Direction
@@ -57,7 +59,7 @@ class TierPrediction:
 @dataclass(frozen=True, slots=True)
 class WorstLink:
     """A link between switches with the highest load for its rate; `of_mean` is its load over the
-    mean of its tier and direction, in bytes where they are known, in flows otherwise."""
+    mean of its tier and direction, in bytes if known, else in flows."""
 
     link: str
     sender: str
@@ -70,8 +72,8 @@ class WorstLink:
 class Prediction:
     """A traffic matrix on a lab.
 
-    tables: whose: `kernel` of the running switches, else `planned`. notes: what is not exact.
-    bytes, packets: None where they are not known. worst: the links with the highest load for their
+    tables: `kernel` for those of the running switches, else `planned`. notes: the inexact parts.
+    bytes, packets: None if unknown. worst: the links with the highest load for their
     rate.
     """
 
@@ -100,7 +102,7 @@ def prediction(
     model: Model,
     notes: Sequence[str] = (),
 ) -> Prediction:
-    """The document of where a matrix lands."""
+    """The document of a matrix's loads."""
     spec = wires.fabric.spec
     links = _links(wires, loads)
     return Prediction(

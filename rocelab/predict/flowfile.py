@@ -1,7 +1,6 @@
-"""Reads flows that a person or a program wrote: CSV with a header, or YAML with a key `flows`.
+"""Reads a file of flows: CSV with a header, or YAML with a key `flows`.
 
-In: a file and the fabric it is for. Out: a `FlowRow` per flow, or a SpecError with every problem,
-each at its line.
+Returns a `FlowRow` per flow of a fabric, or raises a SpecError with every problem at its line.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ MOST_BYTES = 10**18
 
 
 class FlowSpec(SpecModel):
-    """A flow as a file has it."""
+    """A flow in a file."""
 
     source: Annotated[str, Field(description="the sending server, such as srv1-1")]
     source_nic: Annotated[int, Field(ge=1, le=64, description="its NIC, from 1")] = 1
@@ -63,8 +62,8 @@ class FlowsSpec(SpecModel):
 def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
     """The flows of a file, CSV by its ending and YAML otherwise.
 
-    A CSV names its columns in the first line: those of `FlowSpec`, of which source, destination and
-    sport must be there; an empty cell is a column left out. Raises SpecError with every problem.
+    The first line of a CSV names its columns, those of `FlowSpec`; source, destination and sport
+    are required. An empty cell is a missing value. Raises SpecError with every problem.
     """
     source = _read_csv(path) if path.suffix.lower() == ".csv" else read_source(path)
     spec = validate(source, FlowsSpec)
@@ -117,7 +116,7 @@ def _misfits(fabric: Fabric, flow: FlowSpec) -> list[tuple[str, InputError]]:
 
 
 def _read_csv(path: Path) -> Source:
-    """The rows as the same keys and values that YAML gives, each with its line."""
+    """The rows with the same keys and values as in YAML, each with its line."""
     file = str(path)
     try:
         text = StringIO(read_input(path).decode(), newline="")

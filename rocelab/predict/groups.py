@@ -1,8 +1,8 @@
-"""The next hops of a switch for a destination NIC, in the order in which its choice counts them.
+"""The next hops of a switch for a destination NIC, in the order of its ECMP group.
 
-In: a fabric as `Wires`, and its switches' tables, or nothing for those that BGP will build. Out: a
-`GroupOf`, which gives the group of a node and a NIC. Planned groups are worked out for the NICs
-asked for only, so that a traffic matrix over a large fabric needs no table of all routes.
+A `GroupOf` returns the group of a node and a NIC, from the switches' tables or from the tables that
+BGP will build. Planned groups are computed only for the NICs in use, so that a traffic matrix over
+a large fabric needs no table of all routes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Group:
 
 
 GroupOf = Callable[[int, int], Group]
-"""Gives the group of a node for a NIC, both by number. Raises NoPathError where there is none."""
+"""Returns the group of a node for a NIC, both by number. Raises NoPathError if there is none."""
 
 
 def read_groups(wires: Wires, fib_of: FibOf) -> GroupOf:
@@ -66,8 +66,8 @@ def read_groups(wires: Wires, fib_of: FibOf) -> GroupOf:
 def planned_groups(wires: Wires) -> GroupOf:
     """Groups as BGP will build them and zebra will order them (`rocelab.forwarding.fib`).
 
-    On unnumbered links the order follows from the daemons' start and not from the plan
-    (`order_is_planned`): links then stand in the plan's order. Raises InputError for groups that
+    On unnumbered links the order depends on the daemons' start and not on the plan
+    (`order_is_planned`): links are then in the plan's order. Raises InputError for groups that
     routing.max_paths cuts.
     """
     fabric = wires.fabric
@@ -115,7 +115,7 @@ def _ordered(wires: Wires, name: str, nic: Nic, links: NextHops) -> Group:
 
 
 class _Holders:
-    """Which switches announce the longest prefix that holds an address."""
+    """The switches that announce the longest prefix that holds an address."""
 
     def __init__(self, fabric: Fabric) -> None:
         by_length: dict[int, dict[int, tuple[str, ...]]] = {}

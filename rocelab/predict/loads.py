@@ -1,7 +1,8 @@
-"""Where a traffic matrix lands: every flow led through the fabric, all flows a hop at a time.
+"""The link loads of a traffic matrix: every flow is routed through the fabric, all flows one hop at
+a time.
 
-In: a `Matrix`, the groups of switches and what they choose by. Out: a `LinkLoads`: the load of
-every link in each direction, and the choices that flows met one after the other.
+`land` takes a `Matrix`, the switches' groups and their method of choice, and returns a `LinkLoads`:
+the load of every link in each direction, and the consecutive choices of flows.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from rocelab.predict.wires import Ints, Wires
 from rocelab.progress import Progress, ProgressSink, no_progress
 
 MOST_HOPS = 16
-"""More than any path has: a flow that is still on its way goes round in circles."""
+"""More than any path has: a flow that has not arrived by then is in a loop."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkLoads:
-    """What each send carries (`Wires` numbers them): flows, payload and data packets, the last two
-    None where they are not known.
+    """The load of each send (`Wires` numbers them): flows, payload and data packets, the last two
+    None if unknown.
 
-    crossing: flows of each group of parallel links, by (tier, direction, lower node). choices: the
-    two choices of each flow that made two in a row.
+    crossing: flows of each group of parallel links, by (tier, direction, lower node). choices:
+    pairs of consecutive choices of a flow.
     """
 
     flows: Ints
@@ -43,7 +44,7 @@ class LinkLoads:
         """Data packets of every link by (link name, sending node), as `rocelab.traffic.taps` counts
         them.
 
-        Raises ValueError where they are not known.
+        Raises ValueError if they are unknown.
         """
         if self.packets is None:
             raise ValueError("packets are not known")
@@ -60,9 +61,9 @@ def land(
     choose: Chooser,
     progress: ProgressSink = no_progress,
 ) -> LinkLoads:
-    """Lead every flow to its NIC.
+    """Route every flow to its NIC.
 
-    Raises NoPathError where a flow does not arrive, and what `group_of` and `choose` raise.
+    Raises NoPathError if a flow does not arrive, and as `group_of` and `choose` do.
     """
     count = len(matrix)
     server = wires.nic_server[matrix.destination]
@@ -93,7 +94,8 @@ def land(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Taken:
-    """A hop of some flows: the send, and which of how many next hops of which group it was."""
+    """A hop of some flows: the send, its index among the next hops, their number and their
+    group."""
 
     sends: Ints
     option: Ints
@@ -110,7 +112,8 @@ class _Walk:
         self._numbers: dict[tuple[int, Group], int] = {}
 
     def step(self, at: Ints, which: Ints) -> _Taken:
-        """Flows of one node and group choose together; a group of one is no choice."""
+        """Route flows by one hop. Flows of one node and group choose together; a group of one is no
+        choice."""
         nics = len(self._wires.nics)
         place, inverse = np.unique(at * nics + self._matrix.destination[which], return_inverse=True)
         numbers = self._numbers
@@ -146,7 +149,7 @@ def _crossing(wires: Wires, carried: Ints) -> dict[tuple[str, Direction, str], i
 
 
 class _Pairing:
-    """Puts each flow's choice beside the one it made before."""
+    """Pairs each flow's choice with its previous one."""
 
     def __init__(self, wires: Wires, flows: int) -> None:
         roles = list(dict.fromkeys(node.role.value for node in wires.fabric.nodes))
@@ -157,7 +160,7 @@ class _Pairing:
         self._found: dict[tuple[int, int], list[tuple[Ints, Ints, Ints, Ints]]] = {}
 
     def add(self, which: Ints, at: Ints, taken: _Taken) -> None:
-        """Take note of a hop of the flows `which` at the nodes `at`."""
+        """Record a hop of the flows `which` at the nodes `at`."""
         free = taken.options > 1
         flows, stages = which[free], len(self._stages)
         stage = 2 * self._role[at[free]] + taken.sends[free] % 2
@@ -176,7 +179,7 @@ class _Pairing:
         self._stage_before[flows], self._option_before[flows] = stage, option
 
     def done(self) -> tuple[PairedChoices, ...]:
-        """All pairs of stages, in the order in which flows met them."""
+        """All pairs of stages, in the order of the paths."""
         return tuple(
             PairedChoices(
                 self._stages[first],

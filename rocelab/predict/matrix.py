@@ -1,7 +1,7 @@
 """The flows of a traffic matrix as arrays, and the flows of a job.
 
-In: plans of jobs (`rocelab.jobs.jobplan`), or rows of a file. Out: a `Matrix`: of each flow the
-NICs, ports, queue pair, payload and data packets, as far as they are known before anything runs.
+A `Matrix`, from plans of jobs (`rocelab.jobs.jobplan`) or rows of a file, has each flow's NICs,
+ports, queue pair, payload and data packets, as far as they are known before a run.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rocelab.predict.wires import Ints, Wires
 
 
 class FlowRow(NamedTuple):
-    """One flow: `bytes` of payload and data `packets`, None where they are not known; it leaves by
-    port `leaves_by` (from 0) of its NIC."""
+    """One flow: `bytes` of payload and data `packets`, None if unknown; it is sent by port
+    `leaves_by` (from 0) of its NIC."""
 
     source: NicRef
     destination: NicRef
@@ -34,9 +34,9 @@ class FlowRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """A traffic matrix: flows by column. `source` and `destination` are NICs and `first` the send
-    by which a flow leaves its server, as `Wires` numbers them; `bytes` and `packets` are None where
-    one flow's are not known."""
+    """A traffic matrix: flows by column. `source` and `destination` are NICs and `first` is the
+    send out of a flow's server, as `Wires` numbers them; `bytes` and `packets` are None if those of
+    one flow are unknown."""
 
     source: Ints
     destination: Ints
@@ -51,8 +51,8 @@ class Matrix:
 
 
 def matrix_of(wires: Wires, rows: Sequence[FlowRow]) -> Matrix:
-    """Flows whose NICs and ports are there. Raises KeyError for a NIC, IndexError for a port that
-    is not, ValueError without any flow."""
+    """The matrix of flows. Raises KeyError for a missing NIC, IndexError for a missing port,
+    ValueError for no flows."""
     if not rows:
         raise ValueError("no flows")
     source = [wires.nic(row.source) for row in rows]
@@ -79,11 +79,11 @@ def _column(values: Sequence[int | None]) -> Ints | None:
 def rows_of_jobs(plans: Iterable[JobPlan]) -> list[FlowRow]:
     """The data flows of jobs, warm-up included: one per queue pair and direction that sends data.
 
-    ACKs and notifications are flows of their own that nothing is said of. A queue pair that no
-    message comes to is no flow. The packets are those of a run without retransmission; of streams,
-    which send as fast as they may, and with admission they are not known. Where the sends of two
-    ranks may change places in time and differ in size, which of their queue pairs carries which is
-    not known either: then the sum over these is right and each may be a message off.
+    ACKs and notifications are not included. A queue pair without messages is no flow. The packets
+    are those of a run without retransmission; they are unknown for streams, which send as fast as
+    possible, and with admission. If sends of two ranks differ in size and their order may vary, it
+    is unknown which of their queue pairs carries which: then the sum over these is right, and each
+    may differ by a message.
     """
     return [row for plan in plans for row in _rows_of_job(plan)]
 
@@ -117,8 +117,8 @@ def _messages(size: int, longest: int) -> list[int]:
 
 
 def _spread(plan: JobPlan, messages: Ints) -> tuple[Ints, Ints]:
-    """Bytes and packets of each queue pair of a connection, as `rocelab.agent.rc.connection` deals
-    the messages of all iterations."""
+    """Bytes and packets of each queue pair of a connection, as `rocelab.agent.rc.connection`
+    distributes the messages of all iterations."""
     transport, repeats = plan.job.transport, plan.iterations
     pairs = transport.qps
     if transport.strategy is Strategy.SPLIT:

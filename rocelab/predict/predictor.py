@@ -1,7 +1,6 @@
-"""Predicts where flows or jobs land on a lab: from its kernels' tables, or as planned.
+"""Predicts the link loads of flows or jobs on a lab, from its kernels' tables or as planned.
 
-In: a lab, running or planned, and flows or jobs. Out: a `LinkLoads` and its document. This is what
-`rocelab predict` and `rocelab compare` call.
+Makes a `LinkLoads` and its document, for `rocelab predict` and `rocelab compare`.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from rocelab.spec.schemes import SchemeSpec
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What decides paths: the tables of running switches (None: planned ones), the model of their
-    choice, and the entries that a running controller has written."""
+    """The inputs that decide paths: the tables of running switches (None: planned ones), the model
+    of their choice, and a running controller's entries."""
 
     fib_of: FibOf | None = None
     model: Model = Model.KERNEL
@@ -38,7 +37,7 @@ class Setting:
 def asked_fabric(
     fabric: Fabric, scheme: SchemeSpec | None = None, hashing: HashingSpec | None = None
 ) -> Fabric:
-    """The same fabric under another scheme or other hashing; None leaves what it has.
+    """The fabric under another scheme or other hashing; None keeps its own.
 
     Raises InputError for a scheme that the hashing does not allow.
     """
@@ -53,8 +52,8 @@ def predict_loads(
     setting: Setting,
     progress: ProgressSink = no_progress,
 ) -> LinkLoads:
-    """Where a matrix lands. Raises InputError where that cannot be known, NoPathError where a flow
-    does not arrive."""
+    """The link loads of a matrix. Raises InputError if they cannot be predicted, NoPathError if a
+    flow does not arrive."""
     choose = chooser(wires, matrix, setting.model, setting.entries)
     return land(wires, matrix, _groups(wires, setting), choose, progress)
 
@@ -65,7 +64,7 @@ def predict_document(
     setting: Setting,
     progress: ProgressSink = no_progress,
 ) -> Prediction:
-    """The document of where flows land. Raises as `predict_loads` does."""
+    """The document of flows' link loads. Raises as `predict_loads` does."""
     wires = Wires(fabric)
     matrix = matrix_of(wires, rows)
     loads = predict_loads(wires, matrix, setting, progress)

@@ -1,6 +1,6 @@
-"""What a command asks of a lab beside what its file says: another scheme, other hashing.
+"""A command's overrides of a lab's file: another scheme, other hashing.
 
-In: the text of `--scheme` and `--hashing`. Out: their specs, or a SpecError as for a file.
+The text of `--scheme` and `--hashing` becomes specs, or a SpecError as for a file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rocelab.spec.source import Data, Source
 
 
 class Asked(SpecModel):
-    """What stands on the command line; None is as the lab has it."""
+    """The overrides on the command line; None keeps the lab's own."""
 
     scheme: Annotated[SchemeSpec | None, Field(description="how flows are spread")] = None
     hashing: Annotated[HashingSpec | None, Field(description="the seeds of switches")] = None
 
 
 def read_asked(scheme: str | None, hashing: str | None = None) -> Asked:
-    """The specs of two options, None for those not given. Raises SpecError."""
+    """The specs of two options, None for an option that is not set. Raises SpecError."""
     given = {"scheme": scheme, "hashing": hashing}
     data: dict[str, Data] = {
         key: read_scalar(text, None, plain=True) for key, text in given.items() if text is not None

@@ -1,7 +1,7 @@
-"""A fabric as numbers, so that many flows can be led through it at once.
+"""A fabric as numbers, so that many flows can be routed through it at once.
 
-In: a `Fabric`. Out: nodes and NICs by number, and each link as two sends, one in each direction:
-what a vectorised walk indexes arrays with.
+Nodes and NICs have numbers, and each link is two sends, one per direction; a vectorised walk
+indexes arrays with them.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Wires:
 
     @property
     def sends(self) -> int:
-        """How many there are: two per link."""
+        """The number of sends: two per link."""
         return len(self.sender)
 
     def send(self, link: Link, sender: str) -> int:
-        """The number of what `sender` puts on `link`."""
+        """The number of the send of `sender` on `link`."""
         return 2 * self._link_number[link.name] + (link.a.node != sender)
 
     def nic(self, ref: NicRef) -> int:
-        """The number of a NIC that is there. Raises KeyError for others."""
+        """The number of a NIC. Raises KeyError for a missing one."""
         return self._nic_number[ref.server, ref.nic]
 
     @cached_property
@@ -57,5 +57,5 @@ class Wires:
 
     @cached_property
     def nic_address(self) -> npt.NDArray[np.uint32]:
-        """The address of each NIC, as a number in the order of its dots."""
+        """The address of each NIC, as a number in network byte order."""
         return np.array([int(IPv4Address(nic.ip)) for nic in self.nics], dtype=np.uint32)

@@ -1,7 +1,7 @@
 """The figures of a comparison, from the reports of its jobs and the packets counted on links.
 
-In: a `JobReport`, data packets per link as the kernels counted them, and predictions. Out: a `Run`,
-and what several runs of a cell come to. Pure.
+Makes a `Run` from a `JobReport`, data packets per link as the kernels counted them, and
+predictions, and the figures of a cell from several runs. Pure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Crossing = Mapping[tuple[str, Direction, str], int]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Where a run's data should land: packets per link and sender, and the tiers' polarization."""
+    """The prediction for a run's data: packets per link and sender, and the tiers' polarization."""
 
     packets: LinkPackets
     polarizations: tuple[Polarization, ...]
@@ -49,7 +49,8 @@ def run_of(
     """The figures of one run.
 
     `packets` are data packets by (link name, sender), of every link between switches; `crossing`
-    counts the flows of each group of parallel links. Raises KeyError for a link not counted.
+    counts the flows of each group of parallel links. Raises KeyError for a link that was not
+    counted.
     """
     loads = link_loads(fabric, packets)
     job_time = _job_time(report)
@@ -78,9 +79,10 @@ def run_of(
 def status_of(
     runs: Sequence[Run], wanted: int, stopped: str | None = None
 ) -> tuple[Status, str | None]:
-    """What a cell of these runs is, and why. A cell is measured where one run at least is valid.
+    """The status of a cell with these runs, and its reason. A cell is measured if at least one run
+    is valid.
 
-    `wanted` runs were asked for; `stopped` is the error that ended them before.
+    `wanted` runs were asked for; `stopped` is the error that ended them early.
     """
     if not runs:
         return Status.NOT_RUN, stopped
@@ -99,7 +101,7 @@ def status_of(
 
 
 def cell_figures(runs: Sequence[Run], nic_rate_bps: float) -> CellFigures | None:
-    """What runs come to, None where no iteration was measured."""
+    """The figures of several runs, None if no iteration was measured."""
     used = [run for run in runs if run.valid] or list(runs)
     busbw = [value for run in used for value in run.busbw_gbs]
     ratios = [value for run in used for value in run.jct_ratio]
@@ -205,7 +207,7 @@ def _jct_ratio(report: JobReport) -> tuple[float, ...]:
 def _links(
     fabric: Fabric, report: JobReport, packets: LinkPackets, job_time: Times
 ) -> tuple[LinkUse, ...]:
-    """Links between switches; of their frames the job's own are by far the most."""
+    """The use of links between switches; nearly all their frames are the job's own."""
     seconds = job_time.lab_ns / SECOND_NS
     return tuple(
         LinkUse(

@@ -1,7 +1,7 @@
-"""What a comparison runs: every scheme with every number of queue pairs and every placement.
+"""The cells of a comparison: every scheme with every number of queue pairs and every placement.
 
-In: names and numbers as typed on a command line, and the options of a job. Out: cells in the order
-in which they run, each with its job; or an error before anything is touched.
+Parses names and numbers of a command line and the options of a job into cells in the order in which
+they run, each with its job, or raises an error before anything changes.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ DEFAULTS: Mapping[str, str] = {
     "iterations": "3",
     "strategy": "split",
 }
-"""What a job does where no option says; its ranks are then all NICs."""
+"""The default options of a job; by default its ranks are all NICs."""
 
 REORDERING = ("flowlet", "spray")
-"""Schemes whose receivers must take packets in any order: go-back-N would send them again."""
+"""Schemes whose receivers must accept packets in any order: go-back-N would retransmit them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One scheme, number of queue pairs and placement, and the job that is run for them."""
+    """One scheme, number of queue pairs and placement, with its job."""
 
     scheme: SchemeSpec
     qps: int
@@ -53,7 +53,7 @@ def cells(
     """The cells of comma-separated lists, scheme by scheme.
 
     `options` are those of a job by their names. Raises InputError for an empty or repeated item,
-    SpecError for one that is not known and for a job that does not fit.
+    SpecError for an unknown item and for a job that does not fit.
     """
     numbers = [_number(text) for text in _items("--qps", qps)]
     kinds = [_scheme(text) for text in _items("--schemes", schemes)]

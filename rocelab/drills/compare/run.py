@@ -1,7 +1,8 @@
-"""Runs a comparison: the lab up, each scheme switched on it, each cell's job run and counted.
+"""Runs a comparison: brings the lab up, switches to each scheme, and runs and counts each cell's
+job.
 
-In: a lab and cells. Out: a `Comparison`, and a folder with result.json and report.html. A lab that
-was up keeps running with the scheme that it had; one that was not is taken down again.
+The result is a `Comparison`, and a folder with result.json and report.html. A lab that was up keeps
+running with its own scheme; any other is taken down again.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import Taps
 
 PREDICTED = ("ecmp", "e-ecmp", "path-pinning")
-"""Schemes whose paths follow from tables and flows alone."""
+"""Schemes whose paths depend only on tables and flows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What runs now: `done` of `total` runs are over."""
+    """The present step: `done` of `total` runs are finished."""
 
     title: str
     done: int
@@ -55,7 +56,7 @@ Watch = Callable[[Step], None]
 
 
 def no_watch(_: Step) -> None:
-    """For callers who do not watch."""
+    """Ignore the progress."""
 
 
 def compare(
@@ -69,8 +70,8 @@ def compare(
 ) -> Comparison:
     """Run every cell `repeats` times.
 
-    A scheme or a job that does not run here is a cell that says why. Raises InputError where a job
-    does not fit the lab, before anything is touched; MachineError where the lab does not come up.
+    If a scheme or a job does not run here, its cell says why. Raises InputError if a job does not
+    fit the lab, before anything changes; MachineError if the lab does not come up.
     """
     for cell in cells:
         plan_jobs(lab.fabric, [cell.job])
@@ -92,7 +93,7 @@ def compare(
 
 
 def write_results(found: Comparison, folder: Path) -> None:
-    """Write result.json and report.html. Raises OSError where that is not possible."""
+    """Write result.json and report.html. Raises OSError if that is not possible."""
     from rocelab.documents import to_json
     from rocelab.report.compare.html import render_html
 
@@ -180,7 +181,7 @@ def _run(lab: Lab, cell: Cell) -> Run:
         report = run_job(lab, cell.job)
         packets = taps.read()
     rows = rows_of_jobs(plan_jobs(fabric, [cell.job]))
-    # Read now: a scheme's controller may have put its own groups over BGP's routes.
+    # Read now, because a scheme's controller may have put its own groups over BGP's routes.
     fib_of = cache(lambda node: read_fib(lab.node(node).netns))
     expected = None
     if cell.scheme.kind in PREDICTED and all(node.hash_seed for node in fabric.switches):
@@ -198,14 +199,14 @@ def _loads(fabric: Fabric, rows: Sequence[FlowRow], fib_of: FibOf) -> tuple[Wire
 
 
 def _plainly_hashed(fabric: Fabric) -> Fabric:
-    """As plain hashing with seeds of their own would bring flows to groups of links, whatever the
-    scheme that ran: how many flows each group has to spread."""
+    """The fabric with plain hashing and a seed per node, for any scheme: with it, the number of
+    flows that each group of links has to spread is predicted."""
     spec = fabric.spec
     hashing = spec.hashing.model_copy(update={"seed": SeedPlan.PER_NODE})
     return plan(spec.model_copy(update={"hashing": hashing, "scheme": EcmpScheme()}))
 
 
 def _nic_rate_bps(fabric: Fabric) -> int:
-    """Of a NIC, all its ports together."""
+    """The rate of a NIC, all its ports together."""
     nic = fabric.nics(fabric.servers[0].name)[0]
     return sum(link.rate_bps for link in nic.links)

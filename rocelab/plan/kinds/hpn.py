@@ -1,8 +1,8 @@
 """Kind `hpn`: rails in segments, each NIC on one ToR or on two, aggregation in one plane or two.
 
-With two planes the first ports of all NICs meet only each other's ToRs and aggregation switches, so
-a path is chosen once, at the ToR; cores join segments no closer, but lead from one plane to the
-other where a NIC has lost a port.
+With two planes the first ports of all NICs share one plane's ToRs and aggregation switches, so a
+path is chosen once, at the ToR. Cores do not shorten paths between segments, but join the planes if
+a NIC has lost a port.
 
 Source: Qian et al., "Alibaba HPN: A Data Center Network for Large Language Model Training", SIGCOMM
 2024, sections 4 to 6.
