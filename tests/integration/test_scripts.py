@@ -1,4 +1,4 @@
-"""The short scripts in `scripts/` and `traffic/`, run as their first lines say."""
+"""The short scripts in `scripts/` and `traffic/`, run as their docstrings show."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_a_drained_switch_forwards_nothing_and_nothing_is_lost(lab: Lab) -> None
 
 
 def counted(lab: str, *flows: tuple[str, str, str, str]) -> dict[str, dict[str, int]]:
-    """What `count_marks` prints of flows to srv3-1 (source, source port, codepoint, packets):
-    packets by codepoint, of each source port."""
+    """The output of `count_marks` for flows to srv3-1 (source, source port, codepoint, packets):
+    packets by codepoint, for each source port."""
     command = [sys.executable, SCRIPTS["count_marks"], lab, "srv3-1", "15"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as counting:
         assert counting.stdout is not None
