@@ -1,12 +1,12 @@
-"""What holds for every test: the outcome `not measured`, and property tests without a clock.
+"""Settings of all tests: the outcome `not measured`, and property tests without time limits.
 
-A property test looks at 50 examples where it does not say, half of Hypothesis' hundred, since the
-whole suite runs for every change; `--hypothesis-profile=default` looks at all of them. How long an
-example takes is not looked at: that says how busy the machine is.
+A property test runs 50 examples by default, half of Hypothesis' hundred, because the whole suite
+runs for every change; `--hypothesis-profile=default` runs a hundred. The duration of an example is
+not checked: it depends on the machine's load.
 
-A shell starts background jobs with SIGINT ignored, and so would be every command that tests start
-and interrupt: here it is not. SIGTERM and SIGHUP end the suite as Ctrl-C does: what fixtures have
-made is removed first.
+A shell starts background jobs with SIGINT ignored, which commands that tests start and interrupt
+would inherit: this restores it. SIGTERM and SIGHUP end the suite like Ctrl-C: fixtures clean up
+first.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
-"""Tests that measure by the clock, on a machine that may be too busy for it.
+"""Tests that measure times, on a machine that may be too busy.
 
     report = measured(lambda: run_job(lab, job(pattern="allreduce", size="4MB")))
     assert report.headline("jct_ratio").modelled.median < 1.06
 
-The product judges each run: a run with `problems` is invalid. `measured` makes such a run
-again, `ATTEMPTS` times in all, and returns the first that is valid: only that one is compared.
-Where none is valid the test ends as `not measured`, with the product's reasons, apart from passed,
-failed and skipped: in the summary, in the counts, and in the JUnit file (a skipped case whose
-message begins with "not measured" and which has the property `not_measured`), with and without
-xdist. It works in fixtures too: each test that needs the fixture is then not measured. More than
-`MOST_NOT_MEASURED` of them fail a run of pytest; tests of one fixture count once.
+The product judges each run: a run with `problems` is invalid. `measured` repeats such a run, up to
+`ATTEMPTS` runs in all, and returns the first valid one. If none is valid the test ends as `not
+measured`, with the product's reasons, separate from passed, failed and skipped: in the summary, in
+the counts, and in the JUnit file (a skipped case whose message begins with "not measured" and which
+has the property `not_measured`), with and without xdist. It works in fixtures too: each test that
+needs the fixture is then not measured. More than `MOST_NOT_MEASURED` such tests fail a run of
+pytest; tests of one fixture count once.
 
-What load does not explain (`DEFECTS`) is a failure at the first run that shows nothing else.
+Problems that load does not explain (`DEFECTS`) fail the test at the first run with no other
+problems.
 
-An assertion itself never gives way: no `passed or not valid`. Where the runs are not objects with
-`problems`, say how to read them:
+Assertions are never weakened: no `passed or not valid`. For runs without an attribute `problems`,
+pass a function that reads them:
 
     drill = measured(lambda: run_drill(file, retries=0), problems_of_drill)
     outcome = measured(lambda: rocelab("traffic", NAME, *JOB), problems_of_command)
@@ -37,7 +38,7 @@ from rocelab.results.probes import ProbeRun
 
 ATTEMPTS = 1 + RETRIES
 MOST_NOT_MEASURED = 5
-"""A run of pytest passes with so many measurements that it did not get, and no more."""
+"""The most tests that a passing run of pytest may have not measured."""
 
 DEFECTS = (
     "counters disagree on",
@@ -58,7 +59,7 @@ _Run = TypeVar("_Run")
 
 
 class NotMeasuredError(Exception):
-    """No run was valid. `origin` is where it was tried first: tests of a fixture share it."""
+    """No run was valid. `origin` is the first test that tried it: tests of a fixture share it."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__("; ".join(reasons))
@@ -71,10 +72,11 @@ def measured(
     problems_of: Callable[[_Run], Sequence[str]] = attrgetter("problems"),
     attempts: int = ATTEMPTS,
 ) -> _Run:
-    """The first valid of up to `attempts` runs. `problems_of` a run are why it is not valid.
+    """The first valid of up to `attempts` runs. `problems_of` returns the reasons why a run is not
+    valid.
 
-    Raises NotMeasuredError with the last run's problems where none is, and AssertionError where a
-    run has no problem but defects.
+    Raises NotMeasuredError with the last run's problems if none is valid, and AssertionError if all
+    problems of a run are defects.
     """
     # A tuple each, since a run that raises is not judged but passed on.
     runs = measure_valid(
@@ -96,13 +98,13 @@ def _judged(
 
 
 def probe_runs(result: DrillResult) -> list[ProbeRun]:
-    """The run of each repeat of a drill that is a phase of probes."""
+    """The run of each repeat of a drill with one phase of probes."""
     found = [run.probes for (run,) in result.repeats]
     return [run for run in found if run is not None]
 
 
 def problems_of_drill(result: DrillResult) -> tuple[str, ...]:
-    """Why a drill has no valid repeat; none where it has one."""
+    """Why a drill has no valid repeat; empty if it has one."""
     if all(phase.valid_runs for phase in result.phases):
         return ()
     runs = (run for phase in result.phases for run in result.runs_of(phase.name))
@@ -110,7 +112,7 @@ def problems_of_drill(result: DrillResult) -> tuple[str, ...]:
 
 
 def problems_of_command(outcome: CompletedProcess[str]) -> tuple[str, ...]:
-    """Why a command says that its run is not valid; none where it ended for another reason."""
+    """Why a command's run is not valid, from its output; empty if it ended for another reason."""
     if outcome.returncode != MachineError.exit_code:
         return ()
     lines = (outcome.stdout + outcome.stderr).splitlines()
@@ -121,7 +123,7 @@ def problems_of_command(outcome: CompletedProcess[str]) -> tuple[str, ...]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test or fixture that got no valid run: to pytest a kind of skipped."""
+    """Report a test or fixture without a valid run: for pytest a kind of skipped."""
     report = yield
     if call.excinfo is not None and isinstance(error := call.excinfo.value, NotMeasuredError):
         path, line, _ = item.location
@@ -134,7 +136,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> Any:
-    """Neither passed nor skipped in what the terminal counts and shows."""
+    """Count and show it on the terminal as neither passed nor skipped."""
     if _origin(report) is None:
         return None
     return CATEGORY, "N", (CATEGORY.upper(), {"yellow": True})
@@ -146,7 +148,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Count:
-    """Measurements not had, where outcomes are reported: not in xdist's workers."""
+    """Counts tests not measured in the process that reports outcomes: not in xdist's workers."""
 
     def __init__(self) -> None:
         self._origins: set[str] = set()

@@ -1,1 +1,1 @@
-"""An engineer who tries to catch the kit in a wrong number: `make adversary` (tests/README.md)."""
+"""A suite that tries to make rocelab report a wrong number: `make adversary` (tests/README.md)."""

@@ -1,4 +1,4 @@
-"""What the adversarial suite runs, and the table at its end."""
+"""The runs of the adversarial suite, and the table at its end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Pair = tuple[str, str]
 
 
 def pairs(drills: str, against: str) -> list[Pair]:
-    """Every drill with every disturbance that concerns it; of those that are named, where some
-    are. The control comes first: it must be right."""
+    """Every drill with every disturbance that concerns it, or only the named ones. The control
+    comes first: it must be right."""
     chosen = against.split() or [each for each in DISTURBANCES if each not in ASKED_FOR]
     names = drills.split() or drill_names()
     unknown = {*chosen} - {*DISTURBANCES} | {*names} - {*drill_names()}
@@ -50,7 +50,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def root() -> Iterator[None]:
-    """These tests make real labs: without root they fail, they are not skipped."""
+    """These tests make real labs: without root they fail rather than skip."""
     assert os.geteuid() == 0, "the adversary needs root: run `make adversary`"
     yield
 
@@ -108,6 +108,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _shows_nothing(outcomes: Sequence[tuple[str, str, Outcome]]) -> bool:
-    """Whether the control was run and nothing of it compared."""
+    """Whether the control ran without any comparison."""
     control = [outcome for _, against, outcome in outcomes if against == "none"]
     return bool(control) and not any(outcome.comparisons for outcome in control)

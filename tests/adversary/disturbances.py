@@ -1,7 +1,7 @@
-"""What the adversary does to a drill while it runs: each a context around the running lab.
+"""The disturbances of a drill while it runs, each a context around the running lab.
 
-In: the lab, its drill's faults, a seed. Out: a machine, an injector or a clock that misbehaves for
-as long as the context lasts, and is as before at its end.
+Within the context the machine, the injector or the clock misbehaves, as drawn from a seed;
+afterwards it is as before.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from rocelab.runtime.lab import Lab
 SECOND_NS = 10**9
 
 Step = tuple[int, int, int]
-"""From when to when the clock was off by how much, ns by the clock as it was set."""
+"""Begin, end and error of a wrong clock, in ns of that clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where a disturbance acts. `steps` is what a disturbance of the clock did to it."""
+    """The target of a disturbance. `steps` records what a disturbance of the clock did."""
 
     lab: Lab
     faults: tuple[Timed, ...]
@@ -45,8 +45,8 @@ class Scene:
 
     @property
     def gentle(self) -> bool:
-        """Every other drill is disturbed so little that its run may well be valid: a suite whose
-        runs are all invalid would show nothing."""
+        """Every other drill is disturbed so little that its run can be valid: a suite with only
+        invalid runs would show nothing."""
         return self.seed % 2 == 0
 
 
@@ -69,7 +69,7 @@ while True:
 
 @contextmanager
 def load(scene: Scene) -> Iterator[None]:
-    """Bursts of ordinary processes that compute: two for each CPU, or where it is gentle one."""
+    """Bursts of ordinary processes that compute: two per CPU, or one if gentle."""
     count = (1 if scene.gentle else 2) * len(os.sched_getaffinity(0))
     with ExitStack() as running:
         for number in range(count):
@@ -94,8 +94,8 @@ while True:
 
 @contextmanager
 def steal(scene: Scene) -> Iterator[None]:
-    """A CPU is gone for up to 200 ms about every second, as where a hypervisor keeps it; where it
-    is gentle, for up to 30 ms, five times as often."""
+    """A CPU is gone for up to 200 ms about every second, as if a hypervisor took it; if gentle, for
+    up to 30 ms, five times as often."""
     with _helper(_THIEF, str(scene.seed), *(("0.03", "0.2") if scene.gentle else ("0.2", "1"))):
         yield
 
@@ -116,14 +116,15 @@ _LOWEST: tuple[tuple[object, str], ...] = (
     (daemons, "vty_configure"),
     (daemons, "vty_command"),
 )
-"""The lowest calls of the product by which a fault reaches a kernel or a daemon."""
+"""The product's lowest-level calls that carry a fault to a kernel or a daemon."""
 
 
 @contextmanager
 def late(scene: Scene) -> Iterator[None]:
-    """What an injector asks of kernel or daemon is held up for 50 to 900 ms before it is done, or
-    after: the product has read its clock, and is not told. Of each change the first call, as some
-    make dozens. Where it is gentle, for up to 90 ms, which the product does not yet call too late.
+    """An injector's request to kernel or daemon is delayed by 50 to 900 ms, before or after its
+    execution: the product has read its clock, and does not notice. Only the first call of each
+    change, because some make dozens. If gentle, by up to 90 ms, which the product does not yet
+    report as late.
     """
     draw = random.Random(scene.seed)
     # Not of a thread: the lowest calls are made on others, inside namespaces.
@@ -176,10 +177,11 @@ def nothing(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def pause(scene: Scene) -> Iterator[None]:
-    """The agents of one server, or of all, stand still for 30 to 400 ms about every second; where
-    it is gentle, for 10 to 45 ms every other second.
+    """The agents of one server, or of all, stand still for 30 to 400 ms about every second; if
+    gentle, for 10 to 45 ms every other second.
 
-    A server that the drill itself pauses is left alone: going on is then what ends its fault.
+    A server that the drill itself pauses is not disturbed, because continuing it would end the
+    fault.
     """
     draw = random.Random(scene.seed)
     own = {timed.spec.server for timed in scene.faults if timed.spec.kind == "host-pause"}
@@ -218,9 +220,10 @@ def _signal(pids: Collection[int], number: signal.Signals) -> None:
 
 @contextmanager
 def clock(scene: Scene) -> Iterator[None]:
-    """The machine's clock is set by 0.3 to 2 s, forth and back, and put right by the monotonic one.
+    """The machine's clock is moved by 0.3 to 2 s, forth and back, and corrected from the monotonic
+    one.
 
-    It is the machine's, not the lab's: every other program sees it. Only where it is asked for.
+    It is the machine's, not the lab's: every other program sees it. Only on request.
     """
     draw = random.Random(scene.seed)
     right_ns = _offset_ns()
@@ -255,7 +258,7 @@ def _set_offset(offset_ns: int) -> None:
 
 @contextmanager
 def _beside(act: Callable[[threading.Event], None]) -> Iterator[None]:
-    """`act` on a thread, until the event that it is given is set."""
+    """Run `act` on a thread; its event is set at the end of the context."""
     over = threading.Event()
     thread = threading.Thread(target=act, args=(over,), name="adversary")
     thread.start()
@@ -271,7 +274,7 @@ DISTURBANCES: Mapping[str, Callable[[Scene], Any]] = {
 }
 
 OF_FAULTS = ("late", "nothing")
-"""These need a fault: of a drill without one they are the control again."""
+"""Disturbances that need a fault: for a drill without one they equal the control."""
 
 ASKED_FOR = ("clock",)
-"""These are run only where they are named."""
+"""Disturbances that run only if they are named."""

@@ -1,12 +1,12 @@
-"""What a job's report says, held against what was captured of its queue pairs. Pure.
+"""Compares a job's report with the captured packets of its queue pairs. Pure.
 
-In: the packets of all servers' ports in one phase, and a report. Out: `Comparison`s.
+The packets are those of all servers' ports in one phase; the results are `Comparison`s.
 
-Packets, retransmissions, marks, CNPs and bytes are counted on the wire and have to be the same: by
-how many packets a NIC refused they may differ, as these never were there. A message says in its
-immediate which iteration it is of, so that the wire tells when an iteration's last arrived. Reports
-name no resolution of times: what they state of how late their packets left and of round trips is
-taken for it, and the share of a NIC's time that the product lets pass.
+Packets, retransmissions, marks, CNPs and bytes are counted on the wire and must be equal, except
+for packets that a NIC refused, which were never there. A message's immediate has its iteration, so
+that the wire shows when an iteration's last message arrived. Reports state no resolution of times:
+the reported lateness of packets, the round trips, and the share of a NIC's time that the product
+tolerates serve as resolution.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOST_TIME_SHARE = 0.01
 
 
 def compare_report(report: JobReport, packets: Packets) -> Iterator[Comparison]:
-    """Every figure of a valid report that the wire can tell."""
+    """Comparisons of every figure of a valid report that the wire shows."""
     data = packets[(packets["opcode"] >= _WRITE_FIRST) & (packets["opcode"] <= _WRITE_ONLY_IMM)]
     for flow in report.flows:
         yield from _compare_flow(report, flow, packets, data)
@@ -90,8 +90,8 @@ def _compare_iterations(report: JobReport, arrived: Packets) -> Iterator[Compari
 
 
 def _ends(arrived: Packets) -> dict[int, tuple[int, int]]:
-    """When the last message of each iteration was there: between the first copy's arrival and the
-    last's, where it was sent again and the wire does not tell which one was taken."""
+    """When the last message of each iteration arrived: between the first and the last copy if it
+    was retransmitted, because the wire does not show which one was taken."""
     last = arrived[np.isin(arrived["opcode"], (_WRITE_LAST_IMM, _WRITE_ONLY_IMM))]
     only = last["opcode"] == _WRITE_ONLY_IMM
     named = np.where(only, last["stamp_ns"].astype(np.uint64) >> np.uint64(32), last["magic"])

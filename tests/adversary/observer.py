@@ -1,12 +1,12 @@
-"""What really happened on a lab's wires, as its kernel saw it: the adversarial suite's witness.
+"""The adversarial suite's observer: records what the kernel saw on a lab's wires.
 
-In: a running lab. Out: every RoCEv2 packet that left or reached a server, with the kernel's
-timestamp, and every change of a port. It shares no code with what it checks but the way into a
-namespace: neither agents' notes nor the product's capture or watches enter.
+It records every RoCEv2 packet that left or reached a server of a running lab, with the kernel's
+timestamp, and every change of a port. It shares no code with the checked product except for
+entering a namespace: it uses neither agents' records nor the product's capture or watches.
 
-Nothing reads while a run lasts: the kernel writes into rings that hold a whole run, so that the
-witness costs the run no wake-up and a busy machine cannot make it late. Ports' changes have no
-timestamp of the kernel's; a process of the highest real-time priority stamps them as they come.
+Nothing reads during a run: the kernel writes into rings that hold a whole run, so that the observer
+costs no wake-up and a busy machine cannot make it late. Changes of ports have no kernel timestamp;
+a process of the highest real-time priority stamps them on arrival.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _SLOT = np.dtype(
     }
 )
 Packets = npt.NDArray[Any]
-"""Rows of `_SLOT`, with `time_ns` and `outgoing` of their own (`Taken.packets`)."""
+"""Rows of `_SLOT`, with added `time_ns` and `outgoing` (`Taken.packets`)."""
 
 PACKET = np.dtype(
     [("time_ns", "<i8"), ("outgoing", "?")]
@@ -101,8 +101,8 @@ PACKET = np.dtype(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """What crossed the servers' ports since the last look. `lost` packets found no room: then
-    nothing can be said of the run."""
+    """The packets on the servers' ports since the last call. `lost` packets found no room: then the
+    run cannot be judged."""
 
     packets: Packets
     lost: int
@@ -110,7 +110,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class PortChange:
-    """A port as its kernel told of it: `running` is with carrier, up, and not dormant."""
+    """A port's change as its kernel reported it: `running` is with carrier, up, and not dormant."""
 
     time_ns: int
     node: str
@@ -169,8 +169,8 @@ def _inside(lab: Lab, node: str, function: Callable[[], Any]) -> Any:
 
 
 class Observer:
-    """Watches a lab that is up, within its context. `slots` is for how many packets each server's
-    ring has room, sent and received together."""
+    """Watches a lab that is up, within its context. `slots` is the capacity of each server's ring
+    in packets, sent and received together."""
 
     def __init__(self, lab: Lab, slots: Mapping[str, int]) -> None:
         self._lab = lab
@@ -208,7 +208,7 @@ class Observer:
         return Taken(np.concatenate([packets for packets, _ in parts]), sum(n for _, n in parts))
 
     def port_changes(self) -> tuple[PortChange, ...]:
-        """All changes of ports; the watch is over then."""
+        """Return all changes of ports and end the watch."""
         assert self._ports is not None
         return self._ports.end()
 
@@ -218,7 +218,8 @@ def _switches(lab: Lab) -> Collection[str]:
 
 
 class _PortWatch:
-    """A process that stamps what rtnetlink tells of ports, before anything else on the machine."""
+    """A process that stamps rtnetlink's messages about ports, with priority over everything
+    else."""
 
     def __init__(self, lab: Lab, nodes: Sequence[str]) -> None:
         self._told: tuple[PortChange, ...] | None = None

@@ -1,8 +1,9 @@
-"""`python -m tests.adversary.portwatch FD...`: when rtnetlink told of each change of a port.
+"""`python -m tests.adversary.portwatch FD...`: records when rtnetlink reported each change of a
+port.
 
-In: netlink sockets of namespaces that are joined to RTMGRP_LINK. Out, once standard input ends: a
-line per message with CLOCK_REALTIME ns, the place of its socket, the port, and whether it runs.
-A process of its own with the highest priority: whatever the adversary does, it is not late.
+FD are netlink sockets of namespaces, joined to RTMGRP_LINK. When standard input ends, it prints a
+line per message with CLOCK_REALTIME ns, the index of its socket, the port, and whether it runs. A
+separate process with the highest priority, so that no disturbance makes it late.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A shipped drill under a disturbance, with a witness: what it said, and what was.
+"""Runs a shipped drill under a disturbance and compares its result with the observer's record.
 
-In: a drill's name and a disturbance's. Out: an `Outcome`: how many repeats were valid, and every
-comparison that was made of these.
+An `Outcome` has the number of valid repeats and every comparison of them.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from tests.adversary.truth import Comparison, compare_repeat, on_one_clock, port
 
 NS_PER_S = 10**9
 SPARE_S = 4
-"""Traffic beside what a drill's file says: that of a run which its machine holds up."""
+"""Extra traffic time beyond a drill's file, for a run that its machine delays."""
 
 JOB_SLOTS = 150_000
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a drill. `unseen`: valid repeats that the witness cannot speak of, since it
-    lost packets itself. `refused`: the drill ended with an error that says why, and no figure."""
+    """The outcome of a drill. `unseen`: valid repeats that the observer cannot judge because it
+    lost packets itself. `refused`: the drill ended with an error and no figure."""
 
     repeats: int
     valid: int
@@ -58,7 +57,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Seen:
-    """A repeat as the product measured it, and the packets of it."""
+    """A repeat as the product measured it, and its packets."""
 
     timeline: Timeline
     taken: Taken
@@ -66,14 +65,14 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SeenPhase:
-    """A phase's reports, and the packets of it."""
+    """A phase's reports, and its packets."""
 
     reports: tuple[JobReport, ...]
     taken: Taken
 
 
 def run_against(drill: str, disturbance: str, seed: int) -> Outcome:
-    """Run the drill of that name with the disturbance around it, and compare what is valid."""
+    """Run a drill under a disturbance, and compare its valid repeats."""
     path = find_drill(drill)
     spec = load_drill(path)
     seen: list[_Seen] = []
@@ -128,9 +127,9 @@ def _slots_of(lab: Lab, phase: PhaseSpec, servers: Sequence[str]) -> Mapping[str
 
 @contextmanager
 def _noting(observer: Observer, seen: list[_Seen], phases: list[_SeenPhase]) -> Iterator[None]:
-    """Note each repeat's instants as the product hands them to its measurement: results have them
-    relative to the first event alone. The packets are those until then: the traffic is over. Of
-    jobs, those of each phase."""
+    """Record each repeat's instants as the product passes them to its measurement, because results
+    have them only relative to the first event. The packets are those up to then, when the traffic
+    is over. For jobs, those of each phase."""
 
     def noted(samples: Any, timeline: Timeline, *rest: Any, **named: Any) -> ProbeRun:
         seen.append(_Seen(timeline, observer.take()))
@@ -156,7 +155,7 @@ def _compared(
     ports: Sequence[PortChange],
     steps: Sequence[tuple[int, int, int]],
 ) -> Outcome:
-    """A run of a phase counts as a repeat: each is valid or not by itself."""
+    """Each run of a phase counts as a repeat: it is valid or not by itself."""
     runs = [run for repeat in result.repeats for run in repeat]
     methods = {phase.name: phase.probes.method for phase in result.phases if phase.probes}
     of_probes, of_jobs = iter(seen), iter(phases)

@@ -1,11 +1,11 @@
-"""What a drill says of its probe flows, held against what was captured of them. Pure.
+"""Compares a drill's figures of its probe flows with their captured packets. Pure.
 
-In: the packets of all servers' ports (`tests.adversary.observer`), and a measured repeat with its
-instants. Out: `Comparison`s, each a figure as claimed, as it was, and how far they may be apart.
+From the packets of all servers' ports (`tests.adversary.observer`) and a measured repeat with its
+instants it makes `Comparison`s: the reported figure, the true one, and the tolerance.
 
 Times here are those of the wire: when a packet left its sender's port, as that kernel stamped it.
-The product's are of its sender's own clock readings. Definitions are docs/results.md's: an outage
-runs from the sending of its first lost packet to the sending of the next that arrived.
+The product's times are its sender's clock readings. Definitions are those of docs/results.md: an
+outage runs from the sending of its first lost packet to the sending of the next that arrived.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ Ints = npt.NDArray[np.int64]
 
 MAGIC = 0x526F4345
 WIRE_DELAY_NS = 200_000
-"""From the reading of a sender's clock to its kernel's stamp of the packet: a system call, and
-those of the flows that send at the same instant."""
+"""The limit from a sender's clock reading to its kernel's stamp of the packet: a system call, and
+those of flows that send at the same instant."""
 
 READ_DELAY_NS = 2_000_000
-"""The watch of ports stamps what it reads: so much later than the kernel did it, at most."""
+"""The longest delay from a port's change in the kernel to its stamp by the watch of ports."""
 
 IMMEDIATE = frozenset({"carrier-down", "power-loss", "nic-port-down", "blackhole"})
-"""Faults whose first effect is at the instant itself: a port goes dark, or packets vanish."""
+"""Faults with an immediate first effect: a port loses carrier, or packets are lost."""
 
 DARK = IMMEDIATE - {"blackhole"}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A figure as a valid result has it, and as the wire had it. None: not measured."""
+    """A figure of a valid result, and of the wire. None: not measured."""
 
     what: str
     claimed: float | None
@@ -58,8 +58,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class TrueOutage:
-    """A run of packets of a flow that did not arrive. `uncertain_ns`: how well start and end are
-    known, where a dead port did not take the packet and no kernel stamped it."""
+    """A run of packets of a flow that did not arrive. `uncertain_ns`: uncertainty of start and end,
+    if a dead port refused the packet and no kernel stamped it."""
 
     start_ns: int
     end_ns: int | None
@@ -82,9 +82,9 @@ def flow_truth(
 ) -> FlowTruth | None:
     """A flow's packets that carry a send time in [start_ns, end_ns); None where none was captured.
 
-    `packets` are all probes; `flow` is the number in them, `destination` the address of the
-    receiver. A number that never left is one that a dead port did not take. Raises ValueError where
-    a number stands for two packets: then captures of two runs were mixed up.
+    `packets` are all probes; `flow` is their flow number, `destination` the receiver's address. A
+    sequence number that never left is a packet that a dead port refused. Raises ValueError if two
+    packets have the same number: then captures of two runs were mixed up.
     """
     mine = packets[
         (packets["flow"] == flow)
@@ -123,7 +123,7 @@ def flow_truth(
 
 
 def _check_same(sent: Packets, came: Packets) -> None:
-    """What arrived under a number is what left under it."""
+    """Check that sent and received packets of a number are the same."""
     numbers, arrived = sent["sequence"], came["sequence"]
     places = np.minimum(np.searchsorted(numbers, arrived), len(numbers) - 1)
     if np.any(numbers[places] != arrived) or np.any(sent["stamp_ns"][places] != came["stamp_ns"]):
@@ -157,8 +157,8 @@ def compare_repeat(
     packets: Packets,
     ports: Sequence[PortChange],
 ) -> list[Comparison]:
-    """Every figure of a valid repeat that the wire can tell; `timeline` has the instants that the
-    product went by."""
+    """Comparisons of every figure of a valid repeat that the wire shows; `timeline` has the
+    instants that the product used."""
     probes = packets[packets["magic"] == MAGIC]
     zero_ns = timeline.events[0].t_ns
     truths = {}
@@ -187,7 +187,7 @@ def compare_repeat(
 
 
 def compare_flow(record: FlowRecord, truth: FlowTruth, zero_ns: int) -> Iterator[Comparison]:
-    """Counts exactly; each outage's start and end within what the result says of it."""
+    """Counts must be equal; each outage's start and end must be within the result's uncertainty."""
     name, claim = record.flow.name, record.measurement
     yield Comparison(f"{name} sent", claim.sent, truth.offered)
     yield Comparison(f"{name} received", claim.received, truth.arrived)
@@ -205,8 +205,8 @@ def compare_flow(record: FlowRecord, truth: FlowTruth, zero_ns: int) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class _Recovery:
-    """What an event did to a flow by the wire: None where it did not recover for long enough; not
-    `sure` where that hangs on a hair."""
+    """The effect of an event on a flow, by the wire: None if the flow did not recover for long
+    enough; not `sure` if that is a close decision."""
 
     flow: str
     said: FlowConvergence
@@ -218,7 +218,7 @@ class _Recovery:
 def _recoveries(
     record: FlowRecord, truth: FlowTruth, method: Method
 ) -> Iterator[tuple[int, _Recovery]]:
-    """Of each event that cut the flow off, when the first recovery that lasted was."""
+    """For each event that cut the flow off, its first lasting recovery."""
     claim = record.measurement
     if len(claim.outages) != len(truth.outages):
         return
@@ -241,7 +241,7 @@ def _recovery(
     method: Method,
     said: FlowConvergence,
 ) -> _Recovery:
-    """The first of these outages after which packets arrived for as long as has to be."""
+    """The first of these outages after which packets arrived for the required time."""
     outages, claimed = truth.outages, record.measurement.outages
     without_ns = 0
     sure = True
@@ -311,8 +311,8 @@ def _compare_overall(repeat: ProbeRun, truths: Mapping[str, FlowTruth]) -> Itera
 def _spanned(
     repeat: ProbeRun, truths: Mapping[str, FlowTruth], events_ns: Sequence[int]
 ) -> Comparison:
-    """Outages that are held against no event although one came in the middle of them: either it
-    was stamped too late or they should be its."""
+    """Outages attributed to no event although one began during them: either its stamp is too late
+    or they belong to it."""
     spanned = 0
     for record in repeat.flows:
         truth = truths.get(record.flow.name)
@@ -333,8 +333,8 @@ def compare_instants(
     truths: Mapping[str, FlowTruth],
     ports: Sequence[PortChange],
 ) -> Iterator[Comparison]:
-    """Whether each event began when it is said to have: nothing showed before, and what shows at
-    once showed by then. An event of several changes is that of its first."""
+    """Whether each event began at its stated time: no effect before, and immediate effects by then.
+    An event of several changes begins with the first."""
     for index, (record, event) in enumerate(zip(repeat.events, timeline.events, strict=True)):
         if event.change != "begin" or event.kind not in IMMEDIATE:
             continue
@@ -376,8 +376,8 @@ NEAR_NS = 300_000_000
 
 
 def on_one_clock(packets: Packets, steps: Sequence[tuple[int, int, int]]) -> Packets:
-    """`packets` with stamps as a clock would have given them that was never set: of each step, from
-    when to when it lasted by the clock that was set, and by how much it was off."""
+    """`packets` with the stamps of a clock that was never set. Each step has its begin and end by
+    the clock that was set, and its error."""
     mended = packets.copy()
     for from_ns, to_ns, off_ns in steps:
         within = (packets["time_ns"] >= from_ns) & (packets["time_ns"] < to_ns)
@@ -388,7 +388,7 @@ def on_one_clock(packets: Packets, steps: Sequence[tuple[int, int, int]]) -> Pac
 def ports_on_one_clock(
     ports: Sequence[PortChange], steps: Sequence[tuple[int, int, int]]
 ) -> tuple[PortChange, ...]:
-    """The same of ports' changes."""
+    """As `on_one_clock`, for changes of ports."""
     mended = []
     for change in ports:
         for from_ns, to_ns, off_ns in steps:

@@ -1,8 +1,8 @@
-"""Makes mmr.csv: how evenly n flows that are hashed uniformly load k links.
+"""Generates mmr.csv: the balance of n uniformly hashed flows over k links.
 
 Run from the repository's root: `python -m tests.data.mmr > tests/data/mmr.csv`, half a minute. Each
-trial draws the link of every flow, one by one: another way than `rocelab.forwarding.balance`, which
-draws the links' counts from their multinomial distribution.
+trial draws the link of every flow, one by one: a different method from
+`rocelab.forwarding.balance`, which draws the links' counts from their multinomial distribution.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FLOWS = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 LINKS = (2, 4, 8, 16, 18, 32, 60)
 DRAWS = 20_000_000
 TRIALS = (5_000, 40_000)
-"""Fewest and most; as many between as make DRAWS draws."""
+"""The least and the most trials; between them as many as make DRAWS draws."""
 SEED = 2026
 
 

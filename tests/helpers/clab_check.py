@@ -1,7 +1,7 @@
-"""Whether a containerlab topology can be deployed, as far as its file and folder tell.
+"""Checks whether a containerlab topology can be deployed, from its file and folder.
 
-From the parsed topology file and the names of the files beside it to a list of what is wrong:
-what a JSON Schema cannot say, such as an interface that two links use.
+From the parsed topology file and the names of the files next to it, it lists problems that a JSON
+Schema cannot express, such as an interface that two links use.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ End = tuple[str, str, str | None]
 
 
 def topology_problems(document: object, files: Collection[str]) -> list[str]:
-    """What is wrong with a topology; nothing where it is sound.
+    """The problems of a topology; empty if it is valid.
 
-    `files` are paths relative to the topology file. Links of two containers are understood, in
-    both of containerlab's notations.
+    `files` are paths relative to the topology file. Supports links of two containers, in both of
+    containerlab's notations.
     """
     nodes, links, defaults = _sections(document)
     if not nodes:

@@ -1,5 +1,5 @@
-"""Every command of the command line, as the application itself declares it, with arguments that let
-it begin: a new command is tested by itself, or the tests say what they have to know about it."""
+"""Every command, as the application declares it, with arguments that let it start: a new command is
+tested automatically, or the tests fail and name what they need to know about it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORDS = {
     "drill": "link-flap",
     "kind": "carrier-down",
 }
-"""What required parameters are given, by their names."""
+"""Values of required parameters, by name."""
 JOB = ("--pattern=allreduce", "--ranks=2", "--size=1MB")
 BESIDES = {
     "traffic": JOB,
@@ -50,12 +50,12 @@ BESIDES = {
     "health": ("--once",),
     "capture": ("--seconds=0.1",),
 }
-"""What commands need besides to get as far as reading what the others name."""
+"""Additional arguments that commands need to get as far as reading their inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a command: `option` is what it is given with, None for an argument."""
+    """A parameter of a command: `option` is its option, None for an argument."""
 
     name: str
     annotation: Any
@@ -71,13 +71,13 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command, by the words that call it."""
+    """A command, identified by its words."""
 
     words: tuple[str, ...]
     parameters: Mapping[str, Parameter]
 
     def line(self, **given: str) -> list[str]:
-        """The shortest command line that is complete, with these values in it."""
+        """The shortest complete command line with these values."""
         arguments, options = [], []
         for each in self.parameters.values():
             if each.name not in given and not each.required:

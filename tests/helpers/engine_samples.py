@@ -1,4 +1,4 @@
-"""Hand-made paths and programs, and drawn ones, for the tests of rocelab.sim.engine."""
+"""Hand-made and random paths and programs for the tests of rocelab.sim.engine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def program(
     latency: Sequence[float] | None = None,
     rings: Rings | None = None,
 ) -> Program:
-    """Tasks by their transfers, each a flow and bits."""
+    """A program of tasks with their transfers, each a flow and bits."""
     tasks = len(transfers)
     before = [[] for _ in range(tasks)] if after is None else after
     return Program(

@@ -1,5 +1,5 @@
-"""A folder full of modules that tell when they are imported, of Python, of others and of ours, and
-of settings that libraries take from where they are."""
+"""A folder of traps: modules with the names of Python's, of libraries' and of rocelab's that record
+their import, and settings files that libraries read from the current folder."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ _TRAP = "import builtins\nbuiltins.open(__file__ + '.sprung', 'w').close()\n"
 
 
 def fill_with_traps(folder: Path) -> None:
-    """Make a module and, for half of the names, a package, of every name in a folder, and files of
-    settings."""
+    """Make a module of every name, for half of them a package, and settings files in a folder."""
     for number, name in enumerate(NAMES):
         if number % 2 and not name.endswith("customize"):
             (folder / name).mkdir()
@@ -30,5 +29,5 @@ def fill_with_traps(folder: Path) -> None:
 
 
 def sprung(folder: Path) -> list[str]:
-    """The modules that somebody has imported, and the settings that wrote a file."""
+    """The modules that were imported, and the settings that wrote a file."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.sprung"))

@@ -1,4 +1,4 @@
-"""Results of jobs worked out on paper: four ranks, every packet counted by hand."""
+"""Results of jobs computed by hand: four ranks, every packet counted."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def traffic(*jobs: JobResult, problems: tuple[str, ...] = ()) -> TrafficResult:
 
 
 def counts(*jobs: JobResult) -> DeviceCounts:
-    """What devices would have counted, every flow over spine 1, acknowledgements as well."""
+    """The devices' counters, with every flow and its acknowledgements over spine 1."""
     plans = [job.plan for job in jobs]
     fabric = plans[0].fabric
     roce: Counter[tuple[str, str]] = Counter()

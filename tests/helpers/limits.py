@@ -1,4 +1,5 @@
-"""How long unit tests wait: they run at idle priority beside tests with labs (`tests/suite.sh`)."""
+"""The time limit of waits in unit tests, which run at idle priority during tests with labs
+(`tests/suite.sh`)."""
 
 LIMIT_S = 3600.0
-"""Longer than the labs take: beside other work an idle process may have a thousandth of a CPU."""
+"""Longer than the tests with labs take: an idle-priority process may get a thousandth of a CPU."""

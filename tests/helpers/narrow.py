@@ -1,4 +1,4 @@
-"""Holds what a report prints on a narrow terminal against what it prints with room for all."""
+"""Compares a report's output on a narrow terminal with its output on a wide one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ RULE = "─"
 
 
 def printed(show: Callable[[Console], None], width: int) -> str:
-    """What `show` prints where a line has `width` characters."""
+    """The output of `show` with lines of `width` characters."""
     out = io.StringIO()
     show(Console(file=out, width=width, highlight=False))
     return out.getvalue()
 
 
 def words(text: str) -> set[str]:
-    """What stands between spaces: a name or a figure, where it is whole."""
+    """The words between spaces: complete names and figures."""
     return {word for word in text.split() if set(word) != {RULE}}
 
 

@@ -1,4 +1,4 @@
-"""A drill of jobs worked out on paper: a pair on one switch, and an incast beside the model."""
+"""A drill of jobs computed by hand: a pair on one switch, and an incast with the model."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def idle(busbw: float = 11.0, problems: tuple[str, ...] = ()) -> JobReport:
 
 
 def rates(fair_after_ns: int) -> tuple[SenderGoodput, SenderGoodput]:
-    """A sender alone for 10 ms, then two that share evenly after so long."""
+    """A sender alone for 10 ms, then two that share evenly after `fair_after_ns`."""
     first, second = [], []
     for end in range(STEP_NS, 60 * MS + 1, STEP_NS):
         before = end <= 10 * MS

@@ -1,4 +1,4 @@
-"""What a probe frame says: the plain reading of what the agent reads in place."""
+"""Parses a probe frame in the plain way; the agent parses it in place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_ipv4(frame: bytes) -> bool:
 
 
 class Probe(NamedTuple):
-    """What an intact probe says. Times are CLOCK_REALTIME nanoseconds."""
+    """The content of an intact probe. Times are CLOCK_REALTIME nanoseconds."""
 
     flow: int
     sequence: int
@@ -40,7 +40,7 @@ class Probe(NamedTuple):
 
 
 def parse_probe(frame: bytes) -> Probe | None:
-    """What a frame says, or None where it is not a probe or its ICRC is wrong.
+    """The probe in a frame, or None if it is no probe or its ICRC is wrong.
 
     A NIC drops a packet of wrong ICRC too, so a damaged probe counts as a lost one.
     """

@@ -1,9 +1,9 @@
-"""A trace in the shape that Chakra's converter gives one rank of PyTorch's data-parallel training.
+"""A trace of one rank of PyTorch's data-parallel training, in the form of Chakra's converter.
 
-What a reader has to bear in such traces is all here: every operator split into two halves, of which
-one waits for the other; callers that are no nodes, that come later, or are the node itself, so that
-control dependencies go in circles; collectives that are three nodes, two launches on the CPU
-without a size and one kernel on the GPU; ids with gaps.
+It has all difficulties of such traces: every operator is split into two halves, one of which waits
+for the other; callers are missing nodes, later nodes, or the node itself, so that control
+dependencies form cycles; collectives are three nodes, two launches on the CPU without a size and
+one kernel on the GPU; ids have gaps.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from rocelab.sim.traces.chakra import CommType, Kind, Metadata, Node, Trace
 
 CALLER = 3
-"""An id that no node has: the converter leaves callers out."""
+"""An id without a node: the converter omits callers."""
 CPU_TID, GPU_TID, NCCL_TID = 1, 7, 14
 OPERATORS = 170
-"""Between two collectives: two halves on the CPU and a kernel on the GPU each."""
+"""The operators between two collectives, each two halves on the CPU and a kernel on the GPU."""
 COLLECTIVES = (
     (CommType.BROADCAST, 212480),
     (CommType.BROADCAST, 424),

@@ -1,4 +1,4 @@
-"""Stand-ins for what the transport engine touches: an interface, a ring, a link in virtual time."""
+"""Fakes for the transport engine: an interface, a ring, a link in virtual time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def envelope(dest_qp: int = ENVELOPE_4.dest_qp, tos: int = DATA_TOS) -> Envelope
 
 
 def header(dest_qp: int = ENVELOPE_4.dest_qp) -> bytes:
-    """What a queue pair's frames begin with, as sessions make it."""
+    """The header of a queue pair's frames, as sessions make it."""
     return roce_frame(envelope(dest_qp), Opcode.RC_SEND_MIDDLE, psn=0)[:PAYLOAD_OFFSET]
 
 
@@ -59,7 +59,8 @@ def pair_settings(**changes: int) -> QueuePairSettings:
 
 
 class FakeOutlet:
-    """An interface that keeps what is sent; `refuse` says which places of a batch it refuses."""
+    """An interface that keeps sent frames; `refuse` gives the indexes of a batch that it
+    refuses."""
 
     def __init__(self, on_flush: Callable[[list[bytes]], None] = lambda frames: None) -> None:
         self._on_flush = on_flush
@@ -86,7 +87,7 @@ class FakeOutlet:
 
 
 class FakeRing:
-    """A ring whose frames tests put there."""
+    """A ring with the tests' frames."""
 
     def __init__(self) -> None:
         self.memory = memoryview(bytearray(SLOT_BYTES))
@@ -96,7 +97,7 @@ class FakeRing:
         self._waiting.append((frame, seconds, nanoseconds))
 
     def frames(self) -> Iterator[tuple[int, int, int]]:
-        """Every frame in turn, always in the same slot: what is left of one is soon overwritten."""
+        """Every frame in turn, always in the same slot, so that the next one overwrites it."""
         waiting, self._waiting = self._waiting, []
         at = 82
         for frame, seconds, nanoseconds in waiting:
@@ -106,7 +107,7 @@ class FakeRing:
 
 
 def marked(frame: bytes) -> bytes:
-    """The frame as a congested switch forwards it: CE, and the checksum of the IP header right."""
+    """The frame as a congested switch forwards it: with CE and the right IP checksum."""
     data = bytearray(frame)
     data[IP_OFFSET + 1] |= 0b11
     data[IP_OFFSET + 10 : IP_OFFSET + 12] = b"\0\0"
@@ -123,15 +124,15 @@ class Copy(NamedTuple):
 
 
 Fate = tuple[Copy, ...]
-"""What becomes of a frame: no copy is a loss, two are a duplicate."""
+"""The copies of a frame that arrive: none is a loss, two are a duplicate."""
 
 UNHARMED: Fate = (Copy(10_000),)
 
 
 class Link:
-    """One direction between two NICs in virtual time: each frame has the fate that is next.
+    """One direction between two NICs in virtual time: each frame gets the next fate.
 
-    After the last fate comes the first again where `repeats`, else nothing is harmed any more.
+    After the last fate the first follows again if `repeats`; else all further frames arrive.
     """
 
     def __init__(self, fates: Sequence[Fate], repeats: bool) -> None:
@@ -161,7 +162,7 @@ class Link:
         return self._under_way[0][0] if self._under_way else None
 
     def leave(self, ring: FakeRing) -> None:
-        """Put all that has arrived by now into the ring."""
+        """Put all frames that have arrived by now into the ring."""
         while self._under_way and self._under_way[0][0] <= self.now_ns:
             ring.put(heapq.heappop(self._under_way)[2])
 

@@ -1,4 +1,4 @@
-"""A drill result worked out on paper: a small zone, 24 flows, one link flap, two seed plans."""
+"""A drill result computed by hand: a small zone, 24 flows, one link flap, two seed plans."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def rack_of(server: str) -> str:
 
 
 def hashing(fabric: Fabric, plan: str, own: bool, seed: int) -> HashingRun:
-    """2,000 packets of each flow over a spine drawn at random."""
+    """2,000 packets of each flow over a random spine."""
     draw = random.Random(seed)
     packets = {
         (link.name, end): 0 for link in fabric.sessions for end in (link.a.node, link.b.node)

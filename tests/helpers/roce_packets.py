@@ -1,4 +1,4 @@
-"""RoCEv2 packets for tests: captures of real NICs, and one of our own for every opcode."""
+"""RoCEv2 packets for tests: captures of real NICs, and a generated one for every opcode."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _EXAMPLES: dict[Extension, Header] = {
 
 
 def example_headers(opcode: Opcode) -> tuple[Header, ...]:
-    """The headers of the opcode, every byte of them telling."""
+    """The headers of the opcode, with distinct values in all bytes."""
     return tuple(_EXAMPLES[extension] for extension in extensions(opcode))
 
 

@@ -1,5 +1,5 @@
-"""Cells that stand in for simulations, where workers can import them; run as a script, a sweep of
-`counted` by two processes of this machine."""
+"""Fake cells for sweeps, in a module that workers can import; as a script, it runs a sweep of
+`counted` by two processes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rocelab.sim.sweep.spec import read_sweep
 from rocelab.sim.sweep.workerpool import processes
 
 FOLDER = "ROCELAB_TEST_SWEEP"
-"""The variable that names the folder with what cells did and wait for."""
+"""The variable with the folder for the cells' records and signals."""
 
 
 def closed_form(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Figures that follow from the inputs, each cell's its own."""
+    """Figures computed from the inputs, different for each cell."""
     spines = inputs["lab"]["fabric"]["spines"]
     qps = inputs["job"]["transport"]["qps"]
     return {"iteration_time": 1e6 / spines + inputs["job"]["seed"], "busbw": qps * 2.5}
@@ -48,7 +48,7 @@ def where(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def counted(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Notes its end in a file; cells of more than four queue pairs wait for the file `go`."""
+    """Records its end in a file; cells with more than four queue pairs wait for the file `go`."""
     folder = Path(os.environ[FOLDER])
     qps = inputs["job"]["transport"]["qps"]
     with (folder / "begun").open("a") as file:

@@ -1,7 +1,7 @@
 """The schemas that rendered files are checked against.
 
-tests/data/schemas describes, in this project's own words, the keys that it writes. With
-ROCELAB_PUBLISHED=FOLDER the schemas that containerlab and clabernetes publish are read instead
+tests/data/schemas has the project's own schemas of the keys that it writes. With
+ROCELAB_PUBLISHED=FOLDER the published schemas of containerlab and clabernetes are used instead
 (tests/data/README.md).
 """
 
@@ -25,8 +25,8 @@ def schema_text(name: str) -> str:
 
 
 def clab_schema() -> dict[str, Any]:
-    """containerlab's schema, in the regular expressions that Python has: `\\p{N}` and `\\p{L}`
-    are digits and letters of any script."""
+    """containerlab's schema, with Python's regular expression for letters and digits of any
+    script."""
     text = schema_text(CLAB).replace(r"[\\p{N}\\p{L}]", r"[^\\W_]")
     assert r"\\p" not in text
     schema = json.loads(text)
@@ -35,8 +35,8 @@ def clab_schema() -> dict[str, Any]:
 
 
 def topology_schema() -> tuple[str, dict[str, Any]]:
-    """The apiVersion of clabernetes' Topology, and its OpenAPI schema as a JSON Schema that lets
-    nothing through which a cluster would silently drop."""
+    """The apiVersion of clabernetes' Topology, and its OpenAPI schema as a JSON Schema that rejects
+    keys that a cluster would silently drop."""
     definition = yaml.safe_load(schema_text(TOPOLOGIES))
     (version,) = definition["spec"]["versions"]
     schema = strict(version["schema"]["openAPIV3Schema"])

@@ -1,5 +1,5 @@
-"""A vty socket that answers what a test says, or never to the end, as a daemon that was taken over
-may."""
+"""A vty socket with a test's answer, or with one that never ends, as from a daemon that was taken
+over."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def answer_all(listening: socket.socket, answer: bytes) -> None:
 
 
 def drip(listening: socket.socket, begun: Event, over: Event) -> None:
-    """Give whoever connects an answer byte by byte that does not end before it is `over`, and the
-    socket is shut. `begun` is set at its first byte."""
+    """Send each client an endless answer byte by byte until `over` is set and the socket is shut.
+    `begun` is set at its first byte."""
     while True:
         try:
             connection, _ = listening.accept()

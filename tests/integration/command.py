@@ -1,6 +1,5 @@
-"""The command line, as tests run it: in this process where that shows all there is to see, since a
-command's start is a second of a CPU, and in one of its own where signals, input or becoming another
-program matter."""
+"""Runs the command line for tests: in this process if possible, because a command's start takes a
+second of CPU time, and in a separate process if signals, input or exec matter."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ Outcome = subprocess.CompletedProcess[str]
 
 
 def rocelab(*arguments: str | Path) -> Outcome:
-    """What a command line does and says, in this process."""
+    """The outcome of a command line in this process."""
     line = [str(each) for each in arguments]
     with (
         redirect_stdout(io.StringIO()) as out,
@@ -34,12 +33,12 @@ def rocelab(*arguments: str | Path) -> Outcome:
 
 
 def read(*arguments: str | Path) -> Any:
-    """What a command line answers with `--json`."""
+    """The output of a command line with `--json`, parsed."""
     return json.loads(rocelab(*arguments, "--json").stdout)
 
 
 def rocelab_process(*arguments: str | Path, stdin: str = "") -> Outcome:
-    """The same in a process of its own."""
+    """The outcome of a command line in a separate process."""
     return subprocess.run(
         [*PROGRAM, *map(str, arguments)],
         input=stdin,

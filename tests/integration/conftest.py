@@ -1,4 +1,4 @@
-"""Labs for the tests: each under a name of its own, taken down whatever happens."""
+"""Labs for the tests: each with its own name, always taken down."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LONGEST_FIRST = (
     *("remote", "runtimes", "controller", "job_runs", "fabric_kinds", "drill_command", "faults"),
     *("schemes", "drill_runs", "fabric", "health", "predict", "frr_parser", "testkit", "forensics"),
 )
-"""Files that take longest: where several processes take file after file, one that begins last would
-be waited for."""
+"""The files that take longest: if several processes run file after file, the last one to start
+would delay the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,14 +32,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def root() -> None:
-    """These tests make real labs: without root they fail, they are not skipped."""
+    """These tests make real labs: without root they fail rather than skip."""
     assert os.geteuid() == 0, "integration tests need root: run `make test`"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def chosen_frr(pytestconfig: pytest.Config) -> Iterator[None]:
-    """With `--rocelab-frr PREFIX` that FRR stands in for this machine's, in labs that tests make
-    by themselves; commands that they start have this machine's."""
+    """With `--rocelab-frr PREFIX` labs that tests make themselves use that FRR instead of this
+    machine's; commands that tests start use this machine's."""
     prefix = pytestconfig.getoption("--rocelab-frr")
     with pytest.MonkeyPatch.context() as patch:
         if prefix is not None:

@@ -1,7 +1,7 @@
-"""Docker's engine for tests, where none answers: from Debian's package, without a network.
+"""Docker's engine for tests if none is running: from Debian's package, without a network.
 
-No bridge, no firewall rule and no forwarding setting of the machine is touched; everything that the
-engine keeps is in a folder of its own and goes with it.
+It changes no bridge, firewall rule or forwarding setting of the machine; all its files are in its
+own folder and are removed with it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rocelab.runtime.engine import Engine, find_engine
 
 STARTS_WITHIN_S = 300.0
 IMAGES = Path("/var/cache/rocelab/docker-for-tests")
-"""Kept from one run to the next, or each would build the image."""
+"""Kept between runs, so that not each builds the image."""
 
 
 @contextmanager
 def docker_engine() -> Iterator[Engine]:
-    """An engine that answers: the machine's own, or one that ends with the context."""
+    """A running engine: the machine's own, or one that ends with the context."""
     try:
         engine = find_engine()
     except MachineError:
@@ -71,7 +71,7 @@ def _own_engine() -> Iterator[Engine]:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Wait for another suite's engine to end: a folder of images is one engine's."""
+    """Wait for another suite's engine to end: only one engine can use a folder of images."""
     make_folders(IMAGES, 0o700)
     with Path(f"{IMAGES}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,8 +1,8 @@
-"""A router in a namespace whose ECMP choices tests ask for: by netlink lookups, or by packets.
+"""A router in a namespace whose ECMP choices tests read by netlink lookups or by packets.
 
-In: groups of next hops with weights, sysctls, flows. Out: the output interface that the kernel
-takes for each flow. `in` is the router's input interface, `out0` to `out17` its outputs, and
-`far...` the other ends of their cables, in the same namespace.
+For groups of next hops with weights and sysctls it gives the kernel's output interface for each
+flow. `in` is the router's input interface, `out0` to `out17` its outputs, and `far...` the other
+ends of their cables, in the same namespace.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def gateway6(i: int) -> str:
 def install(
     kind: str, order: Sequence[int], weights: Sequence[int], *, v6: bool = False, group: str = ""
 ) -> None:
-    """Route the prefix over `order`'s outputs. `group`: more words for the nexthop object."""
+    """Route the prefix over `order`'s outputs. `group`: additional words for the nexthop object."""
     prefix, via = (PREFIX6, gateway6) if v6 else (PREFIX, gateway)
     if v6:
         # A replacement with fewer next hops would leave some of the old ones.
@@ -192,7 +192,7 @@ def _output(reply: bytes) -> int:
 def forwarded(flows: Sequence[Flow5]) -> list[str]:
     """The output interfaces by which an IPv6 packet of each flow left, as the far ends saw them.
 
-    Raises TimeoutError when a packet does not come out within a second.
+    Raises TimeoutError if a packet does not come out within a second.
     """
     return inside(NETNS, lambda: _send_and_see(flows))
 
@@ -221,7 +221,7 @@ def _send_and_see(flows: Sequence[Flow5]) -> list[str]:
 
 
 def _frame(flow: Flow5, payload: bytes) -> bytes:
-    """An Ethernet frame to the router; checksums are not what forwarding looks at."""
+    """An Ethernet frame to the router; forwarding does not check its checksums."""
     ports = struct.pack("!HH", flow.source_port, flow.destination_port)
     if flow.protocol == UDP:
         transport = ports + struct.pack("!HH", 8 + len(payload), 0)

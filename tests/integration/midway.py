@@ -1,4 +1,4 @@
-"""Something that happens while a job runs, wherever the machine is slow."""
+"""An action during a job, independent of the machine's speed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rocelab.progress import Progress
 
 
 class Midway:
-    """Does something once, as soon as a share of the iterations is over: a job's `progress`."""
+    """Acts once, when a share of the iterations is finished; used as a job's `progress`."""
 
     def __init__(self, action: Callable[[], object], share: float = 0.5) -> None:
         self._action = action

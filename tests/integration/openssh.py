@@ -1,7 +1,7 @@
-"""A real OpenSSH server in a namespace of its own, and a user who has one key to it.
+"""A real OpenSSH server in its own namespace, and a user with a key to it.
 
-The server's machine is this one, seen through SSH: its packages come from wheels that lead to the
-ones installed here, since a test asks no package index.
+The server's machine is this one, seen through SSH: its packages come from wheels that point to the
+ones installed here, because a test uses no package index.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NETNS_FOLDER = Path("/run/rocelab-tests")
 
 @dataclass(slots=True)
 class Server:
-    """An sshd on 127.0.0.1 of its namespace, and the home of the user who comes."""
+    """An sshd on 127.0.0.1 of its namespace, and the home of its user."""
 
     root: Path
     netns: Path
@@ -40,12 +40,12 @@ class Server:
 
     @property
     def home(self) -> Path:
-        """The user's, on this side."""
+        """The user's home, on this side."""
         return self.root / "home"
 
     @property
     def kit(self) -> Path:
-        """Where the kit is installed on the other side."""
+        """The folder where rocelab is installed on the other side."""
         return self.root / "data/rocelab"
 
     @property
@@ -65,7 +65,7 @@ class Server:
         return self.root / "host_key"
 
     def start(self) -> None:
-        """Start it and return when it listens: sshd says so as it does."""
+        """Start it and return when its log says that it listens."""
         configuration = self.root / "sshd_config"
         configuration.write_text(
             f"ListenAddress 127.0.0.1:{self.port}\n"
@@ -100,12 +100,12 @@ class Server:
         self.process.stderr.close()
 
     def cut(self) -> None:
-        """Kill the processes of every connection, as a machine that loses its network does not."""
+        """Kill the processes of every connection."""
         assert self.process is not None
         kill_and_wait(_children(self.process.pid))
 
     def trust(self) -> None:
-        """Let the user know the server's key."""
+        """Add the server's key to the user's known hosts."""
         kind, key, *_ = self.host_key.with_suffix(".pub").read_text().split()
         self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {kind} {key}\n")
 

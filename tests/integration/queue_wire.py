@@ -76,7 +76,7 @@ class Wire:
         return (ethernet + ip + udp + struct.pack(">I", number)).ljust(length, b"\0")
 
     def send(self, frames: list[bytes]) -> list[int]:
-        """Send at once, before the machine's other work; the time (CLOCK_REALTIME, ns) before
+        """Send all frames at once, with priority; return the time (CLOCK_REALTIME, ns) before
         each."""
         times = []
         with ahead_of_others():
@@ -86,7 +86,7 @@ class Wire:
         return times
 
     def receive(self, count: int, timeout_s: float = 20.0) -> list[Seen]:
-        """The next `count` UDP packets, or those that came in time."""
+        """The next `count` UDP packets, or those that arrived in time."""
         found: list[Seen] = []
         deadline = time.monotonic() + timeout_s
         while len(found) < count:
@@ -109,7 +109,7 @@ class Wire:
 
 @contextmanager
 def ahead_of_others() -> Iterator[None]:
-    """The calling thread runs first: a queue does not fill while its sender waits for a CPU."""
+    """Give the calling thread priority: a queue does not fill while its sender waits for a CPU."""
     policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
     run_first()
     try:
@@ -120,19 +120,19 @@ def ahead_of_others() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Drained:
-    """When frames of `length` bytes arrived from a port that always had the next one."""
+    """Arrival times of frames of `length` bytes from a port with a full queue."""
 
     arrived_ns: Sequence[int]
     length: int
 
     def rate_bps(self) -> float:
-        """With what Ethernet adds on a wire."""
+        """The rate, with Ethernet's overhead on the wire."""
         bits = (len(self.arrived_ns) - 1) * (self.length + PREAMBLE_AND_MORE) * 8
         return bits * 1e9 / (self.arrived_ns[-1] - self.arrived_ns[0])
 
     def problems(self, rate_bps: int, mtu: int, tolerance: float) -> tuple[str, ...]:
         """Why the rate is not known to within `tolerance`: the machine's timers were later than the
-        port's burst makes up for."""
+        port's burst can compensate."""
         bridged_ns = htb.burst_bytes(rate_bps, mtu) * 8e9 / rate_bps
         gaps = (after - before for before, after in pairwise(self.arrived_ns))
         idle_ns = sum(max(0.0, gap - bridged_ns) for gap in gaps)

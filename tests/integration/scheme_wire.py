@@ -1,7 +1,7 @@
-"""RoCE packets between two servers of a lab, and where each was seen: what tests of schemes use.
+"""RoCE packets between two servers of a lab, and the nodes that saw each, for tests of schemes.
 
-Packets are told by their PSN. Packet sockets on the switches say which of them each one met, never
-the counters under test.
+The PSN identifies a packet. Packet sockets on the switches record the packets, independently of the
+counters under test.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DATA, ACK = Opcode.RC_SEND_MIDDLE, Opcode.RC_ACKNOWLEDGE
 
 @dataclass
 class SchemeWire:
-    """A sender on a server's NIC, and a listener on each of some nodes."""
+    """A sender on a server's NIC, and listeners on some nodes."""
 
     sender: socket.socket
     listeners: dict[str, socket.socket]
@@ -43,7 +43,7 @@ class SchemeWire:
         source: str | None = None,
         destination: str | None = None,
     ) -> bytes:
-        """A packet with its IP checksum right; switches do not look at the ICRC."""
+        """A packet with a right IP checksum; switches do not check the ICRC."""
         frame = bytearray(self.template)
         frame[BTH_OFFSET] = opcode
         frame[BTH_OFFSET + 5 : PSN_OFFSET] = qp.to_bytes(3, "big")
@@ -61,8 +61,8 @@ class SchemeWire:
             self.sender.send(frame)
 
     def seen(self, count: int, timeout_s: float = 5.0) -> dict[str, list[int]]:
-        """The PSNs that each node has received, once the last named has `count` of them or time
-        is up."""
+        """The PSNs that each node has received, once the last node has `count` of them or time is
+        up."""
         found: dict[str, list[int]] = {name: [] for name in self.listeners}
         last = next(reversed(self.listeners))
         deadline = time.monotonic() + timeout_s

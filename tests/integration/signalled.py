@@ -1,9 +1,9 @@
-"""The command `rocelab`, which sends itself real signals when its progress comes to a stage.
+"""Runs `rocelab`, which sends itself real signals when its progress reaches a stage.
 
     python -m tests.integration.signalled STAGE[,STAGE...] NUMBER ARGUMENT...
 
-At the first progress of a stage whose name begins with STAGE the signal goes to the process group,
-as a terminal sends it; then the next STAGE is waited for. So every moment is one that is known.
+At the first progress of a stage whose name begins with STAGE it sends the signal to the process
+group, like a terminal; then it waits for the next STAGE. So every signal has a known moment.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The adversarial suite's short sibling: what a drill says of its packets is what was captured, and
-a fault that does nothing gives no result. `make adversary` does it to every drill."""
+"""The short form of the adversarial suite: a drill's figures match the captured packets, and a
+fault without effect gives no result. `make adversary` tests every drill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""On a small lab the simulator's link loads are the kernels' counts, its bandwidth the lab's."""
+"""On a small lab the simulator's link loads equal the kernels' counts, and its bandwidth the
+lab's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line on a real lab: up, look in, break a daemon, down, each as a user types it."""
+"""The command line on a real lab: up, inspection, a broken daemon, down, as a user types it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison from one command to its report: two schemes, two numbers of queue pairs."""
+"""A comparison from the command to its report: two schemes, two numbers of queue pairs."""
 
 from __future__ import annotations
 

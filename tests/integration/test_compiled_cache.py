@@ -1,4 +1,4 @@
-"""Compiled functions are kept for the user who compiled them, and loaded by nobody else."""
+"""Compiled functions are kept for the user who compiled them, and no other user loads them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOURCE = "def add(left, right):\n    return left + right\n"
 
 
 def as_nobody(work: Callable[[], int]) -> int:
-    """What `work` gives, a small number, in a process of that user."""
+    """The result of `work`, a small number, in a process of that user."""
     child = os.fork()
     if child == 0:
         code = FAILED
@@ -60,7 +60,7 @@ def compiled_from(sources: list[Path]) -> int:
 
 @pytest.fixture
 def sources(common_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Sources in root's own folder, and a home of the other user's."""
+    """Sources in root's own folder, and a home of the other user."""
     # What numba loads when it first compiles, keeps and reads: the other user may not be able to
     # read this Python.
     tried = common_folder / "tried" / "source.py"

@@ -1,6 +1,6 @@
 """The controller on running labs: resilient groups over BGP's routes, and flows placed by TE.
 
-The kernels' tables and their own lookups are asked for what the controller claims.
+The kernels' tables and lookups verify the controller's statements.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def set_scheme(lab: Lab, scheme: ResilientScheme | TeScheme | EcmpScheme) -> Non
 
 
 def tell(text: str) -> None:
-    """A figure for whoever runs these tests with -s."""
+    """Print a figure, visible with -s."""
     sys.stdout.write(f"\n{text}\n")
 
 
@@ -96,7 +96,7 @@ def rounds(lab: Lab) -> list[Round]:
 
 
 def widths(lab: Lab, switch: str) -> dict[str, int]:
-    """Next hops per prefix of BGP's routes alone."""
+    """Next hops per prefix, only of BGP's routes."""
     text = lab.node(switch).exec(["ip", "-j", "route", "show", "proto", "bgp"]).stdout
     return {
         route["dst"]: sum(
@@ -271,8 +271,8 @@ def test_after_a_failure_only_flows_of_the_dead_uplink_move_with_resilient_group
 
 @dataclass(frozen=True)
 class InUse:
-    """Flows that are looked up again and again, which is their use: the last choices, when, how
-    many had changed on the way, and the longest that they were not looked up."""
+    """Flows that repeated lookups keep in use: the last choices, their time, the number that had
+    changed meanwhile, and the longest time without a lookup."""
 
     choices: list[str]
     looked_s: float
@@ -280,14 +280,14 @@ class InUse:
     longest_s: float = 0.0
 
     def go_on(self, lab: Lab, flows: Sequence[Flow5]) -> InUse:
-        """One lookup of each later."""
+        """The state after one more lookup of each flow."""
         now, looked_s = choices(lab, "rtsw1", flows), time.monotonic()
         longest_s = max(self.longest_s, looked_s - self.looked_s)
         return InUse(now, looked_s, self.moved + moved(self.choices, now), longest_s)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """A flow that was idle for IDLE_S on the way may have moved."""
+        """A flow that was idle for IDLE_S meanwhile may have moved."""
         idle = f"flows were idle for {self.longest_s:.2f} s (the limit is {IDLE_S} s)"
         return (f"not valid because {idle}",) if self.longest_s >= IDLE_S else ()
 
@@ -397,7 +397,7 @@ def entries(lab: Lab) -> dict[tuple[str, str, str, int], int]:
 
 
 def uplink_of(lab: Lab, flow: Flow) -> str:
-    """The uplink that a flow's entry at its leaf picks in the kernel's group, as it is now."""
+    """The uplink that a flow's entry at its leaf selects in the kernel's present group."""
     leaf = leaf_of(lab, flow)
     value = entries(lab)[leaf, *key_of(lab, flow)]
     route = read_fib(lab.node(leaf).netns).lookup(key_of(lab, flow)[1])
@@ -410,7 +410,8 @@ def session(lab: Lab, flows: Sequence[Flow]) -> TrafficSession:
 
 
 def traffic_of(lab: Lab, rate_pps: int) -> tuple[Flow, ...]:
-    """One flow from every NIC to one of another rack: 16 flows, what the uplinks just carry."""
+    """One flow from every NIC to one of another rack: 16 flows, as many as the uplinks can
+    carry."""
     return permutation(lab.fabric, 16, rate_pps, 64, seed=3)
 
 
@@ -535,7 +536,7 @@ def test_the_period_is_kept(plain: Lab) -> None:
         return started()[before : before + 9]
 
     def held_up(starts: list[float]) -> tuple[str, ...]:
-        """A round that is late by more than a period moves those after it."""
+        """A round that is late by more than a period delays those after it."""
         longest_s = max(after - before for before, after in pairwise(starts))
         late = f"not valid because a round began {longest_s:.2f} s after the one before it"
         return (late,) if longest_s > 1.5 * 0.5 else ()
@@ -551,8 +552,8 @@ def test_the_period_is_kept(plain: Lab) -> None:
 
 
 def test_reaction_to_a_failed_link(plain: Lab) -> None:
-    """From the carrier's loss to entries that name live next hops only: because of the link, not
-    at the next period."""
+    """From the loss of carrier to entries with live next hops only: because of the link's event,
+    not at the next period."""
     set_scheme(plain, TE)
     flows = traffic_of(plain, 10)
     reactions_ms, spent, because_of_link = [], [], 0
@@ -592,7 +593,8 @@ def has_reacted(lab: Lab, seen: int) -> bool:
 
 @pytest.mark.parametrize("failures", [2, 3])
 def test_several_links_that_fail_at_once(plain: Lab, failures: int) -> None:
-    """Uplinks of one leaf: what is left carries all its flows, evenly, and none is lost after."""
+    """Uplinks of one leaf: the remaining ones carry all its flows, evenly, and none is lost
+    afterwards."""
     set_scheme(plain, TE)
     flows = traffic_of(plain, 100)
     with session(plain, flows) as run:

@@ -1,4 +1,4 @@
-"""The doctor on this machine: what it says must be what the machine does."""
+"""The doctor on this machine: its report must match the machine's behaviour."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def named(diagnosis: Diagnosis, name: str) -> Check:
 
 
 def has_qdisc(kind: str) -> bool:
-    """Whether iproute2 can add such a qdisc, in a namespace that goes with its process."""
+    """Whether iproute2 can add such a qdisc, in a namespace that ends with its process."""
     parameters = {
         "tbf": "rate 1mbit burst 10k limit 100k",
         "red": "limit 400k min 30k max 90k avpkt 1000 burst 55",

@@ -1,4 +1,4 @@
-"""`rocelab drill run` and `rocelab fault` on real labs, each command a process of its own."""
+"""`rocelab drill run` and `rocelab fault` on real labs, each command in its own process."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
 
 
 def carriers(lab: Lab, node: str) -> dict[str, bool]:
-    """Which of a node's interfaces have carrier, as `ip` says."""
+    """The carrier of each of a node's interfaces, from `ip`."""
     links = json.loads(lab.node(node).exec(["ip", "-json", "link", "show"]).stdout)
     return {link["ifname"]: "LOWER_UP" in link["flags"] for link in links if link["ifname"] != "lo"}
 
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A lab that tests break and mend."""
+    """A lab in which tests inject and restore faults."""
     file = tmp_path_factory.mktemp("broken") / "lab.yaml"
     file.write_text(LAB.format(name="it-fault"))
     take_down("it-fault")
@@ -105,7 +105,8 @@ def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Pa
 
 
 def check_failed(code: int, junit: Path, result: Path) -> None:
-    """The drill failed, and CI is told so: as a failure where the machine carried the run."""
+    """Check that the drill failed, and that JUnit reports a failure if the machine carried the
+    run."""
     assert code == 1
     root = Xml.parse(junit).getroot()
     case = root.find("testsuite[@name='short']/testcase[@name='lost_packets 0']")

@@ -64,7 +64,7 @@ def run(folder: Path, dropped: str, drill: str = IDLE_PHASE_ALONE) -> Outcome:
 def measured_run(
     folder: Path, dropped: str, drill: str = IDLE_PHASE_ALONE
 ) -> tuple[Outcome, DrillResult]:
-    """A drill of which every phase was carried, and its result."""
+    """A drill with valid runs of every phase, and its result."""
 
     def once() -> tuple[Outcome, DrillResult]:
         shutil.rmtree(folder / "out", ignore_errors=True)

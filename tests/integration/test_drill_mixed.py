@@ -1,4 +1,4 @@
-"""A phase of probes with a scheme and seeds of its own, and a phase of jobs that are watched."""
+"""A phase of probes with its own scheme and seeds, and a phase of jobs with health checks."""
 
 from __future__ import annotations
 

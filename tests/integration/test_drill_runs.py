@@ -1,4 +1,4 @@
-"""A drill on a real lab: what it reports is what happened, and it leaves nothing."""
+"""A drill on a real lab reports what happened, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""NICs with two ports on two ToRs: both carry, and one goes on alone when the other is cut off."""
+"""NICs with two ports on two ToRs: both carry traffic, and one continues when the other is cut
+off."""
 
 from __future__ import annotations
 

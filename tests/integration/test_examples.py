@@ -37,7 +37,7 @@ def test_an_example_passes(file: str, tmp_path: Path) -> None:
 
 
 def problems_of_suite(ran: Ran) -> tuple[str, ...]:
-    """Why runs do not count, where tests failed for nothing else."""
+    """Why runs do not count, if tests failed for no other reason."""
     failures = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     if not failures or any("InvalidRunError" not in line for line in failures):
         return ()

@@ -1,4 +1,4 @@
-"""Real fabrics: what the kernels and FRR say once `up` has returned."""
+"""Real fabrics: the state of the kernels and of FRR once `up` has returned."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LABS = {
 
 @pytest.fixture(scope="module", params=LABS)
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Each of the labs in turn, as it is once `up` has returned; no test leaves it changed."""
+    """Each of the labs in turn, once `up` has returned; no test leaves it changed."""
     name = f"it-{request.param}"
     file = tmp_path_factory.mktemp("lab") / f"{name}.yaml"
     file.write_text(f"name: {name}\n{LABS[request.param]}\n")
@@ -63,7 +63,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def only(*labs: str) -> pytest.MarkDecorator:
-    """Runs a test on these labs alone."""
+    """Run a test only on these labs."""
     return pytest.mark.parametrize("lab", labs, indirect=True, scope="module")
 
 
@@ -96,7 +96,7 @@ def test_up_returns_when_every_kernel_holds_every_prefix_at_full_width(lab: Lab)
 
 
 def test_up_waits_for_the_last_route(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bgpd stands still before its switch has a link that is up, and goes on a moment after the
+    """A bgpd is stopped before its switch has a link that is up, and continues shortly after the
     wait for routes has begun."""
     lab = make_lab("it-last", TWO_TIERS)
     start_daemon = NamespaceNode.start_daemon

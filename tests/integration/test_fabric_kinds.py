@@ -1,5 +1,5 @@
-"""A small lab of each kind of fabric: every path is there, is used as predicted, and survives what
-the kind is built to survive."""
+"""A small lab of each kind of fabric: every path exists, is used as predicted, and survives the
+failures that the kind is built for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FLOWS = 64
 
 @pytest.fixture(scope="module", params=KINDS)
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """A lab of the catalog, up under a name of its own for all tests of this file."""
+    """A lab of the catalog, up under its own name for all tests of this file."""
     spec = load_spec(find_lab(request.param))
     running = Lab(plan(spec.model_copy(update={"name": f"it-{spec.name}"})))
     try:
@@ -51,7 +51,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 
 def only(*names: str) -> pytest.MarkDecorator:
-    """Runs a test on these labs alone."""
+    """Run a test only on these labs."""
     return pytest.mark.parametrize("lab", names, indirect=True, scope="module")
 
 
@@ -60,7 +60,7 @@ def netns_of(lab: Lab) -> Callable[[str], Path]:
 
 
 def fresh_tables(lab: Lab) -> FibOf:
-    """The kernels' tables as they are now, each read once."""
+    """The kernels' present tables, each read once."""
     return Lab(lab.fabric).fib_of
 
 
@@ -73,7 +73,7 @@ def widths(lab: Lab, node: str) -> dict[str, int]:
 def probed(
     lab: Lab, source: Nic, destination: Nic, leaves_by: int, sports: list[int]
 ) -> dict[int, tuple[str | None, ...]]:
-    """The nodes that packets meet."""
+    """The nodes on the packets' paths."""
     return probe_path(lab.fabric, netns_of(lab), source, destination, sports, leaves_by=leaves_by)
 
 
@@ -206,8 +206,8 @@ def _switches(lab: Lab) -> list[str]:
 
 
 def _leads_to(lab: Lab, ip: str) -> set[str]:
-    """The ToRs by which every switch that has a route of its own to a NIC reaches it in the end;
-    nothing while packets to it would go round in circles."""
+    """The ToRs through which every switch with a specific route to a NIC reaches it; empty while
+    packets to it would loop."""
     tables = fresh_tables(lab)
     found: set[str] = set()
     order = TopologicalSorter[str]()
@@ -237,7 +237,7 @@ def _leads_to(lab: Lab, ip: str) -> set[str]:
 
 @contextmanager
 def _watched(lab: Lab) -> Iterator[Callable[[Callable[[], bool]], None]]:
-    """Gives a function that returns when something holds, asked after each change of a table."""
+    """A function that waits for a condition, checked after each change of a table."""
     with ExitStack() as stack:
         opened = {}
         for name in _switches(lab):

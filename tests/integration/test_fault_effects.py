@@ -1,5 +1,5 @@
-"""Every kind of fault on a real lab: its effect is seen, and an injection that does nothing is not
-taken for one."""
+"""Every kind of fault on a real lab: its effect is seen, and an injection without effect is
+detected."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SAMPLES: dict[str, dict[str, object]] = {
     "bad-prefix": {"switch": "rtsw2", "of": "rtsw1"},
 }
 SEVERAL = ("flapping", "campaign")
-"""Kinds that are made of others."""
+"""Kinds that consist of other faults."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def lab(made: Lab) -> Iterator[Lab]:
-    """The lab, its sessions and routes whole, with a process in the server that is paused."""
+    """The lab with complete sessions and routes, and a process in the server that is paused."""
     wait_until(lambda: read_status(made).converged)
     server = made.node("srv2-1").netns
     process = namespaces.inside(server, lambda: subprocess.Popen(["sleep", "infinity"]))
@@ -83,7 +83,7 @@ def lab(made: Lab) -> Iterator[Lab]:
 
 
 class Idle(Injector):
-    """An injector that says that it has injected, and has not."""
+    """An injector that reports an injection but does nothing."""
 
     def inject(self, held: Held) -> None:
         now = Bracket.now()

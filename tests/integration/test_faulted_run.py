@@ -1,4 +1,4 @@
-"""Flows of a running lab and what is broken meanwhile: what a run counts, judges and mends."""
+"""Flows of a running lab during faults: what a run counts, judges and restores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each fault on a real lab: what it does to the kernel and FRR, and that nothing of it remains."""
+"""Each fault on a real lab: its effect on the kernel and FRR, and that nothing of it remains."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ State = dict[tuple[str, str], Lines]
 
 
 def state_of(lab: Lab) -> State:
-    """What `up` made of every node, as the kernel and bgpd tell it."""
+    """The state of every node, from the kernel and bgpd."""
     commands = (
         ["ip", "-d", "-o", "link"],
         ["ip", "-o", "address"],
@@ -82,7 +82,7 @@ def state_of(lab: Lab) -> State:
 
 
 class Rig:
-    """A lab that is up, and what it looked like then."""
+    """A lab that is up, and its state after `up`."""
 
     def __init__(self, lab: Lab, timeline: FibTimeline) -> None:
         self.lab = lab
@@ -98,7 +98,7 @@ class Rig:
         return self.lab.fabric.prefixes_of[leaf][0].prefix
 
     def inject(self, fault: Fault) -> None:
-        """Twice, as everything of a fault may be done again."""
+        """Inject twice, because every step of a fault is repeatable."""
         self._broken.append(fault)
         fault.prepare(self.lab)
         assert fault.remains(self.lab) == () or isinstance(
@@ -108,7 +108,7 @@ class Rig:
         fault.inject(self.lab)
 
     def restore(self, fault: Fault) -> None:
-        """Mend it and see that the lab is as it was."""
+        """Restore the fault and check that the lab is as before."""
         fault.restore(self.lab)
         assert fault.remains(self.lab) == ()
         fault.restore(self.lab)
@@ -117,12 +117,12 @@ class Rig:
         self._broken.clear()
 
     def mend(self) -> None:
-        """Restore what a test that failed has left broken."""
+        """Restore faults that a failed test has left."""
         while self._broken:
             self._broken.pop().restore(self.lab)
 
     def is_whole(self) -> None:
-        """What differs from `up` is empty, once routing has converged."""
+        """Check that nothing differs from `up` once routing has converged."""
         self._timeline.wait_until_whole(WHOLE_S)
         deadline = time.monotonic() + SEEN_S
         while (changed := self._changed()) and time.monotonic() < deadline:
@@ -130,7 +130,7 @@ class Rig:
         assert changed == {}
 
     def _changed(self) -> dict[tuple[str, str], tuple[set[str], set[str]]]:
-        """By node and what was asked: lines that are gone, and new ones."""
+        """By node and query: lines that are gone, and new ones."""
         found = state_of(self.lab)
         return {
             key: (set(before) - set(found[key]), set(found[key]) - set(before))
@@ -139,7 +139,7 @@ class Rig:
         }
 
     def hops(self, switch: str, prefix: str) -> set[str]:
-        """The interfaces that a switch sends a prefix's packets out of."""
+        """The interfaces by which a switch sends a prefix's packets."""
         fib = read_fib(self.lab.node(switch).netns)
         found = [route for route in fib.routes if route.prefix == prefix]
         return {hop.interface for route in found for hop in route.next_hops if hop.carrier}
@@ -194,7 +194,7 @@ def rig(clos: Rig) -> Iterator[Rig]:
 
 @pytest.fixture
 def dual(hpn: Rig) -> Iterator[Rig]:
-    """Servers with NICs of two ports, BFD, and ports without queues."""
+    """Servers with two-port NICs, BFD, and ports without queues."""
     yield hpn
     hpn.mend()
 
@@ -235,7 +235,7 @@ def test_a_server_whose_only_port_was_down_gets_its_default_route_back(rig: Rig)
 
 
 def arrived(lab: Lab, source: str, target: str, sizes_bytes: Sequence[int]) -> list[int]:
-    """Which of these UDP payloads come through; the last has to, and none is ever fragmented."""
+    """Which of these UDP payloads arrive; the last must, and none is fragmented."""
     address = (lab.fabric.nics(target)[0].ip, 9)
 
     def udp() -> socket.socket:
@@ -477,7 +477,7 @@ def test_an_abrupt_removal_shuts_every_session_and_keeps_links_and_daemons(rig: 
 
 
 def counter(lab: Lab, switch: str, *path: str) -> int:
-    """A number that bgpd keeps of each neighbour, summed."""
+    """A counter of bgpd, summed over the neighbours."""
     told = daemons.vty_json(lab.node(switch).frr, "bgpd", "show bgp neighbors json", dict)
     total = 0
     for value in told.values():
@@ -590,7 +590,7 @@ def test_a_paused_host_stops_whatever_runs_on_it(rig: Rig) -> None:
 def test_a_parent_that_waits_for_a_stopped_child_to_begin_counts_as_stopped(
     tmp_path: Path,
 ) -> None:
-    """vfork(2): the parent waits in the kernel until its child ends or becomes another program."""
+    """vfork(2): the parent waits in the kernel until its child ends or calls exec."""
     program = tmp_path / "program"
     source = (
         "#include <signal.h>\n#include <unistd.h>\n"

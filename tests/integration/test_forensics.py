@@ -56,12 +56,12 @@ def paused(lab: Lab) -> Trial:
 
 
 def tried(trial: Callable[[], Trial]) -> Trial:
-    """A trial whose job the machine carried."""
+    """A trial with a valid job."""
     return measured(trial, problems_of_trial)
 
 
 def problems_of_trial(trial: Trial) -> list[str]:
-    """Those of the machine, not what the injected fault is the reason for."""
+    """The problems that the injected fault does not explain."""
     words = EXPLAINED.get(trial.injected)
     server = trial.expected[0] if trial.injected is Cause.HOST_PAUSE else ""
     machine = [

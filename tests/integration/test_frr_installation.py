@@ -1,5 +1,5 @@
-"""Which FRR a lab's switches run, and that it shares nothing with the machine's or with another
-switch's. The same tests hold for every tested release: they run with the one that is installed."""
+"""The FRR that a lab's switches run, which shares nothing with the machine's or another switch's.
+The same tests are for every tested release: they run with the installed one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lab_of(prefix: Path | None) -> Lab:
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """This machine's system in a tree of its own, as if it were another's."""
+    """This machine's system in a separate tree, as if it were another system's."""
     root = tmp_path_factory.mktemp("system")
     root.chmod(0o755)
     with ExitStack() as mounted:

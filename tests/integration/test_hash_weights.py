@@ -1,4 +1,4 @@
-"""`hashing.weights: paths`: what FRR and the kernels make of BGP link bandwidth."""
+"""`hashing.weights: paths`: the weights of FRR and the kernels from BGP link bandwidth."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ hashing: {weights: paths}
 """
 
 WHOLE_NUMBERS = Fraction(1, 200)
-"""What weights may be off by since they are rounded."""
+"""The tolerance of rounded weights."""
 
 
 @pytest.fixture

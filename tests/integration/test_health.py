@@ -1,4 +1,4 @@
-"""A lab's health as operators see it: nothing on healthy traffic, and each fault where it is."""
+"""The health of a lab: no problem with healthy traffic, and each fault at its place."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ queues: {buffer: 400KB, ecn: {kmin: 100KB, kmax: 200KB}}
 """
 SPEC = HealthSpec.model_validate({"interval": "200ms"})
 GENTLE = {"window": 8, "ack_timeout": "50us"}
-"""So few packets at once that no two senders fill a buffer; a timeout of 0.2 s in the lab."""
+"""A window so small that no two senders fill a buffer; a timeout of 0.2 s in the lab."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def job(**keys: object) -> JobSpec:
 
 
 class Watch:
-    """The newest sample of a monitor, and waiting for one of a kind."""
+    """The newest sample of a monitor, and a wait for a certain sample."""
 
     def __init__(self) -> None:
         self.latest: Snapshot | None = None

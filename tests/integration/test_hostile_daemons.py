@@ -1,6 +1,6 @@
-"""FRR's user turned against root: what a daemon that was taken over can do on a lab that is up.
+"""FRR's user attacks root: what a daemon that was taken over can do on a running lab.
 
-The attacks run as that user. The lab came up under umask 0, which must give it nothing either.
+The attacks run as that user. The lab came up under umask 0, which must not help them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def files(lab: Lab) -> daemons.FrrFiles:
 
 
 def as_frr(*argv: str | Path) -> subprocess.CompletedProcess[str]:
-    """What FRR's user makes of a command."""
+    """Run a command as FRR's user."""
     user, group = frr_owner()
     return subprocess.run(
         [str(each) for each in argv],
@@ -77,7 +77,8 @@ def as_frr(*argv: str | Path) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def in_place_of(file: Path, *make: str | Path) -> Iterator[None]:
-    """FRR's user has taken `file` away, and made something in its place by the command `make`."""
+    """FRR's user has removed `file`, and made something else in its place with the command
+    `make`."""
     aside = file.with_name(f"{file.name}.aside")
     assert as_frr("mv", file, aside).returncode == 0
     try:
@@ -297,7 +298,7 @@ def test_a_command_that_an_endless_answer_holds_up_ends_on_a_signal(
 
 
 def test_who_locks_what_all_may_read_holds_no_command_up(lab: Lab) -> None:
-    """flock(2) asks for no more than to open a file."""
+    """flock(2) only needs an open file."""
     hold = 'for path; do exec {fd}<"$path" && flock --nonblock $fd; done; echo held; read'
     root = lab.runtime.files.root
     everything = [root.parent, *root.parent.glob(f"{LAB}*"), *root.iterdir()]
@@ -325,15 +326,15 @@ def test_who_locks_what_all_may_read_holds_no_command_up(lab: Lab) -> None:
 
 @contextmanager
 def answering(vty: Path, answer: bytes) -> Iterator[None]:
-    """Something else listens in place of a daemon's vty, and says this to whatever it is asked."""
+    """A fake in place of a daemon's vty gives this answer to every command."""
     with listening_at(vty, lambda listening: answer_all(listening, answer)):
         yield
 
 
 @contextmanager
 def dripping(vty: Path) -> Iterator[Event]:
-    """Something else answers in place of a daemon, byte by byte and without end; gives the event
-    that it has begun to."""
+    """A fake in place of a daemon answers byte by byte without end; yields the event of its first
+    byte."""
     begun, over = Event(), Event()
     with listening_at(vty, lambda listening: drip(listening, begun, over)):
         try:
@@ -344,7 +345,7 @@ def dripping(vty: Path) -> Iterator[Event]:
 
 @contextmanager
 def listening_at(vty: Path, serve: Callable[[socket.socket], None]) -> Iterator[None]:
-    """`serve` has, on a thread of its own, a socket in place of a daemon's vty."""
+    """Run `serve` on a thread with a socket in place of a daemon's vty."""
     aside = vty.with_name(f"{vty.name}.aside")
     assert as_frr("mv", vty, aside).returncode == 0
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:

@@ -1,4 +1,4 @@
-"""Every kind of process that a command starts, from a folder that somebody else has filled."""
+"""Every kind of process that a command starts, from a folder with hostile files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def command(folder: Path, *arguments: str, codes: Container[int] = (0,)) -> str:
-    """What the installed program says, run as a user runs it."""
+    """The output of the installed program, run as a user runs it."""
     program = Path(sys.executable).with_name("rocelab")
     done = subprocess.run(
         [program, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=300

@@ -1,4 +1,4 @@
-"""What impaired cables do to packets of a real lab, and that nothing of it stays."""
+"""The effect of impaired cables on a real lab's packets, and that nothing of it remains."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def steered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Nothing on any port, and BFD."""
+    """A lab without port programs, with BFD."""
     yield from made(tmp_path_factory.mktemp("lab"), "t-impaired-plain", PLAIN)
 
 
@@ -77,7 +77,7 @@ def unchanged(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def state_of(lab: Lab) -> State:
-    """What the kernel has in the switches and on the bpffs, as iproute2 and the file system say."""
+    """The kernel's state of the switches and the bpffs, from iproute2 and the file system."""
 
     def shown(node: str, *command: str) -> list[dict[str, object]]:
         return list(json.loads(lab.node(node).exec(["tc", "-j", *command]).stdout or "[]"))
@@ -122,7 +122,7 @@ def lost(flow: FlowRecord) -> list[int]:
 
 
 def carrier(lab: Lab, link: str) -> list[str]:
-    """`UP` or `DOWN` as each end's kernel has it."""
+    """`UP` or `DOWN` for each end, from its kernel."""
     found = []
     planned = lab.fabric.link_by_name[link]
     for port in (planned.a, planned.b):

@@ -1,4 +1,4 @@
-"""Every command, ended by a signal: one line says what was undone, and nothing is left."""
+"""Every command ended by a signal: one line says what was undone, and nothing is left."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ LONG = ("--pattern", "allreduce", "--ranks", "2", "--size", "4MB", "--iterations
 
 
 def begin(*command: str | Path, group: int = 0, deaf: bool = False) -> subprocess.Popen[str]:
-    """A command in a process group of its own; where it is `deaf` SIGINT is ignored, as in a
-    background job of a script."""
+    """A command in its own process group; with `deaf` it ignores SIGINT, like a background job of a
+    script."""
     return subprocess.Popen(
         [*map(str, command)],
         stdin=subprocess.DEVNULL,
@@ -80,14 +80,14 @@ def group_of(leader: int) -> list[str]:
 
 
 def signalled(stages: str, number: int, *arguments: str | Path) -> tuple[int, list[str]]:
-    """What `rocelab` does and says that gets the signal at the stages."""
+    """The outcome of a `rocelab` that gets the signal at the stages."""
     program = (sys.executable, "-m", "tests.integration.signalled")
     return ended(begin(*program, stages, str(number), *arguments))
 
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Iterator[Path]:
-    """A lab of which nothing is left when the test ends."""
+    """The file of a lab; nothing of the lab is left when the test ends."""
     file = tmp_path / "it-sig.yaml"
     file.write_text(f"name: it-sig\n{FABRIC}")
     yield file
@@ -96,7 +96,7 @@ def spec(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A lab that is up, and is to be as it was after each test."""
+    """A lab that is up; each test must leave it unchanged."""
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(f"name: it-sig-up\n{FABRIC}")
     made = Lab.planned(file)
@@ -108,7 +108,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def whole(lab: Lab) -> Iterator[Lab]:
-    """The lab, compared with itself when the test ends."""
+    """The lab; its state at the end of the test must equal that at the start."""
 
     def state() -> object:
         inodes = [lab.node(node.name).netns.stat().st_ino for node in lab.fabric.nodes]

@@ -1,4 +1,4 @@
-"""Jobs on a real lab: what they report adds up, and the lab is afterwards what it was before."""
+"""Jobs on a real lab: their figures add up, and the lab is unchanged afterwards."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def state(lab: Lab) -> Mapping[str, object]:
 
 
 def assert_whole(report: JobReport) -> None:
-    """The run was carried, and every byte, packet and mark is accounted for."""
+    """The run is valid, and every byte, packet and mark is accounted for."""
     assert report.problems == ()
     assert_accounted(report)
 
@@ -74,7 +74,7 @@ def assert_accounted(report: JobReport) -> None:
 
 
 def measured_command(*arguments: str) -> Outcome:
-    """A command's run that this machine carried."""
+    """A valid run of a command."""
     return measured(lambda: rocelab(*arguments), problems_of_command)
 
 
@@ -192,7 +192,8 @@ def test_the_command_prints_what_nccl_tests_would(lab: Lab) -> None:
 
 @pytest.mark.few_at_once
 def test_a_capture_has_every_packet_of_every_nic(lab: Lab, tmp_path: Path) -> None:
-    """Those too that tcpdump, which here gets no CPU before the job is over, has not yet read."""
+    """Including those that tcpdump, which here gets no CPU before the job ends, has not yet
+    read."""
     file = tmp_path / "job.pcapng"
     with captures_halted_while_the_job_runs(lab):
         report = run_job(lab, job(pattern="pairs", size="256KB"), pcap=file)
@@ -212,8 +213,8 @@ def test_a_capture_has_every_packet_of_every_nic(lab: Lab, tmp_path: Path) -> No
 
 @contextmanager
 def captures_halted_while_the_job_runs(lab: Lab) -> Iterator[None]:
-    """Stops every tcpdump in the lab as soon as an agent is there, until one is asked to end or to
-    say how far it is."""
+    """Stops every tcpdump in the lab as soon as an agent runs, until one gets the signal to end or
+    to report its progress."""
 
     over = threading.Event()
 
@@ -244,7 +245,7 @@ def commands(lab: Lab, word: str) -> list[int]:
 
 
 def is_asked(process: int) -> bool:
-    """Whether SIGINT or SIGUSR1 waits for the process."""
+    """Whether SIGINT or SIGUSR1 is pending for the process."""
     status = Path(f"/proc/{process}/status").read_text()
     (waiting,) = re.findall(r"^ShdPnd:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return any(int(waiting, 16) >> number - 1 & 1 for number in (signal.SIGINT, signal.SIGUSR1))
@@ -307,7 +308,7 @@ def test_a_command_ended_in_mid_run_leaves_the_lab_as_it_was(
 
 
 def processes(lab: Lab) -> list[int]:
-    """All in the lab: during a run four agents and four captures beside the daemons."""
+    """All processes in the lab: during a run the daemons, four agents and four captures."""
     return sorted(
         processes_in(lab.node(node.name).netns.stat().st_ino for node in lab.fabric.nodes)
     )

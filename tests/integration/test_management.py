@@ -1,4 +1,4 @@
-"""Nodes reached as real switches are: over a management port, by SSH, whatever the fabric does."""
+"""Access to nodes as to real switches: by SSH over a management port, independent of the fabric."""
 
 from __future__ import annotations
 

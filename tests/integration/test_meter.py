@@ -1,8 +1,8 @@
-"""The meter's own error: a blackhole of exactly so long is reported as so long.
+"""The error of the measurement itself: the length of a blackhole is reported exactly.
 
 The kernel begins and ends the blackhole by its own clock, at instants set in advance; routing does
-not react, since the hold timer is far longer than any of them. What is left is the meter's error:
-an interval of packets, and what packets left late, which the drill notes.
+not react, since the hold timer is far longer than any of them. What remains is the error of the
+measurement: an interval of packets, and the lateness of packets, which the drill records.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.measured import measured, probe_runs, problems_of_drill
 RATE_PPS = 2000
 INTERVAL_NS = 10**9 // RATE_PPS
 DRILLS_MS = ((4, (5, 12, 50)), (20, (200, 1000, 5000)))
-"""How late packets may be at most, and the lengths. Packets that are later could miss the shortest,
-so that the short ones have a short drill: no busy machine is on time for as long as the others
-take."""
+"""The limit of lateness in ms, and the blackholes' lengths. Later packets could miss the shortest
+ones, which therefore have a short drill: a busy machine is not punctual for the duration of the
+others."""
 GAP_MS = 700
 SAMPLING_NS = 5 * 10**6
 
@@ -32,7 +32,7 @@ routing: {keepalive: 10s, hold: 30s}
 
 @dataclass(frozen=True)
 class Drilled:
-    """A drill with a blackhole of each of these lengths, on the only path there is."""
+    """A drill with a blackhole of each of these lengths, on the only path."""
 
     lengths_ms: tuple[int, ...]
     result: DrillResult
@@ -71,7 +71,7 @@ def drilled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def late_ns_of(drill: DrillResult) -> int:
-    """The most that a packet of any flow left late."""
+    """The greatest lateness of any flow's packets."""
     fidelity = probe_runs(drill)[0].fidelity
     assert fidelity is not None
     return fidelity.lag_max_ns
@@ -90,8 +90,8 @@ def test_a_blackhole_is_reported_as_long_as_it_was(drilled: Drilled) -> None:
 
 
 def test_the_methods_of_rfc_6412_agree_within_what_each_resolves(drilled: Drilled) -> None:
-    """The rate-derived one looks at arrivals, so that a receiver that had to wait for a CPU
-    lengthens it: never shorter than the fault, and right where nothing was late."""
+    """The rate-derived one uses arrivals, so a receiver that waits for a CPU lengthens it: it is
+    never shorter than the fault, and exact if nothing was late."""
     begun = [
         record for record in probe_runs(drilled.result)[0].events if record.event.change == "begin"
     ]

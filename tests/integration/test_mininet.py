@@ -1,4 +1,4 @@
-"""A lab as a Mininet network: the example of docs/runtime.md as it stands, and `rocelab cli`."""
+"""A lab as a Mininet network: the example of docs/runtime.md, unchanged, and `rocelab cli`."""
 
 from __future__ import annotations
 

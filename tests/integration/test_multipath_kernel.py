@@ -143,7 +143,7 @@ def resilient(buckets: int) -> str:
 def fresh_resilient_group(
     order: Sequence[int], weights: Sequence[int], buckets: int, *, v6: bool = False
 ) -> None:
-    """A new one: a group that is replaced keeps its old table."""
+    """Make a new group, because a replaced group keeps its old table."""
     number = 2000 if v6 else 1000
     remove = f"ip -n {NETNS.name} nexthop del id {number}"
     subprocess.run(remove.split(), check=False, capture_output=True)
@@ -235,7 +235,7 @@ def resilient_group(router: Path, number: int) -> ResilientGroup:
 
 
 def operational_state(interface: str) -> str:
-    """IF_OPER_* as iproute2 has it."""
+    """IF_OPER_* as iproute2 shows it."""
     command = ["ip", "-n", NETNS.name, "-json", "link", "show", interface]
     shown = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return str(shown[0]["operstate"])
@@ -301,7 +301,7 @@ def test_the_table_keeps_the_kernels_order_of_a_group_and_the_lowest_metric(rout
 
 
 class HandMadeLab:
-    """A fabric in namespaces, its switches' tables static: no routing daemon decides anything."""
+    """A fabric in namespaces with static tables: no routing daemon decides anything."""
 
     def __init__(self, fabric: Fabric, *, nexthop_objects: bool) -> None:
         self.fabric = fabric

@@ -1,4 +1,4 @@
-"""Killed at any moment, a lab leaves nothing that the next `down` does not find."""
+"""A lab killed at any moment leaves nothing that the next `down` does not find."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOMENTS = 4
 
 
 def belongings(lab: str) -> list[str]:
-    """Whatever of the lab is still on the machine: processes, mounts and files.
+    """The lab's remaining processes, mounts and files on the machine.
 
     A suite of the pytest plugin has labs `<lab>-p<number>`: they belong to it.
     """
@@ -67,7 +67,7 @@ def test_killed_at_a_random_moment_of_up_the_next_down_leaves_nothing(
 
 
 def wait_until_started(driver: subprocess.Popen[bytes], lab: str) -> None:
-    """Return once the driver has made the lab's folder."""
+    """Wait until the driver has made the lab's folder."""
     made = Path("/run/rocelab", lab)
     wait_until(lambda: driver.poll() is not None or made.exists(), f"{made} is made")
 

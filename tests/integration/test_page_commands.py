@@ -1,6 +1,6 @@
-"""The commands of the documentation that need no lab, run as they are typed.
+"""Runs the commands of the documentation that need no lab, as they are typed.
 
-Each runs in a folder that has nothing but the files that its page names. `make test-machines` runs
+Each runs in a folder with only the files that its page names. `make test-machines` runs
 the commands that need a lab.
 """
 
@@ -51,11 +51,11 @@ FILES = {
     "flows.csv": "source,destination,sport\nsrv1-1,srv3-1,50000\nsrv2-1,srv4-1,50001\n",
     "all_reduce.txt": nccl_output(),
 }
-"""What commands read that somebody has to have."""
+"""The input files of commands."""
 
 
 def typed_without_a_lab() -> list[str]:
-    """Every such command of the pages once, less the usage lines of the reference."""
+    """Every such command of the pages once, without the usage lines of the reference."""
     found = []
     for page in PAGES:
         for each in commands(page, (ROOT / page).read_text()):

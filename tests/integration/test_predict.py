@@ -1,4 +1,4 @@
-"""Predicted link loads are what the kernels count, link by link, on every kind of fabric."""
+"""Predicted link loads equal the kernels' counts, link by link, on every kind of fabric."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def counted(lab: Lab, specs: Sequence[JobSpec]) -> tuple[tuple[JobReport, ...], 
 
 
 def sent_again(run: tuple[tuple[JobReport, ...], LinkPackets]) -> tuple[str, ...]:
-    """Why a run's packets cannot be counted: a machine that holds acknowledgements up for longer
-    than their timeout has packets sent twice."""
+    """Why a run's packets cannot be counted: on a machine that delays acknowledgements beyond their
+    timeout, packets are sent twice."""
     count = sum(report.transport.retransmitted for report in run[0])
     return (f"{count} packets were sent again",) if count else ()
 

@@ -1,6 +1,6 @@
-"""Queues of switch ports on a real lab: what the kernel does against what the plan says.
+"""Queues of switch ports on a real lab: the kernel's behaviour compared with the plan.
 
-The port under test and the wire through it are of `tests.integration.queue_wire`.
+`tests.integration.queue_wire` has the port under test and the wire through it.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from tests.measured import measured
 
 SLOW_PPM = 10_000
 MORE = 10_000
-"""Packets beyond what a queue holds."""
+"""More packets than a queue holds."""
 
 
 @pytest.fixture(params=["bpf", "red"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Each engine that queues may have; skipped where this kernel has no sch_red."""
+    """Each engine of queues; skipped if this kernel has no sch_red."""
     lacking = probes.missing(FEATURES[QueueEngine.RED]) if request.param == "red" else None
     if lacking:
         pytest.skip(f"the engine red does not run here: {lacking}")
@@ -67,10 +67,11 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.few_at_once
 def test_marks_follow_the_wred_line(make_lab: MakeLab) -> None:
-    """The depth each packet met is arithmetic: those sent before it less those already received.
+    """The depth at each packet's arrival is computed: packets sent before it minus those already
+    received.
 
     Confidence: each of the bins of 16 KB stays within the exact binomial bounds at 0.1 % over the
-    number of bins (Bonferroni), so a right marker fails at most one run in a thousand.
+    number of bins (Bonferroni), so a correct marker fails at most one run in a thousand.
     """
     lab = lab_with(
         make_lab, "t-queues-wred", "4M", "ecn: {kmin: 50KB, kmax: 250KB, pmax: 0.4}, buffer: 400KB"
@@ -249,7 +250,8 @@ def test_a_port_sends_at_its_rate(
     with wire(lab) as line:
 
         def drained() -> Drained:
-            """The queue is full before the port has its rate: a sender need not keep up with it."""
+            """The queue is full before the port gets its rate, so that the sender need not keep up
+            with it."""
             slow.inject(lab)
             line.send([line.frame(DATA, 0, mtu + 14, each) for each in range(count)])
             slow.restore(lab)
@@ -356,7 +358,7 @@ def test_a_port_keeps_its_queues_over_a_flap(make_lab: MakeLab) -> None:
 
 
 def is_up(lab: Lab, node: str, interface: str) -> bool:
-    """Whether the kernel sends there: a little later than it is told that the link is up."""
+    """Whether the kernel sends there, which it does slightly later than the link is up."""
     (link,) = json.loads(lab.node(node).exec(["ip", "-json", "link", "show", interface]).stdout)
     return bool(link["operstate"] == "UP")
 
@@ -453,7 +455,7 @@ def test_without_bpf_or_red_a_lab_comes_up_and_says_that_it_has_no_queues(
 def test_the_engine_red_sorts_drops_and_counts_on_this_kernel(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No class is marked, so that it runs where sch_red is missing: all but the marks is tried."""
+    """No class is marked, so that it runs without sch_red: everything but the marks is tested."""
     monkeypatch.setattr("rocelab.kernel.probes.missing", lambda _: None)
     # So slow that the queue is still full when the sampler next has a CPU.
     lab = lab_with(make_lab, "t-queues-red", "1M", "engine: red, marked: [], buffer: 100KB")

@@ -1,6 +1,6 @@
-"""The engine `red` on a kernel that has sch_red: whom it marks and how often, drops, counters.
+"""The engine `red` on a kernel with sch_red: which packets it marks and how often, drops, counters.
 
-What both engines do is tested in test_queues.py. Kernels without sch_red skip these tests;
+test_queues.py tests the common behaviour of both engines. Kernels without sch_red skip these tests;
 `make test-vm` runs them on one that has it.
 """
 
@@ -40,11 +40,12 @@ def red_share(ecn: EcnSpec, depth_bytes: float) -> float:
 def test_marks_follow_the_wred_line(
     make_lab: MakeLab, record_property: Callable[[str, object], None]
 ) -> None:
-    """The depth each packet met is arithmetic: those sent before it less those already received.
+    """The depth at each packet's arrival is computed: packets sent before it minus those already
+    received.
 
     Confidence: each bin of 16 KB, and all together, stays within the exact binomial bounds at
     0.1 % over the number of tests (Bonferroni). RED spaces marks more evenly than chance, so its
-    counts spread less than a binomial and a right marker fails still more rarely.
+    counts vary less than a binomial and a correct marker fails even more rarely.
     """
     queues = "engine: red, ecn: {kmin: 50KB, kmax: 250KB, pmax: 0.4}, buffer: 400KB"
     lab = lab_with(make_lab, "t-red-wred", "1M", queues)
@@ -88,7 +89,7 @@ def test_marks_follow_the_wred_line(
 
 
 def test_only_ecn_capable_packets_of_marked_classes_are_marked(make_lab: MakeLab) -> None:
-    """With kmax below a kilobyte, every packet that finds two more in its queue is to be marked."""
+    """With kmax below a kilobyte, every packet that finds two more in its queue must be marked."""
     queues = "engine: red, marked: [3], ecn: {kmin: 100B, kmax: 900B, pmax: 1}, buffer: 1MB"
     lab = lab_with(make_lab, "t-red-ecn", "2M", queues)
     kinds = [(DATA, 0), (DATA, ECT0), (DATA, ECT1), (DATA, CE), (CNP, ECT0), (32, ECT0), (0, ECT1)]

@@ -1,4 +1,5 @@
-"""Machines that do not allow what labs need: exit 3 and one line of advice, and nothing is left."""
+"""Machines that do not meet the needs of labs: exit 3 and one line of advice, and nothing is
+left."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def restricted(before: tuple[str, ...], *arguments: str | Path) -> Outcome:
-    """What `rocelab` does and says where `before` starts it."""
+    """The outcome of `rocelab` started by `before`."""
     return subprocess.run(
         [*before, *PROGRAM, *map(str, arguments)],
         capture_output=True,
@@ -48,7 +49,7 @@ def without(capability: Capability) -> tuple[str, ...]:
 
 
 def in_own_mounts(prepared: str) -> tuple[str, ...]:
-    """A program that runs another where a shell line has changed what is mounted."""
+    """A program that runs another after a shell line has changed the mounts."""
     return ("unshare", "--mount", "sh", "-c", f'{prepared} && exec "$@"', "sh")
 
 
@@ -61,7 +62,7 @@ def assert_refused(outcome: Outcome, *said: str) -> None:
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Iterator[Path]:
-    """A lab of which nothing is left when the test ends."""
+    """The file of a lab; nothing of the lab is left when the test ends."""
     file = tmp_path / "it-no.yaml"
     file.write_text(f"name: it-no\n{FABRIC}")
     yield file
@@ -106,7 +107,7 @@ def test_where_a_place_is_read_only_no_lab_is_begun(spec: Path, place: str) -> N
 
 
 def full_disk(folder: Path) -> tuple[str, ...]:
-    """A program that runs another with 16 KB of room in a folder, and lists the files there."""
+    """A program that runs another with 16 KB of space in a folder, and lists the files there."""
     full = f"mount -t tmpfs -o size=16k tmpfs {folder}"
     kept = f'{full} && "$@"; code=$?; find {folder} -type f; exit $code'
     return ("unshare", "--mount", "sh", "-c", kept, "sh")

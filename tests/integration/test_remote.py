@@ -1,4 +1,4 @@
-"""`rocelab --host` over a real OpenSSH server: who is let in, what survives, what comes back."""
+"""`rocelab --host` over a real OpenSSH server: access, interruptions, results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LOST_EXIT_CODE = 75
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with the kit installed by the first command."""
+    """A server on which the first command has installed rocelab."""
     root = tmp_path_factory.mktemp("server")
     with ssh_server(root, "t-remote", 2222) as made:
         code, out, errors = made.rocelab("list", "--json", cwd=root)
@@ -53,7 +53,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def lab(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A lab that a file from here brought up there."""
+    """A lab on the server, from a file on this machine."""
     folder = tmp_path_factory.mktemp("lab")
     (folder / "mine.yaml").write_text(SPEC.format(name=LAB))
     take_down(LAB)
@@ -379,8 +379,8 @@ def test_a_drill_there_ends_with_the_report_that_it_has_here(
 
 
 def shape(document: object) -> object:
-    """The keys of a document, down to what was measured. Which figures have a spread is measured,
-    too: a flow that was not back when the drill ended has no convergence time."""
+    """The keys of a document, without measured values. Which figures have a spread depends on the
+    measurement too: a flow that has not recovered at the drill's end has no convergence time."""
     if isinstance(document, dict):
         return {key: shape(value) for key, value in document.items() if key != "spread"}
     return type(document).__name__ if isinstance(document, list) else None

@@ -1,7 +1,7 @@
-"""One contract that every runtime keeps: what is asked of a lab is answered the same by each.
+"""The contract of every runtime: all give the same answers about a lab.
 
-A runtime that this machine cannot run is skipped with its reason. Docker's engine is started from
-its package where none answers, without bridge and firewall rules, and ended afterwards.
+A runtime that this machine cannot run is skipped with its reason. If no engine of Docker runs, one
+is started from its package, without bridge and firewall rules, and ended afterwards.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ expect: {restored: true}
 
 @pytest.fixture(scope="module", params=list(RuntimeKind))
 def kind(request: pytest.FixtureRequest) -> Iterator[RuntimeKind]:
-    """Each runtime in turn, with what it needs."""
+    """Each runtime in turn, with its requirements."""
     chosen = RuntimeKind(request.param)
     if chosen is RuntimeKind.CONTAINERLAB and shutil.which("containerlab") is None:
         pytest.skip("containerlab is not installed: its runtime is not tested here")
@@ -168,7 +168,7 @@ def test_packets_arrive_are_counted_and_take_the_predicted_way(lab: Lab) -> None
 
 
 def reached(lab: Lab) -> int:
-    """Packets that a server was given."""
+    """Packets that a server received."""
     return lab.link("srv2-1:rtsw2").counters()["rtsw2"].tx_packets
 
 
@@ -183,8 +183,9 @@ def test_a_daemon_is_killed_and_started_again(lab: Lab) -> None:
 
 
 def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None:
-    """On the lab that is up. What load changes is compared in test_drill_runs.py, with a guard:
-    here every run has to have every event, its stages on every switch, and flows that recover."""
+    """On the running lab. test_drill_runs.py compares the figures that depend on load, with a
+    guard: here every run must have every event, its stages on every switch, and flows that
+    recover."""
     (tmp_path / "lab.yaml").write_text(SPEC.format(name=lab.name))
     drill = tmp_path / "drill.yaml"
     drill.write_text(DRILL)
@@ -236,8 +237,8 @@ def test_an_interrupted_up_takes_the_lab_back(kind: RuntimeKind, tmp_path: Path)
 
 
 def opened_processes(namespaces: Iterable[int]) -> list[int]:
-    """The processes in these namespaces, as descriptors that stay theirs: the kernel soon gives the
-    number of a namespace to another, as of the lab of a test beside this one."""
+    """The processes in these namespaces, as pid descriptors: the kernel soon reuses a namespace's
+    number, for example for the lab of a concurrent test."""
     found = []
     for pid in processes_in(namespaces):
         with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Schemes on real labs: which way packets go under each, against what is said of it."""
+"""Schemes on real labs: the packets' paths under each, compared with its description."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def zone_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def zone(no_controller: None, zone_up: Lab) -> Iterator[Lab]:
-    """A zone that tests share, at dilation 10: without a scheme and whole, before each of them."""
+    """A zone that tests share, at dilation 10: complete and without a scheme before each test."""
     yield zone_up
     zone_up.steering.set_scheme(EcmpScheme())
     assert zone_up.steering.counters() == {}
@@ -99,8 +99,8 @@ def zone(no_controller: None, zone_up: Lab) -> Iterator[Lab]:
 
 @contextmanager
 def link_down(lab: Lab, name: str) -> Iterator[None]:
-    """A link without carrier; afterwards its session has ended and is there again: tables that
-    are whole before a late bgpd notices would not stay so."""
+    """A link without carrier; afterwards waits until its session has ended and is established
+    again: tables that are complete before a late bgpd notices would not stay so."""
     before = sessions_had(lab)
     lab.link(name).down()
     try:
@@ -121,7 +121,7 @@ def sessions_had(lab: Lab) -> int:
 
 @pytest.fixture
 def no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries are the test's own: no controller starts."""
+    """No controller starts: entries are the test's own."""
     idle = ModuleType("rocelab.runtime.controller.process")
     idle.start_controller = lambda *_: None  # type: ignore[attr-defined]
     idle.stop_controller = lambda *_: None  # type: ignore[attr-defined]
@@ -129,7 +129,7 @@ def no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def spines_of(found: dict[str, list[int]]) -> dict[int, str]:
-    """The spine that each packet met; one each."""
+    """The one spine on each packet's path."""
     places = [(psn, name) for name in SPINES for psn in found[name]]
     assert len(places) == len({psn for psn, _ in places}), "a packet met two spines"
     return dict(places)
@@ -254,7 +254,7 @@ def test_the_models_hash_is_the_programs_to_the_bit(zone: Lab) -> None:
 
 @contextmanager
 def attached(lab: Lab, program: int, node: str, interfaces: tuple[str, ...]) -> Iterator[None]:
-    """A program that sees what leaves by some interfaces of a node, behind all others."""
+    """A program at the egress of some interfaces of a node, after all others."""
     indexes = wiring.interface_indexes(lab.fabric)
     options = netlink.attribute(6, struct.pack("=I", program)) + netlink.attribute(7, b"tap\0")
     request = tc.message(
@@ -285,7 +285,7 @@ def attached(lab: Lab, program: int, node: str, interfaces: tuple[str, ...]) -> 
     ids=["zones", "hpn", "fat-tree"],
 )
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A lab of several tiers, one after the other; its scheme is each test's own."""
+    """Labs of several tiers, one after the other; each test sets its own scheme."""
     kind, body = request.param
     name = f"t-scheme-{kind}"
     file = tmp_path_factory.mktemp("lab") / f"{name}.yaml"
@@ -359,7 +359,7 @@ def test_each_flow_takes_the_predicted_path(
 
 
 def test_a_flowlet_stays_on_its_path_and_a_pause_draws_another(zone: Lab) -> None:
-    """40 pauses change the spine at least once: all draw the same once in 10^24 runs."""
+    """40 pauses change the spine at least once: all draw the same one only once in 10^24 runs."""
     gap_ms, margin_ms, flowlets, each = 60, 10, 41, 5
 
     def run() -> FlowletRun:
@@ -399,8 +399,8 @@ def test_a_flowlet_stays_on_its_path_and_a_pause_draws_another(zone: Lab) -> Non
 
 @dataclass(frozen=True)
 class FlowletRun:
-    """The spine of each packet, which packets came after a pause that was surely shorter or longer
-    than the gap, and what the switch counted."""
+    """The spine of each packet, the packets after a pause that was certainly shorter or longer than
+    the gap, and the switch's counters."""
 
     spine_of: dict[int, str]
     short: list[int]
@@ -425,7 +425,7 @@ def test_the_flowlets_of_two_qps_are_apart(zone: Lab) -> None:
 def test_spray_spreads_the_data_of_one_flow_evenly_and_leaves_its_acks_together(
     zone: Lab,
 ) -> None:
-    """Chi-square with 3 degrees of freedom: a right program fails once in 100,000 runs."""
+    """Chi-square with 3 degrees of freedom: a correct program fails once in 100,000 runs."""
     lab = zone
     lab.steering.set_scheme(SPRAY)
     count = 8000
@@ -443,7 +443,7 @@ def test_spray_spreads_the_data_of_one_flow_evenly_and_leaves_its_acks_together(
 
 
 def spine_to(line: SchemeWire, address: str, psn: int) -> str:
-    """The spine that a packet to an address meets."""
+    """The spine on the path of a packet to an address."""
     line.send([line.frame(psn, destination=address)])
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
@@ -598,14 +598,14 @@ def test_down_leaves_no_program_and_no_map(make_lab: MakeLab) -> None:
 
 
 def kernel_id(descriptor: int, key: str) -> int:
-    """The kernel's number of a map, and its descriptor closed."""
+    """The kernel's id of a map; closes the descriptor."""
     with os.fdopen(descriptor):
         lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 
 
 def alive(what: str, number: int) -> bool:
-    """Whether the kernel has a program (`prog`) or map of that number."""
+    """Whether the kernel has a program (`prog`) or map of that id."""
     descriptor = getattr(bpf._libbpf(), f"bpf_{what}_get_fd_by_id")(number)
     if descriptor < 0:
         return False

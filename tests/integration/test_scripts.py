@@ -1,4 +1,4 @@
-"""The short scripts in `scripts/` and `traffic/`, run as their first lines say."""
+"""The short scripts in `scripts/` and `traffic/`, run as their docstrings show."""
 
 from __future__ import annotations
 

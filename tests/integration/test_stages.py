@@ -1,5 +1,5 @@
-"""Where the time of a reconvergence goes, on a real fabric: who knows by what, in which order, and
-that tracing leaves the switches as they were."""
+"""The stages of a reconvergence on a real fabric: which daemon learns what, how and in which order,
+and that tracing leaves the switches unchanged."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ routing: {{hold: 3s, keepalive: 1s, bfd: {{interval: 300ms, multiplier: 3}}}}
 LINK = "rtsw1:ctsw2"
 MS = 10**6
 SLACK_NS = 500 * MS
-"""For a daemon that waits for one of two CPUs: less than the detection time of BFD, 900 ms, and
-that less than the hold timer, so that what noticed something is told by the time it took."""
+"""Allowance for a daemon that waits for one of two CPUs: less than the detection time of BFD, 900
+ms, which is less than the hold timer, so that the time shows which of them detected a failure."""
 
 
 def now_ns() -> int:
@@ -63,7 +63,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def timeline(lab: Lab) -> Iterator[FibTimeline]:
-    """The FIBs, whole before the test and after it."""
+    """The FIBs, complete before the test and after it."""
     with (
         opened_namespaces(lab, lab.fabric.switches) as netns_of,
         FibTimeline(lab, netns_of) as timeline,
@@ -74,7 +74,7 @@ def timeline(lab: Lab) -> Iterator[FibTimeline]:
 
 
 def wait_for_changes(timeline: FibTimeline, since_ns: int, nodes: set[str]) -> None:
-    """Return when each of these switches has changed its FIB."""
+    """Wait until each of these switches has changed its FIB."""
     deadline = time.monotonic() + LIMIT_S
     while not nodes <= {change.node for change in timeline.changes(since_ns, now_ns())}:
         assert time.monotonic() < deadline, f"no FIB change of {nodes}"
@@ -90,8 +90,8 @@ def assert_in_order(stages: SwitchStages) -> None:
 
 @contextmanager
 def watched_machine(lab: Lab, problems: list[str]) -> Iterator[None]:
-    """Flows that tell how late this machine is: why it is too late for a measurement, if it is, is
-    in `problems` afterwards."""
+    """Flows that show this machine's lateness; afterwards `problems` has the reasons why it is too
+    late for a measurement, if any."""
     flows = permutation(lab.fabric, flows=6, rate_pps=200, payload_bytes=64, seed=1)
     with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session:
         session.start()
@@ -101,7 +101,7 @@ def watched_machine(lab: Lab, problems: list[str]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class EventRun:
-    """The stages of an event, and why they are invalid, if they are."""
+    """The stages of an event, and the reasons why they are invalid, if any."""
 
     stages: dict[str, SwitchStages]
     problems: tuple[str, ...]
@@ -109,18 +109,18 @@ class EventRun:
 
 @dataclass(frozen=True)
 class CarrierLoss:
-    """What happened after a carrier was taken under traffic."""
+    """The events after a carrier was removed under traffic."""
 
     problems: tuple[str, ...]
     stages: dict[str, SwitchStages]
     recorder: StageRecorder
     recovered_ns: tuple[int | None, ...]
-    """When each flow that lost packets was good again, from the event on."""
+    """When each flow that lost packets had recovered, from the event on."""
 
 
 @pytest.fixture(scope="module")
 def carrier_loss(lab: Lab) -> CarrierLoss:
-    """Every flow between racks at once, and the carrier of one uplink taken."""
+    """Flows between all racks, while the carrier of one uplink is removed."""
     return measured(lambda: carrier_taken(lab))
 
 
@@ -321,7 +321,7 @@ def test_a_hung_bgpd_is_noticed_by_the_hold_timer_of_its_neighbours(
 
 
 def test_stamps_of_log_and_kernel_are_of_one_clock(lab: Lab, timeline: FibTimeline) -> None:
-    """zebra reads the kernel's message of a lost carrier as we do, and tells bgpd at once."""
+    """zebra reads the kernel's message of a lost carrier like rocelab, and informs bgpd at once."""
 
     def run() -> EventRun:
         timeline.wait_until_whole(LIMIT_S)

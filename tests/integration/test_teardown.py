@@ -1,4 +1,4 @@
-"""Taking labs down where little works: no room left, or a namespace that is not the lab's."""
+"""Taking labs down under difficulties: a full disk, or a foreign namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suites of users, run as users run them: labs come and go, faults end, failures leave evidence."""
+"""Users' suites, run as users run them: labs come and go, faults end, failures leave evidence."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def test_waits(lab):
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
 } | {"PYTHONUNBUFFERED": "1"}
-"""Without what these tests' own pytest tells its workers."""
+"""Without the variables for the workers of these tests' own pytest."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """How a suite ended, and what it said."""
+    """A suite's exit code and output."""
 
     code: int
     output: str
@@ -123,7 +123,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def outcomes(ran: Ran) -> dict[str, str]:
-    """How each test's name stands in the summary: PASSED, FAILED, ERROR."""
+    """Each test's outcome in the summary: PASSED, FAILED, ERROR."""
     found = re.findall(r"^(PASSED|FAILED|ERROR) \S+::test_(\w+)\[", ran.output, re.MULTILINE)
     return {name: outcome for outcome, name in sorted(found, reverse=True)}
 
@@ -171,7 +171,7 @@ def test_failures_and_unclean_tests_have_evidence_and_others_have_not(troubled: 
 
 
 def evidence(ran: Ran) -> dict[str, Path]:
-    """Folder of evidence by test, as junit.xml has it."""
+    """Folder of evidence by test, from junit.xml."""
     cases = ElementTree.parse(ran.folder / "junit.xml").iter("testcase")
     return {
         case.get("name", "").partition("[")[0]: Path(each.get("value", ""))
@@ -238,7 +238,7 @@ def test_what_a_killed_suite_left_is_said_by_the_next_one(tmp_path: Path) -> Non
 
 
 def stopped_by(number: signal.Signals, suite: Path) -> str:
-    """The name of the lab of a suite that a signal ended while its test ran."""
+    """The name of the lab of a suite that a signal ended during a test."""
     with subprocess.Popen(
         command(suite, "-s"), stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=suite
     ) as process:

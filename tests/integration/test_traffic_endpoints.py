@@ -1,6 +1,6 @@
 """Traffic agents on a path of real namespaces: a server, a router, another server.
 
-The kernel's own counters and process table are asked for what the agents claim.
+The kernel's own counters and process table verify the agents' reports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The wheel in the environment of another project, whose own folders are called as ours are."""
+"""The wheel in the environment of another project whose folders have the same names as
+rocelab's."""
 
 from __future__ import annotations
 
@@ -118,7 +119,7 @@ def test_a_wheel_sends_its_kit_whose_supervisor_runs_the_command(
 
 
 def environment_with(wheel: Path, folder: Path) -> Path:
-    """An environment of its own that has the wheel, and its dependencies from ours."""
+    """A separate environment with the wheel, and its dependencies from this one."""
     venv.create(folder)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = folder / "lib" / version / "site-packages"

@@ -1,4 +1,4 @@
-"""Waiting for an event: on what is, however long the machine takes."""
+"""Waiting for a condition, however long the machine takes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.runtime.lab import Lab
 
 LIMIT_S = 300.0
-"""Longer than any event takes on a busy machine: only a test that fails waits so long."""
+"""Longer than any event takes on a busy machine: only a failing test waits so long."""
 
 
 def wait_until(
     condition: Callable[[], object], what: str = "the condition", limit_s: float = LIMIT_S
 ) -> None:
-    """Return as soon as `condition` holds; fail, saying `what` did not come true, at the limit."""
+    """Return as soon as `condition` holds; at the limit fail with `what`."""
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, f"not within {limit_s:g} s: {what}"
@@ -24,7 +24,7 @@ def wait_until(
 
 
 def wait_for_tables(watch: FibWatch, true: Callable[[], bool]) -> None:
-    """Return when `true()` holds, asked after each change of a table; fail at the limit."""
+    """Return when `true()` holds, checked after each change of a table; fail at the limit."""
     end = time.monotonic() + LIMIT_S
     while not true():
         assert time.monotonic() < end, "the tables did not come to what was expected"
@@ -32,6 +32,6 @@ def wait_for_tables(watch: FibWatch, true: Callable[[], bool]) -> None:
 
 
 def wait_until_whole(lab: Lab) -> None:
-    """Return when every switch of the lab has every route with its full width."""
+    """Wait until every switch of the lab has every route with its full width."""
     with opened_namespaces(lab, lab.fabric.switches) as netns, FibTimeline(lab, netns) as fib:
         fib.wait_until_whole(LIMIT_S)

@@ -1,4 +1,4 @@
-"""How a command of a page is run, where that is not simply as it is typed."""
+"""How a command of a page is run, if not exactly as typed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from dataclasses import dataclass
 class Run:
     """How a command is run.
 
-    `lines` are run in its place, `()` means as it stands; `before` and
-    `after` must end with 0. `shows` are regular expressions that its output has; `block` begins
-    the block of its page that it shows. `typed` goes to its standard input, a terminal. After
-    `seconds` it gets Ctrl-C.
+    `lines` replace it, `()` keeps it; `before` and `after` must exit with 0. `shows` are regular
+    expressions that its output must match; `block` is the start of the page's block with its
+    output. `typed` goes to its standard input, a terminal. After `seconds` it gets Ctrl-C.
     """
 
     lines: tuple[str, ...] = ()

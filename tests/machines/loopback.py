@@ -1,7 +1,7 @@
-"""`me@vm`: this machine as another one, by a real SSH server on a port of its loopback.
+"""`me@vm`: this machine as another one, through a real SSH server on a port of its loopback.
 
-The user `me` has one key and sudo without a password, as on a VM from a provider's image. `vm` is
-a name of root's SSH configuration, which the product reads.
+The user `me` has a key and sudo without a password, as on a VM from a provider's image. `vm` is a
+name in root's SSH configuration, which the product reads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How each command of the first pages is run, where that is not simply as it is typed.
+"""How each command of the first pages is run, if not exactly as typed.
 
-A command that is in no table below, or in `reference.py`, runs as it stands and ends with 0. `Run`
-says what is typed for placeholders, what comes before and after, and what it shows; `NotRun` says
-why it is not run.
+A command that is in no table below, or in `reference.py`, runs unchanged and must exit with 0.
+`Run` has the values of placeholders, the commands before and after, and the expected output;
+`NotRun` has the reason why it is not run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAGES = (
     *(f"docs/{each}.md" for each in ("faults", "health", "traffic", "schemes", "simulate")),
     *(f"docs/{each}.md" for each in ("forensics", "runtime", "remote")),
 )
-"""Pages that a newcomer types from, in the order in which their commands run."""
+"""Pages with commands for newcomers, in the order in which the commands run."""
 
 
 README_RUNS: dict[str, Run | NotRun] = {
@@ -185,4 +185,4 @@ UNFENCED: dict[str, str] = {
     "make test-vm": "a step of its own: `make test-vm`",
     "make test-machines": "what runs this",
 }
-"""Commands that README names in its sentences, and why they are not run."""
+"""Commands that README names in its text, and why they are not run."""

@@ -1,11 +1,11 @@
-"""Runs the commands of README and of the first pages of docs, as somebody types them.
+"""Runs the commands of README and of the first pages of docs, as a user types them.
 
     sudo .venv/bin/python -m tests.machines.readme [--pages README.md,docs/cli.md]
 
-In a checkout that is set up, as root, on a machine of which nothing is expected: this makes a user
-`me` and an SSH server on a port of the loopback that answers to `vm`. Each command has to end as
-its page says and to show what it shows; `pages.py` has what is run in place of placeholders.
-Exit code 0: every command did, 1: one did not.
+Run it as root in a checkout that is set up, on a machine for tests only: it makes a user `me` and
+an SSH server on a port of the loopback, with the name `vm`. Each command must end and print as its
+page says; `pages.py` has the values of placeholders. Exit code 0: every command did, 1: one did
+not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ACTIVATE = "source .venv/bin/activate"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a command of a page."""
+    """The outcome of a command of a page."""
 
     typed: Typed
     took_s: float
@@ -77,7 +77,8 @@ def main() -> int:
 
 @contextmanager
 def engine_at(default: Path) -> Iterator[None]:
-    """The tests' own engine answers where Docker's does: sudo does not keep DOCKER_HOST."""
+    """Put the tests' own engine at the place of Docker's, because sudo does not keep
+    DOCKER_HOST."""
     socket = os.environ.get("DOCKER_HOST", "").removeprefix("unix://")
     if not socket or default.exists():
         yield
@@ -90,7 +91,7 @@ def engine_at(default: Path) -> Iterator[None]:
 
 
 def try_command(typed: Typed, run: Run, page: str, log: TextIO) -> Verdict:
-    """Run a command of a page with what belongs to it."""
+    """Run a command of a page, with the commands before and after it."""
     began = time.monotonic()
     problems: list[str] = []
 
@@ -122,7 +123,7 @@ def try_command(typed: Typed, run: Run, page: str, log: TextIO) -> Verdict:
 
 
 def execute_measured(line: str, run: Run, log: TextIO) -> tuple[int, str]:
-    """Type a line, and up to `AGAIN` times more where the machine was too busy to measure."""
+    """Type a line, and up to `AGAIN` times more if the machine was too busy to measure."""
     code, output = execute(line, run, log)
     for _ in range(AGAIN):
         if NOTHING_MEASURED not in output:
@@ -133,7 +134,7 @@ def execute_measured(line: str, run: Run, log: TextIO) -> tuple[int, str]:
 
 
 def execute(line: str, run: Run, log: TextIO) -> tuple[int, str]:
-    """Type a line in a shell of the checkout; its exit code and what it printed."""
+    """Type a line in a shell of the checkout; return its exit code and output."""
     script = f"{ACTIVATE} && {line}"
     log.write(f"$ {line}\n")
     if run.typed:
@@ -162,7 +163,7 @@ def execute(line: str, run: Run, log: TextIO) -> tuple[int, str]:
 
 
 def _on_terminal(script: str, typed: str) -> tuple[int, str]:
-    """Run a script on a terminal of 160 columns on which somebody types."""
+    """Run a script on a terminal of 160 columns, with typed input."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(CHECKOUT)
@@ -195,7 +196,7 @@ def _on_terminal(script: str, typed: str) -> tuple[int, str]:
 
 
 def not_run(pages: list[str]) -> Iterator[str]:
-    """The commands that are not run or shortened, a line each with the reason."""
+    """The commands that are not run or are shortened, a line each with the reason."""
     for page in pages:
         for text, run in RUNS.get(page, {}).items():
             if isinstance(run, NotRun):

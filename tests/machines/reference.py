@@ -1,7 +1,7 @@
 """How each command of docs/commands.md is run.
 
-Usage lines have placeholders, examples run as they are. A new command of the application is a new
-usage line, which has to be in the table below.
+Usage lines have placeholders; examples run unchanged. A new command has a new usage line, which
+must be in the table below.
 """
 
 from __future__ import annotations

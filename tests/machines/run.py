@@ -1,9 +1,9 @@
-"""`make test-machines`: what README promises, on fresh machines of each system that it names.
+"""`make test-machines`: tests README on fresh machines of each system that it names.
 
     python -m tests.machines.run --cache DIR [--systems debian-12,debian-13] [--run drill,test,...]
 
-For each system and user a machine is made that has nothing but a minimal system, git and make. In
-it the checkout's HEAD is cloned and each step's command runs as typed. A step's output, and the
+For each system and user it makes a machine with only a minimal system, git and make, clones the
+checkout's HEAD there, and runs each step's command as typed. A step's output, and the
 reports of its drill, go to results/machines/SYSTEM/. Exit code 0: every step ended as README says,
 1: one did not, 2: no such system or step, 3: this machine cannot make such machines.
 """
@@ -33,7 +33,7 @@ NOTICE_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command that runs in a fresh clone, who runs it, and how long it may take."""
+    """A command that runs in a fresh clone, its user, and its time limit."""
 
     name: str
     command: str
@@ -43,10 +43,10 @@ class Step:
 
 
 NOTHING_MEASURED = "no valid repeat: nothing was measured"
-"""What a drill says where every run was invalid."""
+"""A drill's message if every run was invalid."""
 
 OWNED = f"! find . ! -user {USER} | grep ."
-"""Every file of the checkout belongs to the user who typed the command."""
+"""Checks that every file of the checkout belongs to the user who typed the command."""
 
 VM = Step(
     "vm", "bash tests/machines/vm.sh", "root", 3600, "drills on the system's own kernel, emulated"
@@ -78,7 +78,7 @@ STEPS = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a step ended on a system."""
+    """The outcome of a step on a system."""
 
     system: System
     step: Step
@@ -120,7 +120,7 @@ def main() -> int:
 
 
 def try_system(system: System, steps: Sequence[Step], cache: Path) -> Iterable[Outcome]:
-    """Every step on a system, those of one user one after the other in one clone."""
+    """Run every step on a system, those of one user one after the other in one clone."""
     results = RESULTS / system.name
     results.mkdir(parents=True, exist_ok=True)
     for user in dict.fromkeys(step.user for step in steps):
@@ -145,7 +145,7 @@ def clone(machine: Machine) -> None:
 
 
 def try_vm(system: System, cache: Path) -> Outcome:
-    """Run the first command in a virtual machine: the set-up before it boots, the rest inside."""
+    """Run the first command in a virtual machine: set-up before it boots, the rest inside."""
     vm.check_tools()
     results = RESULTS / system.name
     results.mkdir(parents=True, exist_ok=True)
@@ -209,7 +209,7 @@ def try_step(machine: Machine, step: Step, results: Path) -> Outcome:
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float, log: Path) -> int | None:
-    """The exit code, None where it takes too long. Says each minute how far it is."""
+    """The exit code, None if it takes too long. Prints its progress each minute."""
     began = time.monotonic()
     while (left_s := limit_s - (time.monotonic() - began)) > 0:
         try:
@@ -221,7 +221,7 @@ def _wait(process: subprocess.Popen[bytes], limit_s: float, log: Path) -> int | 
 
 
 def _keep_reports(machine: Machine, folder: Path) -> None:
-    """Take the results of a step's command out of the machine, which is about to go."""
+    """Copy the results of a step's command out of the machine before it is removed."""
     source = machine.outside(machine.home / "rocelab/results")
     shutil.rmtree(folder, ignore_errors=True)
     if source.is_dir():

@@ -1,8 +1,8 @@
-"""Debian systems as folders: minimal, with git and make, as somebody finds a fresh machine.
+"""Debian systems as folders: minimal, with git and make, like a fresh machine.
 
-In: a system's name and a folder for caches. Out: a folder that holds its files, in which a command
-runs with the root, the processes and the mounts of a machine of its own. It shares this machine's
-kernel and network, and gets packages from the mirrors and the Python index that this machine uses.
+`fresh_machine` makes a folder with a system's files. Commands run in it with their own root,
+processes and mounts. It shares this machine's kernel and network, and uses this machine's package
+mirrors and Python index.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ PATHS = {
     "root": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "user": "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games",
 }
-"""PATH of a login as Debian's /etc/profile has it."""
+"""PATH of a login, from Debian's /etc/profile."""
 
 PASSED_ON = (
     *("http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
     *("PIP_CERT", "PIP_PROXY", "PIP_TRUSTED_HOST", "PIP_DEFAULT_TIMEOUT"),
 )
-"""Variables that say where packages come from, the only ones taken along."""
+"""Variables with the sources of packages, the only ones that are passed on."""
 
 LOCAL_SETTINGS = ("etc/resolv.conf", "etc/pip.conf", "usr/local/share/ca-certificates")
-"""Files of this machine without which no name is resolved or no package index is believed."""
+"""Files of this machine for name resolution and for trust in package indexes."""
 
 
 class MissingError(Exception):
-    """Something of this machine is missing; the text says what to do."""
+    """A requirement is missing on this machine; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ SYSTEMS = {
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A system's files, and who uses it: root, or a user with sudo."""
+    """A system's files, and its user: root, or a user with sudo."""
 
     system: System
     root: Path
@@ -64,7 +64,7 @@ class Machine:
 
     @property
     def home(self) -> Path:
-        """The user's, as the machine sees it."""
+        """The user's home, as the machine sees it."""
         return Path("/root") if self.user == "root" else Path("/home", self.user)
 
     def outside(self, path: Path) -> Path:
@@ -89,7 +89,7 @@ class Machine:
         ]
 
     def start(self, script: str, log: BinaryIO) -> subprocess.Popen[bytes]:
-        """Run a script inside; all that it starts ends with it, or with this process."""
+        """Run a script inside; all its processes end with it, or with this process."""
         return subprocess.Popen(
             self.command(script), stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
@@ -105,7 +105,7 @@ class Machine:
 
 
 def fresh_machine(system: System, cache: Path, name: str, *, user: str = "root") -> Machine:
-    """Files of a system on which nobody did anything yet. Raises MissingError."""
+    """A system's unused files. Raises MissingError."""
     archive = base_archive(system, cache)
     root = cache / name
     remove(root)
@@ -129,13 +129,13 @@ def fresh_machine(system: System, cache: Path, name: str, *, user: str = "root")
 
 
 def remove(root: Path) -> None:
-    """Remove a machine's files. Nothing is mounted in them outside of its own namespaces."""
+    """Remove a machine's files. They have mounts only in the machine's own namespaces."""
     if root.is_dir():
         shutil.rmtree(root)
 
 
 def base_archive(system: System, cache: Path) -> Path:
-    """The system as mmdebstrap makes it, made where the cache does not have it."""
+    """The archive of a system, made by mmdebstrap if the cache does not have it."""
     sources = package_sources(system.suite)
     recipe = ["mmdebstrap", "--variant=minbase", "--include=git,make", f"--keyring={KEYRING}"]
     digest = hashlib.blake2s(repr((recipe, sources)).encode(), digest_size=6).hexdigest()
@@ -155,9 +155,9 @@ def base_archive(system: System, cache: Path) -> Path:
 
 
 def package_sources(suite: str) -> list[str]:
-    """Lines of sources.list for a suite, from the mirrors that this machine's apt asks for Debian.
+    """Lines of sources.list for a suite, with this machine's mirrors for Debian.
 
-    A machine that has no Debian mirror (Ubuntu) uses Debian's own.
+    A machine without a Debian mirror (Ubuntu) uses Debian's own.
     """
     listing = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI) $(LABEL)", "Created-By: Packages"],
@@ -177,7 +177,7 @@ def package_sources(suite: str) -> list[str]:
 
 
 def _pip_certificate() -> Path | None:
-    """The file of certificates that pip is told to believe on this machine."""
+    """The file of certificates that pip trusts on this machine."""
     listing = subprocess.run(
         ["python3", "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     )

@@ -1,8 +1,8 @@
-"""The commands that a page of the documentation has somebody type, taken from its text.
+"""Extracts the commands to type from the text of a documentation page.
 
-A command is a line of a fenced block without a language that begins with a program's name; what
-follows two spaces and # is the page's comment. In a table it is the first code of a row that begins
-with `rocelab` or `make`. Everything here is pure.
+A command is a line of a fenced block without a language that begins with a program's name; text
+after two spaces and # is a comment. In a table it is a row's first code that begins with `rocelab`
+or `make`. Pure.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ PROGRAMS = (
     *("make", "rocelab", "sudo", "ssh", "docker", "python", "pip", "source", "git", "."),
     *(".venv/bin/rocelab", ".venv/bin/python", "./setup.sh"),
 )
-"""What a command of a page begins with."""
+"""Programs that a command of a page begins with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A command as a page has it, less what may be left out."""
+    """A command of a page, without its optional parts."""
 
     page: str
     line: int
@@ -40,7 +40,7 @@ def commands(page: str, text: str) -> list[Typed]:
 
 
 def shown_blocks(text: str) -> list[str]:
-    """Fenced blocks without a language that hold no command: what a command shows."""
+    """Fenced blocks without a language and without a command: the output of commands."""
     blocks: list[list[str]] = []
     before = None
     for _, line, fenced in _lines(text):
@@ -53,9 +53,9 @@ def shown_blocks(text: str) -> list[str]:
 
 
 def differences(shown: str, output: str) -> list[str]:
-    """Lines of a page's block that a command's output does not have.
+    """Lines of a page's block that are missing in a command's output.
 
-    A word with a digit stands for any word, a rule for any rule: times and counts differ.
+    A word with a digit matches any word, a rule any rule: times and counts differ.
     """
     lines = [" ".join(line.split()) for line in output.splitlines()]
     return [
@@ -71,7 +71,7 @@ def _alike(line: str) -> re.Pattern[str]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str, str | None]]:
-    """Each line with its number, and the language of the block it is in: None outside of one."""
+    """Each line with its number and the language of its block, None outside of blocks."""
     language = None
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.lstrip().startswith("```"):

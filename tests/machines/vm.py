@@ -1,10 +1,10 @@
-"""A system as a virtual machine: its own kernel and systemd, from a disk, in QEMU without KVM.
+"""A system as a virtual machine with its own kernel and systemd, from a disk, in QEMU without KVM.
 
-In: a machine whose files are ready. Out: a disk made from them, booted once to run one command as
-root; the console goes to a log, and the command's exit code and results are read from the disk.
+The files of a machine become a disk, which is booted once to run one command as root. The console
+goes to a log; the command's exit code and results are read from the disk.
 
-Emulated, a CPU is 10 to 30 times slower. The virtual machine's clock runs by instructions, and
-skips what is idle: inside, timers are on time, outside it takes longer.
+Emulated, a CPU is 10 to 30 times slower. The virtual machine's clock counts instructions and skips
+idle time: inside, timers are on time; outside, everything takes longer.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ QEMU = "qemu-system-x86_64"
 MEMORY = "3G"
 DISK = "10G"
 ICOUNT = "shift=0,sleep=off"
-"""1 ns an instruction, a CPU that is slow but steady; time in which it idles is skipped."""
+"""1 ns per instruction, a slow but steady CPU; idle time is skipped."""
 CPU = "Nehalem"
-"""x86-64-v2, the least that numpy takes: with the AVX2 of QEMU 7.2 its sort is wrong."""
+"""x86-64-v2, numpy's minimum: with the AVX2 of QEMU 7.2 its sort is wrong."""
 
 CODE = Path("/root/code")
 
@@ -45,7 +45,7 @@ WantedBy=multi-user.target
 
 
 def check_tools() -> None:
-    """Raises MissingError where this machine cannot boot a virtual one."""
+    """Raises MissingError if this machine cannot boot a virtual one."""
     missing = [each for each in (QEMU, "mke2fs", "debugfs") if shutil.which(each) is None]
     if missing:
         raise MissingError(
@@ -55,7 +55,7 @@ def check_tools() -> None:
 
 
 def prepare(machine: Machine) -> None:
-    """Give a machine what a virtual one has besides: systemd, and the stock kernel."""
+    """Install the additional packages of a virtual machine: systemd, and the stock kernel."""
     machine.run(
         "apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y install"
         " --no-install-recommends systemd-sysv linux-image-amd64 initramfs-tools udev"
@@ -96,7 +96,7 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
 
 
 def exit_code(folder: Path) -> int | None:
-    """The command's, None where the machine ended before it did."""
+    """The command's exit code, None if the machine ended before the command."""
     said = _debugfs(folder, f"cat {CODE}").strip()
     return int(said) if said.isdigit() else None
 

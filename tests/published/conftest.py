@@ -1,4 +1,4 @@
-"""Checks against files that others publish and that this repository does not have.
+"""Checks against published files of other projects that this repository does not have.
 
 `ROCELAB_PUBLISHED=FOLDER python -m pytest tests/published`; tests/data/README.md lists the files.
 """
@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def published() -> Path:
-    """The folder with the files; without it these tests fail, they are not skipped."""
+    """The folder with the files; without it these tests fail rather than skip."""
     folder = os.environ.get("ROCELAB_PUBLISHED")
     if not folder or not Path(folder).is_dir():
         pytest.fail(

@@ -1,4 +1,4 @@
-"""What unit tests take from descriptions of their own, against the originals."""
+"""Compares the unit tests' own descriptions with the originals."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.measured import probe_runs
 
 KILLS = 100
 LONGEST_S = 9.0
-"""A drill of this file takes about 8 s: kills fall into every part of it, its end included."""
+"""A drill of this file takes about 8 s: kills happen in every part of it, including its end."""
 
 LAB = "name: soak-kill\nfabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 1}\n"
 DRILL = """name: soak-kill
@@ -35,7 +35,7 @@ expect: {{restored: true}}
 
 
 def elsewhere() -> set[int]:
-    """Processes that live in another network namespace than this one's."""
+    """Processes in other network namespaces than this one's."""
     ours = Path("/proc/self/ns/net").stat().st_ino
     found = set()
     for entry in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""The adversary's own arithmetic: what it makes of captures, and whom it calls wrong."""
+"""The adversarial suite's own arithmetic: its evaluation of captures, and its verdicts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def dark(time_ns: int) -> PortChange:
 
 
 def compared(packets: Packets, event_ns: int = EVENT_NS, dark_ns: int = EVENT_NS) -> list[str]:
-    """What is wrong."""
+    """The failed comparisons."""
     repeat, timeline = measured(event_ns)
     found = compare_repeat(repeat, timeline, METHOD, packets, [dark(dark_ns)])
     assert len(found) >= 8

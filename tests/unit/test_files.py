@@ -1,4 +1,4 @@
-"""Files have the modes that are named, and what others may have put in their place is not read."""
+"""Files have the requested modes, and files that others put in their place are not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing of the folder that a command is run in becomes its code."""
+"""A command runs no code from its current folder."""
 
 from __future__ import annotations
 

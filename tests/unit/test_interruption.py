@@ -1,4 +1,4 @@
-"""Signals that end a program: what waits for them, what is said, and the exit code."""
+"""Signals that end a program: deferral, messages, and the exit code."""
 
 from __future__ import annotations
 

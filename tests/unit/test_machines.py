@@ -1,4 +1,4 @@
-"""Fresh machines: what of this machine's environment reaches them, and how their steps are told."""
+"""Fresh machines: which of this machine's variables reach them, and the reports of their steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome `not measured`, in suites that a pytest of their own runs."""
+"""The outcome `not measured`, in suites that run in a separate pytest."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def suite(pytester: pytest.Pytester, *tests: tuple[str, str, str], how: tuple[str, ...] = ()):
-    """What a suite of tests (name, fixture, body) comes to."""
+    """The result of a suite of tests (name, fixture, body)."""
     pytester.makepyfile(SUITE + "".join(map(_test, tests)))
     return pytester.runpytest_subprocess("-p", "tests.measured", "-ra", *how)
 

@@ -1,4 +1,4 @@
-"""Folders for results: a result that is there stays, and an empty folder does not."""
+"""Folders for results: an existing result stays, and an empty folder is removed."""
 
 from __future__ import annotations
 

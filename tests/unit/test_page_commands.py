@@ -24,7 +24,7 @@ PAGES = sorted(
 )
 PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b|\[|\.\.\.")
 AS_THEY_ARE = {"exec", "ping"}
-"""Commands that pass on what follows."""
+"""Commands that pass on the following words."""
 
 
 @cache
@@ -35,8 +35,8 @@ def application() -> TyperGroup:
 
 
 def named(page: str) -> Iterator[tuple[str, bool]]:
-    """What a page calls `rocelab` with, and whether that is complete: a line that somebody types,
-    without placeholders. In a sentence a command may be shortened."""
+    """A page's command lines of `rocelab`, and whether each is complete: a line to type, without
+    placeholders. In a sentence a command may be shortened."""
     text = (ROOT / page).read_text()
     typed = {each.text for each in commands(page, text)}
     inline = set(re.findall(r"`((?:sudo )?(?:\.venv/bin/)?rocelab [^`]+)`", text))
@@ -48,7 +48,7 @@ def named(page: str) -> Iterator[tuple[str, bool]]:
 
 
 def problem(line: str, *, complete: bool) -> str | None:
-    """What the application would not take of a command line."""
+    """The part of a command line that the application would reject."""
     group = application()
     words = shlex.split(line.replace("\\|", "|"))
     options = {name for each in group.params for name in each.opts}

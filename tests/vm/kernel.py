@@ -1,7 +1,7 @@
 """A Debian kernel for the virtual machine: downloaded by apt, unpacked, never installed.
 
-In goes the name of a package; out come its kernel and an initramfs with busybox, the modules that
-a lab and the machine's file systems need, and the init that is beside this file.
+`fetch` returns a package's kernel and an initramfs with busybox, the modules that a lab and the
+machine's file systems need, and the init next to this file.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ MODULES = (
     *("drivers/net/veth", "drivers/virtio", "fs/9p", "fs/fscache", "fs/netfs", "fs/overlayfs"),
     *("lib", "net/802", "net/9p", "net/core", "net/ipv4", "net/ipv6", "net/llc", "net/sched"),
 )
-"""Below kernel/ of a package's modules. The whole would be 400 MB."""
+"""Modules below kernel/ of a package. All of them would be 400 MB."""
 
 _FOLDER, _EXECUTABLE = 0o040755, 0o100755
 
 
 class MissingError(Exception):
-    """Something of this machine is missing; the text says what to do."""
+    """A requirement is missing on this machine; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What a virtual machine boots."""
+    """The kernel and initramfs that a virtual machine boots."""
 
     release: str
     image: Path
@@ -40,7 +40,7 @@ class Kernel:
 def fetch(package: str, folder: Path) -> Kernel:
     """Download a kernel's package into `folder` and make its initramfs there.
 
-    A package that only depends on a kernel (linux-image-amd64) stands for that kernel. Raises
+    A package that only depends on a kernel (linux-image-amd64) means that kernel. Raises
     MissingError.
     """
     busybox = shutil.which("busybox")
@@ -71,7 +71,8 @@ def download(package: str, folder: Path) -> Path:
 
 
 def unpack(package: Path, image: Path, root: Path) -> str:
-    """Take the kernel out of a package, and its modules below `root`; the kernel's release."""
+    """Extract the kernel from a package, and its modules below `root`; return the kernel's
+    release."""
     release = None
     with (
         subprocess.Popen(

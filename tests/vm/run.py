@@ -2,10 +2,10 @@
 
     python -m tests.vm.run [--package linux-image-6.12-amd64] [COMMAND ...]
 
-In goes the name of a Debian kernel; out come what the command prints and its exit code. Nothing of
-this machine is written: its root is shared read-only, and what the command writes is in the
-virtual machine's memory. There is no KVM, no network and nothing listens. Exit code 3: this
-machine cannot, and what to install.
+It prints the command's output and exits with its code. Nothing on this machine is written: its root
+is shared read-only, and the command writes to the virtual machine's memory. There is no KVM, no
+network and no listening socket. Exit code 3: this machine cannot do it; the message says what to
+install.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ QEMU = "qemu-system-x86_64"
 MEMORY = "3G"
 
 ICOUNT = "shift=1"
-"""The machine's clock runs by instructions, 2 ns each, and in real time while it idles: a CPU that
-is slow but steady, so that packets keep their pace whatever the emulation costs."""
+"""The machine's clock counts instructions, 2 ns each, and runs in real time while idle: a slow but
+steady CPU, so that packets keep their pace whatever the emulation costs."""
 
 
 def main() -> int:
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def boot(kernel: Kernel, shared: Path, command: list[str], timeout_s: float) -> int:
-    """Run `command` on `kernel`; its exit code, or 1 where the machine ended without one."""
+    """Run `command` on `kernel`; return its exit code, or 1 if the machine ended without one."""
     shared.mkdir()
     # Through a pipe, since a console would be sent progress bars.
     (shared / "command.sh").write_text(
@@ -90,7 +90,7 @@ def machine(kernel: Kernel, shared: Path) -> list[str]:
 
 
 def say(text: str) -> None:
-    """On standard error, so that standard output is the virtual machine's console alone."""
+    """Print on standard error, so that standard output is only the virtual machine's console."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""Link messages of the kernel: what has carrier, and that no bytes at all do harm."""
+"""Link messages of the kernel: which interfaces have carrier, and that no bytes cause an error."""
 
 from __future__ import annotations
 

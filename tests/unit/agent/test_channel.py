@@ -1,4 +1,4 @@
-"""The control channel: whole messages, and an end that is noticed."""
+"""The control channel: complete messages, and detection of the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames in a ring's memory: to whom they go, and what is dropped and counted."""
+"""Frames in a ring's memory: their receivers, and the frames that are dropped and counted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LONGEST = RemoteMemory(0, 1, 1024)
 
 
 class Server:
-    """A demux over a ring, with one queue pair, and what it told."""
+    """A demux over a ring, with one queue pair, and its calls."""
 
     def __init__(self) -> None:
         self.outlet = FakeOutlet()
@@ -78,7 +78,7 @@ class Server:
 
     @property
     def dropped(self) -> tuple[int, int]:
-        """Wrong ICRCs, and frames that nobody here can take."""
+        """Wrong ICRCs, and frames without a receiver here."""
         return self.demux.icrc_errors, self.demux.unexpected
 
 

@@ -1,4 +1,5 @@
-"""Which frames the kernel lets into packet sockets: its own filters, on a pair of local sockets."""
+"""The frames that filters let into packet sockets, tested in the kernel on a pair of local
+sockets."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ DATA = roce_frame(envelope(), Opcode.RC_WRITE_MIDDLE, psn=0, payload=bytes(64))
 
 
 def passes(program: bytes, frame: bytes) -> bool:
-    """Whether the kernel hands the frame, whole, to a socket with this filter."""
+    """Whether the kernel gives the whole frame to a socket with this filter."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with ours, theirs:
         attach_filter(theirs, program)

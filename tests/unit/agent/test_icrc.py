@@ -1,4 +1,5 @@
-"""The invariant CRC: against real NICs' packets, and against the specification done bit by bit."""
+"""The invariant CRC: against real NICs' packets, and against a bit-by-bit implementation of the
+specification."""
 
 from __future__ import annotations
 

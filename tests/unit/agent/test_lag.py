@@ -1,4 +1,5 @@
-"""Ports of a NIC: who leaves by which, who moves when one loses carrier, and who comes back."""
+"""Ports of a NIC: which port sends what, who moves when a port loses carrier, and who moves
+back."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ MACS = (b"\x06\0\0\0\0\x01\x02\0\0\0\0\x01", b"\x06\0\0\0\0\x02\x02\0\0\0\0\x02"
 
 
 class Recorder:
-    """What leaves by a port and only notes where."""
+    """A member that only records its port."""
 
     def __init__(self) -> None:
         self.moves: list[str] = []

@@ -1,4 +1,4 @@
-"""A NIC in virtual time: its link's rate, turns, control packets, and what lateness costs."""
+"""A NIC in virtual time: its link's rate, turns, control packets, and the cost of lateness."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FRAME_NS = WIRE_BITS * SECOND_NS / RATE_BPS
 
 
 class Flood:
-    """A source that has always more; its frames carry its name."""
+    """A source that always has packets; its frames contain its name."""
 
     def __init__(self, name: int, frames: int = 10**9, due_ns: int = 0) -> None:
         self.active = False
@@ -60,7 +60,8 @@ def flooded(*names: int) -> tuple[Nic, FakeOutlet]:
 
 
 def run(port: Nic, end_ns: int, latest_us: int, seed: int) -> int:
-    """Call a NIC as a machine does that sleeps up to `latest_us` too long; its last call's time."""
+    """Call a NIC like a machine that sleeps up to `latest_us` too long; return the last call's
+    time."""
     rng = random.Random(seed)
     now_ns = last_ns = 0
     while now_ns < end_ns:
@@ -75,7 +76,7 @@ def names_of(outlet: FakeOutlet) -> list[int]:
 
 
 def pair(rate_bps: float, number: int = 5, messages: int = 1000) -> tuple[QueuePair, FakeOutlet]:
-    """A queue pair that congestion control holds at `rate_bps`, alone on its NIC."""
+    """A queue pair that congestion control limits to `rate_bps`, alone on its NIC."""
     outlet = FakeOutlet()
     limited = replace(pair_settings(window=1 << 22), dcqcn=parameters("sigcomm15", 40 * 10**9))
     queue_pair = QueuePair(number, nic(outlet, RATE_BPS, FRAME_BYTES), header(), limited, rate_bps)

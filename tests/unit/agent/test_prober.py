@@ -1,4 +1,4 @@
-"""Probe flows: what a sender notes of its packets."""
+"""Probe flows: a sender's records of its packets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.helpers.rc_fakes import FakeOutlet, header
 
 
 def test_a_packet_whose_sending_takes_long_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sender's CPU is taken from it between the stamp and the end of the call."""
+    """The sender loses its CPU between the stamp and the end of the call."""
     outlet = FakeOutlet()
     flow = ProbeFlow(outlet, header() + bytes(64), 1000, 0)  # type: ignore[arg-type]
     sender = Prober([flow])

@@ -18,11 +18,11 @@ from rocelab.agent.rc.queue_pair import QueuePair
 from rocelab.jobs.collectives import Algorithm, Pattern, Schedule, schedule
 
 Delay = Callable[[int, int, int], int]
-"""Nanoseconds that a message takes: from which rank, to which, how many bytes."""
+"""Nanoseconds that a message takes, by source rank, destination rank and bytes."""
 
 
 class MemoryPair(QueuePair):
-    """A queue pair whose messages arrive, in order, after a delay; ACKs come back as late."""
+    """A queue pair whose messages arrive, in order, after a delay; ACKs take as long."""
 
     def __init__(self, lab: Lab, source: int, destination: int) -> None:
         self.lab, self.source, self.destination = lab, source, destination
@@ -122,7 +122,7 @@ class Lab:
                 heapq.heappop(self._events)[2]()
 
     def check(self) -> None:
-        """Every iteration ended once at every rank, and every byte arrived."""
+        """Check that every iteration ended once at every rank, and every byte arrived."""
         ranks = range(self.planned.ranks)
         assert self.ended == {(r, i): 1 for r in ranks for i in range(self.iterations)}
         for rank, program in enumerate(self.programs):
@@ -266,7 +266,7 @@ def test_an_immediate_leaves_the_bit_of_a_grant_alone(iteration: int, send: int)
 
 
 def stream_of(posted: list[tuple[int, int]], ends_ns: int) -> tuple[Stream, Connection]:
-    """A stream that has begun, over a queue pair that only notes what is posted."""
+    """A stream that has begun, over a queue pair that only records posted messages."""
 
     class Pair(QueuePair):
         def __init__(self) -> None:

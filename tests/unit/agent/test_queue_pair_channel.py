@@ -44,7 +44,7 @@ Message = tuple[int, int]
 
 
 class Side:
-    """One end: its queue pair, and what came of the messages of both directions."""
+    """One end: its queue pair, and the outcome of the messages of both directions."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class World:
         self.now_ns = 0
 
     def run(self) -> None:
-        """Until nothing more can happen."""
+        """Run until nothing more can happen."""
         for _ in range(STEP_LIMIT):
             self._turn()
             events = [side.send_ns for side in self.sides]
@@ -154,7 +154,7 @@ class World:
 
 
 def check(world: World) -> None:
-    """What holds at the end, whatever the links did."""
+    """Check what holds at the end for any behaviour of the links."""
     for here, sender in enumerate(world.sides):
         receiver = world.sides[1 - here]
         requester, responder = sender.pair.requester, receiver.pair.responder

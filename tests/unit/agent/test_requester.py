@@ -30,7 +30,7 @@ FIRST, MIDDLE, LAST, ONLY = (
 
 
 class Sent(list[bytes]):
-    """Copies of emitted frames, and what they say."""
+    """Copies of emitted frames, and their fields."""
 
     def append(self, frame: bytes | bytearray) -> None:
         super().append(bytes(frame))

@@ -1,4 +1,4 @@
-"""What is noted of a rank's sends, and of a process that stood still."""
+"""Records of a rank's sends, and of a process that stood still."""
 
 from __future__ import annotations
 

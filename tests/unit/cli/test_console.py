@@ -1,4 +1,4 @@
-"""What others wrote, on a terminal: text and nothing else."""
+"""Text from other sources on a terminal is printed as plain text."""
 
 from __future__ import annotations
 

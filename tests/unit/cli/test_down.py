@@ -1,4 +1,4 @@
-"""`rocelab down` takes away what was meant, asks before it takes away all, and is idempotent."""
+"""`rocelab down` removes the right lab, asks before it removes all, and is idempotent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What root wrote for a user of sudo belongs to that user, and nothing else does."""
+"""Files that root wrote for a user of sudo belong to that user, and no others do."""
 
 from __future__ import annotations
 

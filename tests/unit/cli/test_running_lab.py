@@ -1,4 +1,4 @@
-"""How a lab that is up is named: by its name or by its file, in every command that takes one."""
+"""How commands name a running lab: by its name or by its file."""
 
 from __future__ import annotations
 

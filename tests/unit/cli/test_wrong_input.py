@@ -1,5 +1,5 @@
-"""Whatever a user gives a command for a file, a name or a machine: a few lines, exit code 2 and no
-traceback. Commands and their parameters are those that the application declares."""
+"""Any wrong file, name or machine gives a few lines, exit code 2 and no traceback. Commands and
+their parameters are those that the application declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What slowed a job down, told from reports worked out on paper: one thing wrong at a time."""
+"""Diagnoses from reports computed by hand, with one problem at a time."""
 
 from __future__ import annotations
 
@@ -159,7 +159,8 @@ def report(
     queues: tuple[QueueFigures, ...] = (),
     foreign_packets: dict[Way, int] | None = None,
 ) -> JobReport:
-    """What `rocelab traffic` would have written; links carry the flows and what is foreign."""
+    """The report that `rocelab traffic` would have written; links carry the flows and foreign
+    traffic."""
     sent = flows(job) if sent is None else sent
     packets: dict[tuple[str, str], int] = {}
     places = job.places
@@ -209,14 +210,14 @@ def report(
 
 
 def diagnosed(written: JobReport) -> Diagnosis:
-    """From the document as a file holds it."""
+    """The diagnosis of the document in a file."""
     from rocelab.results.job import from_json as read_report
 
     return diagnose_report(read_report(to_json(written)))[0]
 
 
 def queue(way: Way, *, marked: float, mean: float = 500_000, dropped: int = 0) -> QueueFigures:
-    """The queue in front of a way."""
+    """The queue before a way."""
     interface = planned().fabric.link_by_name[way.link].port(way.sender).interface
     return QueueFigures(
         way.sender, interface, 3, 1000, 4_154_000, int(1000 * marked), dropped, 0, 10**6, mean
@@ -607,7 +608,7 @@ def test_the_link_that_loses_is_among_the_named(place: int, share: float, seed: 
 
 @pytest.fixture(scope="module")
 def suspicious() -> str:
-    """A document in which there is something to find."""
+    """A document with a problem to find."""
     job = planned()
     return to_json(
         report(

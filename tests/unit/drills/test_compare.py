@@ -1,4 +1,4 @@
-"""A comparison worked out on paper: its matrix, its figures, its document and its renderings."""
+"""A comparison computed by hand: its matrix, its figures, its document and its renderings."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def report(**keys: object) -> JobReport:
 
 
 def packets(first: int, second: int) -> dict[tuple[str, str], int]:
-    """Both racks' links to the first and the second spine carry so many data packets each way."""
+    """Data packets on both racks' links to the first and the second spine, in each direction."""
     return {
         (link.name, port.node): first if link.b.node == "ctsw1" else second
         for link in job_sample.fabric().sessions

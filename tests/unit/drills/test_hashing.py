@@ -1,4 +1,4 @@
-"""Where the flows of a drill are predicted to go, and when nothing is predicted."""
+"""The predicted links of a drill's flows, and when there is no prediction."""
 
 from __future__ import annotations
 

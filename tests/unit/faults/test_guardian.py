@@ -1,4 +1,4 @@
-"""The process that mends what another broke: when it may go, and that it does not give up."""
+"""The guardian of faults: when it may end, and that it does not give up."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPEC = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": "rtsw1:ctsw
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of the faults of a lab that is up as far as its files go."""
+    """The folder of faults of a lab that is up according to its files."""
     monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
     monkeypatch.setattr(guardian, "RETRY_S", 0.01)
     monkeypatch.setattr(Lab, "running", lambda name: Lab.planned(name))
@@ -45,7 +45,7 @@ def gone() -> Driver:
 
 
 def outcomes(*failing: Exception) -> Callable[..., None]:
-    """Restores the lab's faults, once it has failed so often."""
+    """A function that restores the lab's faults after it has failed with each of `failing`."""
     left = list(failing)
 
     def restore(lab: Lab, *, orphans_only: bool) -> None:
@@ -71,7 +71,7 @@ def test_a_guardian_tries_until_nothing_remains(
 def test_a_guardian_waits_for_a_driver_that_lives_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It could not mend what it broke, and its end is not to be seen from its standard output."""
+    """The driver could not restore its faults, and its end does not show on its standard output."""
     monkeypatch.setattr(injecting, "restore_recorded", outcomes())
     driver = Driver.this_process()
     write_fault(LabFiles("tiny"), SPEC, driver)
@@ -94,14 +94,14 @@ def test_a_guardian_goes_when_somebody_else_has_mended_the_lab(
 
 
 class Stuck(Noted):
-    """A fault that cannot be mended."""
+    """A fault that cannot be restored."""
 
     def restore(self, lab: Lab) -> None:  # type: ignore[override]
         raise MachineError("bgpd of rtsw1 does not answer")
 
 
 class Broken(Injector):
-    """An injector that has broken a lab by a fault of that class, under a guardian."""
+    """An injector with a fault of that class in a lab, under a guardian."""
 
     def __init__(self, kind: type[Noted]) -> None:
         super().__init__(Lab.planned("tiny"))
@@ -112,7 +112,7 @@ class Broken(Injector):
         self._guardian = self  # type: ignore[assignment]
 
     def wait(self) -> None:
-        """As that of a process."""
+        """Like the method of a process."""
         self.waited += 1
 
 

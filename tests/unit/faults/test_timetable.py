@@ -1,4 +1,4 @@
-"""Faults carried out in time, beside a caller and alone: in order, late or not, ended or not."""
+"""Timed faults, with a concurrent caller and alone: in order, late or not, ended or not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WAIT_S = 20.0
 
 @dataclass(eq=False)
 class Noted:
-    """A fault that breaks nothing: it notes what is asked of it."""
+    """A fault without effect that records its calls."""
 
     subject: str
     log: list[str]
@@ -66,7 +66,7 @@ class Noted:
 
 @dataclass(eq=False)
 class DoesNothing(Noted):
-    """One that takes no effect."""
+    """A fault that takes no effect."""
 
     def inject(self, lab: Lab) -> Bracket:
         return Bracket.of(self.begins)
@@ -74,7 +74,7 @@ class DoesNothing(Noted):
 
 @dataclass
 class Scheduled(Noted):
-    """One that the kernel begins and ends."""
+    """A fault that the kernel begins and ends."""
 
     def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
         self.log.append(f"schedule {self.subject}")
@@ -84,7 +84,7 @@ class Scheduled(Noted):
 
 
 class OnPaper(Injector):
-    """An injector whose faults are `Noted`: it needs neither a lab that runs nor its record."""
+    """An injector whose faults are `Noted`: it needs neither a running lab nor a record."""
 
     def __init__(self, **begins: Callable[[], None]) -> None:
         super().__init__(Lab.planned("zone-small"))
@@ -108,7 +108,7 @@ def down(spine: str, at_ms: int, ends_ms: int | None = None) -> Timed:
 
 
 class Clock:
-    """CLOCK_REALTIME as the injector reads it: it moves where a test moves it."""
+    """CLOCK_REALTIME for the injector, which only the test moves."""
 
     def __init__(self) -> None:
         self.now_ns = ZERO_NS
@@ -307,14 +307,14 @@ def test_what_ends_before_the_kernel_would_have_ended_it_ends_then(clock: Clock)
 
 
 class Idle(Noted):
-    """One whose injection does nothing."""
+    """A fault whose injection does nothing."""
 
     def inject(self, lab: Lab) -> Bracket:
         return Bracket.now()
 
 
 class Looked(Noted):
-    """One that notes when it is looked at."""
+    """A fault that records its checks."""
 
     def intact(self, lab: Lab) -> frozenset[str]:
         now_ms = (bracket.realtime_ns() - ZERO_NS) // MS

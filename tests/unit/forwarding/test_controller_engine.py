@@ -1,4 +1,5 @@
-"""Placing flows: what the planned tables of fabrics offer, and how good each engine's choice is."""
+"""Placing flows: the choices in fabrics' planned tables, and the quality of each engine's
+choice."""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ def permutation_demands(fabric: Fabric, seed: int) -> tuple[Demand, ...]:
 def check_paths(
     fabric: Fabric, fibs: dict[str, Fib], demands: Sequence[Demand], placed: Placement
 ) -> None:
-    """Every flow arrives over next hops that each kernel offers, and loads are what flows add."""
+    """Check that every flow arrives over next hops that each kernel offers, and that loads are the
+    flows' sums."""
     server_of = {nic.ip: node.name for node in fabric.servers for nic in fabric.nics(node.name)}
     load: dict[tuple[str, str], float] = {}
     for each in demands:
@@ -300,7 +302,7 @@ def test_the_hash_of_an_entry_makes_the_kernels_rule_take_that_next_hop(
 
 
 class FakeTable:
-    """A table that remembers in what order it was written."""
+    """A table that records the order of its writes."""
 
     def __init__(self, entries: dict[EntryKey, int]) -> None:
         self.entries = dict(entries)

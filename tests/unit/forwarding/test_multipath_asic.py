@@ -1,4 +1,4 @@
-"""The choices of switch ASICs beside the kernel's."""
+"""The choices of switch ASICs compared with the kernel's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Schedules keep what the collective promises: a symbolic execution that knows no algorithm.
+"""Schedules do what the collective requires: a symbolic execution without knowledge of algorithms.
 
-A chunk is a set of sends joined by their `after`; all carry the same bytes. What a send carries
-follows from what it waits for: the contributions that arrived, each once, and the sender's own.
+A chunk is a set of sends joined by their `after`; all carry the same bytes. The content of a send
+follows from its dependencies: the contributions that arrived, each once, and the sender's own.
 """
 
 from __future__ import annotations

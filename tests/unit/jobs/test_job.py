@@ -1,4 +1,4 @@
-"""What people write about a job: what is read, what is refused and where, and what it comes to."""
+"""Job files: what is accepted, what is refused and where, and the result."""
 
 from __future__ import annotations
 

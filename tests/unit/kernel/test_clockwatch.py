@@ -1,4 +1,4 @@
-"""Whether the clock was set, as the kernel's timer says."""
+"""Detection of a clock that was set, by the kernel's timer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_clock_that_nobody_sets_was_not_set() -> None:
 def test_a_timer_that_was_cancelled_tells_of_it_and_goes_on_doing_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Setting the machine's clock is no business of a unit test: here the kernel's answer is."""
+    """A unit test must not set the machine's clock: it replaces the kernel's answer."""
     answers = [OSError(errno.ECANCELED, "set"), BlockingIOError(errno.EAGAIN, "no")]
 
     def read(descriptor: int, size: int) -> bytes:

@@ -8,7 +8,7 @@ from rocelab.measure.attempts import RETRIES, measure_valid
 
 
 def told(wanted: int, outcomes: list[bool]) -> tuple[list[bool], list[str]]:
-    """The runs made where they come out like this, one after the other, and what was shown."""
+    """The runs made if they have these outcomes in turn, and the output."""
     shown: list[str] = []
 
     def measure(which: str) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a fault's first effect fits its stamp, on events and packets made by hand."""
+"""Whether a fault's first effect fits its time stamp, with hand-made events and packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a sender stalled while its flow was cut off, and what that makes of a repeat."""
+"""A sender's stalls while its flow was cut off, and their effect on a repeat's validity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Health without a lab: what is counted against what, what is told apart, what is refused."""
+"""Health without a lab: differences of counters, distinctions, errors."""
 
 from __future__ import annotations
 
@@ -464,7 +464,7 @@ def test_of_a_long_log_the_end_is_kept(tmp_path: Path) -> None:
 
 
 class Bundle:
-    """A collection of evidence as far as the monitor begins one."""
+    """A fake collection of evidence that the monitor begins."""
 
     begun: ClassVar[list[tuple[tuple[str, ...], float]]] = []
 
@@ -474,7 +474,7 @@ class Bundle:
         self.begun.append((nodes, capture_s))
 
     def collect(self) -> None:
-        """Nothing is read."""
+        """Collects nothing."""
 
 
 def test_what_measures_a_lab_has_its_evidence_collected_when_it_is_over(

@@ -1,4 +1,4 @@
-"""Which machine `--host` names, and how ~/.ssh/config says it is reached."""
+"""The machine that `--host` names, and its settings in ~/.ssh/config."""
 
 from __future__ import annotations
 

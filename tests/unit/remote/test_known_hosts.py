@@ -1,4 +1,4 @@
-"""What is wrong in known_hosts costs its own line."""
+"""An invalid line in known_hosts only affects itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The other machine's side of a run: its log, its supervisor, what is left when it was killed.
+"""The other machine's side of a run: its log, its supervisor, and the remains of a killed one.
 
 The supervisor is started here as `--host` starts it there, without SSH.
 """

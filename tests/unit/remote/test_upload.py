@@ -1,4 +1,4 @@
-"""What goes to another machine with a command, and what may come back."""
+"""The files that a command sends to another machine, and those that may come back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor says, without asking this machine."""
+"""The doctor's reports, independent of this machine."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ASKED = asked_fault("carrier-down", ["link=rtsw1:ctsw1"])
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """One that is up as far as its files go."""
+    """A lab that is up according to its files."""
     monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
     monkeypatch.setattr(jobs, "_check_ready", lambda _: None)
     made = Lab.planned("tiny")

@@ -1,4 +1,4 @@
-"""Answers of bgpd and bfdd, as they should be and as nobody would expect them."""
+"""Answers of bgpd and bfdd, right ones and malformed ones."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ ODD = [
 
 
 def told(answer: bytes, daemon: str, ask: Callable[[FrrFiles], Any]) -> Any:
-    """What is made of an answer of a switch's daemon."""
+    """The result of an answer of a switch's daemon."""
     return served(lambda listening: answer_all(listening, answer), daemon, ask)
 
 
 def served(
     serve: Callable[[socket.socket], None], daemon: str, ask: Callable[[FrrFiles], Any]
 ) -> Any:
-    """What is made of what `serve` does with the socket of a switch's daemon."""
+    """The result of a query if `serve` answers at the socket of a switch's daemon."""
     with TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as listening:
         files = FrrFiles(Path(folder) / "rtsw1")
         files.vty(daemon).parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What containerlab is given for the runtime `containerlab`, and that its absence is said."""
+"""The runtime `containerlab`: its input for containerlab, and the error without containerlab."""
 
 from __future__ import annotations
 

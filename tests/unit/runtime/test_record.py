@@ -1,4 +1,4 @@
-"""Records of labs: what is damaged, older or newer is said and stops nothing else."""
+"""Records of labs: damaged, older or newer ones are reported and stop nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lab's lock: a killed command's child that is about to let it go is waited for."""
+"""A lab's lock: a command waits for a killed command's child that is about to release it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every kind of wrong input has one recorded message: spec_errors/NAME.yaml gives NAME.txt.
 
-With RECORD=1 in the environment the messages are written anew, to be read before they are kept.
+With RECORD=1 in the environment the messages are recorded again; read them before you commit them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of the user's own: found by their names before those that ship, and said to be taken."""
+"""The user's own files: found by name before shipped ones, with a note."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file that another file names gives away: nothing, unless it lies beside that one."""
+"""Errors in a file that another file names never quote it, unless it is next to that one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SWEEP_JOB = "lab: zone-small\njob: {}\nover: {{job.ranks: [4, 8]}}\n"
 def test_nothing_of_a_file_elsewhere_is_quoted(
     rocelab, tmp_path: Path, words: tuple[str, ...], text: str, secret: str, link: bool
 ) -> None:
-    """Neither by its path nor by a link beside the file that names it."""
+    """Neither by its path nor by a link next to the file that names it."""
     naming, elsewhere = tmp_path / "naming", tmp_path / "elsewhere.yaml"
     naming.mkdir()
     elsewhere.write_text(SECRETS[secret])

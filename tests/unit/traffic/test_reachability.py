@@ -1,4 +1,4 @@
-"""Reachability without a lab: which pairs are probed, what a packet says, how failures show."""
+"""Reachability without a lab: the probed pairs, a packet's fields, the display of failures."""
 
 from __future__ import annotations
 

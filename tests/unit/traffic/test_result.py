@@ -1,4 +1,4 @@
-"""What becomes of agents' reports: records per flow, and reasons not to trust a run."""
+"""The evaluation of agents' reports: records per flow, and reasons why a run is not valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RoCEv2 probes: what they say, and stamping against Scapy."""
+"""RoCEv2 probes: their fields, and stamping compared with Scapy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RoCEv2 frames and the Scapy layers in them: what is built is dissected, for every opcode."""
+"""RoCEv2 frames and the Scapy layers in them: built frames are dissected, for every opcode."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ RC_OPCODES = st.sampled_from([opcode for opcode in Opcode if opcode is not Opcod
 
 
 def header_of(layer: Packet) -> Header | None:
-    """What went into `roce_frame` to give this layer."""
+    """The header that `roce_frame` built this layer from."""
     match layer:
         case RETH():
             return RemoteMemory(layer.va, layer.rkey, layer.dmalen)
@@ -103,7 +103,7 @@ def dissected_payload(packet: Packet) -> bytes:
 
 
 def built_anew(packet: Packet) -> bytes:
-    """The frame from its fields, every length and checksum that Scapy can find left to it."""
+    """The frame rebuilt from its fields; Scapy computes every length and checksum that it can."""
     for layer, fields in ((IP, ("len", "chksum")), (IPv6, ("plen",)), (UDP, ("len",))):
         if layer in packet:
             for field in fields:

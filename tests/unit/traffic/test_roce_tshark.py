@@ -1,4 +1,4 @@
-"""Our packets as another dissector, tshark, reads them; it shows ICRCs and does not check them."""
+"""rocelab's packets in another dissector, tshark, which shows ICRCs but does not check them."""
 
 from __future__ import annotations
 
