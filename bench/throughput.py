@@ -75,7 +75,7 @@ def steering(lab: Lab) -> Iterator[None]:
     """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
-        raise MachineError("packets can not be steered: this machine has one CPU")
+        raise MachineError("packets cannot be steered: this machine has one CPU")
     _steer(lab, 1 << cpus[1])
     try:
         yield
@@ -90,7 +90,7 @@ def _steer(lab: Lab, mask: int) -> None:
     switch = lab.fabric.uplinks(SOURCE)[0].b.node
     done = lab.node(switch).exec(["unshare", "--mount", "sh", "-c", command])
     if done.returncode != 0:
-        raise MachineError(f"packets can not be steered: {done.stderr.strip()}")
+        raise MachineError(f"packets cannot be steered: {done.stderr.strip()}")
 
 
 def measure_sender(lab: Lab, sender: Sender, *, steered: bool) -> Throughput:

@@ -44,7 +44,7 @@ def read_text(file: Path, hint: str) -> str:
         return read_input(file).decode()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise InputError(f"{file} can not be read: {why}", hint=hint) from None
+        raise InputError(f"{file} cannot be read: {why}", hint=hint) from None
 
 
 @contextmanager

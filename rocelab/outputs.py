@@ -58,7 +58,7 @@ def create_file(file: Path, *, overwrite: bool) -> BinaryIO:
     try:
         return file.open("wb" if overwrite else "xb")
     except OSError as error:
-        raise InputError(f"can not write {file}: {error.strerror}") from error
+        raise InputError(f"cannot write {file}: {error.strerror}") from error
 
 
 @contextmanager
@@ -94,5 +94,5 @@ def _written_to(folder: Path) -> Iterator[None]:
         if where is None or not (where.is_relative_to(folder) or where in folder.parents):
             raise
         raise InputError(
-            f"results can not be written to {folder}: {error.strerror}", hint="name another folder"
+            f"results cannot be written to {folder}: {error.strerror}", hint="name another folder"
         ) from None

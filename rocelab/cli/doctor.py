@@ -32,6 +32,6 @@ def doctor(json: JsonOption = False) -> None:
             remedy = "" if check.ok else check.remedy
             shown.add_row(mark, check.name, check.found, check.purpose, remedy, style=style)
         out().print(shown)
-        say("Labs can run here." if diagnosis.can_run else "Labs can not run here.")
+        say("Labs can run here." if diagnosis.can_run else "Labs cannot run here.")
     if not diagnosis.can_run:
         raise typer.Exit(CANNOT_RUN_EXIT_CODE)

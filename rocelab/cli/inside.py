@@ -178,4 +178,4 @@ def _become_in(
     try:
         handle.become(arguments, environment)
     except OSError as error:
-        raise InputError(f"can not run {arguments[0]}: {error.strerror}") from None
+        raise InputError(f"cannot run {arguments[0]}: {error.strerror}") from None

@@ -71,7 +71,7 @@ def run_elsewhere(
         if code != 0 and not installed.as_root:
             _note(
                 f"on {connection.destination} you are not root and sudo asks for a password, "
-                "which labs can not give it"
+                "which labs cannot give it"
             )
         return code
 

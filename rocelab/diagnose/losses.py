@@ -144,6 +144,6 @@ def _unlocated(case: Case, losses: Floats) -> Verdict:
         iterations=iterations,
         evidence=(
             f"{len(hit)} of {len(losses)} queue pairs lost packets {losses.sum():,.0f} times, and "
-            "no queue dropped as many; without paths the link can not be named",
+            "no queue dropped as many; without paths the link cannot be named",
         ),
     )

@@ -122,7 +122,7 @@ def _dilated(drill: DrillSpec, dilation: float) -> DrillSpec:
         return drill.model_copy(update={"dilation": dilation})
     raise InputError(
         f"--dilation with drill {drill.name}, whose probes are sent at the lab's own clock",
-        hint="a machine that can not carry them carries fewer: traffic.flows and traffic.rate_pps "
+        hint="a machine that cannot carry them carries fewer: traffic.flows and traffic.rate_pps "
         "in a copy of its file",
     )
 

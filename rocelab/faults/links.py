@@ -95,7 +95,7 @@ class MtuMismatch(LinksFault):
         for link in self.links:
             if not least <= self.mtu < link.mtu:
                 raise InputError(
-                    f"{link.name}, whose MTU is {link.mtu}, can not be given {self.mtu} at one end",
+                    f"{link.name}, whose MTU is {link.mtu}, cannot be given {self.mtu} at one end",
                     hint=f"from {least} to {link.mtu - 1}",
                 )
 

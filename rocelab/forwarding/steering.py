@@ -162,8 +162,8 @@ class SteeringModel:
         if self.scheme.kind == "resilient":
             raise InputError(
                 "paths under resilient depend on which buckets each switch has moved: "
-                "they can not be predicted",
-                hint="--probe can not check one either; count packets per link instead",
+                "they cannot be predicted",
+                hint="--probe cannot check one either; count packets per link instead",
             )
         if flow.protocol != UDP or flow.destination_port != ROCE_PORT:
             return None
@@ -189,7 +189,7 @@ class SteeringModel:
                 unit = "flowlet" if drawn is NodeScheme.FLOWLET else "packet"
                 raise InputError(
                     f"under {self.scheme.kind} each {unit} draws its path at random: "
-                    "a flow's path can not be predicted",
+                    "a flow's path cannot be predicted",
                     hint="`rocelab scheme LAB ecmp` gives paths that can",
                 )
             case _:

@@ -139,7 +139,7 @@ class Loaded(Closing):
         """
         for name in names:
             if self._library.bpf_obj_pin(self.descriptor(name), os.fsencode(folder / name)) != 0:
-                raise BpfError(f"{folder / name} can not be pinned: {_reason()}")
+                raise BpfError(f"{folder / name} cannot be pinned: {_reason()}")
 
     def _map(self, name: str) -> ctypes.c_void_p:
         found = self._library.bpf_object__find_map_by_name(self._object, name.encode())
@@ -153,7 +153,7 @@ def mount(folder: Path) -> None:
         return
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"rocelab", os.fsencode(folder), b"bpf", 0, b"mode=0700") != 0:
-        raise BpfError(f"a bpffs can not be mounted: {_reason()}")
+        raise BpfError(f"a bpffs cannot be mounted: {_reason()}")
 
 
 def pinned(path: Path) -> int:

@@ -114,7 +114,7 @@ def check_rights(*, taking_down: bool = False) -> tuple[str, ...]:
         lacking.append("/proc/sys is read-only")
     if lacking:
         raise MachineError(
-            f"labs can not be {'taken down' if taking_down else 'brought up'} here: "
+            f"labs cannot be {'taken down' if taking_down else 'brought up'} here: "
             f"{'; '.join(lacking)}",
             "in a container: --cap-add for what is missing, --security-opt systempaths=unconfined "
             "for /proc/sys; `rocelab doctor` lists all that a lab needs",

@@ -100,7 +100,7 @@ class NicCapture:
                 for number, packet in _merged(captures):
                     target.write(_of_interface(number, pcapng_packet(packet)))
         except OSError as error:
-            raise InputError(f"can not write {self._path}: {error.strerror}") from error
+            raise InputError(f"cannot write {self._path}: {error.strerror}") from error
 
 
 def _drain(process: subprocess.Popen[bytes]) -> None:

@@ -102,12 +102,12 @@ def _check_predictable(kind: str, entries: Mapping[EntryKey, int] | None) -> Non
     if kind in ("flowlet", "spray"):
         unit = "flowlet" if kind == "flowlet" else "packet"
         raise InputError(
-            f"under {kind} each {unit} draws its path at random: loads can not be predicted",
+            f"under {kind} each {unit} draws its path at random: loads cannot be predicted",
             hint="`rocelab compare` measures them",
         )
     if kind == "resilient":
         raise InputError(
-            "paths under resilient depend on which buckets each switch has moved: loads can not "
+            "paths under resilient depend on which buckets each switch has moved: loads cannot "
             "be predicted",
             hint="while nothing has failed they are as even as ecmp's: take --scheme ecmp, or "
             "measure with `rocelab compare`",

@@ -126,7 +126,7 @@ def _read_csv(path: Path) -> Source:
         reader.fieldnames = header
         return _rows(file, reader)
     except OSError as error:
-        raise SpecError([Problem(file, None, "", f"can not be read: {error.strerror}")]) from None
+        raise SpecError([Problem(file, None, "", f"cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError as error:
         raise SpecError(
             [Problem(file, None, "", f"not UTF-8 text: {error.reason}", "save it as UTF-8")]

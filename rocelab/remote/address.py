@@ -96,7 +96,7 @@ def read_config(path: Path) -> paramiko.SSHConfig:
     except FileNotFoundError:
         return paramiko.SSHConfig()
     except (OSError, UnicodeDecodeError, paramiko.ConfigParseError) as error:
-        raise InputError(f"{path} can not be read: {error}") from None
+        raise InputError(f"{path} cannot be read: {error}") from None
 
 
 def resolve(address: Address, config: paramiko.SSHConfig, home: Path) -> Destination:

@@ -204,7 +204,7 @@ def _link(
     except OSError as error:
         reason = error.strerror or str(error) or "no answer"
         place = f"{destination.host} port {destination.port}"
-        raise UnreachableError(f"{destination} can not be reached: {place}: {reason}") from None
+        raise UnreachableError(f"{destination} cannot be reached: {place}: {reason}") from None
     stack.callback(link.close)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS)
     return link

@@ -95,7 +95,7 @@ def _write(name: str, folder: Path, files: Iterable[tuple[str, str]], *, overwri
                 (folder / path).write_text(text)
     except OSError as error:
         raise InputError(
-            f"can not write to {error.filename or folder}: {error.strerror}",
+            f"cannot write to {error.filename or folder}: {error.strerror}",
             hint="name a folder that you may write to, with room for the files",
         ) from error
 

@@ -98,7 +98,7 @@ def write_junit(document: Xml.Element, path: Path) -> None:
 
 
 def _unwritable(path: Path, why: str) -> InputError:
-    return InputError(f"{path} can not be written: {why}", hint="name another file")
+    return InputError(f"{path} cannot be written: {why}", hint="name another file")
 
 
 def _run(run: PhaseRun, unmet: tuple[Verdict, ...]) -> _Run:

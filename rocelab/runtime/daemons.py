@@ -353,7 +353,7 @@ class UnreadableAnswerError(OSError):
     """A daemon's answer has the wrong shape: the daemon may have been taken over."""
 
     def __init__(self, files: FrrFiles, daemon: str, why: str) -> None:
-        super().__init__(f"the answer of {daemon} of {files.folder.name} can not be read: {why}")
+        super().__init__(f"the answer of {daemon} of {files.folder.name} cannot be read: {why}")
 
 
 def vty_command(

@@ -400,4 +400,4 @@ def explained(checks: list[Check]) -> str | None:
         return None
     remedies = dict.fromkeys(check.remedy for check in missing)
     named = ", ".join(f"{check.name} ({check.found})" for check in missing)
-    return f"this machine can not run labs: {named}; {'; '.join(remedies)}"
+    return f"this machine cannot run labs: {named}; {'; '.join(remedies)}"

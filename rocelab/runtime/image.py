@@ -69,6 +69,6 @@ def _check_tools() -> None:
         missing.append("debian-archive-keyring")
     if missing:
         raise MachineError(
-            f"the image of containers can not be built without {' and '.join(missing)}",
+            f"the image of containers cannot be built without {' and '.join(missing)}",
             "install it with `make setup`, or name an image that has FRR with --image",
         )

@@ -178,7 +178,7 @@ class Lab:
         self.runtime = LabRuntime(self.fabric, self.runtime.provider)
         self.notes = (
             f"this kernel ({os.uname().release}) has no fib_multipath_hash_seed (Linux 6.11 has): "
-            "all switches share one secret hash, so tiers polarize fully and paths can not be "
+            "all switches share one secret hash, so tiers polarize fully and paths cannot be "
             "predicted",
         )
 

@@ -146,7 +146,7 @@ def _read_text(path: Path, file: str) -> str:
         _refuse(file, f"larger than the limit of {MAX_FILE_BYTES:,} bytes", "is it the right file?")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        _refuse(file, f"it can not be read: {reason}")
+        _refuse(file, f"it cannot be read: {reason}")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         _refuse(file, "UTF-16 text", "save it as UTF-8")
     if b"\0" in content:

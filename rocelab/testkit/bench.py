@@ -136,7 +136,7 @@ class Bench:
         try:
             return injected + differences(self._facts, read_facts(self.lab))
         except OSError as error:
-            return (*injected, f"{self.lab.name}: it can not be read: {error}")
+            return (*injected, f"{self.lab.name}: it cannot be read: {error}")
 
     def _wait_until_whole(self) -> None:
         """Wait for routing, which takes its time to converge after a fault is gone."""

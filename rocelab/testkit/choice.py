@@ -55,7 +55,7 @@ def checked_scope(scope: object) -> Scope:
     """How long a lab stays up. Raises InputError if pytest has no such scope."""
     if scope not in SCOPES:
         raise InputError(
-            f"a lab can not have the scope {shown(scope)}", hint=f"it is one of {listed(SCOPES)}"
+            f"a lab cannot have the scope {shown(scope)}", hint=f"it is one of {listed(SCOPES)}"
         )
     return cast(Scope, scope)
 

@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--rocelab-require",
         action="store_true",
-        help="fail, and do not skip, where this machine can not run labs",
+        help="fail, and do not skip, where this machine cannot run labs",
     )
     group.addoption(
         "--rocelab-evidence",
@@ -65,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the FRR that switches run: a folder that it is in (default: this machine's)",
     )
     parser.addini(
-        "rocelab_require", "fail where this machine can not run labs", type="bool", default=False
+        "rocelab_require", "fail where this machine cannot run labs", type="bool", default=False
     )
     parser.addini(
         "rocelab_scope",

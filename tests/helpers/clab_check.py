@@ -30,7 +30,7 @@ def topology_problems(document: object, files: Collection[str]) -> list[str]:
     if not nodes:
         return ["there is no node"]
     problems = [
-        f"{name!r} can not be a node's name" for name in nodes if not _NODE.fullmatch(str(name))
+        f"{name!r} cannot be a node's name" for name in nodes if not _NODE.fullmatch(str(name))
     ]
     for name, node in nodes.items():
         problems += _bind_problems(str(name), _mapping(node), files)
@@ -44,7 +44,7 @@ def topology_problems(document: object, files: Collection[str]) -> list[str]:
         if node not in nodes:
             problems.append(f"a link ends at {node!r}, which is no node")
         elif not _INTERFACE.fullmatch(interface) or interface in (".", "..", "lo"):
-            problems.append(f"{node}: {interface!r} can not be an interface's name")
+            problems.append(f"{node}: {interface!r} cannot be an interface's name")
         elif interface == "eth0" and _network_mode(nodes, node, defaults) != "none":
             problems.append(f"{node}: eth0 is the management network's")
     problems += [

@@ -272,6 +272,6 @@ def test_a_kernel_without_hash_seeds_runs_the_lab_polarized_and_says_so(
     seed = ["cat", "/proc/sys/net/ipv4/fib_multipath_hash_seed"]
     assert {lab.node(node.name).exec(seed).stdout for node in lab.fabric.switches} == {"0\n"}
     source, destination = find_nic(lab.fabric, "srv1-1"), find_nic(lab.fabric, "srv3-1")
-    with pytest.raises(InputError, match="can not be predicted"):
+    with pytest.raises(InputError, match="cannot be predicted"):
         walk(lab.fabric, lab.fib_of, source, destination, 50000)
     assert Lab.running("it-noseed").fabric == lab.fabric

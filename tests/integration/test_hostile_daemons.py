@@ -267,7 +267,7 @@ def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
         said = rocelab("status", LAB)
         assert said.returncode == 1
         assert (
-            "the answer of bgpd of rtsw1 can not be read: expected an object, got a list"
+            "the answer of bgpd of rtsw1 cannot be read: expected an object, got a list"
             in said.stdout
         )
     # The daemon's peers may still be coming back after an earlier test killed it.

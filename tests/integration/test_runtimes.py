@@ -84,7 +84,7 @@ def lab(kind: RuntimeKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     try:
         made.up()
     except MachineError as error:
-        pytest.fail(f"this machine can not run {kind}: {error}")
+        pytest.fail(f"this machine cannot run {kind}: {error}")
     yield made
     take_down(name)
 

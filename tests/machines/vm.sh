@@ -33,7 +33,7 @@ echo "$said"
 if [ -e $seeds ]; then
     [ $code = 0 ] || fail "a path is predicted where the kernel has seeds"
 else
-    [ $code = 2 ] && [[ $said == *"can not be predicted"* ]] || fail "a path is refused without seeds"
+    [ $code = 2 ] && [[ $said == *"cannot be predicted"* ]] || fail "a path is refused without seeds"
 fi
 $rocelab down tiny || fail "down"
 exit $failed

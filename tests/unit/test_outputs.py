@@ -42,7 +42,7 @@ def test_folders_that_were_made_for_nothing_go_again(tmp_path: Path, error: Base
 
 def test_a_file_in_the_way_is_wrong_input(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="can not be written"), results_folder(tmp_path / "file/x"):
+    with pytest.raises(InputError, match="cannot be written"), results_folder(tmp_path / "file/x"):
         raise AssertionError("not reached")
 
 

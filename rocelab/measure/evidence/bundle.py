@@ -163,7 +163,7 @@ def _make_folder(folder: Path) -> None:
         is_empty = next(folder.iterdir(), None) is None
     except OSError as error:
         raise InputError(
-            f"evidence can not be written to {folder}: {error.strerror}", hint="name another folder"
+            f"evidence cannot be written to {folder}: {error.strerror}", hint="name another folder"
         ) from None
     if not is_empty:
         raise InputError(f"{folder} is not empty", hint="name a new folder")

@@ -83,7 +83,7 @@ class Exporter:
                 self._server = start_http_server(port, host, self._registry)
             except OSError as error:
                 raise MachineError(
-                    f"{address} can not be listened on: {error.strerror}", hint="take another port"
+                    f"{address} cannot be listened on: {error.strerror}", hint="take another port"
                 ) from None
 
     def __enter__(self) -> Self:
@@ -104,7 +104,7 @@ class Exporter:
         try:
             replace_file(self._file, generate_latest(self._registry))
         except OSError as error:
-            raise InputError(f"can not write {self._file}: {error.strerror}") from None
+            raise InputError(f"cannot write {self._file}: {error.strerror}") from None
 
 
 def loopback_address(text: str) -> tuple[str, int]:

@@ -159,7 +159,7 @@ class Impairments:
     def _prepare(self, hook: Hook, kind: Kind) -> Rule:
         lacking = probes.missing(program.NEEDS)
         if lacking:
-            raise MachineError(f"cables can not be impaired here: {lacking}", _HINT)
+            raise MachineError(f"cables cannot be impaired here: {lacking}", _HINT)
         try:
             program.make_pins(self._files, self._hooks.most)
             with self._maps() as maps:
@@ -181,7 +181,7 @@ class Impairments:
                     rule = rule.with_part(kind, IDLE)
                     maps.set_rule(hook.slot, rule)
         except OSError as error:
-            raise MachineError(f"cables can not be impaired here: {error}", _HINT) from None
+            raise MachineError(f"cables cannot be impaired here: {error}", _HINT) from None
         return rule
 
     def _start_line(self, hook: Hook) -> None:

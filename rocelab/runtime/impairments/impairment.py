@@ -49,7 +49,7 @@ class Impairment:
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
             raise InputError(
-                f"a cable can not impair a share of {self.share:g} of its packets",
+                f"a cable cannot impair a share of {self.share:g} of its packets",
                 hint="give a share above 0, and 1 at most",
             )
         if self.kind in (Kind.BLACKHOLE, Kind.DELAY) and self.share != 1:
@@ -65,7 +65,7 @@ class Impairment:
             )
         if self.start_ns < 0 or (self.end_ns is not None and self.end_ns <= self.start_ns):
             raise InputError(
-                f"an impairment can not last from {self.start_ns} to {self.end_ns} ns",
+                f"an impairment cannot last from {self.start_ns} to {self.end_ns} ns",
                 hint="its times are CLOCK_MONOTONIC, the end after the start",
             )
 

@@ -34,7 +34,7 @@ class MarkerReader(bpf.Pinned):
         try:
             super().__init__(folder, PINS)
         except bpf.BpfError as error:
-            raise InputError(f"the lab's queues can not be read: {error}") from None
+            raise InputError(f"the lab's queues cannot be read: {error}") from None
         self._maps = {
             "queues": self._map("queues", queues * QUEUE_WORDS),
             "depths": self._map("depths", queues),

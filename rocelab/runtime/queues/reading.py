@@ -43,7 +43,7 @@ class QueueReader(Closing):
             case _:
                 raise InputError(
                     f"the switch ports of lab {fabric.name} have no queues",
-                    "it is not up, has queues.engine: off or no servers, or this machine can not: "
+                    "it is not up, has queues.engine: off or no servers, or this machine cannot: "
                     "see `rocelab doctor`",
                 )
 

@@ -77,7 +77,7 @@ def open_journal(folder: Path) -> Iterator[Journal]:
         file = path.open("a+b")
     except OSError as error:
         raise InputError(
-            f"{path} can not be written: {error.strerror}", "give another folder with --out"
+            f"{path} cannot be written: {error.strerror}", "give another folder with --out"
         ) from None
     with file:
         try:

@@ -541,7 +541,7 @@ def test_a_document_without_steps_is_refused_with_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("name", "picture", "message"),
     [
-        ("none.json", None, "none.json can not be read"),
+        ("none.json", None, "none.json cannot be read"),
         ("other.json", None, "not a job's document"),
         ("other.json", "map.pdf", "neither .svg nor .png"),
         ("other.json", "no/map.svg", "there is no folder"),

@@ -248,5 +248,5 @@ def test_a_file_that_can_not_be_is_refused_before_anything_runs(tmp_path: Path) 
     with pytest.raises(InputError, match="it is a folder"):
         make_place(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="can not be written"):
+    with pytest.raises(InputError, match="cannot be written"):
         make_place(tmp_path / "file" / "junit.xml")

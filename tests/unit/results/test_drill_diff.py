@@ -211,8 +211,8 @@ def test_what_can_not_be_compared_is_input_that_is_wrong(
         (jobs, "results of different drills"),
         (renamed, f"{tmp_path / 'b'} of drain"),
         (tmp_path / "first.json", "first.json: a result document of schema version 1"),
-        (tmp_path / "empty", "can not be read: No such file or directory"),
-        (tmp_path / "none.json", "none.json can not be read"),
+        (tmp_path / "empty", "cannot be read: No such file or directory"),
+        (tmp_path / "none.json", "none.json cannot be read"),
     ):
         assert rocelab(old, new) == 2
         assert said in " ".join(capsys.readouterr().err.split())

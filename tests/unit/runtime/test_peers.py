@@ -84,10 +84,10 @@ def test_bfd_sessions_are_read_with_the_far_ends_interval() -> None:
 
 @pytest.mark.parametrize("answer", ODD, ids=lambda answer: str(answer[:40]))
 def test_an_answer_of_another_shape_names_the_switch_and_the_daemon(answer: bytes) -> None:
-    with pytest.raises(UnreadableAnswerError, match="answer of bgpd of rtsw1 can not be read"):
+    with pytest.raises(UnreadableAnswerError, match="answer of bgpd of rtsw1 cannot be read"):
         told(answer, "bgpd", bgp_peers)
     (line,) = told(answer, "bgpd", down_sessions)
-    assert line.startswith("the answer of bgpd of rtsw1 can not be read")
+    assert line.startswith("the answer of bgpd of rtsw1 cannot be read")
 
 
 @pytest.mark.parametrize("answer", [b"{}", b"[7]", b'[{"remote-transmit-interval": "1"}]'])

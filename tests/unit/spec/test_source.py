@@ -201,7 +201,7 @@ def test_a_directory_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a: 1\n")
-    with pytest.raises(SpecError, match="it can not be read: Not a directory"):
+    with pytest.raises(SpecError, match="it cannot be read: Not a directory"):
         read_source(tmp_path / "file" / "lab.yaml")
 
 

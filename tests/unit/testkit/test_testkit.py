@@ -43,7 +43,7 @@ FABRIC = plan(
 
 @pytest.fixture
 def no_lab_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "why_not", lambda **_: "this machine can not run labs: no FRR")
+    monkeypatch.setattr(doctor, "why_not", lambda **_: "this machine cannot run labs: no FRR")
 
 
 @pytest.mark.usefixtures("no_lab_runs_here")
@@ -51,7 +51,7 @@ def test_a_machine_that_can_not_run_labs_skips_with_the_reason(pytester: pytest.
     pytester.makepyfile(MARKED.format(arguments="'tiny'"))
     result = pytester.runpytest_inprocess("-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*this machine can not run labs: no FRR*"])
+    result.stdout.fnmatch_lines(["*this machine cannot run labs: no FRR*"])
 
 
 @pytest.mark.usefixtures("no_lab_runs_here")
@@ -63,7 +63,7 @@ def test_a_machine_that_has_to_run_labs_fails(pytester: pytest.Pytester, way: st
     options = ["--rocelab-require"] if way == "option" else []
     result = pytester.runpytest_inprocess(*options)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*this machine can not run labs: no FRR*"])
+    result.stdout.fnmatch_lines(["*this machine cannot run labs: no FRR*"])
     result.stdout.no_fnmatch_line("*plugin.py*")
 
 
@@ -76,7 +76,7 @@ def test_a_machine_that_has_to_run_labs_fails(pytester: pytest.Pytester, way: st
         ("'mine.yaml'", "there is no file */mine.yaml"),
         ("'tiny', 'tiny'", "the marker lab names a lab twice"),
         ("'tiny', size=3", "the marker lab has no argument size"),
-        ("'tiny', scope='function'", "a lab can not have the scope 'function'"),
+        ("'tiny', scope='function'", "a lab cannot have the scope 'function'"),
     ],
 )
 def test_a_wrong_marker_is_a_message_at_collection(
@@ -237,7 +237,7 @@ def test_what_is_missing_of_a_machine_comes_with_its_remedies() -> None:
 
     assert explained([check("veth", ok=True), check("red", ok=False, needed=False)]) is None
     assert explained([check("veth", ok=False), check("FRR", ok=False)]) == (
-        "this machine can not run labs: veth (missing), FRR (missing); get veth; get FRR"
+        "this machine cannot run labs: veth (missing), FRR (missing); get veth; get FRR"
     )
 
 
