@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from rocelab.kernel.bracket import Bracket
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime.lab import Lab
 
 
@@ -86,6 +86,6 @@ class CarrierFault(Fault, Protocol):
 class SeveringFault(Fault, Protocol):
     """A fault that may lose every packet from the instant itself."""
 
-    def severed(self) -> tuple[tuple[str, str], ...]:
-        """Link, and the node towards which no packet crosses it; none where some do."""
+    def severed(self) -> tuple[DirectedLink, ...]:
+        """The links that no packet crosses; none where some do."""
         ...

@@ -6,7 +6,7 @@ are `rocelab.faults.impairments`'s.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rocelab.errors import InputError
@@ -14,7 +14,7 @@ from rocelab.faults.ports import port_faults, read_default_ports, read_ports, ru
 from rocelab.faults.selectors import named
 from rocelab.kernel import namespaces, tc
 from rocelab.kernel.bracket import Bracket, spanning
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.runtime import wiring
 from rocelab.runtime.lab import Lab
@@ -170,77 +170,79 @@ class RateDegrade:
 
     def prepare(self, lab: Lab) -> None:
         """Raises InputError where a server is to send more slowly."""
-        for link in self.links:
-            for sender in self._senders(link):
-                if not lab.fabric.node(sender).is_switch:
-                    raise InputError(
-                        f"{sender} paces what it sends by itself: {link.name} can not be slower "
-                        f"towards {link.far(sender).node}",
-                        hint=f"name it with towards: {sender}",
-                    )
+        for link in self._slowed():
+            if not link.port.role.is_switch:
+                raise InputError(
+                    f"{link.sender} paces what it sends by itself: {link.name} can not be "
+                    f"slower towards {link.receiver}",
+                    hint=f"name it with towards: {link.sender}",
+                )
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(
-            f"{sender}:{link.port(sender).interface} has its own rate"
-            for link, sender in self._ports()
-            if not self._is_slower(lab, link, sender)
+            f"{link.port} has its own rate"
+            for link in self._slowed()
+            if not self._is_slower(lab, link)
         )
 
     def inject(self, lab: Lab) -> Bracket:
         slowed = []
         queued, buffer_bytes = _has_queues(lab), lab.fabric.spec.queues.buffer
-        for link, sender in self._ports():
+        for link in self._slowed():
             request = rates.change(
-                self.rate_bps(lab.fabric, link),
-                link.mtu,
+                self.rate_bps(lab.fabric, link.link),
+                link.link.mtu,
                 queued=queued,
                 buffer_bytes=buffer_bytes,
             )
-            message = tc.on_interface(request, _index(lab, link, sender))
-            slowed.append(lab.node(sender).send([message]))
+            message = tc.on_interface(request, _index(lab, link))
+            slowed.append(lab.node(link.sender).send([message]))
         return spanning(slowed)
 
     def restore(self, lab: Lab) -> Bracket | None:
         mended = []
         queued, buffer_bytes = _has_queues(lab), lab.fabric.spec.queues.buffer
-        for link, sender in self._ports():
-            if not self._is_slower(lab, link, sender):
+        for link in self._slowed():
+            if not self._is_slower(lab, link):
                 continue
             if queued:
-                own = lab_rate_bps(link, lab.fabric.spec.dilation)
-                request = rates.change(own, link.mtu, queued=True, buffer_bytes=buffer_bytes)
+                own = lab_rate_bps(link.link, lab.fabric.spec.dilation)
+                request = rates.change(own, link.link.mtu, queued=True, buffer_bytes=buffer_bytes)
             else:
                 request = rates.bucket_removal()
-            message = tc.on_interface(request, _index(lab, link, sender))
-            mended.append(lab.node(sender).send([message]))
+            message = tc.on_interface(request, _index(lab, link))
+            mended.append(lab.node(link.sender).send([message]))
         return spanning(mended) if mended else None
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         return tuple(
-            f"{sender}:{link.port(sender).interface} has not its own rate"
-            for link, sender in self._ports()
-            if self._is_slower(lab, link, sender)
+            f"{link.port} has not its own rate"
+            for link in self._slowed()
+            if self._is_slower(lab, link)
         )
 
     def rate_bps(self, fabric: Fabric, link: Link) -> int:
         """The rate that is left of a link's, by the lab's clock."""
         return max(8, lab_rate_bps(link, fabric.spec.dilation) * self.share_ppm // ALL_PPM)
 
-    def _senders(self, link: Link) -> tuple[str, ...]:
-        if self.towards is None:
-            return link.a.node, link.b.node
-        return (link.far(self.towards).node,)
+    def _slowed(self) -> Iterator[DirectedLink]:
+        return directed(self.links, self.towards)
 
-    def _ports(self) -> Iterator[tuple[Link, str]]:
-        return ((link, sender) for link in self.links for sender in self._senders(link))
-
-    def _is_slower(self, lab: Lab, link: Link, sender: str) -> bool:
-        index = _index(lab, link, sender)
-        found = namespaces.inside(lab.node(sender).netns, lambda: rates.read_rate(index))
+    def _is_slower(self, lab: Lab, link: DirectedLink) -> bool:
+        index = _index(lab, link)
+        found = namespaces.inside(lab.node(link.sender).netns, lambda: rates.read_rate(index))
         if found is None:
             return False
-        own = lab_rate_bps(link, lab.fabric.spec.dilation)
+        own = lab_rate_bps(link.link, lab.fabric.spec.dilation)
         return found.kind == "tbf" or found.rate_bps != 8 * (own // 8)
+
+
+def directed(links: Iterable[Link], towards: str | None = None) -> Iterator[DirectedLink]:
+    """Links in both directions, or towards one node alone."""
+    for link in links:
+        for each in (link.up, link.down):
+            if towards in (None, each.receiver):
+                yield each
 
 
 def ends_of(links: tuple[Link, ...]) -> tuple[str, ...]:
@@ -259,8 +261,8 @@ def _has_queues(lab: Lab) -> bool:
     return read_engine(LabFiles(lab.name)) is not QueueEngine.OFF
 
 
-def _index(lab: Lab, link: Link, node: str) -> int:
-    return lab.link(link.name).indexes[node, link.port(node).interface]
+def _index(lab: Lab, link: DirectedLink) -> int:
+    return lab.link(link.name).indexes[link.sender, link.port.interface]
 
 
 def _lacking_ports(lab: Lab, server: str) -> tuple[Link, ...]:

@@ -100,7 +100,7 @@ def _check_ends(links: tuple[Link, ...], node: str | None) -> None:
 
 def _check_senders(fabric: Fabric, links: tuple[Link, ...], towards: str | None) -> None:
     for link in links:
-        if not fabric.node(link.a.node).is_switch and towards != link.a.node:
+        if not link.is_between_switches and towards != link.a.node:
             raise InputError(
                 f"{link.a.node} paces itself: no port of a switch sends from it to {link.b.node}",
                 hint=f"set towards: {link.a.node}",

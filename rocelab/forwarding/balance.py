@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property, lru_cache
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.plan.fabric import Fabric, Role
+from rocelab.plan.fabric import DirectedLink, Direction, Fabric, Role
 
 _SEED = 20240804
 
@@ -117,13 +115,6 @@ def random_unused(groups: Iterable[tuple[int, int]]) -> float:
     return sum(k * (1 - 1 / k) ** n for n, k in groups) / sum(k for _, k in groups)
 
 
-class Direction(StrEnum):
-    """Which way a link's packets went: towards the top of the fabric, or towards the servers."""
-
-    UP = "up"
-    DOWN = "down"
-
-
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
     """What one link carried in one direction. `tier` is `rtsw-ctsw` and the like, `group` the
@@ -161,20 +152,17 @@ class TierBalance:
     random: RandomBalance | None
 
 
-def link_loads(fabric: Fabric, packets: Mapping[tuple[str, str], int]) -> tuple[LinkLoad, ...]:
+def link_loads(fabric: Fabric, packets: Mapping[DirectedLink, int]) -> tuple[LinkLoad, ...]:
     """Loads of every switch-to-switch link in both directions, in build order.
 
-    `packets` counts what was sent, by (link name, sending node). Raises KeyError where a link's end
-    is missing: a counter that was not read is not a load of 0.
+    Raises KeyError where `packets` lack a direction: a counter that was not read is not a load of
+    0.
     """
-    loads = []
-    for link in fabric.sessions:
-        lower, upper = link.a.node, link.b.node
-        tier = f"{fabric.node(lower).role.value}-{fabric.node(upper).role.value}"
-        for direction, sender in ((Direction.UP, lower), (Direction.DOWN, upper)):
-            count = packets[link.name, sender]
-            loads.append(LinkLoad(link.name, tier, direction, lower, count))
-    return tuple(loads)
+    return tuple(
+        LinkLoad(each.name, each.tier, each.direction, each.link.a.node, packets[each])
+        for link in fabric.sessions
+        for each in (link.up, link.down)
+    )
 
 
 def tier_balances(
@@ -214,16 +202,6 @@ def leaf_uplinks(tiers: Iterable[TierBalance]) -> Balance | None:
         if tier.direction is Direction.UP and Role(tier.tier.partition("-")[0]).tier == 1:
             return tier.all_links
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What one hop of a flow's path chose: option `option` (from 0) of `options` next hops."""
-
-    node: str
-    stage: str
-    option: int
-    options: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,26 +244,6 @@ class Polarization:
     def unused_fraction(self) -> float:
         """Links at `second` that no flow used, of those offered."""
         return 1 - self.used_fraction
-
-
-def polarizations(paths: Iterable[Sequence[Choice]]) -> tuple[Polarization, ...]:
-    """Polarization between each two consecutive stages at which flows had a choice.
-
-    Hops without an alternative are no choice. Empty where no flow had two choices in a row, as in a
-    two-tier fabric with single links: there is then no second choice to be polarized.
-    """
-    pairs: dict[tuple[str, str], list[tuple[int, int, int, int]]] = {}
-    groups: dict[str, int] = {}
-    for path in paths:
-        choices = [choice for choice in path if choice.options > 1]
-        for first, second in pairwise(choices):
-            group = groups.setdefault(second.node, len(groups))
-            row = (first.option, second.option, group, second.options)
-            pairs.setdefault((first.stage, second.stage), []).append(row)
-    return tuple(
-        polarization(PairedChoices(*stages, *np.array(rows, dtype=np.int64).T))
-        for stages, rows in pairs.items()
-    )
 
 
 def polarization(pairs: PairedChoices) -> Polarization:

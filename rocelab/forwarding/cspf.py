@@ -21,14 +21,14 @@ def place_cspf(network: Network, demands: Sequence[Demand]) -> Placement:
     A flow that fits nowhere is placed all the same, where it overloads least: the placement's
     `overloaded` tells. Meta's TE places flows so (Gangidi et al., SIGCOMM 2024, section 5.3).
     """
-    load = Load(network)
+    load = Load()
     paths: dict[FlowKey, Path] = {}
     for demand in sorted(demands, key=lambda each: (-each.rate_bps, each.key)):
         path = best_path(network, load, demand)
         if path is not None:
             paths[demand.key] = path
             load.add(path, demand.rate_bps)
-    return placement(network, demands, paths)
+    return placement(demands, paths)
 
 
 def best_path(
@@ -46,9 +46,9 @@ def best_path(
     avoided = dict.fromkeys(avoid or ())
 
     def onward(step: Step) -> _Found:
-        used, path = best(step.to)
-        if step.edge in network.shared:
-            own = load.utilisation(step.edge, demand.rate_bps)
+        used, path = best(step.link.receiver)
+        if step.link.is_between_switches:
+            own = load.utilisation(step.link, demand.rate_bps)
             used = tuple(sorted((*used, own), reverse=True))
         return used, (step, *path)
 
@@ -65,10 +65,10 @@ def best_path(
         for step in dag.get(switch, ()):
             if step not in avoided:
                 found.append(onward(step))
-            elif (later := other(step.to)) is not None:
+            elif (later := other(step.link.receiver)) is not None:
                 used = later[0]
-                if step.edge in network.shared:
-                    own = load.utilisation(step.edge, demand.rate_bps)
+                if step.link.is_between_switches:
+                    own = load.utilisation(step.link, demand.rate_bps)
                     used = tuple(sorted((*used, own), reverse=True))
                 found.append((used, (step, *later[1])))
         return min(found, key=lambda each: each[0], default=None)

@@ -19,7 +19,8 @@ from scipy.sparse import coo_array  # type: ignore[import-untyped]
 from rocelab.errors import MachineError
 from rocelab.forwarding.cspf import best_path
 from rocelab.forwarding.demand import Demand, FlowKey
-from rocelab.forwarding.network import Dag, Edge, Load, Network, Path, Placement, Step, placement
+from rocelab.forwarding.network import Dag, Load, Network, Path, Placement, Step, placement
+from rocelab.plan.fabric import DirectedLink
 
 _ENOUGH = 1e-9
 MOVES_PER_FLOW = 16
@@ -37,11 +38,11 @@ class Optimum:
 
 @dataclass(slots=True)
 class _Commodity:
-    """Demands with the same choices, and how much the optimum sends over each of their edges."""
+    """Demands with the same choices, and how much the optimum sends over each of their links."""
 
     dag: Dag
     demands: list[Demand]
-    share: dict[Edge, float]
+    share: dict[DirectedLink, float]
 
 
 def place_lp(network: Network, demands: Sequence[Demand]) -> Optimum:
@@ -64,73 +65,71 @@ def lower_bound(network: Network, demands: Sequence[Demand]) -> float:
 
 
 def _commodities(network: Network, demands: Sequence[Demand]) -> list[_Commodity]:
-    found: dict[tuple[str, frozenset[Edge]], _Commodity] = {}
+    found: dict[tuple[str, frozenset[DirectedLink]], _Commodity] = {}
     for demand in demands:
         ingress = network.ingress(demand)
         dag = network.dag(ingress, demand.key.destination_ip)
         if not dag:
             continue
-        edges = frozenset(_shared_edges(network, dag))
-        commodity = found.setdefault((ingress, edges), _Commodity(dag, [], {}))
+        links = frozenset(_shared_links(dag))
+        commodity = found.setdefault((ingress, links), _Commodity(dag, [], {}))
         commodity.demands.append(demand)
     return list(found.values())
 
 
-def _shared_edges(network: Network, dag: Dag) -> list[Edge]:
-    return [step.edge for steps in dag.values() for step in steps if step.edge in network.shared]
+def _shared_links(dag: Dag) -> list[DirectedLink]:
+    return [step.link for steps in dag.values() for step in steps if step.link.is_between_switches]
 
 
 def _solve(network: Network, commodities: Sequence[_Commodity]) -> float:
     """Fill in every commodity's shares; the bound. Variable 0 is the utilisation, then one each
-    for what a commodity sends over an edge, in units of the largest capacity."""
+    for what a commodity sends over a link, in units of the largest capacity."""
     columns = [
-        (commodity, edge)
-        for commodity in commodities
-        for edge in _shared_edges(network, commodity.dag)
+        (commodity, link) for commodity in commodities for link in _shared_links(commodity.dag)
     ]
     if not columns:
         return 0.0
-    unit = max(network.capacity_bps[edge] for _, edge in columns)
+    unit = max(link.link.rate_bps for _, link in columns)
     kept = _Rows()
     kept_values: list[float] = []
     used = _Rows()
-    row_of_edge: dict[Edge, int] = {}
+    row_of_link: dict[DirectedLink, int] = {}
     column = 1
     for commodity in commodities:
         supply = sum(demand.rate_bps for demand in commodity.demands) / unit
         rows = {}
         for switch, steps in commodity.dag.items():
-            if any(step.edge in network.shared for step in steps):
+            if any(step.link.is_between_switches for step in steps):
                 rows[switch] = len(kept_values)
                 kept_values.append(0.0)
         if rows:
             kept_values[rows[next(iter(commodity.dag))]] = supply
         for steps in commodity.dag.values():
             for step in steps:
-                if step.edge not in network.shared:
+                if not step.link.is_between_switches:
                     continue
                 kept.add(rows[step.switch], column, 1.0)
-                if step.to in rows:
-                    kept.add(rows[step.to], column, -1.0)
-                row = row_of_edge.setdefault(step.edge, len(row_of_edge))
-                used.add(row, column, unit / network.capacity_bps[step.edge])
+                if step.link.receiver in rows:
+                    kept.add(rows[step.link.receiver], column, -1.0)
+                row = row_of_link.setdefault(step.link, len(row_of_link))
+                used.add(row, column, unit / step.link.link.rate_bps)
                 column += 1
-    for row in range(len(row_of_edge)):
+    for row in range(len(row_of_link)):
         used.add(row, 0, -1.0)
     cost = np.zeros(column)
     cost[0] = 1.0
     solved = linprog(
         cost,
-        A_ub=used.matrix(len(row_of_edge), column),
-        b_ub=np.zeros(len(row_of_edge)),
+        A_ub=used.matrix(len(row_of_link), column),
+        b_ub=np.zeros(len(row_of_link)),
         A_eq=kept.matrix(len(kept_values), column),
         b_eq=np.array(kept_values),
         method="highs",
     )
     if solved.status != 0:
         raise MachineError(f"the solver gave up: {solved.message}")
-    for (commodity, edge), value in zip(columns, solved.x[1:], strict=True):
-        commodity.share[edge] = float(value) * unit
+    for (commodity, link), value in zip(columns, solved.x[1:], strict=True):
+        commodity.share[link] = float(value) * unit
     return float(solved.x[0])
 
 
@@ -160,38 +159,38 @@ def _take(network: Network, commodity: _Commodity, demand: Demand) -> Path:
     dag = network.dag(switch, demand.key.destination_ip)
     path: list[Step] = []
     while switch in dag:
-        step = max(dag[switch], key=lambda each: (commodity.share.get(each.edge, 0.0), -each.index))
+        step = max(dag[switch], key=lambda each: (commodity.share.get(each.link, 0.0), -each.index))
         path.append(step)
-        if step.edge in commodity.share:
-            commodity.share[step.edge] -= demand.rate_bps
-        switch = step.to
+        if step.link in commodity.share:
+            commodity.share[step.link] -= demand.rate_bps
+        switch = step.link.receiver
     return tuple(path)
 
 
 def _repaired(
     network: Network, demands: Sequence[Demand], paths: dict[FlowKey, Path], bound: float
 ) -> Placement:
-    """Move flows off the most used edge, one at a time, and keep the best placement seen.
+    """Move flows off the most used link, one at a time, and keep the best placement seen.
 
     A flow that has just moved stays for a while (tabu search, Glover 1989), so that the flow which
     it now crowds moves next: on a two-tier Clos such a chain is the alternating path by which
     permutations are routed without conflict (Koenig's edge colouring).
     """
     by_key = {demand.key: demand for demand in demands if demand.key in paths}
-    load = Load(network)
-    on_edge: dict[Edge, dict[FlowKey, None]] = {}
+    load = Load()
+    on_link: dict[DirectedLink, dict[FlowKey, None]] = {}
 
     def put(key: FlowKey, path: Path) -> None:
         load.add(path, by_key[key].rate_bps)
         paths[key] = path
         for step in path:
-            on_edge.setdefault(step.edge, {})[key] = None
+            on_link.setdefault(step.link, {})[key] = None
 
     def take_off(key: FlowKey) -> Path:
         path = paths[key]
         load.add(path, -by_key[key].rate_bps)
         for step in path:
-            del on_edge[step.edge][key]
+            del on_link[step.link][key]
         return path
 
     for key in by_key:
@@ -204,10 +203,11 @@ def _repaired(
             break
         used = load.shared()
         most = max(used.values()) - _ENOUGH
-        worst = draw.choice(sorted(edge for edge, each in used.items() if each >= most))
+        crowded_links = [link for link, each in used.items() if each >= most]
+        worst = draw.choice(sorted(crowded_links, key=lambda each: (each.sender, each.name)))
         tenure = draw.randint(1, LONGEST_STAY)
         choices = []
-        for key in sorted(on_edge[worst]):
+        for key in sorted(on_link[worst]):
             if move - moved_at.get(key, -tenure) < tenure:
                 continue
             path = take_off(key)
@@ -216,7 +216,7 @@ def _repaired(
             if other is not None:
                 rate_bps = by_key[key].rate_bps
                 crowded = max(
-                    (load.utilisation(s.edge, rate_bps) for s in other if s not in path),
+                    (load.utilisation(s.link, rate_bps) for s in other if s not in path),
                     default=0.0,
                 )
                 choices.append((crowded, draw.random(), key, other))
@@ -229,7 +229,7 @@ def _repaired(
         cost = _cost(load)
         if cost < best_cost:
             best, best_cost = dict(paths), cost
-    return placement(network, demands, best)
+    return placement(demands, best)
 
 
 def _cost(load: Load) -> tuple[float, float]:

@@ -9,32 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from rocelab.forwarding.demand import Demand, FlowKey
 from rocelab.forwarding.fib import Fib, Route
-from rocelab.plan.fabric import Fabric, Link
-
-
-class Edge(NamedTuple):
-    """One direction of a link: what leaves `node` by it."""
-
-    node: str
-    link: str
+from rocelab.plan.fabric import DirectedLink, Fabric
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A switch's choice: next hop `index` of a group with these `weights`, over `edge` to `to`."""
+    """A switch's choice: next hop `index` of a group with these `weights`, over `link`."""
 
-    edge: Edge
-    to: str
+    link: DirectedLink
     index: int
     weights: tuple[int, ...]
 
     @property
     def switch(self) -> str:
-        return self.edge.node
+        return self.link.sender
 
     @property
     def is_choice(self) -> bool:
@@ -61,15 +52,6 @@ class Network:
         self._dags: dict[tuple[str, str], Dag] = {}
         self.switches = frozenset(node.name for node in fabric.switches)
         self.tier_of = {node.name: node.role.tier for node in fabric.nodes}
-        self.capacity_bps = {
-            Edge(end.node, link.name): link.rate_bps
-            for link in fabric.links
-            for end in (link.a, link.b)
-        }
-        self.shared = frozenset(
-            Edge(end.node, link.name) for link in fabric.sessions for end in (link.a, link.b)
-        )
-        """Edges between two switches: what placing can move load on or off."""
 
     def steps(self, switch: str, destination: str) -> tuple[Step, ...]:
         """What `switch` can do with a packet to the address `destination`; none: it drops it."""
@@ -88,16 +70,14 @@ class Network:
             link = self._link_at.get((switch, hop.interface))
             # A hop without carrier keeps its place: the kernel still counts it.
             if link is not None and hop.carrier:
-                yield self._step(switch, link, index, weights)
-
-    def _step(self, switch: str, link: Link, index: int, weights: tuple[int, ...]) -> Step:
-        return Step(Edge(switch, link.name), link.far(switch).node, index, weights)
+                yield Step(DirectedLink(link, switch), index, weights)
 
     def ingress(self, demand: Demand) -> str:
         """The switch where a flow enters: the first that reaches its NIC, or else the first."""
         for switch in demand.ingresses:
             if any(
-                step.to not in self.switches for step in self.steps(switch, demand.key.source_ip)
+                step.link.receiver not in self.switches
+                for step in self.steps(switch, demand.key.source_ip)
             ):
                 return switch
         return demand.ingresses[0]
@@ -132,61 +112,57 @@ class Network:
             arriving[switch] = tuple(
                 step
                 for step in self.steps(switch, destination)
-                if self._arrives(step.to, destination, passing, arriving)
+                if self._arrives(step.link.receiver, destination, passing, arriving)
             )
             passing.remove(switch)
         return bool(arriving[switch])
 
 
 class Load:
-    """The load of every edge in bit/s, as flows are placed and taken off again."""
+    """The load of every link in bit/s, as flows are placed and taken off again."""
 
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self._capacity = network.capacity_bps
-        self.bps: dict[Edge, float] = {}
+    def __init__(self) -> None:
+        self.bps: dict[DirectedLink, float] = {}
 
     def add(self, path: Path, rate_bps: float) -> None:
         """Put a flow on its path; a negative rate takes it off."""
         for step in path:
-            self.bps[step.edge] = self.bps.get(step.edge, 0.0) + rate_bps
+            self.bps[step.link] = self.bps.get(step.link, 0.0) + rate_bps
 
-    def utilisation(self, edge: Edge, more_bps: float = 0.0) -> float:
-        """Load over capacity of an edge, with `more_bps` added."""
-        return (self.bps.get(edge, 0.0) + more_bps) / self._capacity[edge]
+    def utilisation(self, link: DirectedLink, more_bps: float = 0.0) -> float:
+        """Load over capacity of a link, with `more_bps` added."""
+        return (self.bps.get(link, 0.0) + more_bps) / link.link.rate_bps
 
-    def shared(self) -> dict[Edge, float]:
-        """The utilisation of every loaded edge between two switches."""
-        return {edge: self.utilisation(edge) for edge in self.bps if edge in self._network.shared}
+    def shared(self) -> dict[DirectedLink, float]:
+        """The utilisation of every loaded link between two switches."""
+        return {link: self.utilisation(link) for link in self.bps if link.is_between_switches}
 
 
 @dataclass(frozen=True)
 class Placement:
     """A path per flow. `lost` are flows that no path leads to their destination.
 
-    Utilisations are of edges between switches: a server's own link is nobody's to choose.
+    Utilisations are of links between switches: a server's own link is nobody's to choose.
     """
 
     paths: Mapping[FlowKey, Path]
-    utilisation: Mapping[Edge, float]
+    utilisation: Mapping[DirectedLink, float]
     lost: tuple[FlowKey, ...]
 
     @property
     def max_utilisation(self) -> float:
-        """The utilisation of the most used edge; above 1 the flows do not fit."""
+        """The utilisation of the most used link; above 1 the flows do not fit."""
         return max(self.utilisation.values(), default=0.0)
 
     @property
-    def overloaded(self) -> tuple[Edge, ...]:
-        """Edges that carry more than their capacity, in order."""
-        return tuple(sorted(edge for edge, used in self.utilisation.items() if used > 1 + 1e-9))
+    def overloaded(self) -> tuple[DirectedLink, ...]:
+        """Links that carry more than their capacity."""
+        return tuple(link for link, used in self.utilisation.items() if used > 1 + 1e-9)
 
 
-def placement(
-    network: Network, demands: Sequence[Demand], paths: Mapping[FlowKey, Path]
-) -> Placement:
+def placement(demands: Sequence[Demand], paths: Mapping[FlowKey, Path]) -> Placement:
     """The placement that `paths` make of `demands`."""
-    load = Load(network)
+    load = Load()
     for demand in demands:
         if demand.key in paths:
             load.add(paths[demand.key], demand.rate_bps)

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from rocelab.forwarding.balance import Direction, balance
+from rocelab.forwarding.balance import balance
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, Row, jct_ratio, roofline_ns
 from rocelab.measure.devices import DeviceCounts
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Direction, Fabric
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
 from rocelab.results.job import (
     Fairness,
@@ -373,15 +373,13 @@ def links(fabric: Fabric, counts: DeviceCounts) -> tuple[LinkFigures, ...]:
     """The load of every link in both directions, in build order; of servers' links those used."""
     found = []
     totals: Counter[tuple[str, Direction]] = Counter()
-    for link in fabric.links:
-        lower, upper = link.a.node, link.b.node
-        tier = f"{fabric.node(lower).role.value}-{fabric.node(upper).role.value}"
-        for direction, sender in ((Direction.UP, lower), (Direction.DOWN, upper)):
-            packets = counts.roce[link.name, sender]
-            totals[tier, direction] += packets
-            if packets or fabric.node(lower).is_switch:
-                size = counts.sent_bytes[link.name, sender]
-                found.append((link.name, tier, direction, sender, packets, size))
+    for link in fabric.directed_links:
+        packets = counts.roce[link]
+        tier, direction = link.tier, link.direction
+        totals[tier, direction] += packets
+        if packets or link.is_between_switches:
+            size = counts.sent_bytes[link]
+            found.append((link.name, tier, direction, link.sender, packets, size))
     return tuple(
         LinkFigures(*each, share=each[4] / total if (total := totals[each[1], each[2]]) else None)
         for each in found

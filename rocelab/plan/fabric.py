@@ -33,6 +33,10 @@ class Role(StrEnum):
         """0 for servers, 1 for the switches they are wired to, and so on to 3 at the top."""
         return _TIERS[self]
 
+    @property
+    def is_switch(self) -> bool:
+        return self is not Role.SERVER
+
 
 _TIERS = {
     Role.SERVER: 0,
@@ -40,6 +44,18 @@ _TIERS = {
     **dict.fromkeys((Role.CTSW, Role.SPINE, Role.AGG), 2),
     **dict.fromkeys((Role.ATSW, Role.CORE), 3),
 }
+
+
+def tier_name(lower: Role, upper: Role) -> str:
+    """The tier of the links between two roles: `rtsw-ctsw`."""
+    return f"{lower.value}-{upper.value}"
+
+
+class Direction(StrEnum):
+    """Which way packets cross a link: towards the top of the fabric, or towards the servers."""
+
+    UP = "up"
+    DOWN = "down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +74,7 @@ class Node:
 
     @property
     def is_switch(self) -> bool:
-        return self.role is not Role.SERVER
+        return self.role.is_switch
 
     @property
     def is_leaf(self) -> bool:
@@ -68,16 +84,20 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One end of a link.
+    """One end of a link, at a node of that role.
 
     `address` is `a.b.c.d/31`, or `a.b.c.d/32` where a NIC's ports share one, or None where the link
     is unnumbered.
     """
 
     node: str
+    role: Role
     interface: str
     address: str | None
     mac: str
+
+    def __str__(self) -> str:
+        return f"{self.node}:{self.interface}"
 
     @property
     def is_shared(self) -> bool:
@@ -88,7 +108,7 @@ class Port:
     def ip(self) -> str:
         """The address without its length. Raises ValueError on an unnumbered port."""
         if self.address is None:
-            raise ValueError(f"{self.node}:{self.interface} is unnumbered")
+            raise ValueError(f"{self} is unnumbered")
         return self.address.partition("/")[0]
 
 
@@ -101,10 +121,33 @@ class Link:
     rate_bps: int
     mtu: int
 
+    def __hash__(self) -> int:
+        """That of its name, which links of a fabric do not share: all its fields take long."""
+        return hash((self.a.node, self.a.interface))
+
     @property
     def name(self) -> str:
         """`rtsw1:ctsw2`: the lower node and its interface, unique in a fabric."""
-        return f"{self.a.node}:{self.a.interface}"
+        return str(self.a)
+
+    @property
+    def tier(self) -> str:
+        """The roles that it joins: `rtsw-ctsw`."""
+        return tier_name(self.a.role, self.b.role)
+
+    @property
+    def is_between_switches(self) -> bool:
+        return self.a.role.is_switch
+
+    @property
+    def up(self) -> DirectedLink:
+        """What the lower end sends."""
+        return DirectedLink(self, self.a.node)
+
+    @property
+    def down(self) -> DirectedLink:
+        """What the upper end sends."""
+        return DirectedLink(self, self.b.node)
 
     def port(self, node: str) -> Port:
         """This link's port at `node`. Raises ValueError if it has none there."""
@@ -116,6 +159,50 @@ class Link:
     def far(self, node: str) -> Port:
         """The port at the other end from `node`. Raises ValueError if `node` is not an end."""
         return self.b if self.port(node) is self.a else self.a
+
+
+@dataclass(frozen=True, slots=True)
+class DirectedLink:
+    """One direction of a link: what `sender`, one of its ends, puts on it."""
+
+    link: Link
+    sender: str
+
+    def __str__(self) -> str:
+        return f"{self.link.name} towards {self.receiver}"
+
+    @property
+    def name(self) -> str:
+        """That of the link, in both directions."""
+        return self.link.name
+
+    @property
+    def is_between_switches(self) -> bool:
+        return self.link.is_between_switches
+
+    @property
+    def port(self) -> Port:
+        """The port that sends."""
+        return self.link.port(self.sender)
+
+    @property
+    def far(self) -> Port:
+        """The port that receives."""
+        return self.link.far(self.sender)
+
+    @property
+    def receiver(self) -> str:
+        """The node that receives."""
+        return self.link.a.node if self.sender == self.link.b.node else self.link.b.node
+
+    @property
+    def tier(self) -> str:
+        """The roles that the link joins: `rtsw-ctsw`, in both directions."""
+        return self.link.tier
+
+    @property
+    def direction(self) -> Direction:
+        return Direction.UP if self.sender == self.link.a.node else Direction.DOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +267,12 @@ class Fabric:
         return {link.name: link for link in self.links}
 
     @cached_property
+    def directed_links(self) -> tuple[DirectedLink, ...]:
+        """Both directions of every link, in build order: up at 2i, down at 2i + 1. The sends of
+        `rocelab.sim.fabric.network.Network` have the same numbers."""
+        return tuple(each for link in self.links for each in (link.up, link.down))
+
+    @cached_property
     def switches(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.is_switch)
 
@@ -190,7 +283,7 @@ class Fabric:
     @cached_property
     def sessions(self) -> tuple[Link, ...]:
         """The links that carry an eBGP session: every switch-to-switch link, single hop."""
-        return tuple(link for link in self.links if self.node(link.a.node).is_switch)
+        return tuple(link for link in self.links if link.is_between_switches)
 
     @cached_property
     def prefixes_of(self) -> dict[str, tuple[Prefix, ...]]:

@@ -1,98 +1,32 @@
-"""The document of a prediction: loads of links, their balance, polarization, worst links.
+"""A prediction as a document: links, tiers, polarization, worst links.
 
-In: where a traffic matrix lands (`rocelab.predict.loads`). Out: a frozen `Prediction`, which
-`rocelab.documents.to_json` writes. docs/documents.md is made from it.
+In: where a traffic matrix lands (`rocelab.predict.loads`). Out: a
+`rocelab.results.prediction.Prediction`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from rocelab.forwarding.balance import (
-    Balance,
-    Direction,
-    LinkLoad,
-    Polarization,
-    TierBalance,
-    balance,
-    polarization,
-    tier_balances,
-)
-from rocelab.predict.choice import Model
-from rocelab.predict.loads import LinkLoads
+from rocelab.arrays import Longs
+from rocelab.forwarding.asic import Model
+from rocelab.forwarding.balance import balance, link_loads, polarization, tier_balances
+from rocelab.plan.fabric import Direction, Fabric
+from rocelab.predict.loads import LinkLoads, by_link
 from rocelab.predict.matrix import Matrix
-from rocelab.predict.wires import Ints, Wires
+from rocelab.results.prediction import (
+    SCHEMA_VERSION,
+    LinkPrediction,
+    Prediction,
+    TierPrediction,
+    WorstLink,
+)
 
-SCHEMA_VERSION = 1
 WORST = 10
 
 
-@dataclass(frozen=True, slots=True)
-class LinkPrediction:
-    """What `sender` puts on a link. `bytes` (payload) and `packets` (of data) are None where they
-    are not known."""
-
-    link: str
-    sender: str
-    tier: str
-    direction: Direction
-    flows: int
-    bytes: int | None
-    packets: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TierPrediction:
-    """A tier of links between switches in one direction. `flows` has the balance of flow counts,
-    beside uniform random hashing of as many flows; `bytes` that of payload over all its links."""
-
-    tier: str
-    direction: Direction
-    flows: TierBalance
-    bytes: Balance | None
-
-
-@dataclass(frozen=True, slots=True)
-class WorstLink:
-    """A link between switches with the highest load for its rate; `of_mean` is its load over the
-    mean of its tier and direction, in bytes where they are known, in flows otherwise."""
-
-    link: str
-    sender: str
-    flows: int
-    bytes: int | None
-    of_mean: float
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """A traffic matrix on a lab.
-
-    tables: whose: `kernel` of the running switches, else `planned`. notes: what is not exact.
-    bytes, packets: None where they are not known. worst: the links with the highest load for their
-    rate.
-    """
-
-    schema_version: int
-    lab: str
-    tables: str
-    model: str
-    scheme: dict[str, Any]
-    hashing: dict[str, Any]
-    notes: tuple[str, ...]
-    flows: int
-    bytes: int | None
-    packets: int | None
-    links: tuple[LinkPrediction, ...]
-    tiers: tuple[TierPrediction, ...]
-    polarizations: tuple[Polarization, ...]
-    worst: tuple[WorstLink, ...]
-
-
 def prediction(
-    wires: Wires,
+    fabric: Fabric,
     matrix: Matrix,
     loads: LinkLoads,
     *,
@@ -101,8 +35,8 @@ def prediction(
     notes: Sequence[str] = (),
 ) -> Prediction:
     """The document of where a matrix lands."""
-    spec = wires.fabric.spec
-    links = _links(wires, loads)
+    spec = fabric.spec
+    links = _links(fabric, loads)
     return Prediction(
         schema_version=SCHEMA_VERSION,
         lab=spec.name,
@@ -115,57 +49,32 @@ def prediction(
         bytes=_total(matrix.bytes),
         packets=_total(matrix.packets),
         links=links,
-        tiers=_tiers(wires, loads),
+        tiers=_tiers(fabric, loads),
         polarizations=tuple(polarization(pairs) for pairs in loads.choices),
-        worst=_worst(wires, links),
+        worst=_worst(fabric, links),
     )
 
 
-def switch_loads(wires: Wires, values: Ints) -> list[LinkLoad]:
-    """Values of sends as the loads of links between switches, in both directions."""
-    fabric = wires.fabric
-    loads = []
-    for link in fabric.sessions:
-        tier = f"{fabric.node(link.a.node).role.value}-{fabric.node(link.b.node).role.value}"
-        for direction, sender in ((Direction.UP, link.a.node), (Direction.DOWN, link.b.node)):
-            value = int(values[wires.send(link, sender)])
-            loads.append(LinkLoad(link.name, tier, direction, link.a.node, value))
-    return loads
-
-
-def _total(values: Ints | None) -> int | None:
+def _total(values: Longs | None) -> int | None:
     return None if values is None else int(values.sum())
 
 
-def _at(values: Ints | None, send: int) -> int | None:
-    return None if values is None else int(values[send])
+def _links(fabric: Fabric, loads: LinkLoads) -> tuple[LinkPrediction, ...]:
+    values = [
+        [None] * len(fabric.directed_links) if each is None else each.tolist()
+        for each in (loads.bytes, loads.packets)
+    ]
+    return tuple(
+        LinkPrediction(each.name, each.sender, each.tier, each.direction, *carried)
+        for each, *carried in zip(fabric.directed_links, loads.flows.tolist(), *values, strict=True)
+    )
 
 
-def _links(wires: Wires, loads: LinkLoads) -> tuple[LinkPrediction, ...]:
-    fabric = wires.fabric
-    found = []
-    for send in range(wires.sends):
-        link = wires.link(send)
-        lower, upper = fabric.node(link.a.node), fabric.node(link.b.node)
-        found.append(
-            LinkPrediction(
-                link=link.name,
-                sender=fabric.nodes[wires.sender[send]].name,
-                tier=f"{lower.role.value}-{upper.role.value}",
-                direction=wires.direction(send),
-                flows=int(loads.flows[send]),
-                bytes=_at(loads.bytes, send),
-                packets=_at(loads.packets, send),
-            )
-        )
-    return tuple(found)
-
-
-def _tiers(wires: Wires, loads: LinkLoads) -> tuple[TierPrediction, ...]:
-    by_flows = tier_balances(switch_loads(wires, loads.flows), loads.crossing)
+def _tiers(fabric: Fabric, loads: LinkLoads) -> tuple[TierPrediction, ...]:
+    by_flows = tier_balances(link_loads(fabric, by_link(fabric, loads.flows)), loads.crossing)
     size: dict[tuple[str, Direction], list[int]] = {}
     if loads.bytes is not None:
-        for load in switch_loads(wires, loads.bytes):
+        for load in link_loads(fabric, by_link(fabric, loads.bytes)):
             size.setdefault((load.tier, load.direction), []).append(load.packets)
     return tuple(
         TierPrediction(
@@ -178,9 +87,12 @@ def _tiers(wires: Wires, loads: LinkLoads) -> tuple[TierPrediction, ...]:
     )
 
 
-def _worst(wires: Wires, links: Sequence[LinkPrediction]) -> tuple[WorstLink, ...]:
-    fabric = wires.fabric
-    between = [each for each in links if fabric.node(each.link.partition(":")[0]).is_switch]
+def _worst(fabric: Fabric, links: Sequence[LinkPrediction]) -> tuple[WorstLink, ...]:
+    between = [
+        each
+        for each, directed in zip(links, fabric.directed_links, strict=True)
+        if directed.link.is_between_switches
+    ]
     loads: dict[tuple[str, Direction], list[int]] = {}
     for each in between:
         loads.setdefault((each.tier, each.direction), []).append(_load(each))

@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from rocelab.documents import Format
-from rocelab.forwarding.balance import Direction, Polarization, TierBalance
+from rocelab.forwarding.balance import Polarization, TierBalance
+from rocelab.plan.fabric import Direction
 from rocelab.results.environment import Environment
 from rocelab.results.job import Fidelity, Times, Transport
 from rocelab.statistics import Spread

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocelab.documents import Format
-from rocelab.forwarding.balance import Direction, TierBalance
+from rocelab.forwarding.balance import TierBalance
+from rocelab.plan.fabric import Direction
 from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
 from rocelab.results.probes import Event

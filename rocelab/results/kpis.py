@@ -13,10 +13,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from rocelab.forwarding.balance import Direction, TierBalance, leaf_uplinks
+from rocelab.forwarding.balance import TierBalance, leaf_uplinks
 from rocelab.jobs.job import JobSpec
 from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Direction, Fabric
 from rocelab.plan.queues import class_of_dscp
 from rocelab.results.job import JobReport
 from rocelab.results.probes import ProbeRun

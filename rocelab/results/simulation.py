@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocelab.documents import Format
-from rocelab.forwarding.balance import Balance, Direction, TierBalance
+from rocelab.forwarding.balance import Balance, TierBalance
+from rocelab.plan.fabric import Direction
 from rocelab.results.environment import Environment
 from rocelab.results.job import Headline
 

@@ -1,7 +1,7 @@
 """Counts packets where they come in, by the kernel of the port's node.
 
 In: a fabric, its namespaces, the links to count on, and a filter that says which packets. Out:
-packets per link and sender: a device's counts, independent of what agents say.
+packets per directed link: a device's counts, independent of what agents say.
 
 Interface counters count routing's packets too. On a link that no flow uses BGP's keepalives are all
 there is, and they would hide that the link is unused.
@@ -20,7 +20,7 @@ from typing import Self
 from rocelab.agent.filters import attach_filter
 from rocelab.errors import MachineError
 from rocelab.kernel import namespaces
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import DirectedLink, Fabric, Link
 
 _ETH_P_IP = 0x0800
 _SOL_PACKET = 263
@@ -28,8 +28,7 @@ _PACKET_STATISTICS = 6
 _STATISTICS = struct.Struct("=II")
 _SPARE_DESCRIPTORS = 256
 
-LinkPackets = Mapping[tuple[str, str], int]
-"""Packets by (link name, sending node)."""
+LinkPackets = Mapping[DirectedLink, int]
 
 
 class Taps:
@@ -52,7 +51,7 @@ class Taps:
         self._fabric = fabric
         self._links = {link.name for link in links}
         self._program = program
-        self._sockets: dict[tuple[str, str], socket.socket] = {}
+        self._sockets: dict[DirectedLink, socket.socket] = {}
         _allow_descriptors(2 * len(self._links))
         try:
             namespaces.inside_each(netns_of, self._listen)
@@ -78,14 +77,14 @@ class Taps:
         self._sockets.clear()
 
     def read(self) -> LinkPackets:
-        """Packets since the last call, by (link name, sending node)."""
-        return {key: _packets(tap) for key, tap in self._sockets.items()}
+        """Packets since the last call."""
+        return {link: _packets(tap) for link, tap in self._sockets.items()}
 
     def _listen(self, node: str) -> None:
         for link in self._fabric.links_of[node]:
             if link.name in self._links:
                 tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-                self._sockets[link.name, link.far(node).node] = tap
+                self._sockets[DirectedLink(link, link.far(node).node)] = tap
                 tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
                 attach_filter(tap, self._program)
                 # ETH_P_IP and not ETH_P_ALL: what comes in, and not what goes out.

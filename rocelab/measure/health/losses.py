@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 from rocelab.kernel.counters import Place, PortCounters
 from rocelab.measure.health.ports import PortReading
-from rocelab.plan.fabric import Fabric
-from rocelab.runtime.impairments.impairment import Direction
+from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime.impairments.maps import ImpairmentCounters
 
 
@@ -38,44 +37,40 @@ class LossTracker:
         self._fabric = fabric
         self._queues_in_clsact = queues_in_clsact
         self._known: dict[Place, _Known] = {}
-        self._by_programs: dict[Direction, int] = {}
-        self._not_taken: dict[Direction, int] = {}
-        self._impaired_lost: dict[Direction, int] = {}
+        self._by_programs: dict[DirectedLink, int] = {}
+        self._not_taken: dict[DirectedLink, int] = {}
+        self._impaired_lost: dict[DirectedLink, int] = {}
 
     def look(
         self,
         ports: Mapping[Place, PortReading],
         queues: PortCounters,
-        impairments: Mapping[Direction, ImpairmentCounters],
-    ) -> dict[Direction, int]:
-        """Packets lost so far, by direction. `queues` were read after `ports`: what was dropped in
+        impairments: Mapping[DirectedLink, ImpairmentCounters],
+    ) -> dict[DirectedLink, int]:
+        """Packets lost so far, by link. `queues` were read after `ports`: what was dropped in
         between is taken off twice and not never, so no loss is seen where there is none."""
         on_wire = {
-            direction: max(0, counted.lost - self._impaired_lost.get(direction, 0))
-            for direction, counted in impairments.items()
+            link: max(0, counted.lost - self._impaired_lost.get(link, 0))
+            for link, counted in impairments.items()
         }
         impaired = impairments.keys() | self._impaired_lost.keys()
-        for link in self._fabric.links:
-            for port, far in ((link.a, link.b), (link.b, link.a)):
-                place = port.node, port.interface
-                reading = ports.get(place)
-                if reading is None:
-                    continue
-                self._not_taken[Direction(link.name, far.node)] = reading.lost
-                gained = self._gained(place, reading.tc_drops, queues)
-                inwards, outwards = (Direction(link.name, end.node) for end in (port, far))
-                out = 0
-                if outwards in impaired and not self._fabric.node(far.node).is_switch:
-                    both = inwards in impaired
-                    out = min(gained, on_wire.get(outwards, 0)) if both else gained
-                self._add(outwards, out)
-                self._add(inwards, gained - out)
-        self._impaired_lost = {
-            direction: counted.lost for direction, counted in impairments.items()
-        }
+        for outwards in self._fabric.directed_links:
+            place = outwards.sender, outwards.port.interface
+            reading = ports.get(place)
+            if reading is None:
+                continue
+            inwards = DirectedLink(outwards.link, outwards.receiver)
+            self._not_taken[outwards] = reading.lost
+            gained = self._gained(place, reading.tc_drops, queues)
+            out = 0
+            if outwards in impaired and not outwards.far.role.is_switch:
+                both = inwards in impaired
+                out = min(gained, on_wire.get(outwards, 0)) if both else gained
+            self._add(outwards, out)
+            self._add(inwards, gained - out)
+        self._impaired_lost = {link: counted.lost for link, counted in impairments.items()}
         return {
-            direction: lost + self._by_programs.get(direction, 0)
-            for direction, lost in self._not_taken.items()
+            link: lost + self._by_programs.get(link, 0) for link, lost in self._not_taken.items()
         }
 
     def _gained(self, place: Place, tc_drops: int, queues: PortCounters) -> int:
@@ -92,5 +87,5 @@ class LossTracker:
         known.others += gained
         return gained
 
-    def _add(self, direction: Direction, packets: int) -> None:
-        self._by_programs[direction] = self._by_programs.get(direction, 0) + packets
+    def _add(self, link: DirectedLink, packets: int) -> None:
+        self._by_programs[link] = self._by_programs.get(link, 0) + packets

@@ -23,11 +23,11 @@ from rocelab.measure.health.losses import LossTracker
 from rocelab.measure.health.ports import PortReader, PortReading
 from rocelab.measure.health.routes import RouteReader
 from rocelab.measure.health.sessions import SessionReader
+from rocelab.plan.fabric import DirectedLink
 from rocelab.plan.queues import plan_queues
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.runtime import wiring
 from rocelab.runtime.impairments.control import Impairments
-from rocelab.runtime.impairments.impairment import Direction
 from rocelab.runtime.impairments.maps import ImpairmentCounters
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.engine import read_engine
@@ -48,7 +48,7 @@ class Reading:
     time_ns: int
     ports: Mapping[Place, PortReading]
     queues: PortCounters
-    lost: Mapping[Direction, int]
+    lost: Mapping[DirectedLink, int]
     endpoints: Mapping[str, LiveCounters]
     routes_incomplete: Mapping[str, int]
     sessions: Mapping[str, bool]
@@ -168,7 +168,7 @@ class HealthReader:
         if not there:
             raise ExpectationError(f"lab {self._lab.name} went down while it was watched")
 
-    def _on_wire(self) -> Mapping[Direction, ImpairmentCounters]:
+    def _on_wire(self) -> Mapping[DirectedLink, ImpairmentCounters]:
         """What impaired cables have counted; nothing while a fault is just being set or cleared."""
         try:
             return self._impairments.counters()

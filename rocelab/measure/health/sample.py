@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rocelab.agent.live import LiveCounters
-from rocelab.kernel.counters import DepthCounters, Place, QueueCounters
+from rocelab.kernel.counters import DepthCounters, QueueCounters
 from rocelab.measure.health.objectives import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
 from rocelab.measure.health.reading import Reading
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.plan.queues import QueuePlan
 from rocelab.results.health import Sli
-from rocelab.runtime.impairments.impairment import Direction
 
 _EMPTY = QueueCounters(0, 0, 0, 0, 0, None, None, None)
 _SILENT = LiveCounters()
@@ -32,28 +31,15 @@ class Places:
     fabric: Fabric
 
     @cached_property
-    def directions(self) -> dict[str, Direction]:
+    def directed_links(self) -> dict[str, DirectedLink]:
         """Both directions of every link, in build order, by name: `rtsw1:ctsw2 to ctsw2`."""
-        return {
-            f"{link.name} to {end.node}": Direction(link.name, end.node)
-            for link in self.fabric.links
-            for end in (link.b, link.a)
-        }
-
-    @cached_property
-    def queues(self) -> dict[str, Place]:
-        """The port whose queue packets of a direction wait in, by the direction's name."""
-        return {
-            f"{link.name} to {far.node}": (port.node, port.interface)
-            for link in self.fabric.links
-            for port, far in ((link.a, link.b), (link.b, link.a))
-        }
+        return {f"{each.name} to {each.receiver}": each for each in self.fabric.directed_links}
 
     def nodes_of(self, sli: Sli, where: str) -> tuple[str, ...]:
         """The nodes concerned: a link's ends; a server and the switches it is wired to."""
         match DEFINITIONS[sli].of:
             case Of.DIRECTION:
-                return _ends(self.fabric.link_by_name[self.directions[where].link])
+                return _ends(self.directed_links[where].link)
             case Of.LINK:
                 return _ends(self.fabric.link_by_name[where])
             case Of.SERVER:
@@ -109,8 +95,8 @@ _Found = Iterator[tuple[Sli, str, float]]
 
 
 def _of_directions(places: Places, before: Reading, now: Reading) -> _Found:
-    for name, direction in places.directions.items():
-        yield Sli.LINK_LOSS, name, now.lost.get(direction, 0) - before.lost.get(direction, 0)
+    for name, link in places.directed_links.items():
+        yield Sli.LINK_LOSS, name, now.lost.get(link, 0) - before.lost.get(link, 0)
 
 
 def _of_links(fabric: Fabric, before: Reading, now: Reading) -> _Found:
@@ -123,7 +109,8 @@ def _of_links(fabric: Fabric, before: Reading, now: Reading) -> _Found:
 
 
 def _of_queues(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> _Found:
-    for name, port in places.queues.items():
+    for name, link in places.directed_links.items():
+        port = link.sender, link.port.interface
         queues = now.queues.get(port)
         if queues is None:
             continue

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rocelab.forwarding.balance import Direction
+from rocelab.plan.fabric import Direction
 from rocelab.results.comparison import CellFigures, CellResult, Comparison, Status, TierFigures
 from rocelab.units import format_duration
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocelab.forwarding.balance import Direction
+from rocelab.plan.fabric import Direction
 from rocelab.report.plots import GRID, INK, MUTED, figure_of, styled
 from rocelab.results.job import JobReport
 from rocelab.results.shares import FairShares

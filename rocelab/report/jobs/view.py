@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rocelab.forwarding.balance import Direction
+from rocelab.plan.fabric import Direction
 from rocelab.results.job import JobReport
 from rocelab.results.shares import FairShares
 from rocelab.units import format_duration

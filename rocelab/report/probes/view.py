@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rocelab.forwarding.balance import Balance, Direction
+from rocelab.forwarding.balance import Balance
+from rocelab.plan.fabric import Direction
 from rocelab.results.probes import Event, FibChange, FlowRecord, HashingRun, ProbeRun
 from rocelab.units import format_duration
 

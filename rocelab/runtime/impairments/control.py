@@ -22,9 +22,9 @@ from dataclasses import replace
 from rocelab.errors import InputError, MachineError
 from rocelab.kernel import namespaces, probes
 from rocelab.kernel.bracket import Bracket
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime.impairments import lineprocess, program
-from rocelab.runtime.impairments.impairment import Direction, Hook, Hooks, Impairment, Kind
+from rocelab.runtime.impairments.impairment import Hook, Hooks, Impairment, Kind
 from rocelab.runtime.impairments.maps import (
     ALL,
     IDLE,
@@ -48,23 +48,23 @@ class Impairments:
         self._files = files
         self._hooks = Hooks(fabric)
 
-    def prepare(self, link: str, towards: str, kind: Kind) -> None:
+    def prepare(self, link: DirectedLink, kind: Kind) -> None:
         """Do all that takes time (compile, attach, start a delay line): packets pass as before.
 
-        Raises InputError where the lab is not up or has no such link, MachineError where this
+        Raises InputError where the lab is not up, MachineError where this
         machine can not.
         """
-        hook = self._hooks.find(Direction(link, towards))
+        hook = self._hooks.find(link)
         with self._alone():
             self._prepare(hook, kind)
 
-    def impair(self, link: str, towards: str, impairment: Impairment) -> Bracket:
+    def impair(self, link: DirectedLink, impairment: Impairment) -> Bracket:
         """Set one kind of impairment of a direction, in place of one of its kind, and say when the
         kernel had it.
 
         Takes well below a millisecond once prepared. Raises as `prepare` does.
         """
-        hook = self._hooks.find(Direction(link, towards))
+        hook = self._hooks.find(link)
         kind = impairment.kind
         with self._alone():
             rule = self._rule(hook)
@@ -77,13 +77,13 @@ class Impairments:
                 impaired = rule.with_part(kind, _part(impairment), delay_ns=delay_ns)
                 return Bracket.of(lambda: maps.set_rule(hook.slot, impaired))
 
-    def clear(self, link: str, towards: str, kind: Kind) -> ImpairmentCounters | None:
+    def clear(self, link: DirectedLink, kind: Kind) -> ImpairmentCounters | None:
         """End an impairment and let go of what it alone needed; what its port has counted.
 
         Packets that a delay line holds leave at once, in order. Idempotent and from any state;
         None where there is nothing. Raises InputError where the lab has no such link.
         """
-        hook = self._hooks.find(Direction(link, towards))
+        hook = self._hooks.find(link)
         if not self._files.root.exists():
             return None
         with self._alone():
@@ -101,10 +101,10 @@ class Impairments:
             if not self._rules():
                 program.remove_pins(self._files)
 
-    def active(self) -> dict[Direction, tuple[Impairment, ...]]:
+    def active(self) -> dict[DirectedLink, tuple[Impairment, ...]]:
         """What is set, by direction; none where a direction is prepared only."""
         return {
-            self._hooks.at(slot).direction: tuple(
+            self._hooks.at(slot).link: tuple(
                 _impairment(Kind(kind), part, rule.delay_ns)
                 for kind, part in enumerate(rule.parts)
                 if part.share
@@ -112,34 +112,34 @@ class Impairments:
             for slot, rule in sorted(self._rules().items())
         }
 
-    def is_impaired(self, link: str, towards: str, kind: Kind) -> bool:
+    def is_impaired(self, link: DirectedLink, kind: Kind) -> bool:
         """Whether the kernel has an impairment of that kind, begun or not, ended or not. Raises
         InputError where the lab has no such link."""
-        rule = self._rule(self._hooks.find(Direction(link, towards)))
+        rule = self._rule(self._hooks.find(link))
         return rule is not None and bool(rule.parts[kind].share)
 
-    def counters(self) -> dict[Direction, ImpairmentCounters]:
+    def counters(self) -> dict[DirectedLink, ImpairmentCounters]:
         """What has been counted since each direction was prepared."""
         found = {}
         for slot in sorted(self._rules()):
             with self._maps() as maps:
-                found[self._hooks.at(slot).direction] = maps.counters(slot)
+                found[self._hooks.at(slot).link] = maps.counters(slot)
         return found
 
-    def remains(self, link: str, towards: str, kind: Kind) -> tuple[str, ...]:
+    def remains(self, link: DirectedLink, kind: Kind) -> tuple[str, ...]:
         """What is still there of an impairment, as the kernel says; nothing proves it cleared.
 
         What another kind on the same port needs is not this one's. Raises InputError where the
         lab has no such link.
         """
-        hook = self._hooks.find(Direction(link, towards))
+        hook = self._hooks.find(link)
         if not self._files.root.exists():
             return ()
         found = []
         rules = self._rules()
         rule = rules.get(hook.slot)
         if rule is not None and (rule.holds(kind) or not rule.held):
-            found.append(f"a rule for packets of {link} towards {towards}")
+            found.append(f"a rule for packets of {link}")
         if rule is None:
             netns = self._files.netns_of(hook.node)
             attached = namespaces.inside(

@@ -1,7 +1,7 @@
 """Impairments of a cable, and the hook of a switch port where each direction of a cable is met.
 
-In: a fabric and what somebody wants of a cable. Out: validated impairments and, for a direction,
-the port whose program carries them out. Pure.
+In: a fabric and what somebody wants of a cable. Out: validated impairments and, for a directed
+link, the port whose program carries them out. Pure.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from rocelab.errors import InputError
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime import wiring
-from rocelab.wording import name_hint
 
 SECOND_NS = 10**9
 MAX_DELAY_NS = 10 * SECOND_NS
@@ -70,20 +69,12 @@ class Impairment:
             )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Direction:
-    """The packets that a link brings to the node `towards`."""
-
-    link: str
-    towards: str
-
-
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """Where packets of a direction are met: ingress of the switch they come to, or egress of the
-    switch before the server they go to. `slot` is the direction's number in its fabric, from 1."""
+    """Where packets of a link are met: ingress of the switch they come to, or egress of the switch
+    before the server they go to. `slot` is the directed link's number in its fabric, from 1."""
 
-    direction: Direction
+    link: DirectedLink
     node: str
     interface: str
     index: int
@@ -95,38 +86,25 @@ class Hooks:
     """The hooks of a fabric's links."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
+        self._links = fabric.directed_links
         self._indexes = wiring.interface_indexes(fabric)
-        self._place_of = {link.name: place for place, link in enumerate(fabric.links)}
-        self.most = 2 * len(fabric.links)
+        self._slot_of = {link: slot for slot, link in enumerate(self._links, 1)}
+        self.most = len(self._links)
         """The largest slot."""
 
-    def find(self, direction: Direction) -> Hook:
-        """Raises InputError where the fabric has no such link or it does not end there."""
-        link = self._fabric.link_by_name.get(direction.link)
-        if link is None:
-            raise InputError(
-                f"lab {self._fabric.name} has no link {direction.link}",
-                hint=name_hint(direction.link, self._fabric.link_by_name),
-            )
-        if direction.towards not in (link.a.node, link.b.node):
-            raise InputError(
-                f"link {link.name} does not lead to {direction.towards}",
-                hint=f"it joins {link.a.node} and {link.b.node}",
-            )
-        at_egress = not self._fabric.node(direction.towards).is_switch
-        end = link.far(direction.towards) if at_egress else link.port(direction.towards)
-        slot = 1 + 2 * self._place_of[link.name] + (direction.towards == link.b.node)
+    def find(self, link: DirectedLink) -> Hook:
+        """Raises InputError where the fabric has more links than can be impaired."""
+        at_egress = not link.far.role.is_switch
+        end = link.port if at_egress else link.far
+        slot = self._slot_of[link]
         if slot > MAX_SLOT:
             raise InputError(
                 f"link {link.name} is beyond the {MAX_SLOT // 2:,} that can be impaired",
                 hint="break one of the first, or a smaller lab",
             )
         index = self._indexes[end.node, end.interface]
-        return Hook(direction, end.node, end.interface, index, at_egress, slot)
+        return Hook(link, end.node, end.interface, index, at_egress, slot)
 
     def at(self, slot: int) -> Hook:
         """The hook of that slot."""
-        link = self._fabric.links[(slot - 1) // 2]
-        port = link.a if slot % 2 else link.b
-        return self.find(Direction(link.name, port.node))
+        return self.find(self._links[slot - 1])

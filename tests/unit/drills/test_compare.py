@@ -15,10 +15,9 @@ from rocelab.documents import to_json
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
 from rocelab.drills.compare.matrix import Cell, cells
 from rocelab.errors import InputError, SpecError
-from rocelab.forwarding.balance import Direction
 from rocelab.measure.run import assemble
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 from rocelab.report.compare.html import render_html
 from rocelab.report.compare.terminal import print_comparison
 from rocelab.report.compare.view import (
@@ -94,12 +93,12 @@ def report(**keys: object) -> JobReport:
     return replace(made, **keys)  # type: ignore[arg-type]
 
 
-def packets(first: int, second: int) -> dict[tuple[str, str], int]:
+def packets(first: int, second: int) -> dict[DirectedLink, int]:
     """Both racks' links to the first and the second spine carry so many data packets each way."""
     return {
-        (link.name, port.node): first if link.b.node == "ctsw1" else second
+        each: first if link.b.node == "ctsw1" else second
         for link in job_sample.fabric().sessions
-        for port in (link.a, link.b)
+        for each in (link.up, link.down)
     }
 
 

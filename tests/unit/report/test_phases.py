@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from rocelab.documents import to_json
-from rocelab.forwarding.balance import Direction
+from rocelab.plan.fabric import Direction
 from rocelab.report.html import render_html, write_report
 from rocelab.report.jobs.plots import link_loads_plot, rates_plot
 from rocelab.report.jobs.view import link_rows, share_rows

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from rocelab.cli.main import build
 from rocelab.documents import to_json
 from rocelab.errors import MachineError, RocelabError
-from rocelab.forwarding.balance import Direction
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Direction
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_document
 from rocelab.report.simulation.html import render_html
