@@ -21,7 +21,6 @@ import typer
 from rich.console import Console
 
 from rocelab.diagnose.diagnose import diagnose_report
-from rocelab.diagnose.paths import ways_of
 from rocelab.faults.hosts import HostPause
 from rocelab.faults.links import RateDegrade
 from rocelab.interruption import ending
@@ -30,9 +29,11 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.measure.environment import read_environment
 from rocelab.measure.run import run_job, run_jobs
 from rocelab.plan.build import plan
+from rocelab.plan.fabric import DirectedLink
 from rocelab.predict.matrix import rows_of_jobs
+from rocelab.predict.predictor import Setting, paths_on
 from rocelab.progress import Progress
-from rocelab.results.diagnosis import Cause, Diagnosis, Verdict, Way
+from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
 from rocelab.results.job import JobReport
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.impairment import Impairment, Kind
@@ -61,7 +62,7 @@ PLACEMENTS = ("contiguous", "topology-aware", "fragmented", "random")
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A job with one thing wrong. expected: a server or the ways of which one must be named.
+    """A job with one thing wrong. expected: a server or the links of which one must be named.
     problems: why it was not what was to be tried."""
 
     injected: Cause
@@ -136,25 +137,25 @@ def grey_link(lab: Lab, rng: random.Random) -> Trial:
         placement=rng.choice(PLACEMENTS),
         transport={"qps": 4, "ack_timeout": "30us"},
     )
-    way = rng.choice(sorted(_between_switches(lab, job)[0]))
+    link = rng.choice(sorted(_between_switches(lab, job)[0], key=str))
     impairments = Impairments(lab.fabric, LabFiles(lab.name))
-    impairments.impair(way.link, way.receiver, Impairment(Kind.LOSS, share=rng.uniform(*LOSS)))
+    impairments.impair(link, Impairment(Kind.LOSS, share=rng.uniform(*LOSS)))
     try:
-        return Trial(Cause.GREY_LINK, (str(way),), run_job(lab, job))
+        return Trial(Cause.GREY_LINK, (str(link),), run_job(lab, job))
     finally:
-        impairments.clear(way.link, way.receiver, Kind.LOSS)
+        impairments.clear(link, Kind.LOSS)
 
 
 def slow_link(lab: Lab, rng: random.Random) -> Trial:
     """A link between switches, used by the job, at an eighth to a quarter of its rate one way."""
     job = _job(rng, size="1MB", placement=rng.choice(PLACEMENTS), transport={"qps": 4})
-    way = rng.choice(sorted(_between_switches(lab, job)[0]))
+    link = rng.choice(sorted(_between_switches(lab, job)[0], key=str))
     share_ppm = rng.randrange(125_000, 250_000)
-    fault = RateDegrade((lab.fabric.link_by_name[way.link],), share_ppm, way.receiver)
+    fault = RateDegrade((link.link,), share_ppm, link.receiver)
     try:
         fault.prepare(lab)
         fault.inject(lab)
-        return Trial(Cause.SLOW_LINK, (str(way),), run_job(lab, job))
+        return Trial(Cause.SLOW_LINK, (str(link),), run_job(lab, job))
     finally:
         fault.restore(lab)
 
@@ -177,7 +178,9 @@ def congested_link(lab: Lab, rng: random.Random) -> Trial:
         mine, others = _between_switches(lab, job, other)
         if mine & others:
             report, _ = run_jobs(lab, [job, other]).reports
-            return Trial(Cause.CONGESTED_LINK, tuple(map(str, sorted(mine & others))), report)
+            return Trial(
+                Cause.CONGESTED_LINK, tuple(map(str, sorted(mine & others, key=str))), report
+            )
     raise ValueError(f"no two jobs of {DRAWS} share a link")
 
 
@@ -211,15 +214,15 @@ def _drawn_job(rng: random.Random) -> JobSpec:
     )
 
 
-def _between_switches(lab: Lab, *jobs: JobSpec) -> list[set[Way]]:
-    """The ways between switches that the data of each of some jobs will cross."""
+def _between_switches(lab: Lab, *jobs: JobSpec) -> list[set[DirectedLink]]:
+    """The links between switches that the data of each of some jobs will cross."""
     fabric = lab.fabric
     return [
         {
-            way
-            for path in ways_of(fabric, rows_of_jobs([each]))
-            for way in path
-            if fabric.node(way.sender).is_switch and fabric.node(way.receiver).is_switch
+            link
+            for path in paths_on(fabric, rows_of_jobs([each]), Setting())
+            for link in path
+            if link.is_between_switches
         }
         for each in plan_jobs(fabric, jobs)
     ]
@@ -227,7 +230,8 @@ def _between_switches(lab: Lab, *jobs: JobSpec) -> list[set[Way]]:
 
 def names(verdict: Verdict, trial: Trial) -> bool:
     """Whether a verdict is the fault that was injected, and names where."""
-    named = {verdict.server or "", *map(str, verdict.links)}
+    links = (f"{each.link} towards {each.receiver}" for each in verdict.links)
+    named = {verdict.server or "", *links}
     located = not trial.expected or bool(named & set(trial.expected))
     return verdict.cause is trial.injected and located
 

@@ -16,7 +16,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from rocelab.forwarding.asic import ChoiceModel, Crc, Cut, crc_model, kernel_model
+from bench.choices import ChoiceModel, Cut, crc_model, kernel_model
+from rocelab.forwarding.asic import Crc
 from rocelab.forwarding.bulk import multipath_hashes
 from rocelab.forwarding.flows import Flows, columns_v4
 from rocelab.forwarding.multipath import Flow5, multipath_hash, select

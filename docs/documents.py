@@ -18,13 +18,13 @@ from rocelab.cli.catalog import CatalogRow
 from rocelab.drills.listing import DrillRow
 from rocelab.faults.asked import Kind
 from rocelab.faults.running import ListedFault
-from rocelab.predict.document import Prediction
 from rocelab.results.comparison import Comparison
 from rocelab.results.diagnosis import Diagnosis
 from rocelab.results.difference import DrillDiff
 from rocelab.results.drill import DrillResult
 from rocelab.results.health import HealthReport
 from rocelab.results.job import JobReport
+from rocelab.results.prediction import Prediction
 from rocelab.results.simulation import SimulationReport
 from rocelab.results.whatif import Outlook, WhatIf
 from rocelab.runtime.doctor import Check

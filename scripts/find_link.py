@@ -27,9 +27,10 @@ def main(name: str, source: str, destination: str, port: str) -> None:
     for hop in path.hops:
         choice = "" if hop.flow_hash is None else f", hash {hop.flow_hash}"
         shared = sum(hop.link in (each.link for each in other.hops) for other in others)
+        sender = hop.link.port
         print(
-            f"{hop.node:8} {hop.interface:8} {hop.link:18} {hop.index + 1} of {hop.width}{choice}, "
-            f"as {shared} of 64 other ports"
+            f"{sender.node:8} {sender.interface:8} {hop.link.name:18} "
+            f"{hop.index + 1} of {hop.width}{choice}, as {shared} of 64 other ports"
         )
     print(path.destination)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -29,9 +29,9 @@ from rocelab.measure.environment import read_environment
 from rocelab.measure.run import run_job
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.build import plan
-from rocelab.predict.matrix import matrix_of, rows_of_jobs
+from rocelab.predict.loads import by_link
+from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_loads
-from rocelab.predict.wires import Wires
 from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
 from rocelab.spec.catalog import find_lab
@@ -148,24 +148,22 @@ def _run(lab: Lab, cell: Cell) -> tuple[JobReport, LinkPackets]:
         return report, taps.read()
 
 
-def _predicted_flows(lab: Lab, cell: Cell) -> Mapping[tuple[str, str], int]:
+def _predicted_flows(lab: Lab, cell: Cell) -> LinkPackets:
     """Flows per link from the tables of the lab's kernels, as `rocelab predict` has them."""
     fabric = plan(cell.spec)
-    wires = Wires(fabric)
-    matrix = matrix_of(wires, rows_of_jobs(plan_jobs(fabric, [cell.job])))
-    flows = predict_loads(wires, matrix, Setting(lab.fib_of)).flows
-    return {fabric.directed_links[send].key: count for send, count in enumerate(flows.tolist())}
+    rows = rows_of_jobs(plan_jobs(fabric, [cell.job]))
+    return by_link(fabric, predict_loads(fabric, rows, Setting(lab.fib_of)).flows)
 
 
-def loads_of(cell: Cell, packets: LinkPackets, flows: Mapping[tuple[str, str], int]) -> Loads:
+def loads_of(cell: Cell, packets: LinkPackets, flows: LinkPackets) -> Loads:
     """What was counted beside what was simulated, link by link. Raises KeyError where a link of the
     one is none of the other's."""
     simulated = cell.simulated
     differing = [
-        f"{link} from {sender}: {packets[link, sender]:,} packets of {flows[link, sender]} flows, "
-        f"simulated {expected:,} of {simulated.flows[link, sender]}"
-        for (link, sender), expected in simulated.packets.items()
-        if (packets[link, sender], flows[link, sender]) != (expected, simulated.flows[link, sender])
+        f"{at.name} from {at.sender}: {packets[at]:,} packets of {flows[at]} flows, "
+        f"simulated {expected:,} of {simulated.flows[at]}"
+        for at, expected in simulated.packets.items()
+        if (packets[at], flows[at]) != (expected, simulated.flows[at])
     ]
     return Loads(
         links=len(packets),

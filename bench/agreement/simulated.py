@@ -6,7 +6,6 @@ sender, and the time of each measured iteration. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +15,9 @@ from rocelab.agent.nic import SECOND_NS
 from rocelab.arrays import Floats
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.plan.build import plan
+from rocelab.predict.loads import by_link
 from rocelab.sim.compile import PlacedJob, compile_jobs
-from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import flows_per_send
 from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
 from rocelab.spec.model import LabSpec
@@ -32,7 +32,7 @@ class Simulated:
     of all needs for an iteration's."""
 
     packets: LinkPackets
-    flows: Mapping[tuple[str, str], int]
+    flows: LinkPackets
     iteration_ns: tuple[float, ...]
     bottleneck: float
     least_ns: float
@@ -49,7 +49,7 @@ def simulate_job(spec: LabSpec, job: JobSpec) -> Simulated:
     simulation = _simulation(spec, job)
     outcome = simulation.run()
     (seconds,) = simulation.iteration_seconds(outcome)
-    network, paths = simulation.network, simulation.whole_paths
+    network, paths, fabric = simulation.network, simulation.whole_paths, plan(spec)
     carried = np.bincount(
         paths.sends,
         np.repeat(_packets(simulation), np.diff(paths.start)),
@@ -58,8 +58,8 @@ def simulate_job(spec: LabSpec, job: JobSpec) -> Simulated:
     used_s = outcome.sent_bits / network.capacity_bps
     of_server = np.repeat(network.tier[network.lower] == 0, 2)
     return Simulated(
-        packets=_by_link(network, np.rint(carried).astype(np.int64).tolist()),
-        flows=_by_link(network, flows_per_send(network, paths).astype(np.int64).tolist()),
+        packets=by_link(fabric, np.rint(carried).astype(np.int64)),
+        flows=by_link(fabric, flows_per_send(network, paths).astype(np.int64)),
         iteration_ns=tuple(each * SECOND_NS for each in seconds[job.warmup_iterations :]),
         bottleneck=float(used_s[~of_server].max() / used_s[of_server].max()),
         least_ns=float(used_s.max()) * SECOND_NS / (job.iterations + job.warmup_iterations),
@@ -107,10 +107,3 @@ def _longer(simulation: Simulation) -> Floats:
     overhead_bytes = PACKET_OVERHEAD_BYTES + 1
     compiled = compile_jobs(simulation.network, placed, overhead_bytes=overhead_bytes)
     return compiled.program.size_bits
-
-
-def _by_link(network: Network, values: Sequence[int]) -> dict[tuple[str, str], int]:
-    return {
-        (network.link_name(send // 2), network.node_names[int(network.sender[send])]): value
-        for send, value in enumerate(values)
-    }

@@ -71,10 +71,10 @@ def crossing(cell: Cell, path: Path, link: Link) -> str:
     """Which way a path crosses the failure: `up` or `down` a link, `through` a switch, or not."""
     if cell.site.place is Place.SPINE:
         return "through" if link.b.node in path.nodes else ""
-    hop = next((hop for hop in path.hops if hop.link == link.name), None)
+    hop = next((hop for hop in path.hops if hop.link.link == link), None)
     if hop is None:
         return ""
-    return "up" if hop.node == link.a.node else "down"
+    return hop.link.direction.value
 
 
 def _path(fabric: Fabric, fibs: Mapping[str, Fib], flow: Flow) -> Path:

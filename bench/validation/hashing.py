@@ -11,9 +11,9 @@ import numpy as np
 
 from bench.validation.run import Found, Task
 from bench.validation.zone import E_ECMP, ECMP, Scheme
+from rocelab.forwarding.asic import Model
 from rocelab.forwarding.balance import balance, random_balance
 from rocelab.jobs.sport import FIRST_PORT, PORTS
-from rocelab.predict.choice import Model
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.fabric.flows import Flows, Paths
 from rocelab.sim.fabric.network import Network

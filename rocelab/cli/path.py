@@ -113,12 +113,12 @@ def _document(
             "destination_qp": qp,
         },
         "hops": list(computed.nodes),
-        "links": [hop.link for hop in computed.hops],
+        "links": [hop.link.name for hop in computed.hops],
         "detail": [
             {
-                "node": hop.node,
-                "interface": hop.interface,
-                "link": hop.link,
+                "node": hop.link.sender,
+                "interface": hop.link.port.interface,
+                "link": hop.link.name,
                 "width": hop.width,
                 "index": hop.index,
                 "hash": hop.flow_hash,
@@ -149,7 +149,8 @@ def _print(
         decided = hop.flow_hash is not None
         choice = f"{hop.index + 1} of {hop.width}" if decided else ""
         flow_hash = f"{hop.flow_hash:#010x}" if decided else ""
-        shown.add_row(hop.node, hop.interface, choice, flow_hash, *_met(seen, position))
+        port = hop.link.port
+        shown.add_row(port.node, port.interface, choice, flow_hash, *_met(seen, position))
     shown.add_row(computed.destination, "", "", "", *_met(seen, len(computed.hops)))
     out().print(shown)
     if seen is not None:

@@ -111,7 +111,7 @@ def _asked(
     chosen: Lab, is_running: bool, scheme: str | None, hashing: str | None, model: str
 ) -> tuple[Fabric, Setting]:
     from rocelab.errors import InputError
-    from rocelab.predict.choice import Model
+    from rocelab.forwarding.asic import Model
     from rocelab.predict.predictor import Setting, asked_fabric
     from rocelab.predict.whatif import read_asked
 

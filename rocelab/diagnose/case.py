@@ -13,8 +13,7 @@ from functools import cached_property
 from rocelab.diagnose.critical import CriticalSend, Timing
 from rocelab.diagnose.paths import FlowPaths
 from rocelab.jobs.job import JobSpec
-from rocelab.plan.fabric import Fabric
-from rocelab.results.diagnosis import Way
+from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.results.job import FlowFigures, HostStall, JobReport, QueueFigures, Times
 
 Span = tuple[int, int]
@@ -70,21 +69,20 @@ class Case:
         return found
 
     @cached_property
-    def crossing(self) -> Mapping[Way, tuple[FlowFigures, ...]]:
-        """The flows whose data crosses each way; empty if paths are unknown."""
-        found: dict[Way, list[FlowFigures]] = {}
+    def crossing(self) -> Mapping[DirectedLink, tuple[FlowFigures, ...]]:
+        """The flows whose data crosses each link; empty if paths are unknown."""
+        found: dict[DirectedLink, list[FlowFigures]] = {}
         for flow, path in zip(self.report.flows, self.paths or (), strict=False):
-            for way in path.data:
-                found.setdefault(way, []).append(flow)
-        return {way: tuple(flows) for way, flows in found.items()}
+            for link in path.data:
+                found.setdefault(link, []).append(flow)
+        return {link: tuple(flows) for link, flows in found.items()}
 
-    def queues_at(self, way: Way) -> tuple[QueueFigures, ...]:
-        """The active queues before a way; none if a server sends."""
-        interface = self.fabric.link_by_name[way.link].port(way.sender).interface
+    def queues_at(self, link: DirectedLink) -> tuple[QueueFigures, ...]:
+        """The active queues before a link; none if a server sends."""
         return tuple(
             queue
             for queue in self.report.queues
-            if (queue.node, queue.interface) == (way.sender, interface)
+            if (queue.node, queue.interface) == (link.sender, link.port.interface)
         )
 
     def stalled_ns(self, server: str, begin_ns: int, end_ns: int) -> int:

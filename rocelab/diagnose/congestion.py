@@ -15,9 +15,10 @@ import numpy as np
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.diagnose.case import Case
+from rocelab.diagnose.paths import suspects
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
-from rocelab.plan.fabric import Direction
-from rocelab.results.diagnosis import Cause, Verdict, Way
+from rocelab.plan.fabric import DirectedLink
+from rocelab.results.diagnosis import Cause, Verdict
 from rocelab.results.job import FlowFigures, LinkFigures, QueueFigures
 
 FOREIGN = 0.1
@@ -41,14 +42,14 @@ BINS = 200
 
 @dataclass(frozen=True, slots=True)
 class _Full:
-    """A way with a standing queue before it.
+    """A link with a standing queue before it.
 
     foreign: the share of its bytes not of this job; reached: the share of its rate that the job's
     own sends reached over it; stretch: the ratio of its flows' round trips to the time that the
     queues on their way explain.
     """
 
-    way: Way
+    link: DirectedLink
     queue: QueueFigures
     figures: LinkFigures
     flows: tuple[FlowFigures, ...]
@@ -66,7 +67,7 @@ def full_links(case: Case) -> tuple[list[Verdict], list[str]]:
         elif full.reached < CARRIED and full.stretch >= STRETCHED:
             verdicts.append(_verdict(case, full, Cause.SLOW_LINK))
         elif _marked(full.queue) or _standing_bytes(full) >= case.fabric.spec.queues.ecn.kmin:
-            notes.append(_note(case, full))
+            notes.append(_note(full))
     return verdicts, notes
 
 
@@ -75,15 +76,15 @@ def _standing_bytes(full: _Full) -> float:
 
 
 def _standing(case: Case) -> Iterator[_Full]:
-    figures = {(link.link, link.sender): link for link in case.report.links}
-    for way, flows in case.crossing.items():
-        stood = [queue for queue in case.queues_at(way) if _stood(case, queue)]
+    figures = {(each.link, each.sender): each for each in case.report.links}
+    for link, flows in case.crossing.items():
+        stood = [queue for queue in case.queues_at(link) if _stood(case, queue)]
         if stood:
             queue = max(stood, key=lambda each: each.packets)
-            link = figures[way.link, way.sender]
-            foreign = 1 - min(1.0, _own_bytes(case, way, flows) / max(1, link.bytes))
-            reached = _reached(case, way, flows)
-            yield _Full(way, queue, link, flows, foreign, reached, _stretch(case, flows))
+            carried = figures[link.name, link.sender]
+            foreign = 1 - min(1.0, _own_bytes(case, link, flows) / max(1, carried.bytes))
+            reached = _reached(case, link, flows)
+            yield _Full(link, queue, carried, flows, foreign, reached, _stretch(case, flows))
 
 
 def _stood(case: Case, queue: QueueFigures) -> bool:
@@ -104,34 +105,34 @@ def _stretch(case: Case, flows: tuple[FlowFigures, ...]) -> float:
         for flow, path in zip(case.report.flows, case.paths or (), strict=True)
         if flow in flows
         and flow.rtt_p50_ns
-        and (wait_ns := sum(_wait_ns(case, w) for w in path.data))
+        and (wait_ns := sum(_wait_ns(case, link) for link in path.data))
     ]
     return statistics.median(found) if found else 0.0
 
 
-def _wait_ns(case: Case, way: Way) -> float:
-    """The time to send the mean depth of the queue before a way, at its rate."""
-    depth = max((queue.depth_mean_bytes or 0.0 for queue in case.queues_at(way)), default=0.0)
-    return depth * 8e9 * case.report.clock.dilation / case.fabric.link_by_name[way.link].rate_bps
+def _wait_ns(case: Case, link: DirectedLink) -> float:
+    """The time to send the mean depth of the queue before a link, at its rate."""
+    depth = max((queue.depth_mean_bytes or 0.0 for queue in case.queues_at(link)), default=0.0)
+    return depth * 8e9 * case.report.clock.dilation / link.link.rate_bps
 
 
-def _own_bytes(case: Case, way: Way, flows: tuple[FlowFigures, ...]) -> int:
-    """The most bytes that the job sent on a way: all packets as if full, and its answers."""
+def _own_bytes(case: Case, link: DirectedLink, flows: tuple[FlowFigures, ...]) -> int:
+    """The most bytes that the job sent on a link: all packets as if full, and its answers."""
     mtu = case.job.transport.mtu + FRAME_OVERHEAD_BYTES
     own = sum(flow.packets * mtu for flow in flows)
     answers = [
         flow
         for flow, path in zip(case.report.flows, case.paths or (), strict=True)
-        if way in path.answers
+        if link in path.answers
     ]
     acks = sum(flow.packets // case.job.transport.ack_every + flow.messages for flow in answers)
     return own + 2 * FRAME_OVERHEAD_BYTES * acks
 
 
-def _reached(case: Case, way: Way, flows: tuple[FlowFigures, ...]) -> float:
-    """The share of a way's rate that the job's own sends used at their peak: the upper decile over
+def _reached(case: Case, link: DirectedLink, flows: tuple[FlowFigures, ...]) -> float:
+    """The share of a link's rate that the job's own sends used at their peak: the upper decile over
     the times with any send in progress, each send spread evenly over its time."""
-    timing, link = case.timing, case.fabric.link_by_name[way.link]
+    timing = case.timing
     begin, end = int(timing.posted.min()), int(timing.arrived.max())
     edges = np.linspace(begin, end, BINS + 1)
     load = np.zeros(BINS)
@@ -146,7 +147,7 @@ def _reached(case: Case, way: Way, flows: tuple[FlowFigures, ...]) -> float:
                 inside = np.clip(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0, None)
                 load += share * send.size_bytes * wire * inside / max(1, high - low)
     rates = load[load > 0] * 8e9 / (edges[1] - edges[0])
-    return float(np.quantile(rates, 0.9) / (link.rate_bps / case.report.clock.dilation))
+    return float(np.quantile(rates, 0.9) / (link.link.rate_bps / case.report.clock.dilation))
 
 
 def _shares(case: Case, flows: tuple[FlowFigures, ...]) -> dict[tuple[int, int], float]:
@@ -168,7 +169,7 @@ def _verdict(case: Case, full: _Full, cause: Cause) -> Verdict:
             f"of {total / 1e6:,.1f} MB that crossed it {full.foreign:.0%} were not of this job"
         )
     else:
-        rate = case.fabric.link_by_name[full.way.link].rate_bps / 1e9
+        rate = full.link.link.rate_bps / 1e9
         evidence.append(
             f"it carried {full.reached:.0%} of its {rate:,.0f} Gb/s while the job used it most; "
             f"round trips took {full.stretch:.1f} times as long as the queues explain at that rate"
@@ -183,10 +184,10 @@ def _verdict(case: Case, full: _Full, cause: Cause) -> Verdict:
         evidence.append(f"its queue dropped {queue.dropped_packets:,} packets")
     return Verdict(
         cause=cause,
-        subject=str(full.way),
+        subject=str(full.link),
         server=None,
         ranks=tuple(sorted({flow.rank for flow in full.flows})),
-        links=(full.way,),
+        links=suspects([full.link]),
         excess=case.times(excess),
         iterations=iterations,
         evidence=tuple(evidence),
@@ -204,13 +205,11 @@ def _queue_line(full: _Full) -> str:
     )
 
 
-def _note(case: Case, full: _Full) -> str:
+def _note(full: _Full) -> str:
     pairs = sorted({(flow.rank, flow.peer) for flow in full.flows})
-    way = "up" if case.fabric.link_by_name[full.way.link].a.node == full.way.sender else "down"
-    direction = Direction(way).value
     shown = ", ".join(f"{rank} to {peer}" for rank, peer in pairs[:4])
     more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
     return (
-        f"the job's own flows fill {full.way} ({direction}): ranks {shown}{more}. Placement and "
-        "hashing, not a fault"
+        f"the job's own flows fill {full.link} ({full.link.direction}): ranks {shown}{more}. "
+        "Placement and hashing, not a fault"
     )

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.diagnose.case import Case
-from rocelab.diagnose.paths import FlowPaths, named
-from rocelab.results.diagnosis import Cause, Verdict, Way
+from rocelab.diagnose.paths import FlowPaths, named, suspects
+from rocelab.plan.fabric import DirectedLink
+from rocelab.results.diagnosis import Cause, Verdict
 from rocelab.results.job import FlowFigures
 
 LEAST_LOSSES = 3
@@ -45,13 +46,13 @@ def lossy_links(case: Case) -> list[Verdict]:
     losses = np.maximum(0, losses - _dropped_on_the_way(case, case.paths))
     if losses.sum() < LEAST_LOSSES:
         return []
-    ways, exposure = _exposure(flows, case.paths)
+    links, exposure = _exposure(flows, case.paths)
     scores = np.array([_likelihood(losses, column, flows) for column in exposure.T])
     best = scores >= scores.max() - INDISTINCT
-    suspects = tuple(way for way, is_best in zip(ways, best, strict=True) if is_best)
-    if any(queue.dropped_packets for way in suspects for queue in case.queues_at(way)):
-        return []  # the drops of the queue before the link explain the losses
-    return [_verdict(case, losses, suspects, ways[int(np.argmax(scores))])]
+    likely = tuple(link for link, is_best in zip(links, best, strict=True) if is_best)
+    if any(queue.dropped_packets for link in likely for queue in case.queues_at(link)):
+        return []  # the queue in front of the link says what became of them
+    return [_verdict(case, losses, likely, links[int(np.argmax(scores))])]
 
 
 def _losses(case: Case, flow: FlowFigures) -> float:
@@ -65,24 +66,29 @@ def _losses(case: Case, flow: FlowFigures) -> float:
 
 def _dropped_on_the_way(case: Case, paths: Sequence[FlowPaths]) -> Floats:
     """For each flow, the packets dropped by the queues that its data and answers cross."""
-    ways = {way for path in paths for way in (*path.data, *path.answers)}
-    dropped = {way: sum(queue.dropped_packets for queue in case.queues_at(way)) for way in ways}
+    links = {link for path in paths for link in (*path.data, *path.answers)}
+    dropped = {link: sum(queue.dropped_packets for queue in case.queues_at(link)) for link in links}
     return np.array(
-        [sum(dropped[way] for way in {*path.data, *path.answers}) for path in paths], np.float64
+        [sum(dropped[link] for link in {*path.data, *path.answers}) for path in paths], np.float64
     )
 
 
-def _exposure(flows: Sequence[FlowFigures], paths: Sequence[FlowPaths]) -> tuple[list[Way], Floats]:
-    """All ways, and the number of packets [flow, way] on each whose loss the sender notices."""
-    ways = sorted({way for path in paths for way in (*path.data, *path.answers)})
-    place = {way: number for number, way in enumerate(ways)}
-    table = np.zeros((len(flows), len(ways)))
+def _exposure(
+    flows: Sequence[FlowFigures], paths: Sequence[FlowPaths]
+) -> tuple[list[DirectedLink], Floats]:
+    """All links, and the number of packets [flow, link] on each whose loss the sender notices."""
+    links = sorted(
+        {link for path in paths for link in (*path.data, *path.answers)},
+        key=lambda each: (each.name, each.sender),
+    )
+    place = {link: number for number, link in enumerate(links)}
+    table = np.zeros((len(flows), len(links)))
     for row, (flow, path) in enumerate(zip(flows, paths, strict=True)):
-        for way in path.data:
-            table[row, place[way]] += flow.packets
-        for way in path.answers:
-            table[row, place[way]] += flow.messages
-    return ways, table
+        for link in path.data:
+            table[row, place[link]] += flow.packets
+        for link in path.answers:
+            table[row, place[link]] += flow.messages
+    return links, table
 
 
 def _likelihood(losses: Floats, exposed: Floats, flows: Sequence[FlowFigures]) -> float:
@@ -93,7 +99,9 @@ def _likelihood(losses: Floats, exposed: Floats, flows: Sequence[FlowFigures]) -
     return float((losses * np.log(expected) - expected).sum())
 
 
-def _verdict(case: Case, losses: Floats, suspects: tuple[Way, ...], likeliest: Way) -> Verdict:
+def _verdict(
+    case: Case, losses: Floats, likely: tuple[DirectedLink, ...], likeliest: DirectedLink
+) -> Verdict:
     flows = case.report.flows
     hit = [flow for flow, lost in zip(flows, losses, strict=True) if lost]
     crossing = np.array([likeliest in path.data for path in case.paths or ()])
@@ -105,7 +113,7 @@ def _verdict(case: Case, losses: Floats, suspects: tuple[Way, ...], likeliest: W
     packets = sum(flow.packets for flow, own in zip(flows, crossing, strict=True) if own)
     again = [flow.retransmitted for flow in flows]
     inside = sum(each for each, own in zip(again, crossing, strict=True) if own)
-    where = "it" if len(suspects) == 1 else str(likeliest)
+    where = "it" if len(likely) == 1 else str(likeliest)
     evidence = [
         f"the {int(crossing.sum())} queue pairs that cross {where} lost packets "
         f"{losses[crossing].sum():,.0f} times in {packets:,} "
@@ -114,17 +122,17 @@ def _verdict(case: Case, losses: Floats, suspects: tuple[Way, ...], likeliest: W
         f"{sum(again) - inside:,} sent again",
         "no queue in front of it dropped a packet",
     ]
-    if len(suspects) > 1:
+    if len(likely) > 1:
         evidence.append(
-            f"the flows of this job do not tell these {len(suspects)} links apart: the same flows "
+            f"the flows of this job do not tell these {len(likely)} links apart: the same flows "
             "cross them"
         )
     return Verdict(
         cause=Cause.GREY_LINK,
-        subject=named(suspects),
+        subject=named(likely),
         server=None,
         ranks=tuple(sorted({flow.rank for flow in hit})),
-        links=suspects,
+        links=suspects(likely),
         excess=case.times(excess),
         iterations=iterations,
         evidence=tuple(evidence),

@@ -6,34 +6,27 @@ and the number that took another link than `rocelab.forwarding` predicts.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
-from rocelab.forwarding.balance import Choice, link_loads, polarizations, tier_balances
+from rocelab.forwarding.balance import link_loads, polarization, tier_balances
 from rocelab.forwarding.fib import Fib
-from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.interruption import shielded, undone
 from rocelab.jobs.flow import Flow
+from rocelab.jobs.placement import NicRef
 from rocelab.kernel import namespaces
 from rocelab.kernel.settings import write_settings
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Direction, Fabric
+from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import SEED
+from rocelab.predict.loads import LinkLoads, by_link, misplaced_packets
+from rocelab.predict.matrix import FlowRow
+from rocelab.predict.predictor import Setting, predict_loads
 from rocelab.results.probes import HashingRun
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import SeedPlan
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.taps import LinkPackets
-
-
-class Prediction(NamedTuple):
-    """The predicted packets per link, choices per flow and flows per group of links."""
-
-    packets: LinkPackets
-    choices: tuple[tuple[Choice, ...], ...]
-    crossing: Mapping[tuple[str, Direction, str], int]
 
 
 def plan_name(seed: SeedPlan | int) -> str:
@@ -69,7 +62,7 @@ def _write_seeds(fabric: Fabric, netns_of: Mapping[str, int]) -> None:
 
 def predict(
     fabric: Fabric, fibs: Mapping[str, Fib], sent: Sequence[tuple[Flow, int]]
-) -> Prediction | None:
+) -> LinkLoads | None:
     """The prediction for flows with their numbers of packets, under the seeds of `fabric` and these
     tables.
 
@@ -80,36 +73,18 @@ def predict(
     steered = fabric.spec.scheme.kind != "ecmp"
     if steered or any(node.hash_seed == 0 for node in fabric.switches):
         return None
-    packets: Counter[tuple[str, str]] = Counter()
-    crossing: Counter[tuple[str, Direction, str]] = Counter()
-    choices = []
-    for flow, count in sent:
-        source = find_nic(fabric, flow.source, flow.source_nic)
-        destination = find_nic(fabric, flow.destination, flow.destination_nic)
-        path = walk(
-            fabric, fibs.__getitem__, source, destination, flow.sport, leaves_by=flow.leaves_by
+    rows = [
+        FlowRow(
+            NicRef(flow.source, flow.source_nic),
+            NicRef(flow.destination, flow.destination_nic),
+            flow.sport,
+            flow.dest_qp,
+            packets=count,
+            leaves_by=flow.leaves_by,
         )
-        groups = set()
-        for hop in path.hops:
-            directed = fabric.directed(hop.link, hop.node)
-            if fabric.carries_session(directed):
-                packets[directed.key] += count
-                groups.add((directed.tier, directed.direction, directed.lower))
-        crossing.update(groups)
-        choices.append(_choices(fabric, path))
-    return Prediction(packets, tuple(choices), crossing)
-
-
-def _choices(fabric: Fabric, path: Path) -> tuple[Choice, ...]:
-    """The choices of a path's switches; a stage is a tier and a direction, as `ctsw down`."""
-    made = []
-    for hop in path.hops:
-        node = fabric.node(hop.node)
-        if node.is_switch:
-            up = fabric.link_by_name[hop.link].a.node == hop.node
-            stage = f"{node.role.value} {'up' if up else 'down'}"
-            made.append(Choice(hop.node, stage, hop.index, hop.width))
-    return tuple(made)
+        for flow, count in sent
+    ]
+    return predict_loads(fabric, rows, Setting(fibs.__getitem__))
 
 
 def hashing_run(
@@ -133,8 +108,8 @@ def hashing_run(
     if lost := sum(len(one.sent_seq) - len(one.received_seq) for one in traffic.flows):
         problems.append(f"not valid because {lost:,} packets were lost though nothing was broken")
     misplaced = None
-    if prediction is not None:
-        misplaced = sum(max(0, n - prediction.packets.get(at, 0)) for at, n in counted.items())
+    if prediction is not None and prediction.packets is not None:
+        misplaced = misplaced_packets(counted, by_link(fabric, prediction.packets))
         if misplaced:
             problems.append(
                 f"not valid because {misplaced:,} packets took other links than predicted"
@@ -144,7 +119,7 @@ def hashing_run(
         own=own,
         loads=loads,
         tiers=tier_balances(loads, prediction.crossing if prediction else None),
-        polarizations=polarizations(prediction.choices) if prediction else (),
+        polarizations=tuple(map(polarization, prediction.choices)) if prediction else (),
         misplaced_packets=misplaced,
     )
     return run, tuple(f"undisturbed run under {name}: {problem}" for problem in problems)

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from rocelab.faults.selectors import LinkSelector, NodeName, check_end, check_switch, named
 from rocelab.kernel.bracket import Bracket
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.runtime.lab import Lab
 from rocelab.spec.base import SECOND, SpecModel
 from rocelab.units import SHARE, DurationNs
@@ -97,8 +97,8 @@ class CarrierFault(Fault, Protocol):
 class SeveringFault(Fault, Protocol):
     """A fault that may lose every packet from its first instant on."""
 
-    def severed(self) -> tuple[tuple[str, str], ...]:
-        """Links, each with the node towards which no packet crosses; empty if some packets do."""
+    def severed(self) -> tuple[DirectedLink, ...]:
+        """The links that no packet crosses; empty if some packets do."""
         ...
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from rocelab.faults.base import LinksFault
+from rocelab.faults.links import directed
 from rocelab.faults.ports import read_ports, running_ports
 from rocelab.faults.selectors import named
 from rocelab.kernel.bracket import Bracket, spanning
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import Fabric
 from rocelab.runtime import wiring
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
@@ -39,17 +40,17 @@ class BrokenFibre(LinksFault):
 
     def prepare(self, lab: Lab) -> None:
         """Raises MachineError if this machine cannot drop packets."""
-        for link, towards in self._directions():
-            lab.impairments.prepare(link.name, towards, Kind.BLACKHOLE)
+        for link in directed(self.links):
+            lab.impairments.prepare(link, Kind.BLACKHOLE)
 
     def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
         return tuple((self.side, link.port(self.side).interface) for link in self.links)
 
     def intact(self, lab: Lab) -> frozenset[str]:
         whole = (
-            f"packets of {link.name} reach {towards}"
-            for link, towards in self._directions()
-            if not lab.impairments.is_impaired(link.name, towards, Kind.BLACKHOLE)
+            f"packets of {link.name} reach {link.receiver}"
+            for link in directed(self.links)
+            if not lab.impairments.is_impaired(link, Kind.BLACKHOLE)
         )
         lit = running_ports(lab, [(self.side, link.port(self.side)) for link in self.links])
         return frozenset(whole) | lit
@@ -57,31 +58,28 @@ class BrokenFibre(LinksFault):
     def inject(self, lab: Lab) -> Bracket:
         # Drop packets first: bgpd sends a notification as soon as the carrier goes.
         dark = [
-            lab.impairments.impair(link.name, towards, Impairment(Kind.BLACKHOLE))
-            for link, towards in self._directions()
+            lab.impairments.impair(link, Impairment(Kind.BLACKHOLE))
+            for link in directed(self.links)
         ]
         return spanning([*dark, self._set_dormant(lab, dormant=True)])
 
     def restore(self, lab: Lab) -> Bracket:
         lit = [
-            Bracket.of(partial(lab.impairments.clear, link.name, towards, Kind.BLACKHOLE))
-            for link, towards in self._directions()
+            Bracket.of(partial(lab.impairments.clear, link, Kind.BLACKHOLE))
+            for link in directed(self.links)
         ]
         return spanning([*lit, self._set_dormant(lab, dormant=False)])
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found: list[str] = []
-        for link, towards in self._directions():
-            found += lab.impairments.remains(link.name, towards, Kind.BLACKHOLE)
+        for link in directed(self.links):
+            found += lab.impairments.remains(link, Kind.BLACKHOLE)
         ports = read_ports(lab.node(self.side))
         names = (link.port(self.side).interface for link in self.links)
         return (
             *found,
             *(f"{self.side}:{name} is dormant" for name in names if ports[name].dormant),
         )
-
-    def _directions(self) -> list[tuple[Link, str]]:
-        return [(link, node) for link in self.links for node in (link.a.node, link.b.node)]
 
     def _set_dormant(self, lab: Lab, *, dormant: bool) -> Bracket:
         indexes = lab.link(self.links[0].name).indexes

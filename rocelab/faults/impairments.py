@@ -15,8 +15,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rocelab.faults.base import ALL_PPM, LinkFaultSpec, LinksFault, Towards
+from rocelab.faults.links import directed
 from rocelab.kernel.bracket import Bracket, spanning
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
 from rocelab.spec.base import MS, SECOND
@@ -38,18 +39,18 @@ class CableFault(LinksFault):
 
     def prepare(self, lab: Lab) -> None:
         impairments = lab.impairments
-        for link, towards in self._directions():
-            impairments.prepare(link, towards, self.impairment.kind)
+        for link in self._impaired():
+            impairments.prepare(link, self.impairment.kind)
 
-    def severed(self) -> tuple[tuple[str, str], ...]:
-        return tuple(self._directions()) if self.impairment.kind is Kind.BLACKHOLE else ()
+    def severed(self) -> tuple[DirectedLink, ...]:
+        return tuple(self._impaired()) if self.impairment.kind is Kind.BLACKHOLE else ()
 
     def intact(self, lab: Lab) -> frozenset[str]:
         impairments = lab.impairments
         return frozenset(
-            f"packets of {link} towards {towards} pass as always"
-            for link, towards in self._directions()
-            if not impairments.is_impaired(link, towards, self.impairment.kind)
+            f"packets of {link} pass as always"
+            for link in self._impaired()
+            if not impairments.is_impaired(link, self.impairment.kind)
         )
 
     def inject(self, lab: Lab) -> Bracket:
@@ -62,32 +63,24 @@ class CableFault(LinksFault):
     def restore(self, lab: Lab) -> Bracket:
         impairments, kind = lab.impairments, self.impairment.kind
         return spanning(
-            [
-                Bracket.of(partial(impairments.clear, link, towards, kind))
-                for link, towards in self._directions()
-            ]
+            [Bracket.of(partial(impairments.clear, link, kind)) for link in self._impaired()]
         )
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         impairments = lab.impairments
         found = (
             part
-            for link, towards in self._directions()
-            for part in impairments.remains(link, towards, self.impairment.kind)
+            for link in self._impaired()
+            for part in impairments.remains(link, self.impairment.kind)
         )
         return tuple(dict.fromkeys(found))
 
     def _impair(self, lab: Lab, impairment: Impairment) -> Bracket:
         impairments = lab.impairments
-        return spanning(
-            [impairments.impair(link, towards, impairment) for link, towards in self._directions()]
-        )
+        return spanning([impairments.impair(link, impairment) for link in self._impaired()])
 
-    def _directions(self) -> Iterator[tuple[str, str]]:
-        for link in self.links:
-            for end in (link.a, link.b):
-                if self.towards in (None, end.node):
-                    yield link.name, end.node
+    def _impaired(self) -> Iterator[DirectedLink]:
+        return directed(self.links, self.towards)
 
 
 def blackhole(links: tuple[Link, ...], towards: str | None = None) -> CableFault:

@@ -6,7 +6,7 @@ They act on the ends of the veth pairs. For packet loss with the carrier up see
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -19,7 +19,7 @@ from rocelab.faults.ports import port_faults, read_default_ports, read_ports, ru
 from rocelab.faults.selectors import NodeName, check_end, find_nic_link
 from rocelab.kernel import namespaces, tc
 from rocelab.kernel.bracket import Bracket, spanning
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.runtime import wiring
 from rocelab.runtime.lab import Lab
@@ -144,66 +144,69 @@ class RateDegrade(LinksFault):
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(
-            f"{sender}:{link.port(sender).interface} has its own rate"
-            for link, sender in self._ports()
-            if not self._is_slower(lab, link, sender)
+            f"{link.port} has its own rate"
+            for link in self._slowed()
+            if not self._is_slower(lab, link)
         )
 
     def inject(self, lab: Lab) -> Bracket:
         slowed = []
         queued, buffer_bytes = _has_queues(lab), lab.fabric.spec.queues.buffer
-        for link, sender in self._ports():
+        for link in self._slowed():
             request = rates.change(
-                self.rate_bps(lab.fabric, link),
-                link.mtu,
+                self.rate_bps(lab.fabric, link.link),
+                link.link.mtu,
                 queued=queued,
                 buffer_bytes=buffer_bytes,
             )
-            message = tc.on_interface(request, _index(lab, link, sender))
-            slowed.append(lab.node(sender).send([message]))
+            message = tc.on_interface(request, _index(lab, link))
+            slowed.append(lab.node(link.sender).send([message]))
         return spanning(slowed)
 
     def restore(self, lab: Lab) -> Bracket | None:
         mended = []
         queued, buffer_bytes = _has_queues(lab), lab.fabric.spec.queues.buffer
-        for link, sender in self._ports():
-            if not self._is_slower(lab, link, sender):
+        for link in self._slowed():
+            if not self._is_slower(lab, link):
                 continue
             if queued:
-                own = lab_rate_bps(link, lab.fabric.spec.dilation)
-                request = rates.change(own, link.mtu, queued=True, buffer_bytes=buffer_bytes)
+                own = lab_rate_bps(link.link, lab.fabric.spec.dilation)
+                request = rates.change(own, link.link.mtu, queued=True, buffer_bytes=buffer_bytes)
             else:
                 request = rates.bucket_removal()
-            message = tc.on_interface(request, _index(lab, link, sender))
-            mended.append(lab.node(sender).send([message]))
+            message = tc.on_interface(request, _index(lab, link))
+            mended.append(lab.node(link.sender).send([message]))
         return spanning(mended) if mended else None
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         return tuple(
-            f"{sender}:{link.port(sender).interface} has not its own rate"
-            for link, sender in self._ports()
-            if self._is_slower(lab, link, sender)
+            f"{link.port} has not its own rate"
+            for link in self._slowed()
+            if self._is_slower(lab, link)
         )
 
     def rate_bps(self, fabric: Fabric, link: Link) -> int:
         """The remaining rate of a link, in the lab's clock."""
         return max(8, lab_rate_bps(link, fabric.spec.dilation) * self.share_ppm // ALL_PPM)
 
-    def _senders(self, link: Link) -> tuple[str, ...]:
-        if self.towards is None:
-            return link.a.node, link.b.node
-        return (link.far(self.towards).node,)
+    def _slowed(self) -> Iterator[DirectedLink]:
+        return directed(self.links, self.towards)
 
-    def _ports(self) -> Iterator[tuple[Link, str]]:
-        return ((link, sender) for link in self.links for sender in self._senders(link))
-
-    def _is_slower(self, lab: Lab, link: Link, sender: str) -> bool:
-        index = _index(lab, link, sender)
-        found = namespaces.inside(lab.node(sender).netns, lambda: rates.read_rate(index))
+    def _is_slower(self, lab: Lab, link: DirectedLink) -> bool:
+        index = _index(lab, link)
+        found = namespaces.inside(lab.node(link.sender).netns, lambda: rates.read_rate(index))
         if found is None:
             return False
-        own = lab_rate_bps(link, lab.fabric.spec.dilation)
+        own = lab_rate_bps(link.link, lab.fabric.spec.dilation)
         return found.kind == "tbf" or found.rate_bps != 8 * (own // 8)
+
+
+def directed(links: Iterable[Link], towards: str | None = None) -> Iterator[DirectedLink]:
+    """Links in both directions, or towards one node alone."""
+    for link in links:
+        for each in (link.up, link.down):
+            if towards in (None, each.receiver):
+                yield each
 
 
 def _by_lower_end(links: tuple[Link, ...]) -> list[tuple[str, list[Link]]]:
@@ -217,8 +220,8 @@ def _has_queues(lab: Lab) -> bool:
     return read_engine(LabFiles(lab.name)) is not QueueEngine.OFF
 
 
-def _index(lab: Lab, link: Link, node: str) -> int:
-    return lab.link(link.name).indexes[node, link.port(node).interface]
+def _index(lab: Lab, link: DirectedLink) -> int:
+    return lab.link(link.name).indexes[link.sender, link.port.interface]
 
 
 def _lacking_ports(lab: Lab, server: str) -> tuple[Link, ...]:
@@ -268,7 +271,7 @@ class RateDegradeSpec(LinkFaultSpec):
     def resolve(self, fabric: Fabric) -> RateDegrade:
         links = self.find(fabric, self.towards)
         for link in links:
-            if not fabric.node(link.a.node).is_switch and self.towards != link.a.node:
+            if not link.is_between_switches and self.towards != link.a.node:
                 raise InputError(
                     f"{link.a.node} paces itself: no port of a switch sends from it to "
                     f"{link.b.node}",

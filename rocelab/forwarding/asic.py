@@ -1,28 +1,18 @@
-"""ECMP choices for comparison: the kernel's and those of switch ASICs, with one interface.
+"""The hashes of switch ASICs: CRCs of the five-tuple.
 
-`choose` returns the index of a next hop per flow. A `ChoiceModel` is a hash and a way to divide the
-hash space: by threshold as Linux does (RFC 2992), or by modulo as switch ASICs and most simulators
-do. The CRCs are those in switch vendors' hash settings; which bits of which fields an ASIC hashes
-is not public.
+An ASIC takes the remainder of a flow's hash by the width of the group. The CRCs are those in switch
+vendors' hash settings; which bits of which fields an ASIC hashes is not public.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from functools import cache, partial
+from enum import Enum, StrEnum
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.forwarding.bulk import by_threshold, multipath_hashes
-from rocelab.forwarding.flows import Flows, Indices, Words
-from rocelab.forwarding.multipath import HASH_BITS, upper_bounds
-from rocelab.spec.model import HashField, HashPolicy
-
-HashFunction = Callable[[Flows, int], Words]
-"""Hashes of flows under a seed."""
+from rocelab.forwarding.flows import Flows, Words
 
 
 class Crc(Enum):
@@ -38,47 +28,16 @@ class Crc(Enum):
         return self.value[0]
 
 
-class Cut(Enum):
-    """How the hash space is divided among the next hops of a group."""
+class Model(StrEnum):
+    """What switches choose by: Linux as the lab's scheme sets it, or a CRC of the five-tuple with
+    modulo, as switch ASICs do."""
 
-    THRESHOLD = "threshold"
-    MODULO = "modulo"
-
-
-@dataclass(frozen=True, slots=True)
-class ChoiceModel:
-    """A switch's choice among equal paths: its hash function, and how it divides the hash space."""
-
-    hash_of: HashFunction
-    hash_bits: int
-    cut: Cut
-
-    def choose(self, flows: Flows, seed: int, weights: Sequence[int]) -> Indices:
-        """The index of the next hop that each flow takes in a group with these weights.
-
-        Modulo counts a next hop as often as its weight, like ASICs, which repeat it in their
-        tables. Raises ValueError for an empty group.
-        """
-        if not weights:
-            raise ValueError("a group needs at least one next hop")
-        hashes = self.hash_of(flows, seed)
-        if self.cut is Cut.MODULO:
-            entries = np.repeat(np.arange(len(weights)), weights)
-            taken: Indices = entries[hashes % np.uint32(len(entries))]
-            return taken
-        return by_threshold(hashes, upper_bounds(weights, self.hash_bits))
+    KERNEL = "kernel"
+    CRC16 = "crc16"
+    CRC32 = "crc32"
 
 
-def kernel_model(
-    policy: HashPolicy, fields: Collection[HashField] = (), cut: Cut = Cut.THRESHOLD
-) -> ChoiceModel:
-    """Linux's choice; with Cut.MODULO, as if it divided the hash space like ASICs."""
-    return ChoiceModel(partial(multipath_hashes, policy=policy, fields=fields), HASH_BITS, cut)
-
-
-def crc_model(crc: Crc, cut: Cut = Cut.MODULO) -> ChoiceModel:
-    """The choice of a switch that starts `crc` from its seed and runs it over the five-tuple."""
-    return ChoiceModel(partial(crc_hashes, crc=crc), crc.bits, cut)
+CRCS = {Model.CRC16: Crc.CRC_16_IBM_3740, Model.CRC32: Crc.CRC_32_ISO_HDLC}
 
 
 def crc_hashes(flows: Flows, seed: int | Words, *, crc: Crc) -> Words:

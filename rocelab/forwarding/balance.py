@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -129,11 +127,6 @@ class LinkLoad:
     group: str
     packets: int
 
-    @classmethod
-    def of(cls, directed: DirectedLink, packets: int) -> Self:
-        """The load of a directed link."""
-        return cls(directed.link.name, directed.tier, directed.direction, directed.lower, packets)
-
 
 @dataclass(frozen=True, slots=True)
 class GroupBalance:
@@ -160,16 +153,15 @@ class TierBalance:
     random: RandomBalance | None
 
 
-def link_loads(fabric: Fabric, packets: Mapping[tuple[str, str], int]) -> tuple[LinkLoad, ...]:
+def link_loads(fabric: Fabric, packets: Mapping[DirectedLink, int]) -> tuple[LinkLoad, ...]:
     """Loads of every switch-to-switch link in both directions, in build order.
 
-    `packets` counts what was sent, by (link name, sending node). Raises KeyError if a link's end is
-    missing: a counter that was not read is not a load of 0.
+    Raises KeyError if `packets` lacks a direction: a counter that was not read is not a load of 0.
     """
     return tuple(
-        LinkLoad.of(directed, packets[directed.key])
-        for directed in fabric.directed_links
-        if fabric.carries_session(directed)
+        LinkLoad(sent.name, sent.tier, sent.direction, sent.link.a.node, packets[sent])
+        for sent in fabric.directed_links
+        if sent.is_between_switches
     )
 
 
@@ -212,16 +204,6 @@ def leaf_uplinks(tiers: Iterable[TierBalance]) -> Balance | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The choice at one hop of a flow's path: option `option` (from 0) of `options` next hops."""
-
-    node: str
-    stage: str
-    option: int
-    options: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedChoices:
     """Two choices in a row of some flows: at stage `first` option `x`, then at stage `second`
@@ -262,26 +244,6 @@ class Polarization:
     def unused_fraction(self) -> float:
         """The fraction of the offered links at `second` that no flow used."""
         return 1 - self.used_fraction
-
-
-def polarizations(paths: Iterable[Sequence[Choice]]) -> tuple[Polarization, ...]:
-    """Polarization between each two consecutive stages at which flows had a choice.
-
-    Hops without an alternative are no choice. Empty if no flow had two choices in a row, as in a
-    two-tier fabric with single links: there is then no second choice to polarize.
-    """
-    pairs: dict[tuple[str, str], list[tuple[int, int, int, int]]] = {}
-    groups: dict[str, int] = {}
-    for path in paths:
-        choices = [choice for choice in path if choice.options > 1]
-        for first, second in pairwise(choices):
-            group = groups.setdefault(second.node, len(groups))
-            row = (first.option, second.option, group, second.options)
-            pairs.setdefault((first.stage, second.stage), []).append(row)
-    return tuple(
-        polarization(PairedChoices(*stages, *np.array(rows, dtype=np.int64).T))
-        for stages, rows in pairs.items()
-    )
 
 
 def polarization(pairs: PairedChoices) -> Polarization:

@@ -9,32 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from rocelab.forwarding.demand import Demand, FlowKey
 from rocelab.forwarding.fib import Fib, Route
-from rocelab.plan.fabric import Fabric, Link
-
-
-class Edge(NamedTuple):
-    """One direction of a link, sent by `node`."""
-
-    node: str
-    link: str
+from rocelab.plan.fabric import DirectedLink, Fabric
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A switch's choice: next hop `index` of a group with these `weights`, over `edge` to `to`."""
+    """A switch's choice: next hop `index` of a group with these `weights`, over `link`."""
 
-    edge: Edge
-    to: str
+    link: DirectedLink
     index: int
     weights: tuple[int, ...]
 
     @property
     def switch(self) -> str:
-        return self.edge.node
+        return self.link.sender
 
     @property
     def is_choice(self) -> bool:
@@ -51,25 +42,19 @@ class Network:
 
     def __init__(self, fabric: Fabric, fibs: Mapping[str, Fib]) -> None:
         self._fibs = fibs
-        self._link_at = {
-            (end.node, end.interface): link for link in fabric.links for end in (link.a, link.b)
-        }
+        self._link_at = {(link.sender, link.port.interface): link for link in fabric.directed_links}
         self._steps: dict[tuple[str, str], tuple[Step, ...]] = {}
         self.switches = frozenset(node.name for node in fabric.switches)
+        self.links = tuple(
+            sorted(
+                (link for link in fabric.directed_links if link.is_between_switches),
+                key=lambda link: (link.sender, link.name),
+            )
+        )
+        """Those between two switches: what placing can move load on or off."""
         self.most_hops = 2 * max(node.role.tier for node in fabric.nodes)
         """Sends between switches on a path at most: up to the top tier and down again (no path has
         an ASN twice, and each of the tiers above the lowest has one in each zone)."""
-        self.capacity_bps = {
-            Edge(end.node, link.name): link.rate_bps
-            for link in fabric.links
-            for end in (link.a, link.b)
-        }
-        self.receiver = {
-            Edge(end.node, link.name): link.far(end.node).node
-            for link in fabric.sessions
-            for end in (link.a, link.b)
-        }
-        """The far end of each edge between two switches: what placing can move load on or off."""
 
     def steps(self, switch: str, destination: str) -> tuple[Step, ...]:
         """The possible steps of `switch` with a packet to the address `destination`; if empty, it
@@ -89,18 +74,14 @@ class Network:
             link = self._link_at.get((switch, hop.interface))
             # A hop without carrier keeps its index: the kernel still counts it.
             if link is not None and hop.carrier:
-                yield self._step(switch, link, index, weights)
-
-    def _step(self, switch: str, link: Link, index: int, weights: tuple[int, ...]) -> Step:
-        return Step(Edge(switch, link.name), link.far(switch).node, index, weights)
+                yield Step(link, index, weights)
 
     def ingress(self, demand: Demand) -> str:
         """The switch where a flow enters: the first with a direct step to its NIC, or else the
         first."""
         for switch in demand.ingresses:
-            if any(
-                step.to not in self.switches for step in self.steps(switch, demand.key.source_ip)
-            ):
+            steps = self.steps(switch, demand.key.source_ip)
+            if not all(step.link.is_between_switches for step in steps):
                 return switch
         return demand.ingresses[0]
 
@@ -109,19 +90,19 @@ class Network:
 class Placement:
     """A path per flow. `lost` are flows without a path to their destination.
 
-    Utilisations are of edges between switches: a server's own link is not a choice.
+    Utilisations are of links between switches: a server's own link is not a choice.
     """
 
     paths: Mapping[FlowKey, Path]
-    utilisation: Mapping[Edge, float]
+    utilisation: Mapping[DirectedLink, float]
     lost: tuple[FlowKey, ...]
 
     @property
     def max_utilisation(self) -> float:
-        """The utilisation of the most used edge; if it is above 1 the flows do not fit."""
+        """The utilisation of the most used link; if it is above 1 the flows do not fit."""
         return max(self.utilisation.values(), default=0.0)
 
     @property
-    def overloaded(self) -> tuple[Edge, ...]:
-        """Edges that carry more than their capacity, in order."""
-        return tuple(sorted(edge for edge, used in self.utilisation.items() if used > 1 + 1e-9))
+    def overloaded(self) -> tuple[DirectedLink, ...]:
+        """Links that carry more than their capacity."""
+        return tuple(link for link, used in self.utilisation.items() if used > 1 + 1e-9)

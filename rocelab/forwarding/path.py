@@ -13,7 +13,7 @@ from rocelab.errors import ExpectationError, InputError
 from rocelab.forwarding.fib import FibOf, Route
 from rocelab.forwarding.multipath import UDP, Flow5, multipath_hash, select
 from rocelab.forwarding.steering import ROCE_PORT, SteeringModel
-from rocelab.plan.fabric import Fabric, Link, Nic, Node
+from rocelab.plan.fabric import DirectedLink, Fabric, Nic, Node
 from rocelab.wording import name_hint
 
 
@@ -23,15 +23,13 @@ class NoPathError(ExpectationError):
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One node's hop: it sends the flow by `interface` over `link`.
+    """One node's hop: it sends the flow over `link`.
 
     `index` is the chosen one of `width` next hops; `flow_hash` is the 31-bit hash that decided,
     None if there was no choice.
     """
 
-    node: str
-    interface: str
-    link: str
+    link: DirectedLink
     width: int
     index: int
     flow_hash: int | None
@@ -48,7 +46,7 @@ class Path:
     @property
     def nodes(self) -> tuple[str, ...]:
         """Names from the source to the destination server."""
-        return (*(hop.node for hop in self.hops), self.destination)
+        return (*(hop.link.sender for hop in self.hops), self.destination)
 
 
 def find_nic(fabric: Fabric, server: str, number: int = 1) -> Nic:
@@ -104,15 +102,12 @@ def walk(
 
     link = source.links[leaves_by]
     width = len(source.links)
-    hops = [Hop(source.server, link.a.interface, link.name, width, leaves_by, None)]
-    node = link.b.node
-    while node != destination.server:
-        if any(hop.node == node for hop in hops):
-            passed = " ".join([*(hop.node for hop in hops), node])
+    hops = [Hop(link.up, width, leaves_by, None)]
+    while (node := hops[-1].link.receiver) != destination.server:
+        if any(hop.link.sender == node for hop in hops):
+            passed = " ".join([*(hop.link.sender for hop in hops), node])
             raise NoPathError(f"{node}: a packet to {destination.ip} comes back ({passed})")
-        hop = _forward(fabric, fib_of, node, flow, hash_at)
-        hops.append(hop)
-        node = _link_at(fabric, node, hop.interface).far(node).node
+        hops.append(_forward(fabric, fib_of, node, flow, hash_at))
     return Path(flow, tuple(hops), destination.server)
 
 
@@ -145,11 +140,11 @@ def _taken(fabric: Fabric, name: str, route: Route, index: int, flow_hash: int |
             f"{name}: {route.prefix} still uses {chosen.interface}, whose link is down"
         )
     link = _link_at(fabric, name, chosen.interface)
-    return Hop(name, chosen.interface, link.name, len(route.next_hops), index, flow_hash)
+    return Hop(link, len(route.next_hops), index, flow_hash)
 
 
-def _link_at(fabric: Fabric, node: str, interface: str) -> Link:
+def _link_at(fabric: Fabric, node: str, interface: str) -> DirectedLink:
     for link in fabric.links_of[node]:
         if link.port(node).interface == interface:
-            return link
+            return DirectedLink(link, node)
     raise NoPathError(f"{node}: {interface} leads out of the fabric")

@@ -13,8 +13,9 @@ import numpy as np
 
 from rocelab.arrays import NONE, Longs
 from rocelab.forwarding.demand import Demand, FlowKey
-from rocelab.forwarding.network import Edge, Network, Path, Placement, Step
+from rocelab.forwarding.network import Network, Path, Placement, Step
 from rocelab.forwarding.te.search import Offer, Placed, Wanted, place_in_order, scratch
+from rocelab.plan.fabric import DirectedLink
 
 
 def place_cspf(network: Network, demands: Sequence[Demand]) -> Placement:
@@ -53,12 +54,12 @@ def lower_bound(network: Network, demands: Sequence[Demand]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """Demands as the engines take them. edges: of each send; order: largest first."""
+    """Demands as the engines take them. links: of each send; order: largest first."""
 
     network: Network
     demands: Sequence[Demand]
     nodes: tuple[str, ...]
-    edges: tuple[Edge, ...]
+    links: tuple[DirectedLink, ...]
     offer: Offer
     wanted: Wanted
     order: Longs
@@ -66,9 +67,9 @@ class _Problem:
     @classmethod
     def of(cls, network: Network, demands: Sequence[Demand]) -> _Problem:
         """The problem of placing `demands`, each destination address a class of its own."""
-        nodes, edges = tuple(sorted(network.switches)), tuple(sorted(network.receiver))
+        nodes, links = tuple(sorted(network.switches)), network.links
         number_of = {name: number for number, name in enumerate(nodes)}
-        send_of = {edge: send for send, edge in enumerate(edges)}
+        send_of = {link: send for send, link in enumerate(links)}
         ingress = [network.ingress(demand) for demand in demands]
         entered: dict[str, list[str]] = {}
         for demand, switch in zip(demands, ingress, strict=True):
@@ -83,15 +84,15 @@ class _Problem:
             while waiting:
                 switch = waiting.pop()
                 steps = network.steps(switch, destination)
-                if any(step.to not in network.switches for step in steps):
+                if not all(step.link.is_between_switches for step in steps):
                     leaves[destination].append(number_of[switch])
                     continue
                 if steps not in group_of:
                     group_of[steps] = len(group_of)
-                    sends += [send_of[step.edge] for step in steps]
+                    sends += [send_of[step.link] for step in steps]
                     start.append(len(sends))
                 group[number_of[switch], home] = group_of[steps]
-                onward = {step.to for step in steps} - seen
+                onward = {step.link.receiver for step in steps} - seen
                 seen |= onward
                 waiting += sorted(onward)
         ports = max((len(each) for each in leaves.values()), default=0)
@@ -105,8 +106,8 @@ class _Problem:
             ),
             np.array([demand.rate_bps for demand in demands], np.float64),
         )
-        receiver = [number_of[network.receiver[edge]] for edge in edges]
-        capacity_bps = [network.capacity_bps[edge] for edge in edges]
+        receiver = [number_of[link.receiver] for link in links]
+        capacity_bps = [link.link.rate_bps for link in links]
         offer = Offer(
             group,
             np.array(start, np.int64),
@@ -117,36 +118,36 @@ class _Problem:
         order = sorted(
             range(len(demands)), key=lambda flow: (-demands[flow].rate_bps, demands[flow].key)
         )
-        return cls(network, demands, nodes, edges, offer, wanted, np.array(order, np.int64))
+        return cls(network, demands, nodes, links, offer, wanted, np.array(order, np.int64))
 
     def placement(self, placed: Placed) -> Placement:
         """What the engines made of it, in the lab's names."""
         paths: dict[FlowKey, Path] = {}
-        load_bps: dict[Edge, float] = {}
+        load_bps: dict[DirectedLink, float] = {}
         for flow in self.order.tolist():
             demand, hops = self.demands[flow], int(placed.hops[flow])
             if hops == NONE:
                 continue
-            edges = [self.edges[send] for send in placed.sends[flow, :hops].tolist()]
-            paths[demand.key] = self._path(flow, edges)
-            for edge in edges:
-                load_bps[edge] = load_bps.get(edge, 0.0) + demand.rate_bps
-        used = {edge: bps / self.network.capacity_bps[edge] for edge, bps in load_bps.items()}
+            links = [self.links[send] for send in placed.sends[flow, :hops].tolist()]
+            paths[demand.key] = self._path(flow, links)
+            for link in links:
+                load_bps[link] = load_bps.get(link, 0.0) + demand.rate_bps
+        used = {link: bps / link.link.rate_bps for link, bps in load_bps.items()}
         lost = tuple(demand.key for demand in self.demands if demand.key not in paths)
         return Placement(paths, used, lost)
 
-    def _path(self, flow: int, edges: Sequence[Edge]) -> Path:
-        """The steps over `edges`, and the last one to the server."""
+    def _path(self, flow: int, links: Sequence[DirectedLink]) -> Path:
+        """The steps over `links`, and the last one to the server."""
         destination = self.demands[flow].key.destination_ip
         at = self.nodes[self.wanted.ingress[flow]]
         path = []
-        for edge in (*edges, None):
+        for link in (*links, None):
             steps = self.network.steps(at, destination)
             step = next(
                 step
                 for step in steps
-                if (step.to not in self.network.switches if edge is None else step.edge == edge)
+                if (not step.link.is_between_switches if link is None else step.link == link)
             )
             path.append(step)
-            at = step.to
+            at = step.link.receiver
         return tuple(path)

@@ -101,12 +101,12 @@ def _nics(
     dropped_at = {agent.server: agent.icrc_errors + agent.socket_drops for agent in agents}
     out, into = [], []
     for place, of_nic in links.items():
-        seen = sum(counts.data[link.name, link.a.node] for link in of_nic)
-        # A refused frame may have been an acknowledgement: then all data was sent.
+        seen = sum(counts.data[link.up] for link in of_nic)
+        # A refused frame may have been an acknowledgement: then all data was sent after all.
         not_taken = sum(refused[place, port] for port in range(len(of_nic)))
         unsent = min(not_taken, max(0, sent[place] - seen))
         out.append((str(place), sent[place] - unsent, seen))
-        came = sum(counts.data[link.name, link.b.node] for link in of_nic)
+        came = sum(counts.data[link.down] for link in of_nic)
         untaken = min(dropped_at.get(place.server, 0), max(0, came - taken[place]))
         into.append((str(place), came - untaken, taken[place]))
     yield _check("data packets out of NICs", "the NICs sent", "their switches took in", out)
@@ -119,33 +119,30 @@ def _fabric_links(fabric: Fabric, counts: DeviceCounts) -> Check:
     if counts.engine is QueueEngine.OFF:
         into: Counter[str] = Counter()
         out: Counter[str] = Counter()
-        for link in fabric.links:
-            for sender in (link.a.node, link.b.node):
-                into[link.far(sender).node] += counts.roce[link.name, sender]
-                out[sender] += counts.roce[link.name, sender]
+        for link in fabric.directed_links:
+            into[link.receiver] += counts.roce[link]
+            out[link.sender] += counts.roce[link]
         switches = ((node.name, into[node.name], out[node.name]) for node in fabric.switches)
         return _check("RoCEv2 packets through switches", "taken in", "taken in behind", switches)
     left: Counter[tuple[str, str]] = Counter()
     for queue in counts.queues:
         left[queue.node, queue.interface] += queue.packets
-    ports = [
-        (f"{port.node}:{port.interface}", left[port.node, port.interface], link, port.node)
-        for link in fabric.links
-        for port in (link.a, link.b)
-        if fabric.node(port.node).is_switch
-    ]
     return _check(
         "RoCEv2 packets over links",
         "switch queues let through",
         "the far ends took in",
-        ((place, count, counts.roce[link.name, node]) for place, count, link, node in ports),
+        (
+            (str(each.port), left[each.sender, each.port.interface], counts.roce[each])
+            for each in fabric.directed_links
+            if each.port.role.is_switch
+        ),
     )
 
 
 def _end_to_end(links: Iterable[Link], counts: DeviceCounts) -> Check:
     links = tuple(links)
-    sent = sum(counts.roce[link.name, link.a.node] for link in links)
-    came = sum(counts.roce[link.name, link.b.node] for link in links)
+    sent = sum(counts.roce[link.up] for link in links)
+    came = sum(counts.roce[link.down] for link in links)
     dropped = sum(queue.dropped_packets for queue in counts.queues)
     return _check(
         "RoCEv2 packets end to end",

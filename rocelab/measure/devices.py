@@ -67,11 +67,10 @@ class DeviceWatch:
         """The counts since `__enter__`; call it once."""
         after = _all_counters(self._netns_of)
         packets, size = {}, {}
-        for link in self._lab.fabric.links:
-            for port in (link.a, link.b):
-                now, then = (each[port.node][port.interface] for each in (after, self._before))
-                packets[link.name, port.node] = now.tx_packets - then.tx_packets
-                size[link.name, port.node] = now.tx_bytes - then.tx_bytes
+        for link in self._lab.fabric.directed_links:
+            now, then = (each[link.sender][link.port.interface] for each in (after, self._before))
+            packets[link] = now.tx_packets - then.tx_packets
+            size[link] = now.tx_bytes - then.tx_bytes
         return DeviceCounts(
             roce=self._roce.read(),
             data=self._data.read(),

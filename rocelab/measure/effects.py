@@ -108,7 +108,7 @@ def late_losses(
     firsts_ns = [
         outage.start_ns
         for flow, path in paths.items()
-        if severed & _directions(path)
+        if severed.intersection(hop.link for hop in path.hops)
         for outage in measured[flow].outages
         if outage.event == 0
     ]
@@ -118,11 +118,6 @@ def late_losses(
     if late_ns <= resolution_ns:
         return ()
     return (_late(change, "the first packet was lost", late_ns, resolution_ns),)
-
-
-def _directions(path: Path) -> frozenset[tuple[str, str]]:
-    """Each link of a path, with the node at its far end."""
-    return frozenset(zip((hop.link for hop in path.hops), path.nodes[1:], strict=True))
 
 
 def _late(change: Change, what: str, late_ns: float, limit_ns: float) -> str:

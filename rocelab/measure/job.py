@@ -372,21 +372,21 @@ def stalls(job: JobResult) -> tuple[HostStall, ...]:
 def links(fabric: Fabric, counts: DeviceCounts) -> tuple[LinkFigures, ...]:
     """The load of every link in both directions, in build order; of servers' links those used."""
     totals: Counter[tuple[str, Direction]] = Counter()
-    for directed in fabric.directed_links:
-        totals[directed.tier, directed.direction] += counts.roce[directed.key]
-    found = []
-    for directed in fabric.directed_links:
-        packets = counts.roce[directed.key]
-        if packets or fabric.carries_session(directed):
-            total = totals[directed.tier, directed.direction]
-            found.append(
+    for link in fabric.directed_links:
+        totals[link.tier, link.direction] += counts.roce[link]
+    figures = []
+    for link in fabric.directed_links:
+        packets = counts.roce[link]
+        if packets or link.is_between_switches:
+            total = totals[link.tier, link.direction]
+            figures.append(
                 LinkFigures(
-                    *(directed.link.name, directed.tier, directed.direction, directed.sender),
-                    *(packets, counts.sent_bytes[directed.key]),
+                    *(link.name, link.tier, link.direction, link.sender),
+                    *(packets, counts.sent_bytes[link]),
                     share=packets / total if total else None,
                 )
             )
-    return tuple(found)
+    return tuple(figures)
 
 
 def lost_share(job: JobResult) -> float:

@@ -124,6 +124,7 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
         seed = hash_seed(spec.hashing.seed, site)
         nodes.append(Node(site.name, site.role, site.zone, site.asn, loopback, seed))
 
+    role_of = {site.name: site.role for site in layout.sites}
     links: list[Link] = []
     cabled: Counter[tuple[str, str]] = Counter()
     for number, attachment in enumerate(layout.attachments):
@@ -131,10 +132,12 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
         for switch, ends in zip(attachment.switches, addresses, strict=True):
             cabled[attachment.server, switch] += 1
             cable = Cable(attachment.server, switch, cabled[attachment.server, switch])
-            links.append(_link(cable, ends, len(links), spec.links.server_rate, spec.links.mtu))
+            links.append(
+                _link(cable, role_of, ends, len(links), spec.links.server_rate, spec.links.mtu)
+            )
     for cable in layout.cables:
         pair = _point_to_point(space.take(2)) if numbered else (None, None)
-        links.append(_link(cable, pair, len(links), spec.links.rate, spec.links.mtu))
+        links.append(_link(cable, role_of, pair, len(links), spec.links.rate, spec.links.mtu))
     return Fabric(spec, tuple(nodes), tuple(links), tuple(prefixes), numbered)
 
 
@@ -170,19 +173,25 @@ def _point_to_point(start: int) -> tuple[str, str]:
 
 
 def _link(
-    cable: Cable, ends: tuple[str | None, str | None], index: int, rate_bps: int, mtu: int
+    cable: Cable,
+    role_of: Mapping[str, Role],
+    ends: tuple[str | None, str | None],
+    index: int,
+    rate_bps: int,
+    mtu: int,
 ) -> Link:
     """A link over `cable` with the addresses of its lower and upper end.
 
     MAC addresses are locally administered and count links, so a capture identifies the cable.
     """
     mac_tail = ":00:" + index.to_bytes(4, "big").hex(":")
-    return Link(
-        a=Port(cable.lower, interface_name(cable.upper, cable.parallel), ends[0], "02" + mac_tail),
-        b=Port(cable.upper, interface_name(cable.lower, cable.parallel), ends[1], "06" + mac_tail),
-        rate_bps=rate_bps,
-        mtu=mtu,
-    )
+
+    def port(node: str, neighbour: str, address: str | None, mac_head: str) -> Port:
+        interface = interface_name(neighbour, cable.parallel)
+        return Port(node, role_of[node], interface, address, mac_head + mac_tail)
+
+    lower, upper = cable.lower, cable.upper
+    return Link(port(lower, upper, ends[0], "02"), port(upper, lower, ends[1], "06"), rate_bps, mtu)
 
 
 def hash_seed(plan: SeedPlan | int, site: Site) -> int:

@@ -33,6 +33,10 @@ class Role(StrEnum):
         """0 for servers, 1 for the switches that they are wired to, up to 3 at the top."""
         return _TIERS[self]
 
+    @property
+    def is_switch(self) -> bool:
+        return self is not Role.SERVER
+
 
 _TIERS = {
     Role.SERVER: 0,
@@ -40,6 +44,18 @@ _TIERS = {
     **dict.fromkeys((Role.CTSW, Role.SPINE, Role.AGG), 2),
     **dict.fromkeys((Role.ATSW, Role.CORE), 3),
 }
+
+
+def tier_name(lower: Role, upper: Role) -> str:
+    """The tier of the links between two roles: `rtsw-ctsw`."""
+    return f"{lower.value}-{upper.value}"
+
+
+class Direction(StrEnum):
+    """Which way packets cross a link: towards the top of the fabric, or towards the servers."""
+
+    UP = "up"
+    DOWN = "down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +75,7 @@ class Node:
 
     @property
     def is_switch(self) -> bool:
-        return self.role is not Role.SERVER
+        return self.role.is_switch
 
     @property
     def is_leaf(self) -> bool:
@@ -69,16 +85,20 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One end of a link.
+    """One end of a link, at a node of that role.
 
     `address` is `a.b.c.d/31`, or `a.b.c.d/32` if a NIC's ports share one, or None if the link is
     unnumbered.
     """
 
     node: str
+    role: Role
     interface: str
     address: str | None
     mac: str
+
+    def __str__(self) -> str:
+        return f"{self.node}:{self.interface}"
 
     @property
     def is_shared(self) -> bool:
@@ -90,7 +110,7 @@ class Port:
     def ip(self) -> str:
         """The address without its length. Raises ValueError on an unnumbered port."""
         if self.address is None:
-            raise ValueError(f"{self.node}:{self.interface} is unnumbered")
+            raise ValueError(f"{self} is unnumbered")
         return self.address.partition("/")[0]
 
 
@@ -103,10 +123,33 @@ class Link:
     rate_bps: int
     mtu: int
 
+    def __hash__(self) -> int:
+        """That of its name, which links of a fabric do not share: all its fields take long."""
+        return hash((self.a.node, self.a.interface))
+
     @property
     def name(self) -> str:
         """`rtsw1:ctsw2`: the lower node and its interface, unique in a fabric."""
-        return f"{self.a.node}:{self.a.interface}"
+        return str(self.a)
+
+    @property
+    def tier(self) -> str:
+        """The roles that it joins: `rtsw-ctsw`."""
+        return tier_name(self.a.role, self.b.role)
+
+    @property
+    def is_between_switches(self) -> bool:
+        return self.a.role.is_switch
+
+    @property
+    def up(self) -> DirectedLink:
+        """What the lower end sends."""
+        return DirectedLink(self, self.a.node)
+
+    @property
+    def down(self) -> DirectedLink:
+        """What the upper end sends."""
+        return DirectedLink(self, self.b.node)
 
     def port(self, node: str) -> Port:
         """This link's port at `node`. Raises ValueError if it has none there."""
@@ -120,46 +163,48 @@ class Link:
         return self.b if self.port(node) is self.a else self.a
 
 
-class Direction(StrEnum):
-    """Which way a link's packets go: towards the top of the fabric, or towards the servers."""
-
-    UP = "up"
-    DOWN = "down"
-
-
 @dataclass(frozen=True, slots=True)
 class DirectedLink:
-    """A link in one direction: what `sender` puts on it. `tier` is `rtsw-ctsw` and the like, the
-    roles of the link's lower and upper end."""
+    """One direction of a link: what `sender`, one of its ends, puts on it."""
 
     link: Link
     sender: str
-    tier: str
+
+    def __str__(self) -> str:
+        return f"{self.link.name} towards {self.receiver}"
+
+    @property
+    def name(self) -> str:
+        """That of the link, in both directions."""
+        return self.link.name
+
+    @property
+    def is_between_switches(self) -> bool:
+        return self.link.is_between_switches
+
+    @property
+    def port(self) -> Port:
+        """The port that sends."""
+        return self.link.port(self.sender)
+
+    @property
+    def far(self) -> Port:
+        """The port that receives."""
+        return self.link.far(self.sender)
 
     @property
     def receiver(self) -> str:
-        return self.link.far(self.sender).node
+        """The node that receives."""
+        return self.link.a.node if self.sender == self.link.b.node else self.link.b.node
+
+    @property
+    def tier(self) -> str:
+        """The roles that the link joins: `rtsw-ctsw`, in both directions."""
+        return self.link.tier
 
     @property
     def direction(self) -> Direction:
-        return Direction.UP if self.sender == self.lower else Direction.DOWN
-
-    @property
-    def lower(self) -> str:
-        """The node nearer the servers: its links of a tier are the parallel choices, both ways."""
-        return self.link.a.node
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The names of link and sender, by which counters are kept."""
-        return self.link.name, self.sender
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __str__(self) -> str:
-        """`rtsw1:ctsw2 to ctsw2`"""
-        return f"{self.link.name} to {self.receiver}"
+        return Direction.UP if self.sender == self.link.a.node else Direction.DOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +270,12 @@ class Fabric:
         return {link.name: link for link in self.links}
 
     @cached_property
+    def directed_links(self) -> tuple[DirectedLink, ...]:
+        """Both directions of every link, in build order: up at 2i, down at 2i + 1. The sends of
+        `rocelab.sim.fabric.network.Network` have the same numbers."""
+        return tuple(each for link in self.links for each in (link.up, link.down))
+
+    @cached_property
     def switches(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.is_switch)
 
@@ -233,35 +284,9 @@ class Fabric:
         return tuple(node for node in self.nodes if not node.is_switch)
 
     @cached_property
-    def directed_links(self) -> tuple[DirectedLink, ...]:
-        """Every link in both directions, in build order: link i up at 2i, and down at 2i + 1."""
-        return tuple(
-            DirectedLink(link, end.node, f"{lower.role.value}-{upper.role.value}")
-            for link in self.links
-            for lower, upper in [(self.node(link.a.node), self.node(link.b.node))]
-            for end in (link.a, link.b)
-        )
-
-    @cached_property
-    def _directed_by_key(self) -> dict[tuple[str, str], DirectedLink]:
-        return {directed.key: directed for directed in self.directed_links}
-
-    def directed(self, link: str, sender: str) -> DirectedLink:
-        """A link of that name as `sender` uses it. Raises KeyError if there is none."""
-        return self._directed_by_key[link, sender]
-
-    def towards(self, link: Link, receiver: str) -> DirectedLink:
-        """A link of this fabric in the direction of one of its ends."""
-        return self.directed(link.name, link.far(receiver).node)
-
-    def carries_session(self, directed: DirectedLink) -> bool:
-        """Whether both of its ends are switches."""
-        return self.node(directed.lower).is_switch
-
-    @cached_property
     def sessions(self) -> tuple[Link, ...]:
         """The links that carry an eBGP session: every switch-to-switch link, single hop."""
-        return tuple(link for link in self.links if self.node(link.a.node).is_switch)
+        return tuple(link for link in self.links if link.is_between_switches)
 
     @cached_property
     def prefixes_of(self) -> dict[str, tuple[Prefix, ...]]:

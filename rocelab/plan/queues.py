@@ -162,10 +162,7 @@ def strictness(traffic_class: int) -> int:
 
 def _ports(fabric: Fabric) -> tuple[QueuedPort, ...]:
     ends = (
-        (link, port)
-        for link in fabric.links
-        for port in (link.a, link.b)
-        if fabric.node(port.node).is_switch
+        (link, port) for link in fabric.links for port in (link.a, link.b) if port.role.is_switch
     )
     return tuple(
         QueuedPort(

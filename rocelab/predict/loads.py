@@ -1,8 +1,7 @@
-"""The link loads of a traffic matrix: every flow is routed through the fabric, all flows one hop at
-a time.
+"""The link loads of a traffic matrix.
 
-`land` takes a `Matrix`, the switches' groups and their method of choice, and returns a `LinkLoads`:
-the load of every link in each direction, and the consecutive choices of flows.
+`land` takes a `Matrix` and the paths of its flows, and returns a `LinkLoads`: the load of every
+link in each direction, and the consecutive choices of flows.
 """
 
 from __future__ import annotations
@@ -12,179 +11,129 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rocelab.arrays import Ints, Longs
 from rocelab.forwarding.balance import PairedChoices
-from rocelab.forwarding.path import NoPathError
-from rocelab.plan.fabric import Direction
-from rocelab.predict.choice import Chooser
-from rocelab.predict.groups import Group, GroupOf
+from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 from rocelab.predict.matrix import Matrix
-from rocelab.predict.wires import Ints, Wires
-from rocelab.progress import Progress, ProgressSink, no_progress
-
-MOST_HOPS = 16
-"""More than any path has: a flow that has not arrived by then is in a loop."""
+from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.routes import Groups, NextHops
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkLoads:
-    """The load of each send (`Wires` numbers them): flows, payload and data packets, the last two
+    """The load of each of `Fabric.directed_links`: flows, payload and data packets, the last two
     None if unknown.
 
     crossing: flows of each group of parallel links, by (tier, direction, lower node). choices:
     pairs of consecutive choices of a flow.
     """
 
-    flows: Ints
-    bytes: Ints | None
-    packets: Ints | None
+    flows: Longs
+    bytes: Longs | None
+    packets: Longs | None
     crossing: Mapping[tuple[str, Direction, str], int]
     choices: tuple[PairedChoices, ...]
 
-    def packets_by_link(self, wires: Wires) -> dict[tuple[str, str], int]:
-        """Data packets of every link by (link name, sending node), as `rocelab.traffic.taps` counts
-        them.
 
-        Raises ValueError if they are unknown.
-        """
-        if self.packets is None:
-            raise ValueError("packets are not known")
-        return {
-            wires.fabric.directed_links[send].key: count
-            for send, count in enumerate(self.packets.tolist())
-        }
+def by_link(fabric: Fabric, values: Longs) -> dict[DirectedLink, int]:
+    """Values in the order of `Fabric.directed_links`, by link."""
+    return dict(zip(fabric.directed_links, values.tolist(), strict=True))
 
 
-def land(
-    wires: Wires,
-    matrix: Matrix,
-    group_of: GroupOf,
-    choose: Chooser,
-    progress: ProgressSink = no_progress,
-) -> LinkLoads:
-    """Route every flow to its NIC.
-
-    Raises NoPathError if a flow does not arrive, and as `group_of` and `choose` do.
-    """
-    count = len(matrix)
-    server = wires.nic_server[matrix.destination]
-    walk = _Walk(wires, matrix, group_of, choose)
-    carried = np.zeros(wires.sends, np.int64)
-    size = None if matrix.bytes is None else np.zeros(wires.sends, np.int64)
-    packets = None if matrix.packets is None else np.zeros(wires.sends, np.int64)
-    paired = _Pairing(wires, count)
-    sends, which = matrix.first, np.arange(count)
-    for _ in range(MOST_HOPS):
-        np.add.at(carried, sends, 1)
-        for total, values in ((size, matrix.bytes), (packets, matrix.packets)):
-            if total is not None and values is not None:
-                np.add.at(total, sends, values[which])
-        at = wires.receiver[sends]
-        going = at != server[which]
-        at, which = at[going], which[going]
-        progress(Progress("flows", count - len(which), count))
-        if not len(which):
-            crossing = _crossing(wires, carried)
-            return LinkLoads(carried, size, packets, crossing, paired.done())
-        taken = walk.step(at, which)
-        sends = taken.sends
-        paired.add(which, at, taken)
-    nic = wires.nics[matrix.destination[which[0]]]
-    raise NoPathError(f"{wires.fabric.nodes[at[0]].name}: a packet to {nic.ip} goes in circles")
+def misplaced_packets(
+    counted: Mapping[DirectedLink, int], expected: Mapping[DirectedLink, int]
+) -> int:
+    """How many packets links carried beyond what was expected of each."""
+    return sum(max(0, packets - expected[link]) for link, packets in counted.items())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Taken:
-    """A hop of some flows: the send, its index among the next hops, their number and their
-    group."""
+def land(fabric: Fabric, routes: Groups, matrix: Matrix, paths: Paths) -> LinkLoads:
+    """The loads of flows on their paths."""
+    of_flow = np.repeat(np.arange(len(paths)), np.diff(paths.start))
 
-    sends: Ints
-    option: Ints
-    options: Ints
-    group: Ints
+    def total(values: Longs | None) -> Longs | None:
+        if values is None:
+            return None
+        found = np.zeros(routes.network.sends, np.int64)
+        np.add.at(found, paths.sends, values[of_flow])
+        return found
 
-
-class _Walk:
-    def __init__(self, wires: Wires, matrix: Matrix, group_of: GroupOf, choose: Chooser) -> None:
-        self._wires = wires
-        self._matrix = matrix
-        self._group_of = group_of
-        self._choose = choose
-        self._numbers: dict[tuple[int, Group], int] = {}
-
-    def step(self, at: Ints, which: Ints) -> _Taken:
-        """Route flows by one hop. Flows of one node and group choose together; a group of one is no
-        choice."""
-        nics = len(self._wires.nics)
-        place, inverse = np.unique(at * nics + self._matrix.destination[which], return_inverse=True)
-        numbers = self._numbers
-        group_at = np.empty(len(place), np.int64)
-        for index, key in enumerate(place.tolist()):
-            node, nic = divmod(key, nics)
-            pair = (node, self._group_of(node, nic))
-            group_at[index] = numbers.setdefault(pair, len(numbers))
-        groups = list(numbers)
-        width = np.array([len(group.sends) for _, group in groups], np.int64)
-        first = np.array([group.sends[0] for _, group in groups], np.int64)
-        of_flow = group_at[inverse]
-        sends, option = first[of_flow], np.zeros(len(which), np.int64)
-        order = np.argsort(of_flow, kind="stable")
-        bounds = np.searchsorted(of_flow[order], np.arange(len(groups) + 1))
-        for number in np.unique(of_flow[width[of_flow] > 1]).tolist():
-            here = order[bounds[number] : bounds[number + 1]]
-            node, group = groups[number]
-            option[here] = self._choose(node, group, which[here])
-            sends[here] = np.array(group.sends, np.int64)[option[here]]
-        return _Taken(sends, option, width[of_flow], of_flow)
+    flows = np.bincount(paths.sends, minlength=routes.network.sends).astype(np.int64)
+    return LinkLoads(
+        flows,
+        total(matrix.bytes),
+        total(matrix.packets),
+        crossing_of(by_link(fabric, flows)),
+        paired_choices(routes, matrix.flows, paths),
+    )
 
 
-def _crossing(wires: Wires, carried: Ints) -> dict[tuple[str, Direction, str], int]:
+def crossing_of(flows: Mapping[DirectedLink, int]) -> dict[tuple[str, Direction, str], int]:
+    """The flows of each group of parallel links between switches."""
     found: dict[tuple[str, Direction, str], int] = {}
-    fabric = wires.fabric
-    for send in np.flatnonzero(carried).tolist():
-        directed = fabric.directed_links[send]
-        if fabric.carries_session(directed):
-            key = (directed.tier, directed.direction, directed.lower)
-            found[key] = found.get(key, 0) + int(carried[send])
+    for each, count in flows.items():
+        if count and each.link.is_between_switches:
+            key = each.tier, each.direction, each.link.a.node
+            found[key] = found.get(key, 0) + count
     return found
 
 
-class _Pairing:
-    """Pairs each flow's choice with its previous one."""
+def paired_choices(routes: Groups, flows: Flows, paths: Paths) -> tuple[PairedChoices, ...]:
+    """The two choices of each flow that made two in a row: for each pair of stages, in the order in
+    which flows met them. A stage is a role and a direction; a group of one is no choice."""
+    network = routes.network
+    length = np.diff(paths.start)
+    flow = np.repeat(np.arange(len(paths)), length)
+    hop = np.arange(len(flow)) - np.repeat(paths.start[:-1], length)
+    (row,) = np.nonzero(hop > 0)
+    flow, hop, send = flow[row], hop[row], paths.sends[row]
+    hops = routes.next_hops(network.sender[send], flows.destination[flow])
+    (free,) = np.nonzero(hops.count > 1)
+    flow, hop, send, hops = flow[free], hop[free], send[free], hops.take(free)
+    option = _options(routes.slots, send, hops)
+    group = _groups(hop, network.sender[send], flows.destination[flow], hops)
+    roles = list(dict.fromkeys(network.roles))
+    names = [f"{role.value} {way.value}" for role in roles for way in Direction]
+    role_of = np.array([roles.index(role) for role in network.roles])
+    stage = 2 * role_of[network.sender[send]] + send % 2
 
-    def __init__(self, wires: Wires, flows: int) -> None:
-        roles = list(dict.fromkeys(node.role.value for node in wires.fabric.nodes))
-        self._stages = [f"{role} {way.value}" for role in roles for way in Direction]
-        self._role = np.array([roles.index(node.role.value) for node in wires.fabric.nodes])
-        self._stage_before = np.full(flows, -1, np.int64)
-        self._option_before = np.zeros(flows, np.int64)
-        self._found: dict[tuple[int, int], list[tuple[Ints, Ints, Ints, Ints]]] = {}
-
-    def add(self, which: Ints, at: Ints, taken: _Taken) -> None:
-        """Record a hop of the flows `which` at the nodes `at`."""
-        free = taken.options > 1
-        flows, stages = which[free], len(self._stages)
-        stage = 2 * self._role[at[free]] + taken.sends[free] % 2
-        option = taken.option[free]
-        before = self._stage_before[flows]
-        for pair in np.unique(before * stages + stage).tolist():
-            own = before * stages + stage == pair
-            if pair >= 0:
-                columns = (
-                    self._option_before[flows[own]],
-                    option[own],
-                    taken.group[free][own],
-                    taken.options[free][own],
-                )
-                self._found.setdefault(divmod(pair, stages), []).append(columns)
-        self._stage_before[flows], self._option_before[flows] = stage, option
-
-    def done(self) -> tuple[PairedChoices, ...]:
-        """All pairs of stages, in the order of the paths."""
-        return tuple(
+    (first,) = np.nonzero(flow[1:] == flow[:-1])
+    first = first[np.argsort(hop[first + 1], kind="stable")]
+    second = first + 1
+    pair = stage[first] * len(names) + stage[second]
+    pairs, met = np.unique(pair, return_index=True)
+    found = []
+    for each in pairs[np.lexsort((pairs, hop[second[met]]))].tolist():
+        own = pair == each
+        one, two = first[own], second[own]
+        found.append(
             PairedChoices(
-                self._stages[first],
-                self._stages[second],
-                *(np.concatenate(column) for column in zip(*parts, strict=True)),
+                names[each // len(names)],
+                names[each % len(names)],
+                x=option[one],
+                y=option[two],
+                group=group[two],
+                options=hops.count[two].astype(np.int64),
             )
-            for (first, second), parts in self._found.items()
         )
+    return tuple(found)
+
+
+def _options(slots: Ints, send: Ints, hops: NextHops) -> Longs:
+    """Which of its group each send is."""
+    option = np.zeros(len(send), np.int64)
+    for place in range(1, int(hops.count.max(initial=0))):
+        (there,) = np.nonzero(hops.count > place)
+        option[there[slots[hops.start[there] + place] == send[there]]] = place
+    return option
+
+
+def _groups(hop: Longs, at: Ints, nic: Ints, hops: NextHops) -> Longs:
+    """A number of each group, in the order in which flows meet them: hop by hop, by switch and
+    NIC."""
+    order = np.lexsort((nic, at, hop))
+    keys = hops.start.astype(np.int64) * (1 + int(hops.width.max(initial=0))) + hops.width
+    _, first, inverse = np.unique(keys[order], return_index=True, return_inverse=True)
+    number = np.empty(len(order), np.int64)
+    number[order] = first[inverse]
+    return number

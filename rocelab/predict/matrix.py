@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rocelab.arrays import Longs
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
 from rocelab.jobs.placement import NicRef
 from rocelab.jobs.transport import Strategy
-from rocelab.predict.wires import Ints, Wires
+from rocelab.sim.fabric.flows import Flows
+from rocelab.sim.fabric.network import Network
 
 
 class FlowRow(NamedTuple):
@@ -34,44 +36,42 @@ class FlowRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """A traffic matrix: flows by column. `source` and `destination` are NICs and `first` is the
-    send out of a flow's server, as `Wires` numbers them; `bytes` and `packets` are None if those of
-    one flow are unknown."""
+    """A traffic matrix: flows by column. `bytes` and `packets` are None if those of one flow
+    are unknown."""
 
-    source: Ints
-    destination: Ints
-    first: Ints
-    sport: Ints
-    dest_qp: Ints
-    bytes: Ints | None
-    packets: Ints | None
+    flows: Flows
+    bytes: Longs | None
+    packets: Longs | None
 
     def __len__(self) -> int:
-        return len(self.source)
+        return len(self.flows)
 
 
-def matrix_of(wires: Wires, rows: Sequence[FlowRow]) -> Matrix:
-    """The matrix of flows. Raises KeyError for a missing NIC, IndexError for a missing port,
-    ValueError for no flows."""
+def matrix_of(network: Network, rows: Sequence[FlowRow]) -> Matrix:
+    """The matrix of flows. Raises KeyError for a missing NIC, ValueError for no flows."""
     if not rows:
         raise ValueError("no flows")
-    source = [wires.nic(row.source) for row in rows]
-    first = []
-    for nic, row in zip(source, rows, strict=True):
-        link = wires.nics[nic].links[row.leaves_by]
-        first.append(wires.send(link, row.source.server))
+    number = {
+        NicRef(network.node_names[server], nic): index
+        for index, (server, nic) in enumerate(
+            zip(network.nic_server.tolist(), network.nic_number.tolist(), strict=True)
+        )
+    }
+    columns = zip(
+        *(
+            (number[row.source], number[row.destination], row.leaves_by, row.sport, row.dest_qp)
+            for row in rows
+        ),
+        strict=True,
+    )
     return Matrix(
-        source=np.array(source, np.int64),
-        destination=np.array([wires.nic(row.destination) for row in rows], np.int64),
-        first=np.array(first, np.int64),
-        sport=np.array([row.sport for row in rows], np.int64),
-        dest_qp=np.array([row.dest_qp for row in rows], np.int64),
+        Flows(*(np.array(column, np.int32) for column in columns)),
         bytes=_column([row.bytes for row in rows]),
         packets=_column([row.packets for row in rows]),
     )
 
 
-def _column(values: Sequence[int | None]) -> Ints | None:
+def _column(values: Sequence[int | None]) -> Longs | None:
     known = [value for value in values if value is not None]
     return np.array(known, np.int64) if len(known) == len(values) else None
 
@@ -116,7 +116,7 @@ def _messages(size: int, longest: int) -> list[int]:
     return [longest] * whole + ([rest] if rest else [])
 
 
-def _spread(plan: JobPlan, messages: Ints) -> tuple[Ints, Ints]:
+def _spread(plan: JobPlan, messages: Longs) -> tuple[Longs, Longs]:
     """Bytes and packets of each queue pair of a connection, as `rocelab.agent.rc.connection`
     distributes the messages of all iterations."""
     transport, repeats = plan.job.transport, plan.iterations

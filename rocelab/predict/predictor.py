@@ -7,19 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
 
 from rocelab.errors import InputError
+from rocelab.forwarding.asic import Model
 from rocelab.forwarding.fib import FibOf
+from rocelab.forwarding.path import NoPathError
 from rocelab.forwarding.steering import EntryKey
+from rocelab.plan.addressing import dotted
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
-from rocelab.predict.choice import Model, chooser
-from rocelab.predict.document import Prediction, prediction
-from rocelab.predict.groups import GroupOf, order_is_planned, planned_groups, read_groups
+from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.predict.document import prediction
 from rocelab.predict.loads import LinkLoads, land
 from rocelab.predict.matrix import FlowRow, Matrix, matrix_of
-from rocelab.predict.wires import Wires
+from rocelab.predict.tables import TableGroups
 from rocelab.progress import ProgressSink, no_progress
+from rocelab.results.prediction import Prediction
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.paths import paths_of
+from rocelab.sim.fabric.routes import Groups, Routes
 from rocelab.spec.model import HashingSpec, HashWeights
 from rocelab.spec.schemes import SchemeSpec
 
@@ -47,15 +57,14 @@ def asked_fabric(
 
 
 def predict_loads(
-    wires: Wires,
-    matrix: Matrix,
+    fabric: Fabric,
+    rows: Sequence[FlowRow],
     setting: Setting,
     progress: ProgressSink = no_progress,
 ) -> LinkLoads:
-    """The link loads of a matrix. Raises InputError if they cannot be predicted, NoPathError if a
-    flow does not arrive."""
-    choose = chooser(wires, matrix, setting.model, setting.entries)
-    return land(wires, matrix, _groups(wires, setting), choose, progress)
+    """The link loads of flows. Raises InputError if they cannot be predicted, NoPathError if a flow
+    does not arrive."""
+    return _landed(fabric, rows, setting, progress)[1]
 
 
 def predict_document(
@@ -65,25 +74,83 @@ def predict_document(
     progress: ProgressSink = no_progress,
 ) -> Prediction:
     """The document of flows' link loads. Raises as `predict_loads` does."""
-    wires = Wires(fabric)
-    matrix = matrix_of(wires, rows)
-    loads = predict_loads(wires, matrix, setting, progress)
+    matrix, loads = _landed(fabric, rows, setting, progress)
     notes = []
-    if setting.fib_of is None and not order_is_planned(fabric):
+    if setting.fib_of is None and not fabric.numbered:
         notes.append(
             "links are unnumbered, so the order of next hops follows from the daemons' start: "
             "loads hold as a distribution, and which link has which does not"
         )
     tables = "planned" if setting.fib_of is None else "kernel"
-    return prediction(wires, matrix, loads, tables=tables, model=setting.model, notes=notes)
+    return prediction(fabric, matrix, loads, tables=tables, model=setting.model, notes=notes)
 
 
-def _groups(wires: Wires, setting: Setting) -> GroupOf:
+def paths_on(
+    fabric: Fabric, rows: Sequence[FlowRow], setting: Setting
+) -> list[tuple[DirectedLink, ...]]:
+    """The links that each flow crosses, in order. Raises as `predict_loads` does."""
+    network = network_of(fabric.spec)
+    paths = _paths(_groups(network, setting), matrix_of(network, rows).flows, setting)
+    links = [fabric.directed_links[send] for send in paths.sends.tolist()]
+    return [tuple(links[begin:end]) for begin, end in pairwise(paths.start.tolist())]
+
+
+def _paths(
+    routes: Groups, flows: Flows, setting: Setting, progress: ProgressSink = no_progress
+) -> Paths:
+    network = routes.network
+    _check_predictable(network.spec.scheme.kind, setting)
+    paths = paths_of(
+        network, routes, flows, model=setting.model, entries=setting.entries, progress=progress
+    )
+    (lost,) = np.nonzero(np.diff(paths.start) == 0)
+    if len(lost):
+        source, destination = flows.source[lost[0]], flows.destination[lost[0]]
+        raise NoPathError(
+            f"{network.node_names[network.nic_server[source]]}: no route to "
+            f"{dotted(int(network.nic_address[destination]))}"
+        )
+    return paths
+
+
+def _landed(
+    fabric: Fabric, rows: Sequence[FlowRow], setting: Setting, progress: ProgressSink
+) -> tuple[Matrix, LinkLoads]:
+    network = network_of(fabric.spec)
+    matrix, routes = matrix_of(network, rows), _groups(network, setting)
+    paths = _paths(routes, matrix.flows, setting, progress)
+    return matrix, land(fabric, routes, matrix, paths)
+
+
+def _groups(network: Network, setting: Setting) -> Groups:
     if setting.fib_of is not None:
-        return read_groups(wires, setting.fib_of)
-    if wires.fabric.spec.hashing.weights is not HashWeights.EQUAL:
+        return TableGroups(network, setting.fib_of)
+    if network.spec.hashing.weights is not HashWeights.EQUAL:
         raise InputError(
             "weights by paths are BGP's work and not planned",
             hint="bring the lab up, or ask with `--hashing per-node`",
         )
-    return planned_groups(wires)
+    return Routes(network)
+
+
+def _check_predictable(kind: str, setting: Setting) -> None:
+    if setting.model is not Model.KERNEL:
+        return
+    if kind in ("flowlet", "spray"):
+        unit = "flowlet" if kind == "flowlet" else "packet"
+        raise InputError(
+            f"under {kind} each {unit} draws its path at random: loads cannot be predicted",
+            hint="`rocelab compare` measures them",
+        )
+    if kind == "resilient":
+        raise InputError(
+            "paths under resilient depend on which buckets each switch has moved: loads cannot "
+            "be predicted",
+            hint="while nothing has failed they are as even as ecmp's: take --scheme ecmp, or "
+            "measure with `rocelab compare`",
+        )
+    if kind == "te" and setting.entries is None:
+        raise InputError(
+            "te places flows while the lab runs: these flows have no paths yet",
+            hint="measure it with `rocelab compare`",
+        )

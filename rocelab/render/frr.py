@@ -179,7 +179,7 @@ def _read_only_s(fabric: Fabric, node: Node) -> int:
 
 def _session_links(fabric: Fabric, node: Node) -> tuple[Link, ...]:
     links = fabric.links_of[node.name]
-    return tuple(link for link in links if fabric.node(link.a.node).is_switch)
+    return tuple(link for link in links if link.is_between_switches)
 
 
 def _interfaces(fabric: Fabric, node: Node) -> list[_Interface]:

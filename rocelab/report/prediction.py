@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from rocelab.predict.document import Prediction, TierPrediction
 from rocelab.report.console import table
+from rocelab.results.prediction import Prediction, TierPrediction
 
 
 def print_prediction(found: Prediction, console: Console) -> None:

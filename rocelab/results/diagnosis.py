@@ -26,16 +26,13 @@ class Cause(StrEnum):
     INVALID = "invalid"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Way:
-    """A link in one direction, from `sender`."""
+@dataclass(frozen=True, slots=True)
+class SuspectLink:
+    """A directed link by the names of its link and ends."""
 
     link: str
     sender: str
     receiver: str
-
-    def __str__(self) -> str:
-        return f"{self.link} towards {self.receiver}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class Verdict:
     subject: str
     server: str | None
     ranks: tuple[int, ...]
-    links: tuple[Way, ...]
+    links: tuple[SuspectLink, ...]
     excess: Times
     iterations: tuple[int, ...]
     evidence: tuple[str, ...]

@@ -124,7 +124,7 @@ def wait_for_bfd(
     switches = [node.name for node in fabric.switches]
     for done, name in enumerate(switches):
         progress(Progress("bfd", done, len(switches)))
-        links = (link for link in fabric.links_of[name] if fabric.node(link.a.node).is_switch)
+        links = (link for link in fabric.links_of[name] if link.is_between_switches)
         wanted = sum(1 for _ in links)
         while missing := wanted - _bfd_sessions_up(node_of(name).frr, bfd.interval // MS):
             if time.monotonic() > deadline:

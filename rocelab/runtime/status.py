@@ -169,9 +169,7 @@ def _read_switch(lab: Lab, node: Node, expected: Mapping[str, int]) -> NodeStatu
         role=node.role,
         daemons={name: alive.get(name) for name in lab.daemons},
         sessions_established=established,
-        sessions_expected=sum(
-            fabric.node(link.a.node).is_switch for link in fabric.links_of[node.name]
-        ),
+        sessions_expected=sum(link.is_between_switches for link in fabric.links_of[node.name]),
         routes_complete=sum(widths.get(prefix, 0) >= width for prefix, width in expected.items()),
         routes_expected=len(expected),
         pss_bytes=sum(memory.values()),

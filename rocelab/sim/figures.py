@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.arrays import Floats
+from rocelab.forwarding.asic import Model
 from rocelab.forwarding.balance import LinkLoad, TierBalance, balance, tier_balances
 from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.jobs.steps import roofline_s
-from rocelab.plan.fabric import Direction, Role
-from rocelab.predict.choice import Model
+from rocelab.plan.fabric import Direction, Role, tier_name
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
 from rocelab.results.simulation import (
@@ -269,7 +269,7 @@ def _tiers(network: Network, paths: Paths, usable: Mask) -> tuple[TierBalance, .
     loads: list[LinkLoad] = []
     crossing: dict[tuple[str, Direction, str], int] = {}
     for lower, upper, links in _tier_groups(network):
-        tier = f"{lower.value}-{upper.value}"
+        tier = tier_name(lower, upper)
         for direction, way in ((Direction.UP, 0), (Direction.DOWN, 1)):
             taken = links[_of_jobs(usable[2 * links + way])]
             counts = flows[2 * taken + way].astype(np.int64).tolist()
@@ -300,7 +300,7 @@ def _uses(
             whole = balance(bits[taken].tolist())
             uses.append(
                 TierUse(
-                    tier=f"{lower.value}-{upper.value}",
+                    tier=tier_name(lower, upper),
                     direction=direction,
                     nodes=tuple(network.node_names[node] for node in nodes[heads].tolist()),
                     width=len(links) // len(heads),

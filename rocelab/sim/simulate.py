@@ -22,6 +22,7 @@ import numpy as np
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
+from rocelab.forwarding.asic import Model
 from rocelab.jobs.collectives import Algorithm
 from rocelab.jobs.inference import inference_workload
 from rocelab.jobs.merged_sends import workload_of
@@ -30,7 +31,6 @@ from rocelab.jobs.ranking import ranking_workload
 from rocelab.jobs.spec import SimulatedJob, TraceSpec
 from rocelab.jobs.training import training_workload
 from rocelab.jobs.workload import Workload
-from rocelab.predict.choice import Model
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results.simulation import SimulationReport
 from rocelab.results.whatif import Outlook, WhatIf

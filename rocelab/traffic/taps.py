@@ -1,6 +1,6 @@
 """Counts packets where they arrive, by the kernel of the port's node.
 
-It counts packets that match a filter per link and sender, independently of the agents.
+It counts packets that match a filter per directed link, independently of the agents.
 
 Interface counters count routing packets too. On an unused link these are only BGP's keepalives,
 which would hide that the link is unused.
@@ -18,7 +18,7 @@ from rocelab.agent.filters import attach_filter
 from rocelab.errors import MachineError
 from rocelab.kernel import namespaces
 from rocelab.kernel.closing import Closing
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import DirectedLink, Fabric, Link
 
 _ETH_P_IP = 0x0800
 _SOL_PACKET = 263
@@ -26,8 +26,7 @@ _PACKET_STATISTICS = 6
 _STATISTICS = struct.Struct("=II")
 _SPARE_DESCRIPTORS = 256
 
-LinkPackets = Mapping[tuple[str, str], int]
-"""Packets by (link name, sending node)."""
+LinkPackets = Mapping[DirectedLink, int]
 
 
 class Taps(Closing):
@@ -49,7 +48,7 @@ class Taps(Closing):
         self._fabric = fabric
         self._links = {link.name for link in links}
         self._program = program
-        self._sockets: dict[tuple[str, str], socket.socket] = {}
+        self._sockets: dict[DirectedLink, socket.socket] = {}
         _allow_descriptors(2 * len(self._links))
         try:
             namespaces.inside_each(netns_of, self._listen)
@@ -64,14 +63,14 @@ class Taps(Closing):
         self._sockets.clear()
 
     def read(self) -> LinkPackets:
-        """Packets since the last call, by (link name, sending node)."""
-        return {key: _packets(tap) for key, tap in self._sockets.items()}
+        """Packets since the last call."""
+        return {link: _packets(tap) for link, tap in self._sockets.items()}
 
     def _listen(self, node: str) -> None:
         for link in self._fabric.links_of[node]:
             if link.name in self._links:
                 tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-                self._sockets[link.name, link.far(node).node] = tap
+                self._sockets[DirectedLink(link, link.far(node).node)] = tap
                 tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
                 attach_filter(tap, self._program)
                 # ETH_P_IP, not ETH_P_ALL: only incoming packets.

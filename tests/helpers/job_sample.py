@@ -13,7 +13,7 @@ from rocelab.jobs.jobplan import JobPlan, QueuePairEnd, plan_job
 from rocelab.measure.devices import DeviceCounts
 from rocelab.measure.queues import traffic_class
 from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.results.environment import Environment
 from rocelab.results.job import QueueFigures
 from rocelab.spec.fabrics import ClosSpec
@@ -116,8 +116,8 @@ def counts(*jobs: JobResult) -> DeviceCounts:
     """The devices' counters, with every flow and its acknowledgements over spine 1."""
     plans = [job.plan for job in jobs]
     fabric = plans[0].fabric
-    roce: Counter[tuple[str, str]] = Counter()
-    data: Counter[tuple[str, str]] = Counter()
+    roce: Counter[DirectedLink] = Counter()
+    data: Counter[DirectedLink] = Counter()
     marked: Counter[tuple[str, str, int]] = Counter()
     packets: Counter[tuple[str, str, int]] = Counter()
     nics = {link.name for link in nic_links(plans)}
@@ -128,38 +128,35 @@ def counts(*jobs: JobResult) -> DeviceCounts:
             (pair.responder.packets, of_data, pair.responder.ce),
             (ACKS if pair.requester.packets else 0, 6, 0),
         ):
-            for name, sender in _way(plan, there, here):
-                roce[name, sender] += count
-                if name in nics and kind == of_data:
-                    data[name, sender] += count
-                interface = fabric.link_by_name[name].port(sender).interface
-                packets[sender, interface, kind] += count
+            for link in _path(plan, there, here):
+                roce[link] += count
+                if link.name in nics and kind == of_data:
+                    data[link] += count
+                packets[link.sender, link.port.interface, kind] += count
             interface = plan.nic_link(here).b.interface
             marked[plan.nic_link(here).b.node, interface, kind] += ce
-    everywhere = {(link.name, port.node): 0 for link in fabric.links for port in (link.a, link.b)}
     queues = tuple(
         QueueFigures(node, interface, kind, n, n * 4000, ce, 0, ce, 5000, 100.0)
         for (node, interface, kind), n in packets.items()
         if n and fabric.node(node).is_switch
         for ce in (marked[node, interface, kind],)
     )
-    zero = dict(everywhere)
+    zero = dict.fromkeys(fabric.directed_links, 0)
     return DeviceCounts(
         roce=zero | dict(roce),
-        data={key: 0 for key in everywhere if key[0] in nics} | dict(data),
+        data={link: 0 for link in zero if link.name in nics} | dict(data),
         sent_packets=zero | dict(roce),
-        sent_bytes={key: 4000 * roce[key] for key in everywhere},
+        sent_bytes={link: 4000 * roce[link] for link in zero},
         queues=queues,
         engine=QueueEngine.BPF,
     )
 
 
-def _way(plan: JobPlan, source: int, destination: int) -> list[tuple[str, str]]:
-    """Links and their sending nodes from rank to rank."""
-    up, down = plan.nic_link(source), plan.nic_link(destination)
-    way = [(up.name, up.a.node)]
-    if up.b.node != down.b.node:
-        first = f"{up.b.node}:ctsw1"
-        second = f"{down.b.node}:ctsw1"
-        way += [(first, up.b.node), (second, "ctsw1")]
-    return [*way, (down.name, down.b.node)]
+def _path(plan: JobPlan, source: int, destination: int) -> list[DirectedLink]:
+    """The links from rank to rank."""
+    first, last = plan.nic_link(source), plan.nic_link(destination)
+    between = []
+    if first.b.node != last.b.node:
+        by_name = plan.fabric.link_by_name
+        between = [by_name[f"{first.b.node}:ctsw1"].up, by_name[f"{last.b.node}:ctsw1"].down]
+    return [first.up, *between, last.down]

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from rocelab.drills.spec import DrillSpec, PhaseDrillSpec, PhaseSpec
-from rocelab.forwarding.balance import Choice, link_loads, polarizations, tier_balances
+from rocelab.forwarding.balance import link_loads, tier_balances
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.results.convergence import FlowSamples
@@ -17,6 +17,7 @@ from rocelab.results.environment import Environment
 from rocelab.results.probes import Event, FibChange, Flow, HashingRun, ProbeRun, Timeline, probe_run
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
+from tests.helpers.choices import Choice, polarizations
 
 MS = 10**6
 START = 1_000 * 10**9
@@ -70,17 +71,15 @@ def rack_of(server: str) -> str:
 def hashing(fabric: Fabric, plan: str, own: bool, seed: int) -> HashingRun:
     """2,000 packets of each flow over a random spine."""
     draw = random.Random(seed)
-    packets = {
-        (link.name, end): 0 for link in fabric.sessions for end in (link.a.node, link.b.node)
-    }
+    packets = dict.fromkeys(fabric.directed_links, 0)
     paths = []
     for flow in flows(fabric):
         rack, far = (
             f"rtsw{name[3:].partition('-')[0]}" for name in (flow.source, flow.destination)
         )
         spine = draw.randrange(4) if own else draw.choice([0, 0, 1, 3])
-        packets[f"{rack}:ctsw{spine + 1}", rack] += 2000
-        packets[f"{far}:ctsw{spine + 1}", f"ctsw{spine + 1}"] += 2000
+        packets[fabric.link_by_name[f"{rack}:ctsw{spine + 1}"].up] += 2000
+        packets[fabric.link_by_name[f"{far}:ctsw{spine + 1}"].down] += 2000
         second = draw.randrange(4) if own else spine
         paths.append(
             [

@@ -27,6 +27,7 @@ from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
+from tests.helpers.directed import towards
 from tests.integration.conftest import MakeLab
 from tests.integration.midway import Midway
 from tests.integration.waiting import LIMIT_S, wait_until
@@ -139,26 +140,28 @@ def test_a_flap_counts_on_its_link_alone(lab: Lab) -> None:
 
 def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_path: Path) -> None:
     impairments = Impairments(lab.fabric, lab.runtime.files)
-    lossy = ("srv1-1:rtsw1", "srv1-1")
-    impairments.impair(*lossy, Impairment(Kind.LOSS, share=0.02))
+    impairments.impair(
+        towards(lab.fabric, "srv1-1:rtsw1", "srv1-1"), Impairment(Kind.LOSS, share=0.02)
+    )
     try:
         with HealthMonitor(lab, SPEC, evidence=tmp_path) as monitor:
-            holes = ("rtsw2:ctsw1", "rtsw2:ctsw2")
+            names = ("rtsw2:ctsw1", "rtsw2:ctsw2")
+            holes = [towards(lab.fabric, name, "rtsw2") for name in names]
             for link in holes:
-                impairments.prepare(link, "rtsw2", Kind.BLACKHOLE)
+                impairments.prepare(link, Kind.BLACKHOLE)
 
             def half_a_second_without_spines() -> None:
                 start_ns = time.monotonic_ns()
                 end_ns = start_ns + 500_000_000
                 hole = Impairment(Kind.BLACKHOLE, start_ns=start_ns, end_ns=end_ns)
                 for link in holes:
-                    impairments.impair(link, "rtsw2", hole)
+                    impairments.impair(link, hole)
 
             spec = job(pattern="allreduce", size="4MB", iterations=8)
             outcome = run_job(lab, spec, progress=Midway(half_a_second_without_spines, 0.2))
             lost = {
-                str(directed): counted.lost
-                for directed, counted in impairments.counters().items()
+                f"{link.name} to {link.receiver}": counted.lost
+                for link, counted in impairments.counters().items()
                 if counted.lost
             }
     finally:

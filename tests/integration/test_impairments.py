@@ -9,6 +9,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from rocelab.errors import InputError
 from rocelab.faults import impairments as faults
 from rocelab.jobs.flow import Flow
 from rocelab.kernel import namespaces, pidfile
+from rocelab.plan.build import plan
 from rocelab.runtime import daemons
 from rocelab.runtime.impairments import lineprocess
 from rocelab.runtime.impairments.impairment import Impairment, Kind
@@ -27,8 +29,10 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.engine import bpf_folder
 from rocelab.runtime.queues.reading import read_queue_counters
 from rocelab.runtime.teardown import take_down
+from rocelab.spec.model import LabSpec
 from rocelab.traffic.result import FlowRecord, TrafficResult
 from rocelab.traffic.session import TrafficSession
+from tests.helpers.directed import towards
 from tests.integration.waiting import wait_until
 from tests.measured import measured
 
@@ -40,6 +44,10 @@ FABRIC = "fabric: {racks: 2, spines: 2, servers_per_rack: 1}"
 PLAIN = f'{FABRIC}\nqueues: {{engine: "off"}}\nrouting: {{bfd: {{interval: 50ms, multiplier: 3}}}}'
 
 State = dict[str, object]
+
+SHAPE = {"racks": 2, "spines": 2, "servers_per_rack": 1}
+to = partial(towards, plan(LabSpec.model_validate({"name": "t-impaired", "fabric": SHAPE})))
+"""What comes to a node over a link, of either lab."""
 
 
 def made(folder: Path, name: str, body: str) -> Iterator[Lab]:
@@ -134,10 +142,10 @@ def carrier(lab: Lab, link: str) -> list[str]:
 @pytest.mark.side_by_side
 def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: Lab) -> None:
     impairments = steered.impairments
-    impairments.impair(CABLE, "rtsw1", Impairment(Kind.BLACKHOLE))
+    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.BLACKHOLE))
     there, back = run(steered, 0.3).flows
     assert carrier(steered, CABLE) == ["UP", "UP"]
-    counted = impairments.clear(CABLE, "rtsw1", Kind.BLACKHOLE)
+    counted = impairments.clear(to(CABLE, "rtsw1"), Kind.BLACKHOLE)
     assert len(there.sent_seq) > 100 and len(there.received_seq) == 0
     assert len(back.sent_seq) > 100 and lost(back) == []
     assert counted is not None
@@ -147,9 +155,9 @@ def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: La
 @pytest.mark.side_by_side
 def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: Lab) -> None:
     impairments, share = steered.impairments, 0.1
-    impairments.impair(CABLE, "srv1-1", Impairment(Kind.LOSS, share))
+    impairments.impair(to(CABLE, "srv1-1"), Impairment(Kind.LOSS, share))
     there, back = run(steered, 1, rate_pps=3000).flows
-    counted = impairments.clear(CABLE, "srv1-1", Kind.LOSS)
+    counted = impairments.clear(to(CABLE, "srv1-1"), Kind.LOSS)
     assert lost(there) == []
     assert counted is not None
     assert (counted.seen, counted.lost) == (len(back.sent_seq), len(lost(back)))
@@ -160,16 +168,15 @@ def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: 
 @pytest.mark.side_by_side
 def test_every_corrupted_packet_fails_the_receivers_icrc(steered: Lab) -> None:
     impairments = steered.impairments
-    impairments.impair(CABLE, "rtsw1", Impairment(Kind.CORRUPTION, 0.2))
-    impairments.impair(CABLE, "srv1-1", Impairment(Kind.CORRUPTION, 0.3))
+    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.CORRUPTION, 0.2))
+    impairments.impair(to(CABLE, "srv1-1"), Impairment(Kind.CORRUPTION, 0.3))
     result = run(steered, 0.5)
     there, back = result.flows
     counted = impairments.counters()
     impairments.clear_all()
-    corrupted = {directed.receiver: each.corrupted for directed, each in counted.items()}
     errors = {agent.server: agent.icrc_errors for agent in result.agents}
-    assert errors["srv2-1"] == corrupted["rtsw1"] == len(lost(there)) > 0
-    assert errors["srv1-1"] == corrupted["srv1-1"] == len(lost(back)) > 0
+    assert errors["srv2-1"] == counted[to(CABLE, "rtsw1")].corrupted == len(lost(there)) > 0
+    assert errors["srv1-1"] == counted[to(CABLE, "srv1-1")].corrupted == len(lost(back)) > 0
 
 
 def test_a_window_of_t_ms_loses_what_was_sent_in_t_ms(steered: Lab) -> None:
@@ -185,16 +192,16 @@ def test_a_window_of_t_ms_loses_what_was_sent_in_t_ms(steered: Lab) -> None:
             end_ns = start_ns + length_ms * MS
             windows.append((start_ns, end_ns))
             impairments.impair(
-                CABLE, "rtsw1", Impairment(Kind.BLACKHOLE, start_ns=start_ns, end_ns=end_ns)
+                to(CABLE, "rtsw1"), Impairment(Kind.BLACKHOLE, start_ns=start_ns, end_ns=end_ns)
             )
             if time.monotonic_ns() > start_ns:
                 late.append("not valid because a blackhole was set after it should have begun")
             time.sleep(max(0.0, (end_ns - time.monotonic_ns()) / 1e9) + 0.01)
 
     def impaired() -> tuple[TrafficResult, ImpairmentCounters | None]:
-        impairments.prepare(CABLE, "rtsw1", Kind.BLACKHOLE)
+        impairments.prepare(to(CABLE, "rtsw1"), Kind.BLACKHOLE)
         result = run(steered, 1, rate_pps, three_windows)
-        return result, impairments.clear(CABLE, "rtsw1", Kind.BLACKHOLE)
+        return result, impairments.clear(to(CABLE, "rtsw1"), Kind.BLACKHOLE)
 
     result, counted = measured(impaired, lambda made: (*made[0].problems, *late))
     there = result.flows[0]
@@ -219,11 +226,11 @@ def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(steer
     plain = measured(lambda: run(steered, 0.3))
     before = [np.median(flow.receive_ns - flow.send_ns) for flow in plain.flows]
     delays_ns = (20 * MS, 35 * MS)
-    for towards, delay_ns in zip(("rtsw1", "srv1-1"), delays_ns, strict=True):
-        impairments.impair(CABLE, towards, Impairment(Kind.DELAY, delay_ns=delay_ns))
+    for node, delay_ns in zip(("rtsw1", "srv1-1"), delays_ns, strict=True):
+        impairments.impair(to(CABLE, node), Impairment(Kind.DELAY, delay_ns=delay_ns))
     # Another kind comes and goes on the same port.
-    impairments.impair(CABLE, "rtsw1", Impairment(Kind.LOSS, 0.5, start_ns=2**62))
-    impairments.clear(CABLE, "rtsw1", Kind.LOSS)
+    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.LOSS, 0.5, start_ns=2**62))
+    impairments.clear(to(CABLE, "rtsw1"), Kind.LOSS)
     result = measured(lambda: run(steered, 0.7, rate_pps=2000))
     counted = impairments.counters()
     impairments.clear_all()
@@ -237,15 +244,15 @@ def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(steer
 
 def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: Lab) -> None:
     impairments = steered.impairments
-    impairments.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=300 * MS))
-    impairments.impair(SESSION, "rtsw1", Impairment(Kind.DELAY, delay_ns=1 * MS))
+    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=300 * MS))
+    impairments.impair(to(SESSION, "rtsw1"), Impairment(Kind.DELAY, delay_ns=1 * MS))
 
     def clear_one_then_the_other() -> None:
         time.sleep(0.15)
-        counted = impairments.clear(CABLE, "rtsw1", Kind.DELAY)
+        counted = impairments.clear(to(CABLE, "rtsw1"), Kind.DELAY)
         assert counted is not None and counted.delayed == counted.resumed > 50
         time.sleep(0.1)
-        impairments.clear(SESSION, "rtsw1", Kind.DELAY)
+        impairments.clear(to(SESSION, "rtsw1"), Kind.DELAY)
 
     there, back = run(steered, 0.5, during=clear_one_then_the_other).flows
     assert lost(there) == lost(back) == []
@@ -255,8 +262,8 @@ def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: L
 @pytest.mark.side_by_side
 def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
     impairments = steered.impairments
-    for link, towards in ((CABLE, "rtsw1"), (CABLE, "srv1-1"), (SESSION, "rtsw1")):
-        impairments.prepare(link, towards, Kind.LOSS)
+    for link, node in ((CABLE, "rtsw1"), (CABLE, "srv1-1"), (SESSION, "rtsw1")):
+        impairments.prepare(to(link, node), Kind.LOSS)
     place = ("rtsw1", "srv1-1")
     for side in ("ingress", "egress"):
         found = state_of(steered)[f"rtsw1:srv1-1 {side}"]
@@ -324,20 +331,20 @@ def test_whatever_a_killed_process_left_is_cleared_by_another(steered: Lab) -> N
         if not child:
             try:
                 while True:
-                    impairments.impair(CABLE, "srv1-1", Impairment(Kind.LOSS, 0.5))
-                    impairments.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=MS))
+                    impairments.impair(to(CABLE, "srv1-1"), Impairment(Kind.LOSS, 0.5))
+                    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=MS))
                     impairments.clear_all()
             finally:
                 os._exit(1)
         time.sleep(chance.uniform(0, 0.3))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        impairments.clear(CABLE, "srv1-1", Kind.LOSS)
-        impairments.clear(CABLE, "rtsw1", Kind.DELAY)
-        assert impairments.remains(CABLE, "srv1-1", Kind.LOSS) == ()
+        impairments.clear(to(CABLE, "srv1-1"), Kind.LOSS)
+        impairments.clear(to(CABLE, "rtsw1"), Kind.DELAY)
+        assert impairments.remains(to(CABLE, "srv1-1"), Kind.LOSS) == ()
         # A delay line that was starting ends by itself.
         wait_until(
-            lambda: impairments.remains(CABLE, "rtsw1", Kind.DELAY) == (), "the line is gone"
+            lambda: impairments.remains(to(CABLE, "rtsw1"), Kind.DELAY) == (), "the line is gone"
         )
         wait_until(lambda: state_of(steered) == before, "the lab is as before")
 
@@ -345,12 +352,12 @@ def test_whatever_a_killed_process_left_is_cleared_by_another(steered: Lab) -> N
 @pytest.mark.side_by_side
 def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
     impairments, files = steered.impairments, steered.runtime.files
-    impairments.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=MS))
+    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=MS))
     pid = pidfile.holder(lineprocess.pid_file(files, "rtsw1"))
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not lineprocess.is_alive(files, "rtsw1"), "the process ended")
-    impairments.impair(CABLE, "rtsw1", Impairment(Kind.DELAY, delay_ns=2 * MS))
+    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=2 * MS))
     there, _ = run(steered, 0.2).flows
     impairments.clear_all()
     assert lost(there) == []
@@ -360,6 +367,6 @@ def test_a_lab_that_is_down_has_no_cables(steered: Lab) -> None:
     other = Lab.planned("tiny")
     link = other.fabric.sessions[0]
     with pytest.raises(InputError, match="lab tiny is not up"):
-        other.impairments.impair(link.name, link.a.node, Impairment(Kind.BLACKHOLE))
-    assert other.impairments.clear(link.name, link.a.node, Kind.BLACKHOLE) is None
-    assert other.impairments.remains(link.name, link.a.node, Kind.BLACKHOLE) == ()
+        other.impairments.impair(link.down, Impairment(Kind.BLACKHOLE))
+    assert other.impairments.clear(link.down, Kind.BLACKHOLE) is None
+    assert other.impairments.remains(link.down, Kind.BLACKHOLE) == ()

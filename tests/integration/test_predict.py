@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -12,15 +12,15 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.measure.run import run_jobs
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.fabric import Fabric
-from rocelab.predict.matrix import matrix_of, rows_of_jobs
+from rocelab.predict.loads import by_link
+from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
 from rocelab.predict.whatif import read_asked
-from rocelab.predict.wires import Wires
 from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
-from rocelab.traffic.taps import Taps
+from rocelab.traffic.taps import LinkPackets, Taps
 from tests.measured import measured
 
 pytestmark = pytest.mark.side_by_side
@@ -33,7 +33,6 @@ KINDS = {
     "t-pred-tree": "{kind: fat-tree, k: 4}",
 }
 REST = "dilation: 10000\nqueues: {buffer: 32MB}\n"
-LinkPackets = Mapping[tuple[str, str], int]
 
 
 def job(**keys: object) -> JobSpec:
@@ -60,17 +59,16 @@ def sent_again(run: tuple[tuple[JobReport, ...], LinkPackets]) -> tuple[str, ...
 
 
 def predicted(lab: Lab, fabric: Fabric, specs: Sequence[JobSpec]) -> LinkPackets:
-    wires = Wires(fabric)
-    matrix = matrix_of(wires, rows_of_jobs(plan_jobs(fabric, specs)))
-    return predict_loads(wires, matrix, Setting(lab.fib_of)).packets_by_link(wires)
+    loads = predict_loads(fabric, rows_of_jobs(plan_jobs(fabric, specs)), Setting(lab.fib_of))
+    assert loads.packets is not None
+    return by_link(fabric, loads.packets)
 
 
 def assert_equal(lab: Lab, fabric: Fabric, *specs: JobSpec) -> None:
     reports, packets = measured(lambda: counted(lab, specs), sent_again)
     assert [report.errors for report in reports] == [()] * len(specs)
     expected = predicted(lab, fabric, specs)
-    switches = {node.name for node in fabric.switches}
-    used = [key for key, count in expected.items() if count and key[0].split(":")[0] in switches]
+    used = [link for link, count in expected.items() if count and link.is_between_switches]
     assert len(used) > 4
     assert {key: (packets[key], count) for key, count in expected.items()} == {
         key: (count, count) for key, count in expected.items()

@@ -56,7 +56,7 @@ def test_the_links_found_are_those_of_the_running_kernels_tables(lab: Lab, file:
     taken = walk(fabric, lab.fib_of, *ends, 50000)
     lines = printed("find_link", file, "srv1-1", "srv3-1", "50000")
     assert [line.split()[0] for line in lines] == list(taken.nodes)
-    assert [line.split()[2] for line in lines[:-1]] == [hop.link for hop in taken.hops]
+    assert [line.split()[2] for line in lines[:-1]] == [hop.link.name for hop in taken.hops]
 
 
 def test_one_seed_leaves_half_of_the_links_unused() -> None:

@@ -28,6 +28,7 @@ from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
+from tests.helpers.directed import sent_by
 from tests.integration.waiting import LIMIT_S
 from tests.measured import measured
 
@@ -266,7 +267,7 @@ def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
     impairments = Impairments(lab.fabric, LabFiles(lab.name))
     ends = ("rtsw1", "ctsw2")
     for end in ends:
-        impairments.prepare(LINK, end, Kind.BLACKHOLE)
+        impairments.prepare(sent_by(lab.fabric, LINK, end), Kind.BLACKHOLE)
 
     def run() -> EventRun:
         timeline.wait_until_whole(LIMIT_S)
@@ -275,12 +276,12 @@ def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
             event_ns = now_ns()
             try:
                 for end in ends:
-                    impairments.impair(LINK, end, Impairment(Kind.BLACKHOLE))
+                    impairments.impair(sent_by(lab.fabric, LINK, end), Impairment(Kind.BLACKHOLE))
                 wait_for_changes(timeline, event_ns, {"rtsw1", "ctsw2", "rtsw2", "rtsw3"})
             finally:
                 end_ns = now_ns()
                 for end in ends:
-                    impairments.clear(LINK, end, Kind.BLACKHOLE)
+                    impairments.clear(sent_by(lab.fabric, LINK, end), Kind.BLACKHOLE)
         return event_run(event_ns, end_ns, recorder, timeline, problems)
 
     stages = measured(run).stages

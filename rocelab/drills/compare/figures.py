@@ -10,15 +10,11 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rocelab.forwarding.balance import (
-    Polarization,
-    TierBalance,
-    link_loads,
-    tier_balances,
-)
+from rocelab.forwarding.balance import Polarization, TierBalance, link_loads, tier_balances
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.plan.fabric import Direction, Fabric
+from rocelab.predict.loads import misplaced_packets
 from rocelab.results.comparison import CellFigures, LinkUse, Run, Status, TierFigures
 from rocelab.results.job import JobReport, Times
 from rocelab.statistics import spread
@@ -33,7 +29,7 @@ Crossing = Mapping[tuple[str, Direction, str], int]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The prediction for a run's data: packets per link and sender, and the tiers' polarization."""
+    """The prediction for a run's data: packets per link, and the tiers' polarization."""
 
     packets: LinkPackets
     polarizations: tuple[Polarization, ...]
@@ -48,15 +44,14 @@ def run_of(
 ) -> Run:
     """The figures of one run.
 
-    `packets` are data packets by (link name, sender), of every link between switches; `crossing`
-    counts the flows of each group of parallel links. Raises KeyError for a link that was not
-    counted.
+    `packets` are data packets of every link between switches; `crossing` counts the flows of each
+    group of parallel links. Raises KeyError for a link that was not counted.
     """
     loads = link_loads(fabric, packets)
     job_time = _job_time(report)
     misplaced = None
     if expected is not None:
-        misplaced = sum(max(0, n - expected.packets.get(at, 0)) for at, n in packets.items())
+        misplaced = misplaced_packets(packets, expected.packets)
     return Run(
         problems=report.problems,
         errors=report.errors,
@@ -209,17 +204,18 @@ def _links(
 ) -> tuple[LinkUse, ...]:
     """The use of links between switches; nearly all their frames are the job's own."""
     seconds = job_time.lab_ns / SECOND_NS
+    sent_bytes = {(link.link, link.sender): link.bytes for link in report.links}
     return tuple(
         LinkUse(
-            link=link.link,
-            tier=link.tier,
-            direction=link.direction,
-            sender=link.sender,
-            packets=packets[link.link, link.sender],
-            utilization=link.bytes
+            link=each.name,
+            tier=each.tier,
+            direction=each.direction,
+            sender=each.sender,
+            packets=packets[each],
+            utilization=sent_bytes[each.name, each.sender]
             * 8
-            / (fabric.link_by_name[link.link].rate_bps / report.clock.dilation * seconds),
+            / (each.link.rate_bps / report.clock.dilation * seconds),
         )
-        for link in report.links
-        if (link.link, link.sender) in packets
+        for link in fabric.sessions
+        for each in (link.up, link.down)
     )

@@ -19,7 +19,6 @@ from rocelab.drills.compare.matrix import Cell
 from rocelab.errors import InputError, MachineError, RocelabError
 from rocelab.files import replace_file
 from rocelab.forwarding.balance import polarization
-from rocelab.forwarding.fib import FibOf
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.kernel.fib import read_fib
 from rocelab.measure.environment import read_environment
@@ -28,10 +27,9 @@ from rocelab.measure.timeline import opened_namespaces
 from rocelab.outputs import REPORT, RESULT
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.predict.loads import LinkLoads
-from rocelab.predict.matrix import FlowRow, matrix_of, rows_of_jobs
+from rocelab.predict.loads import by_link
+from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
-from rocelab.predict.wires import Wires
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from rocelab.runtime.lab import Lab
@@ -185,17 +183,12 @@ def _run(lab: Lab, cell: Cell) -> Run:
     fib_of = cache(lambda node: read_fib(lab.node(node).netns))
     expected = None
     if cell.scheme.kind in PREDICTED and all(node.hash_seed for node in fabric.switches):
-        wires, loads = _loads(asked_fabric(fabric, cell.scheme), rows, fib_of)
+        loads = predict_loads(asked_fabric(fabric, cell.scheme), rows, Setting(fib_of))
         if loads.packets is not None:
-            polarized = tuple(polarization(pair) for pair in loads.choices)
-            expected = Expected(loads.packets_by_link(wires), polarized)
-    crossing = _loads(_plainly_hashed(fabric), rows, fib_of)[1].crossing
+            polarized = tuple(map(polarization, loads.choices))
+            expected = Expected(by_link(fabric, loads.packets), polarized)
+    crossing = predict_loads(_plainly_hashed(fabric), rows, Setting(fib_of)).crossing
     return run_of(fabric, report, packets, crossing, expected)
-
-
-def _loads(fabric: Fabric, rows: Sequence[FlowRow], fib_of: FibOf) -> tuple[Wires, LinkLoads]:
-    wires = Wires(fabric)
-    return wires, predict_loads(wires, matrix_of(wires, rows), Setting(fib_of))
 
 
 def _plainly_hashed(fabric: Fabric) -> Fabric:

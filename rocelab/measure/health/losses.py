@@ -48,34 +48,30 @@ class LossTracker:
         queues: PortCounters,
         impairments: Mapping[DirectedLink, ImpairmentCounters],
     ) -> dict[DirectedLink, int]:
-        """Packets lost so far, by direction. `queues` must be read after `ports`: drops in between
-        are subtracted early rather than never, so no false loss appears."""
+        """Packets lost so far, by directed link. `queues` must be read after `ports`: drops in
+        between are subtracted early rather than never, so no false loss appears."""
         on_wire = {
-            direction: max(0, counted.lost - self._impaired_lost.get(direction, 0))
-            for direction, counted in impairments.items()
+            link: max(0, counted.lost - self._impaired_lost.get(link, 0))
+            for link, counted in impairments.items()
         }
         impaired = impairments.keys() | self._impaired_lost.keys()
         for outwards in self._fabric.directed_links:
-            link, far = outwards.link, outwards.receiver
-            place = outwards.sender, link.port(outwards.sender).interface
+            place = outwards.sender, outwards.port.interface
             reading = ports.get(place)
             if reading is None:
                 continue
+            inwards = DirectedLink(outwards.link, outwards.receiver)
             self._not_taken[outwards] = reading.lost
             gained = self._gained(place, reading.tc_drops, queues)
-            inwards = self._fabric.directed(link.name, far)
             out = 0
-            if outwards in impaired and not self._fabric.node(far).is_switch:
+            if outwards in impaired and not outwards.far.role.is_switch:
                 both = inwards in impaired
                 out = min(gained, on_wire.get(outwards, 0)) if both else gained
             self._add(outwards, out)
             self._add(inwards, gained - out)
-        self._impaired_lost = {
-            direction: counted.lost for direction, counted in impairments.items()
-        }
+        self._impaired_lost = {link: counted.lost for link, counted in impairments.items()}
         return {
-            direction: lost + self._by_programs.get(direction, 0)
-            for direction, lost in self._not_taken.items()
+            link: lost + self._by_programs.get(link, 0) for link, lost in self._not_taken.items()
         }
 
     def _gained(self, place: Place, tc_drops: int, queues: PortCounters) -> int:
@@ -92,5 +88,5 @@ class LossTracker:
         known.others += gained
         return gained
 
-    def _add(self, direction: DirectedLink, packets: int) -> None:
-        self._by_programs[direction] = self._by_programs.get(direction, 0) + packets
+    def _add(self, link: DirectedLink, packets: int) -> None:
+        self._by_programs[link] = self._by_programs.get(link, 0) + packets

@@ -140,14 +140,14 @@ def _gauge(name: str, about: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
 
 
 def _links(snapshot: Snapshot) -> Iterator[Metric]:
-    lab, reading, places = snapshot.lab, snapshot.reading, snapshot.places
+    lab, reading = snapshot.lab, snapshot.reading
     lost = _counter("link_lost_packets", "Packets sent and not taken at the far end", _DIRECTION)
     packets = _counter("link_sent_packets", "Packets sent onto the link", _DIRECTION)
     size = _counter("link_sent_bytes", "Bytes sent onto the link", _DIRECTION)
-    for name, direction in places.directions.items():
-        labels = (lab.name, direction.link.name, direction.receiver)
-        lost.add_metric(labels, reading.lost.get(direction, 0))
-        port = reading.ports.get(places.queues[name])
+    for each in lab.fabric.directed_links:
+        labels = (lab.name, each.name, each.receiver)
+        lost.add_metric(labels, reading.lost.get(each, 0))
+        port = reading.ports.get((each.sender, each.port.interface))
         if port is not None:
             packets.add_metric(labels, port.tx_packets)
             size.add_metric(labels, port.tx_bytes)
@@ -175,12 +175,12 @@ def _queues(snapshot: Snapshot) -> Iterator[Metric]:
     ce = _counter("queue_ce_packets", "Packets that left with CE, marked here or before", labels)
     depth = _gauge("queue_depth_bytes", "Bytes in the queue when it was read", labels)
     deepest_seen = _gauge("queue_max_depth_bytes", "Deepest queue that a packet ever met", labels)
-    for name, place in snapshot.places.queues.items():
-        direction = snapshot.places.directions[name]
-        for each, queue in snapshot.reading.queues.get(place, {}).items():
+    for link in snapshot.lab.fabric.directed_links:
+        queues = snapshot.reading.queues.get((link.sender, link.port.interface), {})
+        for each, queue in queues.items():
             if not queue.packets and not queue.dropped_packets:
                 continue
-            values = (snapshot.lab.name, direction.link.name, direction.receiver, str(each))
+            values = (snapshot.lab.name, link.name, link.receiver, str(each))
             packets.add_metric(values, queue.packets)
             dropped.add_metric(values, queue.dropped_packets)
             marked.add_metric(values, queue.marked)

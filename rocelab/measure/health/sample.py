@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rocelab.agent.live import LiveCounters
-from rocelab.kernel.counters import DepthCounters, Place, QueueCounters
+from rocelab.kernel.counters import DepthCounters, QueueCounters
 from rocelab.measure.health.objectives import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
 from rocelab.measure.health.reading import Reading
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
@@ -31,23 +31,15 @@ class Places:
     fabric: Fabric
 
     @cached_property
-    def directions(self) -> dict[str, DirectedLink]:
+    def directed_links(self) -> dict[str, DirectedLink]:
         """Both directions of every link, in build order, by name: `rtsw1:ctsw2 to ctsw2`."""
-        return {str(directed): directed for directed in self.fabric.directed_links}
-
-    @cached_property
-    def queues(self) -> dict[str, Place]:
-        """The port in whose queue packets of a direction wait, by the direction's name."""
-        return {
-            name: (directed.sender, directed.link.port(directed.sender).interface)
-            for name, directed in self.directions.items()
-        }
+        return {f"{each.name} to {each.receiver}": each for each in self.fabric.directed_links}
 
     def nodes_of(self, sli: Sli, where: str) -> tuple[str, ...]:
         """The nodes concerned: a link's ends; a server and the switches it is wired to."""
         match DEFINITIONS[sli].of:
             case Of.DIRECTION:
-                return _ends(self.directions[where].link)
+                return _ends(self.directed_links[where].link)
             case Of.LINK:
                 return _ends(self.fabric.link_by_name[where])
             case Of.SERVER:
@@ -103,8 +95,8 @@ _Found = Iterator[tuple[Sli, str, float]]
 
 
 def _of_directions(places: Places, before: Reading, now: Reading) -> _Found:
-    for name, direction in places.directions.items():
-        yield Sli.LINK_LOSS, name, now.lost.get(direction, 0) - before.lost.get(direction, 0)
+    for name, link in places.directed_links.items():
+        yield Sli.LINK_LOSS, name, now.lost.get(link, 0) - before.lost.get(link, 0)
 
 
 def _of_links(fabric: Fabric, before: Reading, now: Reading) -> _Found:
@@ -117,7 +109,8 @@ def _of_links(fabric: Fabric, before: Reading, now: Reading) -> _Found:
 
 
 def _of_queues(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> _Found:
-    for name, port in places.queues.items():
+    for name, link in places.directed_links.items():
+        port = link.sender, link.port.interface
         queues = now.queues.get(port)
         if queues is None:
             continue

@@ -18,10 +18,10 @@ from rocelab.errors import RocelabError
 from rocelab.forwarding.demand import Demand, read_demands
 from rocelab.forwarding.entries import EntryTable, program, wanted_entries
 from rocelab.forwarding.fib import Fib
-from rocelab.forwarding.network import Edge, Network, Placement
+from rocelab.forwarding.network import Network, Placement
 from rocelab.kernel import netlink
 from rocelab.kernel.fib import read_objects
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime.controller import resilient
 from rocelab.runtime.controller.collector import Collector, Reason
 from rocelab.runtime.controller.rounds import Round, RoundLog, TierUse
@@ -167,14 +167,13 @@ def place(
     return place_lp(network, demands)
 
 
-def tier_use(fabric: Fabric, utilisation: Mapping[Edge, float]) -> dict[str, TierUse]:
+def tier_use(fabric: Fabric, utilisation: Mapping[DirectedLink, float]) -> dict[str, TierUse]:
     """Utilisation by the roles that links join, as in `rtsw>ctsw`; idle links count."""
     found: dict[str, list[float]] = {}
     for link in fabric.sessions:
-        for end, far in ((link.a, link.b), (link.b, link.a)):
-            name = f"{fabric.node(end.node).role}>{fabric.node(far.node).role}"
-            used = utilisation.get(Edge(end.node, link.name), 0.0)
-            found.setdefault(name, []).append(used)
+        for each in (link.up, link.down):
+            name = f"{each.port.role}>{each.far.role}"
+            found.setdefault(name, []).append(utilisation.get(each, 0.0))
     return {
         name: TierUse(len(used), round(max(used), 6), round(sum(used) / len(used), 6))
         for name, used in found.items()

@@ -49,23 +49,22 @@ class Impairments:
         self._files = files
         self._hooks = Hooks(fabric)
 
-    def prepare(self, link: str, towards: str, kind: Kind) -> None:
+    def prepare(self, link: DirectedLink, kind: Kind) -> None:
         """Do everything slow (compile, attach, start a delay line): packets pass as before.
 
-        Raises InputError if the lab is not up or has no such link, MachineError if this machine
-        cannot.
+        Raises InputError if the lab is not up, MachineError if this machine cannot.
         """
-        hook = self._hooks.find(link, towards)
+        hook = self._hooks.find(link)
         with self._alone():
             self._prepare(hook, kind)
 
-    def impair(self, link: str, towards: str, impairment: Impairment) -> Bracket:
+    def impair(self, link: DirectedLink, impairment: Impairment) -> Bracket:
         """Set a direction's impairment of one kind, replacing one of that kind; return when the
         kernel took it.
 
         Takes well below a millisecond once prepared. Raises as `prepare` does.
         """
-        hook = self._hooks.find(link, towards)
+        hook = self._hooks.find(link)
         kind = impairment.kind
         with self._alone():
             rule = self._rule(hook)
@@ -78,13 +77,13 @@ class Impairments:
                 impaired = rule.with_part(kind, _part(impairment), delay_ns=delay_ns)
                 return Bracket.of(lambda: maps.set_rule(hook.slot, impaired))
 
-    def clear(self, link: str, towards: str, kind: Kind) -> ImpairmentCounters | None:
+    def clear(self, link: DirectedLink, kind: Kind) -> ImpairmentCounters | None:
         """End an impairment and remove what it alone needed; return its port's counters.
 
         Packets that a delay line holds leave at once, in order. Idempotent and from any state;
         returns None if there is nothing to clear. Raises InputError where the lab has no such link.
         """
-        hook = self._hooks.find(link, towards)
+        hook = self._hooks.find(link)
         if not self._files.root.exists():
             return None
         with self._alone():
@@ -105,7 +104,7 @@ class Impairments:
     def active(self) -> dict[DirectedLink, tuple[Impairment, ...]]:
         """What is set, by directed link; none where one is prepared only."""
         return {
-            self._hooks.at(slot).directed: tuple(
+            self._hooks.at(slot).link: tuple(
                 _impairment(Kind(kind), part, rule.delay_ns)
                 for kind, part in enumerate(rule.parts)
                 if part.share
@@ -113,10 +112,10 @@ class Impairments:
             for slot, rule in sorted(self._rules().items())
         }
 
-    def is_impaired(self, link: str, towards: str, kind: Kind) -> bool:
+    def is_impaired(self, link: DirectedLink, kind: Kind) -> bool:
         """Whether the kernel has an impairment of that kind, begun or not, ended or not. Raises
         InputError where the lab has no such link."""
-        rule = self._rule(self._hooks.find(link, towards))
+        rule = self._rule(self._hooks.find(link))
         return rule is not None and bool(rule.parts[kind].share)
 
     def counters(self) -> dict[DirectedLink, ImpairmentCounters]:
@@ -124,23 +123,23 @@ class Impairments:
         found = {}
         for slot in sorted(self._rules()):
             with self._maps() as maps:
-                found[self._hooks.at(slot).directed] = maps.counters(slot)
+                found[self._hooks.at(slot).link] = maps.counters(slot)
         return found
 
-    def remains(self, link: str, towards: str, kind: Kind) -> tuple[str, ...]:
+    def remains(self, link: DirectedLink, kind: Kind) -> tuple[str, ...]:
         """What the kernel still has of an impairment; an empty tuple proves it cleared.
 
         Leaves out what another kind on the same port needs. Raises InputError where the
         lab has no such link.
         """
-        hook = self._hooks.find(link, towards)
+        hook = self._hooks.find(link)
         if not self._files.root.exists():
             return ()
         found = []
         rules = self._rules()
         rule = rules.get(hook.slot)
         if rule is not None and (rule.holds(kind) or not rule.held):
-            found.append(f"a rule for packets of {link} towards {towards}")
+            found.append(f"a rule for packets of {link}")
         if rule is None:
             netns = self._files.netns_of(hook.node)
             attached = namespaces.inside(

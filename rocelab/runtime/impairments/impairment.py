@@ -1,7 +1,6 @@
 """Impairments of a cable, and the hook of a switch port that each direction of a cable passes.
 
-Validates impairments and finds, for a direction of a link in a fabric, the port whose program
-applies them. Pure.
+Validates impairments and finds, for a directed link, the port whose program applies them. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from enum import IntEnum
 from rocelab.errors import InputError
 from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime import wiring
-from rocelab.wording import name_hint
 
 SECOND_NS = 10**9
 MAX_DELAY_NS = 10 * SECOND_NS
@@ -72,10 +70,10 @@ class Impairment:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """Where packets of a directed link are met: ingress of the switch they come to, or egress of
-    the switch before the server they go to. `slot` is the number of the directed link, from 1."""
+    """Where packets of a link are met: ingress of the switch they come to, or egress of the switch
+    before the server they go to. `slot` is the directed link's number in its fabric, from 1."""
 
-    directed: DirectedLink
+    link: DirectedLink
     node: str
     interface: str
     index: int
@@ -87,42 +85,25 @@ class Hooks:
     """The hooks of a fabric's links."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
+        self._links = fabric.directed_links
         self._indexes = wiring.interface_indexes(fabric)
-        self._slot_of = {
-            directed.key: number for number, directed in enumerate(fabric.directed_links, start=1)
-        }
-        self.most = 2 * len(fabric.links)
+        self._slot_of = {link: slot for slot, link in enumerate(self._links, 1)}
+        self.most = len(self._links)
         """The largest slot."""
 
-    def find(self, name: str, towards: str) -> Hook:
-        """The hook of a link in the direction of `towards`. Raises InputError where the fabric has
-        no such link, or where it does not end there."""
-        link = self._fabric.link_by_name.get(name)
-        if link is None:
+    def find(self, link: DirectedLink) -> Hook:
+        """The hook of a link. Raises InputError if it is beyond those that can be impaired."""
+        at_egress = not link.far.role.is_switch
+        end = link.port if at_egress else link.far
+        slot = self._slot_of[link]
+        if slot > MAX_SLOT:
             raise InputError(
-                f"lab {self._fabric.name} has no link {name}",
-                hint=name_hint(name, self._fabric.link_by_name),
+                f"link {link.name} is beyond the {MAX_SLOT // 2:,} that can be impaired",
+                hint="break one of the first, or a smaller lab",
             )
-        if towards not in (link.a.node, link.b.node):
-            raise InputError(
-                f"link {name} does not lead to {towards}",
-                hint=f"it joins {link.a.node} and {link.b.node}",
-            )
-        return self._of(self._fabric.towards(link, towards))
+        index = self._indexes[end.node, end.interface]
+        return Hook(link, end.node, end.interface, index, at_egress, slot)
 
     def at(self, slot: int) -> Hook:
         """The hook of that slot."""
-        return self._of(self._fabric.directed_links[slot - 1])
-
-    def _of(self, directed: DirectedLink) -> Hook:
-        slot = self._slot_of[directed.key]
-        if slot > MAX_SLOT:
-            raise InputError(
-                f"link {directed.link.name} is beyond the {MAX_SLOT // 2:,} that can be impaired",
-                hint="break one of the first, or a smaller lab",
-            )
-        at_egress = not self._fabric.node(directed.receiver).is_switch
-        end = directed.link.port(directed.sender if at_egress else directed.receiver)
-        index = self._indexes[end.node, end.interface]
-        return Hook(directed, end.node, end.interface, index, at_egress, slot)
+        return self.find(self._links[slot - 1])

@@ -1,7 +1,7 @@
 """Chooses each flow's next hop at each switch: the lab's schemes and hash models over arrays.
 
 Given flows at switches and the groups there, returns a place in each group. For schemes whose
-choices follow from a packet's headers it is that of `rocelab.predict.choice`. The others:
+choices follow from a packet's headers it is that of `rocelab.forwarding.path`. The others:
 
 resilient: buckets as the kernel fills them for a new group, then as they are right after the lost
 members left, one after the other in the group's order, with no bucket in use. spray and flowlet are
@@ -10,21 +10,21 @@ fluid limits: each switch, or the leaf alone, divides a flow evenly over its gro
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from rocelab.arrays import Ints, Words
-from rocelab.forwarding.asic import crc_hashes
-from rocelab.forwarding.bulk import e_ecmp_hashes, multipath_hashes, select_all
+from rocelab.forwarding.asic import CRCS, Model, crc_hashes
+from rocelab.forwarding.bulk import e_ecmp_hashes, multipath_hashes, select_all, select_buckets
 from rocelab.forwarding.flows import Flows as Columns
 from rocelab.forwarding.flows import Indices, columns_v4
 from rocelab.forwarding.resilient import filled, without
-from rocelab.forwarding.steering import ROCE_PORT, steering_hash
-from rocelab.predict.choice import CRCS, Model
+from rocelab.forwarding.steering import ROCE_PORT, EntryKey, steering_hash
+from rocelab.plan.addressing import dotted
 from rocelab.sim.fabric.flows import Flows
-from rocelab.sim.fabric.ladder import Ladder
-from rocelab.sim.fabric.routes import Mask, NextHops
+from rocelab.sim.fabric.routes import Groups, Mask, NextHops
 from rocelab.spec.schemes import ResilientScheme, SchemeSpec
 
 
@@ -34,14 +34,23 @@ def divides(scheme: SchemeSpec, model: Model) -> bool:
 
 
 class Choice:
-    """The choices of flows. A model other than the kernel's replaces the scheme."""
+    """The choices of flows. A model other than the kernel's replaces the scheme. `entries`: of
+    scheme te."""
 
-    def __init__(self, ladder: Ladder, flows: Flows, scheme: SchemeSpec, model: Model) -> None:
-        self._network = ladder.network
-        self._uplinks = ladder.climbs(1)
+    def __init__(
+        self,
+        routes: Groups,
+        flows: Flows,
+        scheme: SchemeSpec,
+        model: Model,
+        entries: Mapping[EntryKey, int],
+    ) -> None:
+        self._routes = routes
+        self._network = routes.network
         self._flows = flows
         self._scheme = scheme
         self._model = model
+        self._entries = entries
         self._source = self._network.nic_address[flows.source]
         self._destination = self._network.nic_address[flows.destination]
 
@@ -70,28 +79,40 @@ class Choice:
             place[free] = _of_buckets(hashes, hops.take(free), self._scheme.buckets)
             return place
         option = np.zeros(len(at), np.int32)
-        option[free] = self._options(at[free], which[free], hops.count[free])
+        option[free] = self._options(at[free], which[free], hops.take(free))
         return hops.place(option)
 
-    def _options(self, at: Ints, which: Indices, count: Ints) -> Ints:
-        if self._model is not Model.KERNEL:
-            seeds = self._network.hash_seed[at]
-            found = crc_hashes(self._columns.part(which), seeds, crc=CRCS[self._model])
-            return (found % count.astype(np.uint32)).astype(np.int32)
-        hashes = self._hashes(at, which)
+    def _options(self, at: Ints, which: Indices, hops: NextHops) -> Ints:
+        hashes, weights = self._hashes(at, which), self._routes.weights
         option = np.empty(len(at), np.int32)
-        for width in np.flatnonzero(np.bincount(count)).tolist():
-            same = count == width
-            option[same] = select_all(hashes[same], (1,) * width)
+        alike = hops.count if weights is None else hops.start
+        for each in np.flatnonzero(np.bincount(alike)).tolist():
+            same = alike == each
+            width = int(hops.count[np.argmax(same)])
+            group = [1] * width if weights is None else weights[each : each + width].tolist()
+            option[same] = self._selected(hashes[same], group)
         return option
 
+    def _selected(self, hashes: Words, weights: Sequence[int]) -> Indices:
+        """The member of a group that takes each hash: by threshold as Linux has it, or by modulo
+        over a table that has a member as often as its weight says."""
+        if self._model is Model.KERNEL:
+            return select_all(hashes, weights)
+        return select_buckets(hashes, np.repeat(np.arange(len(weights)), weights).tolist())
+
     def _hashes(self, at: Ints, which: Indices) -> Words:
-        """31-bit hashes; the kernel takes the upper bits of a hash that steering sets."""
+        """31-bit hashes, where the kernel takes the upper bits of a hash that steering sets; or an
+        ASIC's CRCs."""
+        if self._model is not Model.KERNEL:
+            seeds = self._network.hash_seed[at]
+            return crc_hashes(self._columns.part(which), seeds, crc=CRCS[self._model])
         match self._scheme.kind:
             case "e-ecmp":
                 return self._with_qp(at, which) >> np.uint32(1)
             case "path-pinning":
                 return self._pinned(at, which)
+            case "te" if self._entries:
+                return self._placed(at, which)
             case _:
                 return self._kernel_hashes(at, which)
 
@@ -116,6 +137,30 @@ class Choice:
         hashes[~pinned] = self._kernel_hashes(at[~pinned], which[~pinned])
         hashes[pinned] = self._pins[self._slot[nic[pinned]] % self._uplinks]
         return hashes
+
+    def _placed(self, at: Ints, which: Indices) -> Words:
+        """What te's entries say, and the kernel's own hash where there is none."""
+        flows, names = self._flows, self._network.node_names
+        found = [
+            self._entries.get(EntryKey(names[node], dotted(source), dotted(destination), sport))
+            for node, source, destination, sport in zip(
+                at.tolist(),
+                self._source[which].tolist(),
+                self._destination[which].tolist(),
+                flows.sport[which].tolist(),
+                strict=True,
+            )
+        ]
+        own = np.array([each is None for each in found], np.bool_)
+        hashes = np.array([each or 0 for each in found], np.uint32) >> np.uint32(1)
+        hashes[own] = self._kernel_hashes(at[own], which[own])
+        return hashes
+
+    @cached_property
+    def _uplinks(self) -> int:
+        """Of each leaf."""
+        leaf = int(np.argmax(self._network.tier == 1))
+        return int(np.count_nonzero(self._network.lower == leaf))
 
     @cached_property
     def _pins(self) -> Words:

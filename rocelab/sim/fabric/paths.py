@@ -1,25 +1,29 @@
 """Finds the path of every flow through a network, all flows a hop at a time.
 
-Takes a `Network`, the `Routes` that BGP offers on it now, and `Flows`; returns `Paths`. Without
-failures, paths under the lab's schemes are those that `rocelab.predict` predicts and the lab's
-counters confirm.
+Takes the groups of switches (the `Routes` that BGP offers now, or tables that were read, see
+`rocelab.predict.tables`) and `Flows`; returns `Paths`. Under the lab's schemes these are the paths
+that `rocelab path` computes flow by flow and the lab's counters confirm.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
+from rocelab.forwarding.asic import Model
 from rocelab.forwarding.flows import Indices
-from rocelab.predict.choice import Model
+from rocelab.forwarding.path import NoPathError
+from rocelab.forwarding.steering import EntryKey
+from rocelab.plan.addressing import dotted
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.fabric.choice import Choice, divides
 from rocelab.sim.fabric.flows import Flows, Paths
 from rocelab.sim.fabric.network import Network
-from rocelab.sim.fabric.routes import NextHops, Routes
+from rocelab.sim.fabric.routes import Groups, NextHops
 from rocelab.spec.model import HashWeights
 from rocelab.spec.schemes import SchemeSpec
 
@@ -28,33 +32,38 @@ PIECE = 2**15
 
 PIECE_OF_DIVIDED = 2**9
 
+MOST_HOPS = 16
+"""More than any path has: a flow that is still on its way loops."""
+
 
 def paths_of(
     network: Network,
-    routes: Routes,
+    routes: Groups,
     flows: Flows,
     *,
     scheme: SchemeSpec | None = None,
     model: Model = Model.KERNEL,
+    entries: Mapping[EntryKey, int] | None = None,
     progress: ProgressSink = no_progress,
 ) -> Paths:
     """The paths of flows under a scheme (None: the spec's), or by an ASIC's hash model instead.
 
     A flow leaves by its port, or by the NIC's other port while its own has no link
-    (`rocelab.agent.lag`). A flow without a route has no path. te is routed as ecmp, its fallback
-    for every entry. Next hops are in the order of links. On numbered links that is the order of the
-    gateways' addresses, by which zebra sorts them. On unnumbered links the real order depends on
-    the daemons' start, and paths hold as a distribution only.
+    (`rocelab.agent.lag`). A flow without a route has no path. te without `entries` is routed as
+    ecmp, its fallback. Planned next hops are in the order of links. On numbered links that is the
+    order of the gateways' addresses, by which zebra sorts them. On unnumbered links the real order
+    depends on the daemons' start, and paths hold as a distribution only.
 
-    Raises InputError for unequal weights, a group wider than routing.max_paths and, where the
-    kernel's own hash decides, a hash seed of 0.
+    Raises InputError for planned routes with unequal weights or a group wider than
+    routing.max_paths and, where the kernel's own hash decides, a hash seed of 0; NoPathError for a
+    flow that loops.
     """
-    if network.spec.hashing.weights is not HashWeights.EQUAL:
+    if routes.weights is None and network.spec.hashing.weights is not HashWeights.EQUAL:
         raise InputError(
             "weights by paths are BGP's work and not planned", hint="set hashing.weights: equal"
         )
     scheme = scheme or network.spec.scheme
-    choice = Choice(routes.ladder, flows, scheme, model)
+    choice = Choice(routes, flows, scheme, model, entries or {})
     parted = divides(scheme, model)
     piece = PIECE_OF_DIVIDED if parted else PIECE
     first = _first_sends(network, routes, flows)
@@ -88,7 +97,7 @@ def links_on_path(paths: Paths) -> Floats:
     return np.bincount(flow, paths.share, minlength=len(paths)).astype(np.float64)
 
 
-def _first_sends(network: Network, routes: Routes, flows: Flows) -> Ints:
+def _first_sends(network: Network, routes: Groups, flows: Flows) -> Ints:
     """The send by which each flow leaves its server, NONE if its NIC has no link."""
     links = network.nic_links[flows.source]
     alive = (links != NONE) & routes.up[links]
@@ -106,12 +115,12 @@ class _Parts:
     share: Floats
 
 
-def _walk(routes: Routes, choice: Choice, destination: Ints, parts: _Parts, parted: bool) -> _Parts:
+def _walk(routes: Groups, choice: Choice, destination: Ints, parts: _Parts, parted: bool) -> _Parts:
     """Route flows from their first sends on. Returns their parts on all sends, flow by flow."""
     network = routes.network
     walked = [parts]
     dead = np.zeros(0, np.intp)
-    while True:
+    for _ in range(MOST_HOPS):
         at = network.receiver[parts.send]
         (going,) = np.nonzero(at != network.nic_server[destination[parts.flow]])
         at, flow, share = at[going], parts.flow[going], parts.share[going]
@@ -120,7 +129,8 @@ def _walk(routes: Routes, choice: Choice, destination: Ints, parts: _Parts, part
         if parted:
             at, flow, share = _met(network.nodes, at, flow, share)
         hops = routes.next_hops(at, destination[flow])
-        _check_width(network, at, hops)
+        if routes.weights is None:
+            _check_width(network, at, destination[flow], hops)
         dead = np.union1d(dead, flow[hops.count == 0])
         place = choice.places(at, flow, hops)
         ways = np.where(choice.divided(at), hops.count, np.minimum(hops.count, 1))
@@ -129,9 +139,12 @@ def _walk(routes: Routes, choice: Choice, destination: Ints, parts: _Parts, part
         if parted:
             option = np.arange(len(row)) - np.repeat(np.cumsum(ways) - ways, ways)
             place = np.where(ways[row] > 1, hops.take(row).place(option.astype(np.int32)), place)
-        send = routes.ladder.slots[hops.start[row] + place]
+        send = routes.slots[hops.start[row] + place]
         parts = _Parts(flow[row], send, share[row] / ways[row])
         walked.append(parts)
+    else:
+        at, nic = network.receiver[parts.send[0]], destination[parts.flow[0]]
+        raise NoPathError(f"{network.node_names[at]}: a packet to {_address(network, nic)} loops")
     flow = np.concatenate([each.flow for each in walked])
     order = np.argsort(flow, kind="stable")
     if len(dead):
@@ -148,12 +161,16 @@ def _met(nodes: int, at: Ints, flow: Indices, share: Floats) -> tuple[Ints, Indi
     return (both % nodes).astype(np.int32), both // nodes, whole
 
 
-def _check_width(network: Network, at: Ints, hops: NextHops) -> None:
+def _address(network: Network, nic: int) -> str:
+    return dotted(int(network.nic_address[nic]))
+
+
+def _check_width(network: Network, at: Ints, nic: Ints, hops: NextHops) -> None:
     most = network.spec.routing.max_paths
     if hops.count.max() > most:
         row = int(hops.count.argmax())
         raise InputError(
-            f"{network.node_names[at[row]]}: which {most} of {hops.count[row]} next hops BGP keeps "
-            "is not planned",
+            f"{network.node_names[at[row]]}: which {most} of the {hops.count[row]} next hops to "
+            f"{_address(network, nic[row])} BGP keeps is not planned",
             hint=f"set routing.max_paths to {hops.count[row]} or more",
         )

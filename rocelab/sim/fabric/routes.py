@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,7 @@ _ALL = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True, eq=False)
 class NextHops:
-    """The groups of m pairs of a switch and a NIC, as places in `Ladder.slots`.
+    """The groups of m pairs of a switch and a NIC, as places in `Groups.slots`.
 
     start, width: a group's range while all links are up, m. partial: the pairs that have lost next
     hops. live: which of their places remain, partial x most places. count: remaining next hops, m,
@@ -81,6 +82,27 @@ class NextHops:
         return tuple(np.nonzero(gone)[1].tolist())
 
 
+class Groups(Protocol):
+    """The groups that flows meet at switches.
+
+    up: links that carry packets, L. slots: sends, those of a group together. weights: of each slot,
+    None where next hops are equal.
+    """
+
+    network: Network
+    up: Mask
+
+    @property
+    def slots(self) -> Ints: ...
+
+    @property
+    def weights(self) -> Ints | None: ...
+
+    def next_hops(self, at: Ints, nic: Ints) -> NextHops:
+        """The groups of switches `at` for `nic`, both m."""
+        ...
+
+
 class Routes:
     """The routes of a network whose links `link_up` (L, all by default) are up, after BGP
     converged.
@@ -116,6 +138,14 @@ class Routes:
         self._sweep_leaves()
         self._set_ranges()
 
+    @property
+    def slots(self) -> Ints:
+        return self.ladder.slots
+
+    @property
+    def weights(self) -> None:
+        return None
+
     def next_hops(self, at: Ints, nic: Ints) -> NextHops:
         """The groups of switches `at`, of any tier, for `nic`, both m."""
         start, width = np.zeros(len(at), np.int32), np.zeros(len(at), np.int32)
@@ -141,7 +171,7 @@ class Routes:
         """The sends of one of some groups, in the kernel's order."""
         options = np.arange(hops.count[row], dtype=np.int32)
         place = hops.take(np.full(len(options), row, np.intp)).place(options)
-        sends: Ints = self.ladder.slots[hops.start[row] + place]
+        sends: Ints = self.slots[hops.start[row] + place]
         return sends
 
     @cached_property

@@ -16,9 +16,9 @@ from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import build_fabric
-from rocelab.predict.matrix import matrix_of, rows_of_jobs
+from rocelab.predict.loads import by_link
+from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_loads
-from rocelab.predict.wires import Wires
 from rocelab.results.environment import Environment
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.load import load_spec
@@ -79,13 +79,11 @@ def test_simulated_packets_and_flows_of_every_link_are_the_predicted_ones(
 ) -> None:
     cell = cell_of(lab, 2, ranks)
     fabric = build_fabric(cell.spec)
-    wires = Wires(fabric)
-    loads = predict_loads(
-        wires, matrix_of(wires, rows_of_jobs(plan_jobs(fabric, [cell.job]))), Setting()
-    )
-    packets = loads.packets_by_link(wires)
+    found = predict_loads(fabric, rows_of_jobs(plan_jobs(fabric, [cell.job])), Setting())
+    assert found.packets is not None
+    packets = by_link(fabric, found.packets)
     assert cell.simulated.packets == packets
-    assert list(cell.simulated.flows.values()) == loads.flows.tolist()
+    assert list(cell.simulated.flows.values()) == found.flows.tolist()
     loads = loads_of(cell, packets, cell.simulated.flows)
     assert loads.agree
     assert loads.packets == sum(packets.values()) > 0
@@ -99,7 +97,7 @@ def test_a_link_with_a_packet_more_does_not_agree() -> None:
     loads = loads_of(cell, packets, cell.simulated.flows)
     assert not loads.agree
     assert loads.equal == loads.links - 1
-    assert f"{at[0]} from {at[1]}: {packets[at]:,} packets" in loads.differing[0]
+    assert f"{at.name} from {at.sender}: {packets[at]:,} packets" in loads.differing[0]
 
 
 def test_four_nics_on_one_uplink_need_four_times_as_long() -> None:

@@ -20,7 +20,7 @@ from rocelab.diagnose.critical import lateness, step_of, timing
 from rocelab.diagnose.diagnose import diagnose_report, make_case
 from rocelab.diagnose.losses import lossy_links
 from rocelab.diagnose.page import write_picture
-from rocelab.diagnose.paths import predicted_paths, ways_of
+from rocelab.diagnose.paths import predicted_paths, suspects
 from rocelab.diagnose.terminal import heat_map, path_table, print_diagnosis
 from rocelab.documents import to_json
 from rocelab.errors import InputError
@@ -28,9 +28,10 @@ from rocelab.jobs.collectives import Send
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Direction, Fabric
+from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 from rocelab.predict.matrix import FlowRow, rows_of_jobs
-from rocelab.results.diagnosis import Cause, Diagnosis, Verdict, Way, from_json
+from rocelab.predict.predictor import Setting, paths_on
+from rocelab.results.diagnosis import Cause, Diagnosis, Verdict, from_json
 from rocelab.results.job import (
     Clock,
     Fidelity,
@@ -46,6 +47,7 @@ from rocelab.results.job import (
     Transport,
 )
 from rocelab.spec.model import LabSpec
+from tests.helpers.directed import sent_by
 from tests.helpers.job_sample import ENVIRONMENT
 from tests.helpers.narrow import broken
 
@@ -111,12 +113,12 @@ def steps(job: JobPlan, late: Late = on_time) -> Steps:
 
 
 def flows(
-    job: JobPlan, lost: Callable[[tuple[Way, ...]], int] = lambda ways: 0
+    job: JobPlan, lost: Callable[[tuple[DirectedLink, ...]], int] = lambda ways: 0
 ) -> Sequence[FlowFigures]:
     """1,000 packets of each queue pair with data; `lost` says how many NAKs by their way."""
     ends = {end.number: end for end in job.ends}
     rows = rows_of_jobs([job])
-    ways = ways_of(job.fabric, rows)
+    ways = paths_on(job.fabric, rows, Setting())
     own = {(end.remote, end.sport): end for end in job.ends}
     found = []
     for row, way in zip(rows, ways, strict=True):
@@ -157,22 +159,21 @@ def report(
     sent: Sequence[FlowFigures] | None = None,
     stalls: tuple[HostStall, ...] = (),
     queues: tuple[QueueFigures, ...] = (),
-    foreign_packets: dict[Way, int] | None = None,
+    foreign_packets: dict[DirectedLink, int] | None = None,
 ) -> JobReport:
     """The report that `rocelab traffic` would have written; links carry the flows and foreign
     traffic."""
     sent = flows(job) if sent is None else sent
-    packets: dict[tuple[str, str], int] = {}
+    packets: dict[DirectedLink, int] = {}
     places = job.places
     rows = [
         FlowRow(places[f.rank], places[f.peer], f.sport, f.dest_qp, leaves_by=f.port) for f in sent
     ]
-    for flow, way in zip(sent, ways_of(job.fabric, rows), strict=True):
+    for flow, way in zip(sent, paths_on(job.fabric, rows, Setting()), strict=True):
         for each in way:
-            key = each.link, each.sender
-            packets[key] = packets.get(key, 0) + flow.packets
+            packets[each] = packets.get(each, 0) + flow.packets
     for each, more in (foreign_packets or {}).items():
-        packets[each.link, each.sender] += more
+        packets[each] += more
     times = Times(0.0, 0.0)
     return JobReport(
         schema_version=2,
@@ -196,8 +197,8 @@ def report(
         queue_engine="bpf",
         queues=queues,
         links=tuple(
-            LinkFigures(link, "", Direction.UP, sender, count, 4154 * count, None)
-            for (link, sender), count in packets.items()
+            LinkFigures(link.name, "", Direction.UP, link.sender, count, 4154 * count, None)
+            for link, count in packets.items()
         ),
         tiers=(),
         goodput=Goodput(times, ()),
@@ -216,35 +217,37 @@ def diagnosed(written: JobReport) -> Diagnosis:
     return diagnose_report(read_report(to_json(written)))[0]
 
 
-def queue(way: Way, *, marked: float, mean: float = 500_000, dropped: int = 0) -> QueueFigures:
-    """The queue before a way."""
-    interface = planned().fabric.link_by_name[way.link].port(way.sender).interface
+def queue(
+    way: DirectedLink, *, marked: float, mean: float = 500_000, dropped: int = 0
+) -> QueueFigures:
+    """The queue before a link."""
+    port = way.port
     return QueueFigures(
-        way.sender, interface, 3, 1000, 4_154_000, int(1000 * marked), dropped, 0, 10**6, mean
+        port.node, port.interface, 3, 1000, 4_154_000, int(1000 * marked), dropped, 0, 10**6, mean
     )
 
 
-def uplinks(job: JobPlan) -> list[Way]:
+def uplinks(job: JobPlan) -> list[DirectedLink]:
     """The ways between switches that the job's data crosses, most used first."""
-    count: dict[Way, int] = {}
-    for ways in ways_of(job.fabric, rows_of_jobs([job])):
+    count: dict[DirectedLink, int] = {}
+    for ways in paths_on(job.fabric, rows_of_jobs([job]), Setting()):
         for way in ways[1:-1]:
             count[way] = count.get(way, 0) + 1
-    return sorted(count, key=lambda way: (-count[way], way))
+    return sorted(count, key=lambda way: (-count[way], way.name, way.sender))
 
 
-def over(way: Way, job: JobPlan) -> set[tuple[int, int]]:
+def over(way: DirectedLink, job: JobPlan) -> set[tuple[int, int]]:
     """Ranks whose data crosses a way."""
     rows = rows_of_jobs([job])
     ranks = {place: rank for rank, place in enumerate(job.places)}
     return {
         (ranks[row.source], ranks[row.destination])
-        for row, ways in zip(rows, ways_of(job.fabric, rows), strict=True)
+        for row, ways in zip(rows, paths_on(job.fabric, rows, Setting()), strict=True)
         if way in ways
     }
 
 
-def late_over(way: Way, job: JobPlan, ms: int) -> Late:
+def late_over(way: DirectedLink, job: JobPlan, ms: int) -> Late:
     pairs = over(way, job)
     return lambda iteration, send: ms if (send.source, send.destination) in pairs else 0
 
@@ -358,7 +361,7 @@ def test_a_link_whose_flows_lose_packets_and_others_do_not_is_grey() -> None:
         )
         found = diagnosed(written).verdict
         assert found.cause is Cause.GREY_LINK
-        assert way in found.links
+        assert suspects([way])[0] in found.links
         assert found.excess.lab_ns > 0
         assert "2.00%" in found.evidence[0]
         assert "0 times, 0 sent again" in found.evidence[1]
@@ -366,13 +369,13 @@ def test_a_link_whose_flows_lose_packets_and_others_do_not_is_grey() -> None:
 
 def test_links_that_the_same_flows_cross_are_named_together() -> None:
     job = planned("path-pinning", qps=1)
-    first = ways_of(job.fabric, rows_of_jobs([job]))[0]
+    first = paths_on(job.fabric, rows_of_jobs([job]), Setting())[0]
     pair = over(first[0], job)
     together = [way for way in first if over(way, job) == pair]
     assert len(together) > 1
     found = diagnosed(report(job, sent=flows(job, lambda ways: 20 if first[0] in ways else 0)))
     grey = [each for each in (found.verdict, *found.others) if each.cause is Cause.GREY_LINK]
-    assert set(together) <= set(grey[0].links)
+    assert set(suspects(together)) <= set(grey[0].links)
     assert "do not tell these" in grey[0].evidence[-1]
 
 
@@ -422,7 +425,7 @@ def test_what_a_queue_elsewhere_dropped_explains_no_loss_here() -> None:
     dropped = queue(elsewhere, marked=0.0, dropped=10 * sum(flow.naks for flow in sent))
     found = diagnosed(report(job, late=late_over(way, job, 50), sent=sent, queues=(dropped,)))
     assert found.verdict.cause is Cause.GREY_LINK
-    assert way in found.verdict.links
+    assert suspects([way])[0] in found.verdict.links
 
 
 def test_of_an_invalid_run_nothing_is_blamed_and_what_was_seen_is_told() -> None:
@@ -461,7 +464,7 @@ def test_what_a_run_is_invalid_for_may_be_what_was_found() -> None:
 def test_a_queue_in_front_of_a_link_that_others_use_is_congestion() -> None:
     job = planned()
     way = uplinks(job)[0]
-    own = sum(way in ways for ways in ways_of(job.fabric, rows_of_jobs([job])))
+    own = sum(way in ways for ways in paths_on(job.fabric, rows_of_jobs([job]), Setting()))
     written = report(
         job,
         late=late_over(way, job, 50),
@@ -469,7 +472,7 @@ def test_a_queue_in_front_of_a_link_that_others_use_is_congestion() -> None:
         foreign_packets={way: 1000 * own},
     )
     found = diagnosed(written).verdict
-    assert (found.cause, found.links) == (Cause.CONGESTED_LINK, (way,))
+    assert (found.cause, found.links) == (Cause.CONGESTED_LINK, suspects([way]))
     assert "marked 31% of 1,000 packets" in found.evidence[0]
     assert "50% were not of this job" in found.evidence[1]
 
@@ -478,7 +481,7 @@ def test_a_link_that_the_jobs_own_flows_fill_is_no_fault() -> None:
     job = planned(qps=1)
     way = uplinks(job)[0]
     # Chunks of 500 KB in 10 ms at 400 Mb/s of the lab: the link is full.
-    fast = job.fabric.link_by_name[way.link].rate_bps / DILATION
+    fast = way.link.rate_bps / DILATION
     assert fast == 400_000_000
     written = report(job, late=lambda iteration, send: -90, queues=(queue(way, marked=0.3),))
     found = diagnosed(written)
@@ -502,7 +505,7 @@ def test_a_link_with_a_queue_that_never_carried_its_rate_is_slow() -> None:
         return report(job, late=late_over(way, job, 50), sent=sent, queues=(waits,))
 
     found = diagnosed(written(16 * MS)).verdict
-    assert (found.cause, found.links) == (Cause.SLOW_LINK, (way,))
+    assert (found.cause, found.links) == (Cause.SLOW_LINK, suspects([way]))
     assert "of its 400 Gb/s" in found.evidence[1]
     assert "4.0 times as long" in found.evidence[1]
     assert diagnosed(written(5 * MS)).verdict.cause is Cause.NONE
@@ -525,11 +528,11 @@ def test_counters_that_contradict_the_predicted_paths_are_believed_rather_than_t
     written = report(job)
     way = uplinks(job)[0]
     silent = tuple(
-        replace(link, packets=0) if (link.link, link.sender) == (way.link, way.sender) else link
+        replace(link, packets=0) if (link.link, link.sender) == (way.name, way.sender) else link
         for link in written.links
     )
     found = diagnosed(replace(written, links=silent))
-    assert f"{way.link} carried 0 packets from {way.sender}" in found.notes[0]
+    assert f"{way.name} carried 0 packets from {way.sender}" in found.notes[0]
 
 
 def test_a_document_without_steps_is_refused_with_what_to_do() -> None:
@@ -601,9 +604,11 @@ def test_the_link_that_loses_is_among_the_named(place: int, share: float, seed: 
     written = report(job, sent=sent)
     case = make_case(written, job.fabric, predicted_paths(job.fabric, written))
     (found,) = lossy_links(case)
-    assert way in found.links
+    assert suspects([way])[0] in found.links
     crossing = over(way, job)
-    assert all(crossing & over(each, job) for each in found.links)
+    assert all(
+        crossing & over(sent_by(job.fabric, each.link, each.sender), job) for each in found.links
+    )
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from rocelab.drills.compare.matrix import Cell, cells
 from rocelab.errors import InputError, SpecError
 from rocelab.measure.run import assemble
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Direction, Fabric
+from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 from rocelab.report.compare.html import render_html
 from rocelab.report.compare.terminal import print_comparison
 from rocelab.report.compare.view import (
@@ -93,12 +93,12 @@ def report(**keys: object) -> JobReport:
     return replace(made, **keys)  # type: ignore[arg-type]
 
 
-def packets(first: int, second: int) -> dict[tuple[str, str], int]:
+def packets(first: int, second: int) -> dict[DirectedLink, int]:
     """Data packets on both racks' links to the first and the second spine, in each direction."""
     return {
-        (link.name, port.node): first if link.b.node == "ctsw1" else second
+        each: first if link.b.node == "ctsw1" else second
         for link in job_sample.fabric().sessions
-        for port in (link.a, link.b)
+        for each in (link.up, link.down)
     }
 
 

@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import pytest
 
-from rocelab.drills.hashing import Prediction, predict
+from rocelab.drills.hashing import predict
+from rocelab.forwarding.balance import polarization
 from rocelab.forwarding.fib import planned_fib
 from rocelab.jobs.flow import permutation
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
+from rocelab.predict.loads import LinkLoads
 from rocelab.spec.model import LabSpec
 
 
 def fabric_of(**keys: object) -> Fabric:
     shape = {"racks": 2, "spines": 2, "servers_per_rack": 2}
-    return plan(LabSpec.model_validate({"name": "t", "fabric": shape, **keys}))
+    return plan(LabSpec.model_validate({"name": "t", "fabric": shape} | keys))
 
 
-def predicted(fabric: Fabric) -> Prediction | None:
+def predicted(fabric: Fabric, flows: int = 8) -> LinkLoads | None:
     fibs = {node.name: planned_fib(fabric, node.name) for node in fabric.switches}
-    flows = permutation(fabric, flows=8, rate_pps=100, payload_bytes=256, seed=1)
-    return predict(fabric, fibs, [(flow, 10) for flow in flows])
+    sent = permutation(fabric, flows=flows, rate_pps=100, payload_bytes=256, seed=1)
+    return predict(fabric, fibs, [(flow, 10) for flow in sent])
 
 
 def test_every_packet_is_predicted_on_one_uplink_and_one_downlink() -> None:
     found = predicted(fabric_of())
     assert found is not None
-    assert sum(found.packets.values()) == 8 * 10 * 2
+    assert found.packets is not None
+    between = zip(fabric_of().directed_links, found.packets.tolist(), strict=True)
+    assert sum(packets for link, packets in between if link.is_between_switches) == 8 * 10 * 2
+
+
+def test_parallel_links_to_each_rack_are_offered_apart() -> None:
+    shape = {"racks": 3, "spines": 2, "servers_per_rack": 4, "links_per_pair": 2}
+    found = predicted(fabric_of(fabric=shape), flows=96)
+    assert found is not None
+    (down,) = map(polarization, found.choices)
+    assert (down.first, down.second) == ("rtsw up", "ctsw down")
+    # Each spine has two links to each of three racks.
+    assert down.used_links == down.offered_links == 2 * 3 * 2
 
 
 @pytest.mark.parametrize(

@@ -12,25 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.forwarding.balance import (
-    Choice,
-    Direction,
     PairedChoices,
     balance,
     leaf_uplinks,
     link_loads,
     normalized_information,
     polarization,
-    polarizations,
     random_balance,
     random_groups,
     random_unused,
     tier_balances,
 )
 from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Direction
 from rocelab.runtime.lab import Lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from rocelab.statistics import spread
+from tests.helpers.choices import Choice, polarizations
 
 REFERENCE = Path(__file__).parents[2] / "data" / "mmr.csv"
 
@@ -98,15 +97,16 @@ def test_flows_spread_evenly_over_racks_are_more_even_than_flows_hashed_over_all
 
 def test_loads_are_grouped_by_the_lower_node_in_both_directions() -> None:
     fabric = build_fabric(LabSpec(name="two", fabric=ClosSpec(racks=2, spines=2)))
+    up_and_down = {
+        "rtsw1:ctsw1": (30, 40),
+        "rtsw1:ctsw2": (10, 0),
+        "rtsw2:ctsw1": (20, 0),
+        "rtsw2:ctsw2": (20, 0),
+    }
     packets = {
-        ("rtsw1:ctsw1", "rtsw1"): 30,
-        ("rtsw1:ctsw2", "rtsw1"): 10,
-        ("rtsw2:ctsw1", "rtsw2"): 20,
-        ("rtsw2:ctsw2", "rtsw2"): 20,
-        ("rtsw1:ctsw1", "ctsw1"): 40,
-        ("rtsw1:ctsw2", "ctsw2"): 0,
-        ("rtsw2:ctsw1", "ctsw1"): 0,
-        ("rtsw2:ctsw2", "ctsw2"): 0,
+        way: count
+        for link in fabric.sessions
+        for way, count in zip((link.up, link.down), up_and_down[link.name], strict=True)
     }
     up, down = tier_balances(
         link_loads(fabric, packets),
@@ -130,10 +130,10 @@ def test_leaf_uplinks_are_those_of_the_first_tier_of_switches_in_every_kind(lab:
     links = {link for server in fabric.servers for link in fabric.links_of[server.name]}
     leaves = {link.b.node for link in links}
     uplinks = [link for link in fabric.sessions if link.a.node in leaves]
-    packets = {(link.name, end.node): 7 for link in fabric.sessions for end in (link.a, link.b)}
-    packets |= {(link.name, link.a.node): 100 for link in uplinks[::2]}
+    packets = dict.fromkeys(fabric.directed_links, 7)
+    packets |= {link.up: 100 for link in uplinks[::2]}
     found = leaf_uplinks(tier_balances(link_loads(fabric, packets)))
-    assert found == balance([packets[link.name, link.a.node] for link in uplinks])
+    assert found == balance([packets[link.up] for link in uplinks])
     assert found.mmr is not None
     assert found.mmr > 1.5
 

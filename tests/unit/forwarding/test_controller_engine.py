@@ -19,11 +19,11 @@ from rocelab.forwarding.demand import Demand, FlowKey
 from rocelab.forwarding.entries import difference, program, wanted_entries
 from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fib
 from rocelab.forwarding.multipath import select
-from rocelab.forwarding.network import Edge, Network, Path, Placement
+from rocelab.forwarding.network import Network, Path, Placement
 from rocelab.forwarding.placing import lower_bound, place_cspf, place_lp
 from rocelab.forwarding.steering import EntryKey, steering_hash
 from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
@@ -94,7 +94,7 @@ def check_paths(
     """Check that every flow arrives over next hops that each kernel offers, and that loads are the
     flows' sums."""
     server_of = {nic.ip: node.name for node in fabric.servers for nic in fabric.nics(node.name)}
-    load: dict[tuple[str, str], float] = {}
+    load: dict[DirectedLink, float] = {}
     for each in demands:
         at = each.ingresses[0]
         for step in placed.paths[each.key]:
@@ -103,13 +103,13 @@ def check_paths(
             assert step.switch == at
             assert step.weights == tuple(hop.weight for hop in route.next_hops)
             hop = route.next_hops[step.index]
-            link = fabric.link_by_name[step.edge.link]
-            assert hop.interface == link.port(at).interface
-            load[at, link.name] = load.get((at, link.name), 0) + each.rate_bps / link.rate_bps
-            at = link.far(at).node
+            assert (step.link.sender, step.link.port.interface) == (at, hop.interface)
+            used = each.rate_bps / step.link.link.rate_bps
+            load[step.link] = load.get(step.link, 0) + used
+            at = step.link.receiver
         assert at == server_of[each.key.destination_ip]
-    for edge, used in placed.utilisation.items():
-        assert used == pytest.approx(load[edge.node, edge.link])
+    for link, used in placed.utilisation.items():
+        assert used == pytest.approx(load[link])
 
 
 @pytest.mark.parametrize("lab", LABS)
@@ -161,7 +161,7 @@ def test_cspf_spreads_equal_flows_of_one_pair_evenly_over_all_uplinks() -> None:
     network = Network(fabric, tables_of(fabric))
     flows = [demand(fabric, ("srv1-1", 0), ("srv2-1", 0), 50_000 + n, 10 * GBPS) for n in range(8)]
     placed = place_cspf(network, flows)
-    uplinks = {edge: used for edge, used in placed.utilisation.items() if edge.node == "rtsw1"}
+    uplinks = {link: used for link, used in placed.utilisation.items() if link.sender == "rtsw1"}
     assert len(uplinks) == 4
     assert set(uplinks.values()) == {20 * GBPS / fabric.sessions[0].rate_bps}
 
@@ -172,8 +172,8 @@ def test_the_largest_flow_is_placed_first_and_small_ones_go_around_it() -> None:
     big = demand(fabric, ("srv1-1", 0), ("srv2-1", 0), 50_000, 300 * GBPS)
     small = [demand(fabric, ("srv1-2", 0), ("srv2-2", 0), 50_001 + n, 100 * GBPS) for n in range(3)]
     placed = place_cspf(network, [*small, big])
-    edge = placed.paths[big.key][0].edge
-    assert all(placed.paths[each.key][0].edge != edge for each in small)
+    link = placed.paths[big.key][0].link
+    assert all(placed.paths[each.key][0].link != link for each in small)
     assert placed.max_utilisation == pytest.approx(300 / 400)
 
 
@@ -187,8 +187,9 @@ def test_what_does_not_fit_is_placed_where_it_overloads_least_and_told() -> None
     assert placed.max_utilisation == pytest.approx(2.0)
     # Two of the three flows share a path: its uplink and its downlink carry twice what they can.
     assert len(placed.overloaded) == 2
-    assert placed.overloaded[1].node == "rtsw1"
-    assert placed.overloaded[0].node in ("ctsw1", "ctsw2")
+    up, down = sorted(placed.overloaded, key=lambda link: link.direction, reverse=True)
+    assert (up.sender, up.receiver) == ("rtsw1", down.sender)
+    assert down.sender in ("ctsw1", "ctsw2")
     assert lower_bound(network, flows) == pytest.approx(1.5)
 
 
@@ -210,7 +211,7 @@ def test_no_path_is_taken_that_ends_at_a_switch_without_a_route() -> None:
         place_cspf(Network(fabric, fibs), flows),
         place_lp(Network(fabric, fibs), flows)[0],
     ):
-        assert {path[0].to for path in placed.paths.values()} == {"ctsw2"}
+        assert {path[0].link.receiver for path in placed.paths.values()} == {"ctsw2"}
         assert {len(path[0].weights) for path in placed.paths.values()} == {2}
 
 
@@ -240,16 +241,18 @@ def test_a_next_hop_without_carrier_is_not_taken_but_keeps_its_place_in_the_grou
     flow = demand(fabric, ("srv1-1", 0), ("srv2-1", 0), 50_000, GBPS)
     placed = place_cspf(Network(fabric, {**fibs, "rtsw1": Fib(routes)}), [flow])
     step = placed.paths[flow.key][0]
-    assert (step.to, step.index, len(step.weights)) == ("ctsw2", 1, 2)
+    assert (step.link.receiver, step.index, len(step.weights)) == ("ctsw2", 1, 2)
 
 
 def every_path(network: Network, at: str, destination: str) -> Iterator[Path]:
     """All paths that the tables offer, in the kernels' order."""
     for step in network.steps(at, destination):
-        if step.to not in network.switches:
+        if not step.link.is_between_switches:
             yield (step,)
         else:
-            yield from ((step, *rest) for rest in every_path(network, step.to, destination))
+            yield from (
+                (step, *rest) for rest in every_path(network, step.link.receiver, destination)
+            )
 
 
 @pytest.mark.parametrize("lab", LABS)
@@ -262,11 +265,11 @@ def test_cspf_gives_each_flow_in_turn_the_path_with_most_room(
     network = Network(fabric, fibs)
     demands = random_demands(fabric, count, seed)
     placed = place_cspf(network, demands)
-    load_bps: dict[Edge, float] = {}
+    load_bps: dict[DirectedLink, float] = {}
 
     def used(path: Path, rate_bps: float) -> list[float]:
-        edges = [step.edge for step in path if step.edge in network.receiver]
-        after = [(load_bps.get(edge, 0) + rate_bps) / network.capacity_bps[edge] for edge in edges]
+        links = [step.link for step in path if step.link.is_between_switches]
+        after = [(load_bps.get(link, 0) + rate_bps) / link.link.rate_bps for link in links]
         return sorted(after, reverse=True)
 
     for each in sorted(demands, key=lambda each: (-each.rate_bps, each.key)):
@@ -276,7 +279,7 @@ def test_cspf_gives_each_flow_in_turn_the_path_with_most_room(
         assert chosen in paths
         assert used(chosen, each.rate_bps) == best
         for step in chosen:
-            load_bps[step.edge] = load_bps.get(step.edge, 0) + each.rate_bps
+            load_bps[step.link] = load_bps.get(step.link, 0) + each.rate_bps
 
 
 def test_a_controller_loads_neither_a_compiler_nor_a_solver_that_it_does_not_use() -> None:

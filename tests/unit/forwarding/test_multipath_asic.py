@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.choices import ChoiceModel, Cut, crc_model, kernel_model
 from bench.hashing import second_tier
-from rocelab.forwarding.asic import (
-    ChoiceModel,
-    Crc,
-    Cut,
-    crc_hashes,
-    crc_model,
-    crc_of,
-    kernel_model,
-)
+from rocelab.forwarding.asic import Crc, crc_hashes, crc_of
 from rocelab.forwarding.bulk import multipath_hashes, select_all
 from rocelab.forwarding.flows import as_columns, columns_v4
 from rocelab.forwarding.multipath import Flow5

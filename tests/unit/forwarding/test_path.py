@@ -72,10 +72,9 @@ def test_a_path_goes_up_then_down_over_links_that_exist(
     top = tiers.index(max(tiers))
     assert tiers == [*range(top + 1), *reversed(range(top))]
     assert (path.nodes[0], path.nodes[-1]) == (source, destination)
-    links = {link.name: link for link in fabric.links}
     for hop, following in zip(path.hops, path.nodes[1:], strict=True):
-        assert links[hop.link].far(hop.node).node == following
-        assert links[hop.link].port(hop.node).interface == hop.interface
+        assert hop.link in fabric.directed_links
+        assert hop.link.receiver == following
         assert 0 <= hop.index < hop.width
 
 
@@ -92,7 +91,7 @@ def test_many_flows_use_every_link_of_every_tier_with_seeds_per_node() -> None:
         for port in range(40000, 40400)
         for hop in planned_walk(fabric, "z1-srv1-1", "z2-srv1-1", port).hops
     )
-    used_by_z1_spines = {name for name in taken if name.startswith("z1-ctsw")}
+    used_by_z1_spines = {link for link in taken if link.name.startswith("z1-ctsw")}
     assert len(used_by_z1_spines) == 16
 
 

@@ -60,10 +60,11 @@ def exported() -> dict[str, set[str]]:
         carrier=True, carrier_losses=1, lost=0, tc_drops=0, rx_packets=1, tx_packets=1, rx_bytes=1,
         tx_bytes=1,
     )  # fmt: skip
+    ends = [(each.sender, each.port.interface) for each in lab.fabric.directed_links]
     reading = Reading(
         time_ns=10**9,
-        ports=dict.fromkeys(places.queues.values(), port),
-        queues={place: {3: used} for place in places.queues.values()},
+        ports=dict.fromkeys(ends, port),
+        queues={place: {3: used} for place in ends},
         lost={},
         endpoints={node.name: LiveCounters() for node in lab.fabric.servers},
         routes_incomplete={node.name: 0 for node in lab.fabric.switches},

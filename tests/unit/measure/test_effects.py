@@ -17,6 +17,7 @@ from rocelab.faults.power import SwitchPowerLoss
 from rocelab.forwarding.path import Hop, Path
 from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.measure.effects import READ_DELAY_NS, late_carriers, late_losses
+from rocelab.plan.fabric import DirectedLink
 from rocelab.results.convergence import FlowMeasurement, FlowSamples, Method, Window, measure_flow
 from rocelab.runtime.lab import Lab
 
@@ -86,7 +87,7 @@ def path(*nodes: str) -> Path:
     hops = []
     for node, following in pairwise(nodes):
         link = next(one for one in FABRIC.links_of[node] if one.far(node).node == following)
-        hops.append(Hop(node, link.port(node).interface, link.name, 1, 0, None))
+        hops.append(Hop(DirectedLink(link, node), 1, 0, None))
     return Path(None, tuple(hops), nodes[-1])  # type: ignore[arg-type]
 
 

@@ -174,39 +174,36 @@ def test_what_a_full_queue_drops_is_never_a_loss(steps: list[tuple[int, int, int
         queues: PortCounters = {("rtsw1", interface): {3: queue(queued)}}
         found = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
         clsact += late
-        assert found[FABRIC.towards(LINK, "rtsw1")] <= really_lost
-        assert found[FABRIC.towards(LINK, LINK.far("rtsw1").node)] == 0
+        assert found[LINK.down] <= really_lost
+        assert found[LINK.up] == 0
     found = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
-    assert found[FABRIC.towards(LINK, "rtsw1")] == really_lost
+    assert found[LINK.down] == really_lost
 
 
 def test_what_a_peer_does_not_take_is_lost_towards_it() -> None:
     tracker = LossTracker(FABRIC, queues_in_clsact=True)
     interface = LINK.port("rtsw1").interface
     found = tracker.look(ports(**{interface: port(lost=5)}), {}, {})
-    assert {direction for direction, lost in found.items() if lost} == {
-        FABRIC.towards(LINK, LINK.far("rtsw1").node)
-    }
+    assert {link for link, lost in found.items() if lost} == {LINK.up}
     assert sum(found.values()) == 5
 
 
 def wire_lost(towards_server: int | None, towards_switch: int | None) -> dict[Any, Any]:
-    each = {"srv1-1": towards_server, "rtsw1": towards_switch}
+    each = {SERVER_LINK.down: towards_server, SERVER_LINK.up: towards_switch}
     return {
-        FABRIC.towards(SERVER_LINK, node): ImpairmentCounters(0, lost, 0, 0, 0)
-        for node, lost in each.items()
+        link: ImpairmentCounters(0, lost, 0, 0, 0)
+        for link, lost in each.items()
         if lost is not None
     }
 
 
 def test_both_directions_of_a_servers_link_are_told_apart() -> None:
     tracker = LossTracker(FABRIC, queues_in_clsact=True)
-    to_server, to_switch = (FABRIC.towards(SERVER_LINK, node) for node in ("srv1-1", "rtsw1"))
     interface = SERVER_LINK.port("rtsw1").interface
 
     def look(tc_drops: int, wire: dict[Any, Any]) -> tuple[int, int]:
         found = tracker.look(ports(**{interface: port(tc_drops=tc_drops)}), {}, wire)
-        return found[to_server], found[to_switch]
+        return found[SERVER_LINK.down], found[SERVER_LINK.up]
 
     assert look(4, {}) == (0, 4)
     assert look(10, wire_lost(6, None)) == (6, 4)
@@ -273,14 +270,14 @@ def test_what_happened_before_the_watching_is_not_held_against_the_lab() -> None
 
 @pytest.mark.parametrize(("packets", "told"), [(99, False), (100, True)])
 def test_a_share_of_few_packets_is_not_told(packets: int, told: bool) -> None:
-    place = PLACES.queues[f"{LINK.name} to {LINK.b.node}"]
+    place = LINK.a.node, LINK.a.interface
     marked_class = PLAN.marked_classes[0]
     now = {place: {marked_class: queue(packets=packets, ce_out=60)}}
     assert ("ce_ratio" in values(reading(), reading(1, queues=now))) is told
 
 
 def test_marks_count_in_marked_classes_only() -> None:
-    place = PLACES.queues[f"{LINK.name} to {LINK.b.node}"]
+    place = LINK.a.node, LINK.a.interface
     marked, other = (
         PLAN.marked_classes[0],
         next(each for each in PLAN.classes if each not in PLAN.marked_classes),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,25 +16,34 @@ from hypothesis import strategies as st
 from rocelab.cli.main import main
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
-from rocelab.forwarding.fib import planned_fibs
-from rocelab.forwarding.path import find_nic, walk
+from rocelab.forwarding.asic import Model
+from rocelab.forwarding.balance import Polarization, polarization
+from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fibs
+from rocelab.forwarding.path import NoPathError
+from rocelab.forwarding.steering import EntryKey, SteeringModel
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.jobs.placement import NicRef
 from rocelab.plan.build import build_fabric, plan
-from rocelab.plan.fabric import Direction, Fabric
-from rocelab.predict.choice import Model
-from rocelab.predict.document import Prediction
+from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 from rocelab.predict.flowfile import read_flows
-from rocelab.predict.groups import planned_groups, read_groups
-from rocelab.predict.matrix import FlowRow, matrix_of, rows_of_jobs
-from rocelab.predict.predictor import Setting, asked_fabric, predict_document, predict_loads
+from rocelab.predict.loads import by_link
+from rocelab.predict.matrix import FlowRow, rows_of_jobs
+from rocelab.predict.predictor import (
+    Setting,
+    asked_fabric,
+    paths_on,
+    predict_document,
+    predict_loads,
+)
 from rocelab.predict.whatif import read_asked
-from rocelab.predict.wires import Wires
 from rocelab.report.prediction import print_prediction
+from rocelab.results.prediction import Prediction
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
+from tests.helpers.choices import polarizations
+from tests.helpers.hop_by_hop import choices_of, links_of
 from tests.helpers.narrow import broken
 
 KINDS = ("zone-1-1", "zones-1-28", "rail-small", "hpn-small", "hpn-single-plane", "fat-tree-4")
@@ -47,7 +59,8 @@ FABRICS = {name: fabric_of(name) for name in KINDS}
 @st.composite
 def flow_rows(draw: st.DrawFn) -> tuple[str, list[FlowRow]]:
     name = draw(st.sampled_from(KINDS))
-    nics = Wires(FABRICS[name]).nics
+    fabric = FABRICS[name]
+    nics = [nic for server in fabric.servers for nic in fabric.nics(server.name)]
     rows = []
     for _ in range(draw(st.integers(1, 12))):
         source = draw(st.sampled_from(nics))
@@ -74,42 +87,123 @@ def test_all_flows_at_once_land_where_each_alone_does(
 ) -> None:
     name, rows = drawn
     fabric = asked_fabric(FABRICS[name], read_asked(kind).scheme)
-    wires = Wires(fabric)
-    loads = predict_loads(wires, matrix_of(wires, rows), Setting())
-    fib_of = planned_fibs(fabric, fabric.prefixes)
-    flows, size = np.zeros(wires.sends, np.int64), np.zeros(wires.sends, np.int64)
-    for row in rows:
-        path = walk(
-            fabric,
-            fib_of,
-            find_nic(fabric, row.source.server, row.source.nic),
-            find_nic(fabric, row.destination.server, row.destination.nic),
-            row.sport,
-            leaves_by=row.leaves_by,
-            destination_qp=row.dest_qp,
-        )
-        for hop in path.hops:
-            send = wires.send(fabric.link_by_name[hop.link], hop.node)
-            flows[send] += 1
-            size[send] += row.bytes or 0
-    assert loads.flows.tolist() == flows.tolist()
+    loads = predict_loads(fabric, rows, Setting())
+    alone = links_of(fabric, rows)
+    flows, size = Counter[DirectedLink](), Counter[DirectedLink]()
+    for row, links in zip(rows, alone, strict=True):
+        flows.update(links)
+        size.update(dict.fromkeys(links, row.bytes or 0))
+    assert by_link(fabric, loads.flows) == dict.fromkeys(fabric.directed_links, 0) | flows
     assert loads.bytes is not None
-    assert loads.bytes.tolist() == size.tolist()
+    assert by_link(fabric, loads.bytes) == dict.fromkeys(fabric.directed_links, 0) | size
+    assert paths_on(fabric, rows, Setting()) == alone
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_planned_groups_are_those_of_planned_tables(name: str) -> None:
+@settings(max_examples=40, deadline=None)
+@given(flow_rows())
+def test_choices_of_all_flows_at_once_are_those_of_each_alone(
+    drawn: tuple[str, list[FlowRow]],
+) -> None:
+    name, rows = drawn
     fabric = FABRICS[name]
-    wires = Wires(fabric)
-    planned = planned_groups(wires)
-    read = read_groups(wires, planned_fibs(fabric, fabric.prefixes))
-    compared = 0
-    for number, node in enumerate(fabric.nodes):
-        for nic in range(len(wires.nics)):
-            if node.is_switch:
-                assert planned(number, nic) == read(number, nic), (node.name, nic)
-                compared += 1
-    assert compared == len(fabric.switches) * len(wires.nics)
+    found = map(polarization, predict_loads(fabric, rows, Setting()).choices)
+    choices = (
+        choices_of(fabric, row, links)
+        for row, links in zip(rows, links_of(fabric, rows), strict=True)
+    )
+    assert sorted(map(counted, found)) == sorted(map(counted, polarizations(choices)))
+
+
+def counted(one: Polarization) -> tuple[object, ...]:
+    """What does not depend on the order of flows."""
+    offered = one.used_links, one.offered_links, round(one.unused_if_random or 0, 9)
+    return one.first, one.second, one.flows, *offered
+
+
+@settings(max_examples=40, deadline=None)
+@given(flow_rows())
+def test_tables_that_were_read_lead_flows_as_planned_ones_do(
+    drawn: tuple[str, list[FlowRow]],
+) -> None:
+    name, rows = drawn
+    fabric = FABRICS[name]
+    planned = predict_document(fabric, rows, Setting())
+    read = predict_document(fabric, rows, Setting(planned_fibs(fabric, fabric.prefixes)))
+    assert replace(read, tables="planned") == planned
+
+
+@settings(max_examples=40, deadline=None)
+@given(flow_rows(), st.integers(0, 2**32), st.sampled_from([Model.KERNEL, Model.CRC32]))
+def test_weights_of_tables_count(drawn: tuple[str, list[FlowRow]], seed: int, model: Model) -> None:
+    name, rows = drawn
+    fabric, fib_of = FABRICS[name], planned_fibs(FABRICS[name], FABRICS[name].prefixes)
+
+    @cache
+    def weighted(node: str) -> Fib:
+        draw = random.Random(f"{seed} {node}")
+
+        def route(planned: Route) -> Route:
+            hops = (replace(hop, weight=draw.randint(1, 9)) for hop in planned.next_hops)
+            return replace(planned, next_hops=tuple(hops))
+
+        return Fib(tuple(map(route, fib_of(node).routes)))
+
+    alone = links_of(fabric, rows, model, fib_of=weighted)
+    assert paths_on(fabric, rows, Setting(weighted, model)) == alone
+
+
+def test_entries_of_a_controller_lead_their_flows_and_no_others() -> None:
+    fabric = asked_fabric(FABRICS["zone-1-1"], read_asked("te").scheme)
+    planned = rows_of_jobs([plan_job(fabric, job(ranks=8, transport={"qps": 4}))])
+    rows = [row for row in planned if row.source.server != row.destination.server]
+    draw = random.Random(1)
+    address = {
+        NicRef(nic.server, nic.number): nic.ip
+        for server in fabric.servers
+        for nic in fabric.nics(server.name)
+    }
+    entries = {
+        EntryKey(leaf, address[row.source], address[row.destination], row.sport): draw.getrandbits(
+            32
+        )
+        for row in rows[::2]
+        for leaf in ("rtsw1", "rtsw2")
+    }
+    setting = Setting(planned_fibs(fabric, fabric.prefixes), entries=entries)
+    steering = SteeringModel(fabric, fabric.spec.scheme, entries)
+    assert paths_on(fabric, rows, setting) == links_of(fabric, rows, steering=steering)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ((), "rtsw1: no route to 198.18"),
+        ((NextHop("ctsw1", None, carrier=False),), "still uses ctsw1, whose link is down"),
+        ((NextHop("eth0", None),), "rtsw1: eth0 leads out of the fabric"),
+        ((NextHop("srv1-2", None),), "srv1-2: no route to 198.18"),
+    ],
+)
+def test_a_table_that_does_not_lead_on_is_named(changed: tuple[NextHop, ...], says: str) -> None:
+    fabric = FABRICS["zone-1-1"]
+    fib_of = planned_fibs(fabric, fabric.prefixes)
+    broken_fib = Fib((Route("198.18.0.0/15", changed),))
+    row = FlowRow(NicRef("srv1-1", 1), NicRef("srv2-1", 1), 50_000, 17)
+    with pytest.raises(NoPathError, match=says):
+        predict_loads(
+            fabric, [row], Setting(lambda node: broken_fib if node == "rtsw1" else fib_of(node))
+        )
+
+
+def test_flows_that_tables_send_in_circles_are_refused() -> None:
+    fabric = FABRICS["zone-1-1"]
+    there = {"rtsw1": "ctsw1", "ctsw1": "rtsw1"}
+    row = FlowRow(NicRef("srv1-1", 1), NicRef("srv2-1", 1), 50_000, 17)
+    with pytest.raises(NoPathError, match="loops"):
+        predict_loads(
+            fabric,
+            [row],
+            Setting(lambda node: Fib((Route("0.0.0.0/0", (NextHop(there[node], None),)),))),
+        )
 
 
 def job(**keys: object) -> JobSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from ipaddress import IPv4Address
 
 import numpy as np
 import pytest
@@ -13,9 +14,8 @@ from hypothesis import strategies as st
 from rocelab.arrays import NONE
 from rocelab.errors import InputError
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Fabric, Nic
 from rocelab.plan.routes import NextHops, spread
-from rocelab.predict.wires import Wires
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.routes import Routes
@@ -77,28 +77,33 @@ def built(name: str) -> Network:
     return network_of(spec_of(name))
 
 
+def nics_of(fabric: Fabric) -> list[Nic]:
+    return [nic for server in fabric.servers for nic in fabric.nics(server.name)]
+
+
 @pytest.mark.parametrize("name", [*LABS, "zone-256x32"])
 def test_a_network_is_the_fabric_of_its_spec(name: str) -> None:
     fabric, network = fabric_of(name), built(name)
-    wires = Wires(fabric)
+    number = {node.name: index for index, node in enumerate(fabric.nodes)}
+    links, nics = fabric.directed_links, nics_of(fabric)
 
     assert network.node_names == tuple(node.name for node in fabric.nodes)
     assert network.roles == tuple(node.role for node in fabric.nodes)
     assert network.asn.tolist() == [node.asn or 0 for node in fabric.nodes]
     assert network.zone.tolist() == [node.zone or NONE for node in fabric.nodes]
     assert network.hash_seed.tolist() == [node.hash_seed for node in fabric.nodes]
-    assert np.array_equal(network.sender, wires.sender)
-    assert np.array_equal(network.receiver, wires.receiver)
+    assert network.sender.tolist() == [number[link.sender] for link in links]
+    assert network.receiver.tolist() == [number[link.receiver] for link in links]
     assert network.rate_bps.tolist() == [link.rate_bps for link in fabric.links]
     assert [network.link_name(i) for i in range(network.links)] == [
         link.name for link in fabric.links
     ]
-    assert np.array_equal(network.nic_server, wires.nic_server)
-    assert np.array_equal(network.nic_address, wires.nic_address)
-    assert network.nic_number.tolist() == [nic.number for nic in wires.nics]
-    for number, nic in enumerate(wires.nics):
-        links = [link for link in network.nic_links[number] if link != NONE]
-        leaves = [leaf for leaf in network.home_leaves[network.nic_home[number]] if leaf != NONE]
+    assert network.nic_server.tolist() == [number[nic.server] for nic in nics]
+    assert network.nic_address.tolist() == [int(IPv4Address(nic.ip)) for nic in nics]
+    assert network.nic_number.tolist() == [nic.number for nic in nics]
+    for place, nic in enumerate(nics):
+        links = [link for link in network.nic_links[place] if link != NONE]
+        leaves = [leaf for leaf in network.home_leaves[network.nic_home[place]] if leaf != NONE]
         assert [network.link_name(link) for link in links] == [link.name for link in nic.links]
         assert [network.node_names[leaf] for leaf in leaves] == [link.b.node for link in nic.links]
 
@@ -131,7 +136,7 @@ def remaining(fabric: Fabric, down: set[int]) -> Fabric:
 
 def planned(fabric: Fabric, left: Fabric, nic: int) -> dict[str, NextHops]:
     """The links that every switch sends by, BGP's routes and the leaves' own."""
-    target = Wires(fabric).nics[nic]
+    target = nics_of(fabric)[nic]
     alive = [link for link in target.links if link.name in left.link_by_name]
     dual = len(target.links) == 2
     origins = [link.b.node for link in (alive if dual else target.links)]

@@ -126,16 +126,8 @@ def demands_of(fabric: Fabric, flows: Flows, rate_bps: Floats) -> tuple[Demand, 
 
 
 def sends_of(fabric: Fabric, net: Network, flows: Flows, flow: int, path: Path) -> list[int]:
-    number = {link.name: index for index, link in enumerate(fabric.links)}
     first = 2 * int(net.nic_links[flows.source[flow], flows.port[flow]])
-    return [
-        first,
-        *(
-            2 * number[step.edge.link]
-            + (fabric.link_by_name[step.edge.link].b.node == step.edge.node)
-            for step in path
-        ),
-    ]
+    return [first, *(fabric.directed_links.index(step.link) for step in path)]
 
 
 @pytest.mark.parametrize("lab", LABS)

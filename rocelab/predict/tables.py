@@ -1,0 +1,73 @@
+"""The tables of running switches as groups of next hops, for many flows at once.
+
+`TableGroups` takes the place of planned `rocelab.sim.fabric.routes.Routes`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rocelab.arrays import Ints
+from rocelab.forwarding.fib import FibOf
+from rocelab.forwarding.path import NoPathError
+from rocelab.plan.addressing import dotted
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.routes import NextHops
+
+_Group = tuple[tuple[int, int], ...]
+"""Sends and their weights, in the kernel's order."""
+
+
+class TableGroups:
+    """The groups of read tables; each is a range of `slots`."""
+
+    def __init__(self, network: Network, fib_of: FibOf) -> None:
+        self.network = network
+        self.up = np.ones(network.links, np.bool_)
+        self._fib_of = fib_of
+        self._send_of = {network.send_name(send): send for send in range(network.sends)}
+        self._members: list[tuple[int, int]] = []
+        self._start: dict[tuple[int, _Group], int] = {}
+
+    @property
+    def slots(self) -> Ints:
+        return np.array([send for send, _ in self._members], np.int32)
+
+    @property
+    def weights(self) -> Ints:
+        return np.array([weight for _, weight in self._members], np.int32)
+
+    def next_hops(self, at: Ints, nic: Ints) -> NextHops:
+        """The groups of switches `at` for `nic`, both m. Raises NoPathError where a table has no
+        route, or one that does not lead on."""
+        places, row = np.unique(at.astype(np.int64) * self.network.nics + nic, return_inverse=True)
+        found = [self._range(*divmod(each, self.network.nics)) for each in places.tolist()]
+        start, width = np.array(found, np.int32).reshape(-1, 2)[row].T
+        none = np.empty(0, np.intp)
+        return NextHops(start, width, width, none, np.empty((0, 0), np.bool_))
+
+    def _range(self, node: int, nic: int) -> tuple[int, int]:
+        group = self._group(node, nic)
+        if (node, group) not in self._start:
+            self._start[node, group] = len(self._members)
+            self._members += group
+        return self._start[node, group], len(group)
+
+    def _group(self, node: int, nic: int) -> _Group:
+        name, ip = self.network.node_names[node], dotted(int(self.network.nic_address[nic]))
+        route = self._fib_of(name).lookup(ip) if self.network.tier[node] else None
+        if route is None or not route.next_hops:
+            raise NoPathError(
+                f"{name}: no route to {ip}",
+                hint="rocelab status says whether the fabric has converged",
+            )
+        for hop in route.next_hops:
+            if not hop.carrier:
+                raise NoPathError(
+                    f"{name}: {route.prefix} still uses {hop.interface}, whose link is down"
+                )
+            if f"{name}:{hop.interface}" not in self._send_of:
+                raise NoPathError(f"{name}: {hop.interface} leads out of the fabric")
+        return tuple(
+            (self._send_of[f"{name}:{hop.interface}"], hop.weight) for hop in route.next_hops
+        )

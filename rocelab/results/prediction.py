@@ -1,0 +1,77 @@
+"""The document of a prediction: loads of links, their balance, polarization, worst links.
+
+`rocelab.predict.document` makes it, `rocelab.documents.to_json` writes it, and docs/documents.md is
+generated from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rocelab.forwarding.balance import Balance, Polarization, TierBalance
+from rocelab.plan.fabric import Direction
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPrediction:
+    """What `sender` puts on a link. `bytes` (payload) and `packets` (of data) are None if
+    unknown."""
+
+    link: str
+    sender: str
+    tier: str
+    direction: Direction
+    flows: int
+    bytes: int | None
+    packets: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TierPrediction:
+    """A tier of links between switches in one direction. `flows` has the balance of flow counts,
+    beside uniform random hashing of as many flows; `bytes` that of payload over all its links."""
+
+    tier: str
+    direction: Direction
+    flows: TierBalance
+    bytes: Balance | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorstLink:
+    """A link between switches with the highest load for its rate; `of_mean` is its load over the
+    mean of its tier and direction, in bytes if known, else in flows."""
+
+    link: str
+    sender: str
+    flows: int
+    bytes: int | None
+    of_mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A traffic matrix on a lab.
+
+    tables: `kernel` for those of the running switches, else `planned`. notes: the inexact parts.
+    bytes, packets: None if unknown. worst: the links with the highest load for their
+    rate.
+    """
+
+    schema_version: int
+    lab: str
+    tables: str
+    model: str
+    scheme: dict[str, Any]
+    hashing: dict[str, Any]
+    notes: tuple[str, ...]
+    flows: int
+    bytes: int | None
+    packets: int | None
+    links: tuple[LinkPrediction, ...]
+    tiers: tuple[TierPrediction, ...]
+    polarizations: tuple[Polarization, ...]
+    worst: tuple[WorstLink, ...]
