@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from rocelab.faults.base import LinksFault
-from rocelab.faults.links import directed
 from rocelab.faults.ports import read_ports, running_ports
-from rocelab.faults.selectors import named
+from rocelab.faults.selectors import directed, named
 from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime import wiring

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rocelab.faults.base import ALL_PPM, LinkFaultSpec, LinksFault, Towards
-from rocelab.faults.links import directed
+from rocelab.faults.selectors import directed
 from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.runtime.impairments.impairment import Impairment, Kind

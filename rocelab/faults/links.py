@@ -6,7 +6,7 @@ They act on the ends of the veth pairs. For packet loss with the carrier up see
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ from rocelab.errors import InputError
 from rocelab.faults.base import ALL_PPM, LinkFaultSpec, LinksFault, NicFaultSpec, Towards
 from rocelab.faults.fibre import BrokenFibre
 from rocelab.faults.ports import port_faults, read_default_ports, read_ports, running_ports
-from rocelab.faults.selectors import NodeName, check_end, find_nic_link
+from rocelab.faults.selectors import NodeName, check_end, directed, find_nic_link
 from rocelab.kernel import namespaces, tc
 from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
@@ -199,14 +199,6 @@ class RateDegrade(LinksFault):
             return False
         own = lab_rate_bps(link.link, lab.fabric.spec.dilation)
         return found.kind == "tbf" or found.rate_bps != 8 * (own // 8)
-
-
-def directed(links: Iterable[Link], towards: str | None = None) -> Iterator[DirectedLink]:
-    """Links in both directions, or towards one node alone."""
-    for link in links:
-        for each in (link.up, link.down):
-            if towards in (None, each.receiver):
-                yield each
 
 
 def _by_lower_end(links: tuple[Link, ...]) -> list[tuple[str, list[Link]]]:

@@ -5,12 +5,13 @@ They are parsed from text first and find parts of a fabric later.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from rocelab.errors import InputError
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.spec.base import SpecModel
 from rocelab.wording import RefusedError, listed, name_hint, shown
 
@@ -117,3 +118,11 @@ def named(links: tuple[Link, ...]) -> str:
     for link in links:
         by_node.setdefault(link.a.node, []).append(link.a.interface)
     return " ".join(f"{node}:{','.join(names)}" for node, names in by_node.items())
+
+
+def directed(links: Iterable[Link], towards: str | None = None) -> Iterator[DirectedLink]:
+    """Both directions of links, or only those towards one node."""
+    for link in links:
+        for way in (link.up, link.down):
+            if towards in (None, way.receiver):
+                yield way
