@@ -174,7 +174,7 @@ def test_a_fault_is_injected_listed_and_restored_by_three_commands(broken: Lab) 
 
 def test_a_fault_with_an_end_is_waited_for(broken: Lab) -> None:
     done = rocelab(
-        "fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw2", "lasts=300ms", "--json"
+        "fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw2", "lasts=2s", "--json"
     )
     begin, end = json.loads(done.stdout)["changes"]
     assert (done.returncode, begin["change"], end["change"]) == (0, "begin", "end")
@@ -185,7 +185,7 @@ def test_a_fault_with_an_end_is_waited_for(broken: Lab) -> None:
 def test_flapping_runs_in_the_foreground_as_often_as_asked(broken: Lab) -> None:
     done = rocelab(
         *("fault", "inject", "it-fault", "flapping", "link=rtsw1:ctsw2"),
-        *("count=3", "period=200ms", "--json"),
+        *("count=3", "period=2s", "--json"),
     )
     assert done.returncode == 0
     assert [each["change"] for each in json.loads(done.stdout)["changes"]] == ["begin", "end"] * 3
