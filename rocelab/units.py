@@ -119,22 +119,31 @@ def _three_digits(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+def _scaled(value: float, *units: tuple[str, float]) -> str | None:
+    """A value to three digits in the largest of the units that it reaches, if any."""
+    rounded = float(f"{value:.3g}")
+    for unit, scale in units:
+        if abs(rounded) >= scale:
+            return f"{_three_digits(rounded / scale)}{unit}"
+    return None
+
+
 def format_rate(rate_bps: float) -> str:
     """A rate to three digits, in the usual unit: `400G`, `2.5M`."""
-    rounded = float(f"{rate_bps:.3g}")
-    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if rounded >= scale:
-            return f"{_three_digits(rounded / scale)}{unit}"
-    return _three_digits(rounded)
+    found = _scaled(rate_bps, ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+    return found or _three_digits(float(f"{rate_bps:.3g}"))
+
+
+def format_size(size_bytes: float) -> str:
+    """A size to three digits, in the usual unit: `1.44 GB`, `6 KB`."""
+    found = _scaled(size_bytes, (" TB", 1e12), (" GB", 1e9), (" MB", 1e6), (" KB", 1e3))
+    return found or f"{size_bytes:.0f} B"
 
 
 def format_duration(duration_ns: float) -> str:
     """A duration to three digits, in the usual unit: `1.2 s`, `35.4 ms`."""
-    rounded = float(f"{duration_ns:.3g}")
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if abs(rounded) >= scale:
-            return f"{_three_digits(rounded / scale)} {unit}"
-    return f"{rounded:.0f} ns"
+    found = _scaled(duration_ns, (" s", 1e9), (" ms", 1e6), (" us", 1e3))
+    return found or f"{duration_ns:.0f} ns"
 
 
 def _schema(quantity: Quantity) -> WithJsonSchema:

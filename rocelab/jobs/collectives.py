@@ -103,10 +103,11 @@ def schedule(
     a byte; empty parts are not sent.
 
     - `algorithm` is AllReduce's. ring: Patarasuk and Yuan 2009, `Bandwidth optimal all-reduce
-      algorithms`. tree: two binary trees, each for half of the data, no rank inside both (Sanders,
-      Speck and Traeff 2009, `Two-tree algorithms for full bandwidth broadcast, reduction and
-      scan`), in pieces of `piece_bytes`. hierarchical: rings within groups of `group` ranks and,
-      from group to group, a ring per member.
+      algorithms`. tree: two binary trees, each for half of the data; no rank has children in both,
+      but for the root of one of them if the number of ranks is odd (Sanders, Speck and Traeff
+      2009, `Two-tree algorithms for full bandwidth broadcast, reduction and scan`), in pieces of
+      `piece_bytes`. hierarchical: rings within groups of `group` ranks and, from group to group, a
+      ring per member.
     - AllGather and ReduceScatter are rings. Broadcast is a chain in ring order from `root`, in
       pieces of `piece_bytes`: it moves each byte once over each NIC, as a binomial tree does not.
     - AlltoAll goes in rounds: rank r sends to r+1, then r+2, so that no rank receives from all at

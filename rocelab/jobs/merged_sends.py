@@ -141,11 +141,19 @@ def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
                     f"iteration {iteration + 1}",
                     after=(len(steps) - 1,) if steps else (),
                     compute_s=0.0 if phase or not iteration else compute_s,
-                    sends=merged,
+                    sends=_following(job.pattern, merged) if iteration else merged,
                     iteration=iteration,
                 )
             )
     return Workload(job.ranks, tuple(steps))
+
+
+def _following(pattern: Pattern, merged: Sends) -> Sends:
+    """The sends of an iteration that follows another. The chain of a broadcast is full by then:
+    each rank begins as soon as it has passed on the last piece of the iteration before."""
+    if pattern is not Pattern.BROADCAST:
+        return merged
+    return replace(merged, rounds=1, chain=None, fill_bytes=0)
 
 
 def _ordered(schedule: Schedule, iterations: int, compute_s: float) -> Workload:

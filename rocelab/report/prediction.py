@@ -7,6 +7,7 @@ from rich.table import Table
 
 from rocelab.report.console import table
 from rocelab.results.prediction import Prediction, TierPrediction
+from rocelab.units import format_size
 
 
 def print_prediction(found: Prediction, console: Console) -> None:
@@ -22,7 +23,7 @@ def _what(found: Prediction) -> str:
     origin = "the running kernels' tables" if found.tables == "kernel" else "planned tables"
     carried = [f"{found.flows:,} flows"]
     if found.bytes is not None:
-        carried.append(f"{_megabytes(found.bytes)} of payload")
+        carried.append(f"{format_size(found.bytes)} of payload")
     if found.packets is not None:
         carried.append(f"{found.packets:,} data packets")
     chosen_by = f"scheme {found.scheme['kind']}" if found.model == "kernel" else found.model
@@ -82,10 +83,6 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 10**6:,.1f} MB"
-
-
 def _polarizations(found: Prediction) -> Table:
     shown = table(
         "Polarization: does a choice repeat the one before it?",
@@ -114,6 +111,6 @@ def _worst(found: Prediction) -> Table:
         names=2,
     )
     for one in found.worst:
-        size = "-" if one.bytes is None else _megabytes(one.bytes)
+        size = "-" if one.bytes is None else format_size(one.bytes)
         shown.add_row(one.link, one.sender, f"{one.flows:,}", size, f"{one.of_mean:.2f}")
     return shown

@@ -70,8 +70,9 @@ class JobOutcome:
     job: in full. nics: up to 4,096. ordered: sends went in the schedule's own order, one step each;
     otherwise all that one rank sends another in a step went at once. cut_leaves, cut_zones: the
     hops of a ring over its ranks that lead to another leaf and to another zone. iterations_ns: None
-    if the job never ended. roofline_ns: the least time of an iteration, its busiest NIC or its
-    longest chain at the NICs' rate. steps: of the last iteration.
+    if the job never ended. roofline_ns: the least time of an iteration on average: its busiest NIC
+    at its rate, headers included, or of jobs that compute their longest chain of steps. steps: of
+    the last iteration.
     """
 
     name: str
@@ -121,7 +122,8 @@ class TierUse:
 
 @dataclass(frozen=True, slots=True)
 class BusyLink:
-    """One of the links between switches with the highest load for their rate."""
+    """One of the links between switches with the highest load. of_mean: over the mean of its tier
+    in that direction, by which links are ranked."""
 
     link: str
     sender: str

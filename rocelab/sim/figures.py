@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -171,20 +170,22 @@ def _latency_s(simulation: Simulation, outcome: Outcome, tasks: Longs) -> float:
 
 
 def _roofline_s(simulation: Simulation, number: int, own: slice) -> float:
-    """The least time an iteration can take: its busiest NIC, headers included, or its longest chain
-    of steps, each alone on the network."""
+    """The least time of an iteration: that of the busiest NIC, headers included, and of jobs that
+    compute also that of the longest chain of steps, each alone on the network.
+
+    A collective has the lab's bound (`rocelab.jobs.performance.roofline_ns`): its iterations may
+    overlap, so that no chain limits them, and its pauses are not in their times
+    (`Simulation.iteration_seconds`).
+    """
     compiled, workload = simulation.compiled, simulation.workloads[number]
     nic_bps = simulation.nic_bps(number)
     flow, bits = compiled.program.flow[own], compiled.program.size_bits[own]
     ends = (compiled.flows.source[flow], compiled.flows.destination[flow])
     busiest = max(float(np.bincount(end, bits, 1).max(initial=0.0)) for end in ends)
     iterations = 1 + max(step.iteration for step in workload.steps)
-    if simulation.jobs[number].collective is not None:
-        # Its pauses are not part of iteration times (`Simulation.iteration_seconds`).
-        workload = replace(
-            workload, steps=tuple(replace(step, compute_s=0.0) for step in workload.steps)
-        )
-    return max(busiest / nic_bps, roofline_s(workload, nic_bps)) / iterations
+    is_collective = simulation.jobs[number].collective is not None
+    chain_s = 0.0 if is_collective else roofline_s(workload, nic_bps)
+    return max(busiest / nic_bps, chain_s) / iterations
 
 
 def _headlines(

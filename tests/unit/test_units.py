@@ -15,6 +15,7 @@ from rocelab.units import (
     Quantity,
     format_duration,
     format_rate,
+    format_size,
     parse_duration_ns,
     parse_rate_bps,
     parse_size_bytes,
@@ -129,3 +130,18 @@ def test_a_rate_is_formatted_to_three_digits(rate_bps: float, text: str) -> None
 )
 def test_a_duration_is_formatted_to_three_digits(duration_ns: float, text: str) -> None:
     assert format_duration(duration_ns) == text
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (6_000, "6 KB"),
+        (999, "999 B"),
+        (999_999, "1 MB"),
+        (1_440_000_000, "1.44 GB"),
+        (4_096 * 10**9, "4.1 TB"),
+        (0, "0 B"),
+    ],
+)
+def test_a_size_is_formatted_to_three_digits(size_bytes: int, text: str) -> None:
+    assert format_size(size_bytes) == text

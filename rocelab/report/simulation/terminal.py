@@ -8,7 +8,7 @@ from rich.table import Table
 from rocelab.report.console import table
 from rocelab.report.job_terminal import value_text
 from rocelab.results.simulation import JobOutcome, SimulationReport, TierUse
-from rocelab.units import format_duration
+from rocelab.units import format_duration, format_size
 
 SHOWN_JOBS = 40
 
@@ -34,7 +34,7 @@ def _jobs(report: SimulationReport) -> Table:
         shown.add_row(
             job.name,
             f"{job.ranks:,}",
-            f"{job.payload_bytes / 10**9:,.1f} GB",
+            format_size(job.payload_bytes),
             *(_headline(job, name) for name in names),
             format_duration(job.roofline_ns),
         )

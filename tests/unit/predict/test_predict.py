@@ -398,7 +398,7 @@ def test_the_command_takes_every_option_of_a_job(capsys: pytest.CaptureFixture[s
     options = ["--pattern", "alltoall", "--ranks", "16", "--size", "16MB", "--qps", "4"]
     more = ["--source-port", "flow-label", "--seed", "7"]
     assert rocelab("predict", "zone-1-1", *options, *more) == 0
-    assert "960 flows, 1,440.0 MB of payload" in capsys.readouterr().out
+    assert "960 flows, 1.44 GB of payload" in capsys.readouterr().out
 
 
 def test_flows_of_a_file_and_of_a_job_are_not_mixed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,6 +84,28 @@ def test_merged_sends_take_what_those_in_order_take(
     assert merged == pytest.approx(in_order, rel=bound)
 
 
+@pytest.mark.parametrize(
+    ("bound", "keys"),
+    [
+        (0.01, {"pattern": "allreduce"}),
+        (0.01, {"pattern": "broadcast"}),
+        (0.01, {"pattern": "broadcast", "compute": "1ms"}),
+        (0.15, {"pattern": "allreduce", "algorithm": "tree"}),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else None,
+)
+def test_iterations_that_follow_another_take_what_those_in_order_take(
+    monkeypatch: pytest.MonkeyPatch, bound: float, keys: dict[str, object]
+) -> None:
+    """The number of iterations decides about the method too."""
+    times = []
+    for most in (2**30, 0):
+        monkeypatch.setattr(collectives, "MOST_ORDERED", most)
+        times.append(microseconds(1000, ranks=16, size="1MB", iterations=3, eps=0.0, **keys))
+    in_order, merged = times
+    assert merged == pytest.approx(in_order, rel=bound)
+
+
 def test_a_rings_latency_is_that_of_its_own_hops_at_every_size() -> None:
     """128 ranks are the last whose sends are simulated one by one."""
     assert 2 * 128 * 127 <= MOST_ORDERED < 2 * 129 * 128
