@@ -220,17 +220,17 @@ def _between_switches(lab: Lab, *jobs: JobSpec) -> list[set[DirectedLink]]:
     return [
         {
             link
-            for path in paths_on(fabric, rows_of_jobs([each]), Setting())
+            for path in paths_on(fabric, rows_of_jobs([job]), Setting())
             for link in path
             if link.is_between_switches
         }
-        for each in plan_jobs(fabric, jobs)
+        for job in plan_jobs(fabric, jobs)
     ]
 
 
 def names(verdict: Verdict, trial: Trial) -> bool:
     """Whether a verdict is the fault that was injected, and names where."""
-    links = (f"{each.link} towards {each.receiver}" for each in verdict.links)
+    links = (f"{link.link} towards {link.receiver}" for link in verdict.links)
     named = {verdict.server or "", *links}
     located = not trial.expected or bool(named & set(trial.expected))
     return verdict.cause is trial.injected and located
@@ -242,7 +242,7 @@ def outcome(trial: Trial, found: Diagnosis) -> str:
         return "not tried"
     if names(found.verdict, trial):
         return found.verdict.cause.value
-    if found.verdict.cause is Cause.NONE and any(names(each, trial) for each in found.others):
+    if found.verdict.cause is Cause.NONE and any(names(other, trial) for other in found.others):
         return "seen, cost nothing"
     wrong_place = found.verdict.cause is trial.injected
     return f"{found.verdict.cause} elsewhere" if wrong_place else found.verdict.cause.value

@@ -93,7 +93,7 @@ def speeds() -> Table:
     for name, (count, run) in cases.items():
         rates = flows_per_second(count, run)
         figures = (statistics.median(rates), min(rates), max(rates))
-        table.add_row(name, *(f"{each:,.0f}" for each in figures))
+        table.add_row(name, *(f"{figure:,.0f}" for figure in figures))
     return table
 
 

@@ -146,9 +146,9 @@ def _type(hint: object) -> str:
     """A type in the words of JSON; classes are links to their section."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return " or ".join(_type(each) for each in arguments)
+        return " or ".join(_type(argument) for argument in arguments)
     if origin is Literal:
-        return ", ".join(f"`{each}`" for each in arguments)
+        return ", ".join(f"`{argument}`" for argument in arguments)
     if origin is tuple:
         return f"list of {_type(arguments[0])}"
     if origin in (dict, Mapping):

@@ -85,18 +85,18 @@ def _commands(
 
 def _parameters(command: TyperCommand | TyperGroup) -> list[Parameter]:
     """What a command takes, less what Typer adds to it."""
-    ours = [each for each in command.params if isinstance(each, Parameter) and not each.hidden]
-    return [each for each in ours if not str(each.name).endswith("_completion")]
+    ours = [param for param in command.params if isinstance(param, Parameter) and not param.hidden]
+    return [our for our in ours if not str(our.name).endswith("_completion")]
 
 
 def _usage(words: tuple[str, ...], command: TyperCommand) -> str:
     arguments, options = [], []
-    for each in _parameters(command):
-        name = _written(each)
-        if isinstance(each, TyperArgument):
-            more = "..." if each.nargs == -1 else ""
-            arguments.append(f"{name}{more}" if each.required else f"[{name}]{more}")
-        elif each.required:
+    for parameter in _parameters(command):
+        name = _written(parameter)
+        if isinstance(parameter, TyperArgument):
+            more = "..." if parameter.nargs == -1 else ""
+            arguments.append(f"{name}{more}" if parameter.required else f"[{name}]{more}")
+        elif parameter.required:
             options.append(name)
         elif "[OPTIONS]" not in options:
             options.append("[OPTIONS]")
@@ -121,10 +121,10 @@ def _choices(parameter: Parameter) -> str:
 
 def _table(command: TyperCommand | TyperGroup) -> Iterator[str]:
     yield from _head("argument or option", "what it is", "default")
-    for each in _parameters(command):
-        short = [opt for opt in each.opts if re.fullmatch("-.", opt)]
-        names = ", ".join(f"`{_cell(text)}`" for text in (*short, _written(each)))
-        yield _row(names, _cell(each.help or ""), _default(each))
+    for parameter in _parameters(command):
+        short = [opt for opt in parameter.opts if re.fullmatch("-.", opt)]
+        names = ", ".join(f"`{_cell(text)}`" for text in (*short, _written(parameter)))
+        yield _row(names, _cell(parameter.help or ""), _default(parameter))
 
 
 def _default(parameter: Parameter) -> str:
@@ -189,7 +189,7 @@ def _head(*columns: str) -> tuple[str, str]:
 
 
 def _row(*cells: str) -> str:
-    return "|" + "|".join(f" {each} " if each else " " for each in cells) + "|"
+    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
 
 
 def _cell(text: str) -> str:

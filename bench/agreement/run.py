@@ -125,7 +125,7 @@ def measure_cell(lab: Lab, cell: Cell) -> CellResult:
         problems=(*report.problems, *report.errors),
         loads=loads_of(cell, packets, _predicted_flows(lab, cell)) if valid else None,
         evidence=_evidence(report) if valid else None,
-        lab_ns=tuple(each.modelled_ns for each in report.iterations) if valid else (),
+        lab_ns=tuple(iteration.modelled_ns for iteration in report.iterations) if valid else (),
         simulated_ns=simulated.iteration_ns,
         bottleneck=simulated.bottleneck,
         least_ns=simulated.least_ns,

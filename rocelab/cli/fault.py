@@ -44,7 +44,7 @@ def _complete_number(ctx: typer.Context, incomplete: str) -> list[str]:
     from rocelab.runtime.record import LabFiles
 
     try:
-        numbers = [str(each.number) for each in read_faults(LabFiles(str(ctx.params.get("lab"))))]
+        numbers = [str(fault.number) for fault in read_faults(LabFiles(str(ctx.params.get("lab"))))]
     except (RocelabError, OSError):
         return []
     return [number for number in numbers if number.startswith(incomplete)]
@@ -121,26 +121,26 @@ def _wait(lab: Lab, spec: FaultSpec, json: bool) -> None:
                 "lab": lab.name,
                 "changes": [
                     {
-                        "t_unix_ns": each.t_ns,
-                        "took_ns": each.took_ns,
-                        "change": "begin" if each.begins else "end",
-                        "kind": each.fault.kind,
-                        "subject": each.fault.subject,
+                        "t_unix_ns": change.t_ns,
+                        "took_ns": change.took_ns,
+                        "change": "begin" if change.begins else "end",
+                        "kind": change.fault.kind,
+                        "subject": change.fault.subject,
                     }
-                    for each in changes
+                    for change in changes
                 ],
                 "late": list(late),
             }
         )
         return
     shown = table("", ("after", "fault", "of", "change", "took"), left=4, names=3)
-    for each in changes:
+    for change in changes:
         shown.add_row(
-            format_duration(each.t_ns - changes[0].t_ns),
-            each.fault.kind,
-            each.fault.subject,
-            "begins" if each.begins else "ends",
-            format_duration(each.took_ns),
+            format_duration(change.t_ns - changes[0].t_ns),
+            change.fault.kind,
+            change.fault.subject,
+            "begins" if change.begins else "ends",
+            format_duration(change.took_ns),
         )
     out().print(shown)
     for text in late:

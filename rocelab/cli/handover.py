@@ -32,7 +32,7 @@ def handed_over(path: Path | None) -> Iterator[None]:
         return
     owner = int(user), int(group)
     place = path.absolute()
-    above = next((each for each in place.parents if each.is_dir()), place)
+    above = next((parent for parent in place.parents if parent.is_dir()), place)
     names = place.relative_to(above).parts
     # The folder is held open, so that a link put in its place meanwhile has no effect.
     held = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -229,13 +229,13 @@ def print_report(report: HealthReport) -> None:
     seconds = (report.ended_ns - report.started_ns) / NS_PER_S
     title = f"lab {report.lab}: {seconds:.1f} s in {report.sampling}"
     lines = table(title, ("SLI", "worst", "objective", "missed in", "where"))
-    for each in report.slis:
+    for sli in report.slis:
         lines.add_row(
-            each.sli,
-            f"{each.worst:g}",
-            "-" if each.objective is None else f"{each.objective:g}",
-            f"{each.breached_samples} samples" if each.breached_samples else "-",
-            each.worst_where or "",
+            sli.sli,
+            f"{sli.worst:g}",
+            "-" if sli.objective is None else f"{sli.objective:g}",
+            f"{sli.breached_samples} samples" if sli.breached_samples else "-",
+            sli.worst_where or "",
         )
     out().print(lines)
     for problem in report.problems:

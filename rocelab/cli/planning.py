@@ -46,11 +46,11 @@ def _print_plan(fabric: Fabric) -> None:
     addressing = "a /31 each" if fabric.numbered else "unnumbered (IPv6 link-local)"
     say(f"lab {fabric.name}: {len(fabric.nodes):,} nodes, {len(fabric.links):,} links")
 
-    shared = any(len(each.origins) > 1 for each in fabric.prefixes)
+    shared = any(len(prefix.origins) > 1 for prefix in fabric.prefixes)
     columns = ("role", "nodes", "ASNs", "prefixes", *(("NICs of two ports",) if shared else ()))
     nodes = table("Nodes", columns)
     originated = Counter(
-        (fabric.node(each.origins[0]).role, each.per_port) for each in fabric.prefixes
+        (fabric.node(prefix.origins[0]).role, prefix.per_port) for prefix in fabric.prefixes
     )
     for role in sorted(Role, key=lambda role: -role.tier):
         members = [node for node in fabric.nodes if node.role is role]
@@ -115,7 +115,7 @@ def _address_use(fabric: Fabric) -> str:
     from rocelab.plan.addressing import SPACE_SIZE, SPACE_TEXT
 
     originated = sum(
-        ip_network(each.prefix).num_addresses for each in fabric.prefixes if not each.per_port
+        ip_network(prefix.prefix).num_addresses for prefix in fabric.prefixes if not prefix.per_port
     )
     linked = 2 * len(fabric.sessions) if fabric.numbered else 0
     used = originated + linked
@@ -173,8 +173,8 @@ def render(
             )
         else:
             warnings = write_clabernetes(fabric, folder, image or DEFAULT_IMAGE, overwrite=force)
-    for each in warnings:
-        err().print(f"warning: {each}", markup=False, soft_wrap=True)
+    for warning in warnings:
+        err().print(f"warning: {warning}", markup=False, soft_wrap=True)
     say(f"configurations of {len(fabric.switches):,} switches of lab {fabric.name} are in {folder}")
 
 

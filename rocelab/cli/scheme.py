@@ -23,7 +23,7 @@ def _complete_scheme(incomplete: str) -> list[str]:
     from rocelab.spec.schemes import SchemeSpec
 
     members = get_args(get_args(SchemeSpec)[0])
-    kinds = [get_args(each.model_fields["kind"].annotation)[0] for each in members]
+    kinds = [get_args(member.model_fields["kind"].annotation)[0] for member in members]
     return [kind for kind in kinds if kind.startswith(incomplete)]
 
 

@@ -55,7 +55,7 @@ class Timing:
 
     def worst(self, iterations: Collection[int] = ()) -> int:
         """The row, of some iterations or of all, whose critical path has the greatest excess."""
-        rows = [each - self.first for each in iterations] or range(len(self.took))
+        rows = [iteration - self.first for iteration in iterations] or range(len(self.took))
         return max(rows, key=lambda row: sum(link.excess_ns for link in self.paths[row]))
 
 

@@ -76,7 +76,7 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
     least_ns = LEAST_SHARE * float(timed.took.sum())
     blamed = [verdict for verdict in found if verdict.excess.lab_ns >= least_ns]
     verdict = blamed[0] if blamed else _nothing(case, found)
-    if any(not explained(each, found) for each in case.report.problems):
+    if any(not explained(problem, found) for problem in case.report.problems):
         verdict = _invalid(case)
     shown = timed.worst(verdict.iterations)
     return Diagnosis(

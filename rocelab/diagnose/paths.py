@@ -62,7 +62,7 @@ def named(links: Iterable[DirectedLink]) -> str:
 
 def suspects(links: Iterable[DirectedLink]) -> tuple[SuspectLink, ...]:
     """Links as a document names them."""
-    return tuple(SuspectLink(each.name, each.sender, each.receiver) for each in links)
+    return tuple(SuspectLink(link.name, link.sender, link.receiver) for link in links)
 
 
 def _check_counters(report: JobReport, paths: Sequence[FlowPaths]) -> None:

@@ -89,7 +89,7 @@ class PhaseView:
             "traffic": None if self.probes is None else self.probes.model_dump(mode="json"),
             "jobs": self.jobs,
             "faults": [fault.document() for fault in self.faults],
-            "expectations": [asdict(each) for each in self.expectations],
+            "expectations": [asdict(expectation) for expectation in self.expectations],
         }
 
 
@@ -173,6 +173,11 @@ def _phase(fabric: Fabric, phase: PhaseSpec) -> PhaseView:
 
 def _in_words(expectations: Sequence[Expectation]) -> tuple[ExpectationRow, ...]:
     return tuple(
-        ExpectationRow(each.kpi, KPIS[each.kpi].title, each.written, KPIS[each.kpi].meaning)
-        for each in expectations
+        ExpectationRow(
+            expectation.kpi,
+            KPIS[expectation.kpi].title,
+            expectation.written,
+            KPIS[expectation.kpi].meaning,
+        )
+        for expectation in expectations
     )

@@ -149,7 +149,7 @@ def _value(key: str, text: str, declared: Declared) -> Data:
         return parse_source(f"{key}: {text}", COMMAND_LINE).data.get(key)
     if _is_list(declared):
         return [each.strip() for each in text.split(",")] if text else None
-    kinds = {each.annotation for each in declared.members}
+    kinds = {member.annotation for member in declared.members}
     if kinds & {int, float, bool} and quantity_of(declared) is None:
         return read_scalar(text, None, plain=True)
     return text or None
@@ -162,7 +162,7 @@ def _default(info: FieldInfo) -> str | None:
 
 
 def _is_list(declared: Declared) -> bool:
-    return any(get_origin(each.annotation) is tuple for each in declared.members)
+    return any(get_origin(member.annotation) is tuple for member in declared.members)
 
 
 def _form(declared: Declared) -> str:
@@ -177,7 +177,7 @@ def _form(declared: Declared) -> str:
         return {DURATION: "TIME", SHARE: "SHARE"}.get(quantity, "VALUE")
     if declared.model is LinkSelector:
         return "NODE:INTERFACE"
-    kinds = {each.annotation for each in declared.members}
+    kinds = {member.annotation for member in declared.members}
     if bool in kinds:
         return "true|false"
     return "N" if int in kinds else "NODE"

@@ -28,7 +28,7 @@ def main(lab_name: str, record: Path, driver: tuple[int, int]) -> None:
     from rocelab.runtime.record import LabFiles
 
     parent = Driver(*driver)
-    while any(each.driver == parent for each in read_faults(LabFiles(lab_name))):
+    while any(fault.driver == parent for fault in read_faults(LabFiles(lab_name))):
         if not parent.is_alive:
             try:
                 restore_recorded(Lab.running(lab_name), orphans_only=True)

@@ -136,7 +136,7 @@ class Injector:
     def happened(self) -> tuple[Change, ...]:
         """The changes so far, without those that the kernel has yet to make."""
         now_ns = realtime_ns()
-        return tuple(each for each in self.changes if each.t_ns <= now_ns)
+        return tuple(change for change in self.changes if change.t_ns <= now_ns)
 
     def nodes_of(self, spec: SingleFaultSpec) -> frozenset[str]:
         """The nodes that a fault concerns. Raises InputError where it does not fit the lab."""
@@ -207,9 +207,11 @@ class Injector:
         now_ns = realtime_ns()
         # The kernel will not make the changes that it has yet to make.
         self.changes = [
-            each for each in self.changes if each.fault is not held.fault or each.t_ns <= now_ns
+            change
+            for change in self.changes
+            if change.fault is not held.fault or change.t_ns <= now_ns
         ]
-        own = [each.begins for each in self.changes if each.fault is held.fault]
+        own = [change.begins for change in self.changes if change.fault is held.fault]
         done = held.fault.restore(self._lab) or Bracket.now()
         if own == [True]:
             self.changes.append(Change(held.fault, False, done.before_ns, done.width_ns))
@@ -252,7 +254,7 @@ def wait_for_effect(
     change, and where its effect is not seen in time.
     """
     others = [each for each in read_faults(LabFiles(lab.name)) if each.number != recorded.number]
-    if any(set(each.spec.resolve(lab.fabric).nodes) & set(fault.nodes) for each in others):
+    if any(set(other.spec.resolve(lab.fabric).nodes) & set(fault.nodes) for other in others):
         return
     deadline = time.monotonic() + PROOF_TIMEOUT_S
     while unseen := _unseen_effect(lab, fault, intact):

@@ -176,47 +176,52 @@ def _neighbours(lab: Lab, leaf: str) -> list[_Neighbour]:
 
 
 def _open_neighbours(lab: Lab, leaf: str, *, accept_own_asn: bool) -> None:
-    for each in _neighbours(lab, leaf):
-        lines = [f"no {filter_.line}" for filter_ in each.filters]
-        lines += each.own_asn_lines if accept_own_asn else []
-        policy.configure(lab, each.switch, lines, in_family=True)
+    for neighbour in _neighbours(lab, leaf):
+        lines = [f"no {filter_.line}" for filter_ in neighbour.filters]
+        lines += neighbour.own_asn_lines if accept_own_asn else []
+        policy.configure(lab, neighbour.switch, lines, in_family=True)
 
 
 def _close_neighbours(lab: Lab, leaf: str) -> None:
     """Restore the neighbours' filters, and reopen sessions that maximum-prefix shut."""
-    for each in _neighbours(lab, leaf):
-        if not policy.has_bgpd(lab, each.switch):
+    for neighbour in _neighbours(lab, leaf):
+        if not policy.has_bgpd(lab, neighbour.switch):
             continue
-        running = policy.running_lines(lab, each.switch)
-        lines = _missing(lab, each.switch, each.filters)
-        lines += [f"no {line}" for line in each.own_asn_lines if line in running]
+        running = policy.running_lines(lab, neighbour.switch)
+        lines = _missing(lab, neighbour.switch, neighbour.filters)
+        lines += [f"no {line}" for line in neighbour.own_asn_lines if line in running]
         if lines:
-            policy.configure(lab, each.switch, lines, in_family=True)
-        states = policy.sessions(lab, each.switch)
-        shut = [peer for peer in each.peers if states[peer].state == policy.SHUT_FOR_PREFIXES]
+            policy.configure(lab, neighbour.switch, lines, in_family=True)
+        states = policy.sessions(lab, neighbour.switch)
+        shut = [peer for peer in neighbour.peers if states[peer].state == policy.SHUT_FOR_PREFIXES]
         if shut:
-            policy.clear(lab, each.switch, shut)
+            policy.clear(lab, neighbour.switch, shut)
 
 
 def _left_at_neighbours(lab: Lab, leaf: str) -> tuple[str, ...]:
     own = len(lab.fabric.prefixes_of[leaf])
     found: list[str] = []
-    for each in _neighbours(lab, leaf):
-        if not policy.has_bgpd(lab, each.switch):
+    for neighbour in _neighbours(lab, leaf):
+        if not policy.has_bgpd(lab, neighbour.switch):
             continue
-        running = policy.running_lines(lab, each.switch)
+        running = policy.running_lines(lab, neighbour.switch)
         found += [
-            f"{each.switch} lacks `{line}`" for line in _missing(lab, each.switch, each.filters)
+            f"{neighbour.switch} lacks `{line}`"
+            for line in _missing(lab, neighbour.switch, neighbour.filters)
         ]
-        found += [f"{each.switch} has `{line}`" for line in each.own_asn_lines if line in running]
-        states = policy.sessions(lab, each.switch)
-        for peer in each.peers:
+        found += [
+            f"{neighbour.switch} has `{line}`"
+            for line in neighbour.own_asn_lines
+            if line in running
+        ]
+        states = policy.sessions(lab, neighbour.switch)
+        for peer in neighbour.peers:
             if states[peer].state == policy.SHUT_FOR_PREFIXES:
-                found.append(f"{each.switch}'s session with {leaf} is {states[peer].state}")
+                found.append(f"{neighbour.switch}'s session with {leaf} is {states[peer].state}")
             if states[peer].accepted > own:
                 found.append(
-                    f"{each.switch} has {states[peer].accepted} prefixes of {leaf}, whose own are "
-                    f"{own}"
+                    f"{neighbour.switch} has {states[peer].accepted} prefixes of {leaf}, whose own "
+                    f"are {own}"
                 )
     return tuple(found)
 

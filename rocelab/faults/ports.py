@@ -53,7 +53,9 @@ def running_ports(lab: Lab, ports: Sequence[tuple[str, Port]]) -> frozenset[str]
 
     def running(interfaces: Sequence[str]) -> list[str]:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as kernel:
-            return [each for each in interfaces if _flags(kernel, each) & IFF_RUNNING]
+            return [
+                interface for interface in interfaces if _flags(kernel, interface) & IFF_RUNNING
+            ]
 
     return frozenset(
         f"{node}:{interface} has carrier"
@@ -72,7 +74,9 @@ def port_faults(node: NamespaceNode, cables: Iterable[Link]) -> list[str]:
 
     def read() -> set[tuple[int, str]]:
         with netlink.open_socket() as channel:
-            return {(each.interface, each.mac) for each in links.read_neighbours(channel)}
+            return {
+                (neighbour.interface, neighbour.mac) for neighbour in links.read_neighbours(channel)
+            }
 
     ports, known = read_ports(node), namespaces.inside(node.netns, read)
     found = []

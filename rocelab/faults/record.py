@@ -59,7 +59,7 @@ def write_fault(files: LabFiles, spec: SingleFaultSpec, driver: Driver | None) -
     }
     fresh = folder / f"{os.getpid()}.new"
     write_file(fresh, json.dumps(document))
-    number = max((each.number for each in read_faults(files)), default=0) + 1
+    number = max((fault.number for fault in read_faults(files)), default=0) + 1
     try:
         while True:
             try:

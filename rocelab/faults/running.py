@@ -100,7 +100,7 @@ def inject_and_wait(
         zero_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) + HEAD_START_NS
         late = carry_out(injector, faults, zero_ns, _waiter(faults, spec.kind, zero_ns, progress))
         injector.restore_all()
-        changes = tuple(each for each in injector.changes if each.begins or not spec.instant)
+        changes = tuple(change for change in injector.changes if change.begins or not spec.instant)
     if injector.unseen:
         raise ExpectationError("; ".join(_reasons(injector.unseen)))
     return changes, _reasons(late)

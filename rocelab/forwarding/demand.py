@@ -70,7 +70,7 @@ class _Reader:
         self.demands: dict[FlowKey, Demand] = {}
         self.problems: list[str] = []
         self._fabric = fabric
-        self._addresses = {nic.ip for each in fabric.servers for nic in fabric.nics(each.name)}
+        self._addresses = {nic.ip for server in fabric.servers for nic in fabric.nics(server.name)}
 
     def read(self, file: Path) -> None:
         try:

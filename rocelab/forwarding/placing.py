@@ -95,13 +95,13 @@ class _Problem:
                 onward = {step.link.receiver for step in steps} - seen
                 seen |= onward
                 waiting += sorted(onward)
-        ports = max((len(each) for each in leaves.values()), default=0)
+        ports = max((len(leaf) for leaf in leaves.values()), default=0)
         homes = {destination: home for home, destination in enumerate(entered)}
         rows = [leaves[demand.key.destination_ip] for demand in demands]
         wanted = Wanted(
             np.array([number_of[switch] for switch in ingress], np.int32),
             np.array([homes[demand.key.destination_ip] for demand in demands], np.int32),
-            np.array([each + [NONE] * (ports - len(each)) for each in rows], np.int32).reshape(
+            np.array([row + [NONE] * (ports - len(row)) for row in rows], np.int32).reshape(
                 len(demands), ports
             ),
             np.array([demand.rate_bps for demand in demands], np.float64),

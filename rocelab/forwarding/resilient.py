@@ -79,5 +79,5 @@ def without(
     of its buckets that are not `busy` move as well.
     """
     left = [i for i in range(len(weights)) if i != member]
-    emptied = [None if each == member else left.index(each) for each in buckets]
+    emptied = [None if bucket == member else left.index(bucket) for bucket in buckets]
     return tuple(left[each] for each in filled(emptied, [weights[i] for i in left], busy))

@@ -135,7 +135,7 @@ def _slots(fabric: Fabric) -> dict[str, tuple[frozenset[str], int]]:
     def slot(nic: Nic) -> tuple[frozenset[str], int]:
         return frozenset(link.b.node for link in nic.links), place[nic.links[0].name]
 
-    return {nic.ip: slot(nic) for each in fabric.servers for nic in fabric.nics(each.name)}
+    return {nic.ip: slot(nic) for server in fabric.servers for nic in fabric.nics(server.name)}
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class InferenceSpec(SpecModel):
                 "take fewer stages",
             ),
             ("expert", "prefill", "decode"): (
-                model.experts % self.expert or any(each % self.expert for each in shapes),
+                model.experts % self.expert or any(shape % self.expert for shape in shapes),
                 f"{self.expert} expert parallel replicas do not divide {model.experts} experts and "
                 f"{self.prefill} + {self.decode} replicas",
                 "take a divisor of experts, prefill and decode",

@@ -89,7 +89,7 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ..
             job.pattern, job.ranks, size_bytes, job.algorithm, job.channels, group, job.root
         )
         rings = _hierarchical_phases(job.ranks, job.channels, size_bytes, group)
-        return tuple(each for each in rings if len(each.source))
+        return tuple(ring for ring in rings if len(ring.source))
     whole = sends_of(
         job.pattern,
         job.ranks,
@@ -282,11 +282,11 @@ def _hierarchical(ranks: int, channels: int, size_bytes: int, group: int) -> Sen
     """The sums of the phases; a pair may be of one group and of two of one rank each."""
     phases = _hierarchical_phases(ranks, channels, size_bytes, group)
     source, destination, size, parts = (
-        np.concatenate([getattr(each, column) for each in phases])
+        np.concatenate([getattr(phase, column) for phase in phases])
         for column in ("source", "destination", "size_bytes", "parts")
     )
     load = np.stack((size, parts), axis=-1)
-    rounds = sum(int(each.rounds) for each in phases)
+    rounds = sum(int(phase.rounds) for phase in phases)
     return _summed(ranks, source, destination, load, rounds, np.zeros_like(source))
 
 

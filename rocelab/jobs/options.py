@@ -67,7 +67,7 @@ def job_from_options(options: Mapping[str, str], command: str = "rocelab traffic
         return validate(Source(command, data, places), JobSpec)
     except SpecError as error:
         raise SpecError(
-            [replace(each, line=None, key=_option(each.key)) for each in error.problems]
+            [replace(problem, line=None, key=_option(problem.key)) for problem in error.problems]
         ) from None
 
 

@@ -113,18 +113,18 @@ def between(source: Ints, destination: Ints, size_bytes: float, repeats: int = 1
 
 def joined(*parts: Sends | None) -> Sends | None:
     """Sends that start together, as one; None if all parts are None."""
-    sends = [each for each in parts if each is not None]
+    sends = [part for part in parts if part is not None]
     if len(sends) < 2:
         return sends[0] if sends else None
     return Sends(
-        np.concatenate([each.source for each in sends]),
-        np.concatenate([each.destination for each in sends]),
-        np.concatenate([each.size_bytes for each in sends]),
-        np.concatenate([np.broadcast_to(each.rounds, len(each.source)) for each in sends]),
-        np.concatenate([_parts(each) for each in sends]),
-        _apart([_chain(each) for each in sends]),
-        max(each.fill_bytes for each in sends),
-        min(each.tokens for each in sends),
+        np.concatenate([send.source for send in sends]),
+        np.concatenate([send.destination for send in sends]),
+        np.concatenate([send.size_bytes for send in sends]),
+        np.concatenate([np.broadcast_to(send.rounds, len(send.source)) for send in sends]),
+        np.concatenate([_parts(send) for send in sends]),
+        _apart([_chain(send) for send in sends]),
+        max(send.fill_bytes for send in sends),
+        min(send.tokens for send in sends),
     )
 
 

@@ -162,7 +162,9 @@ def _listed(fabric: Fabric, ranks: int, names: Sequence[str]) -> tuple[NicRef, .
     for place in places:
         node = fabric.node_by_name.get(place.server)
         if node is None or node.is_switch:
-            raise no_server(place.server, node is not None, [each.name for each in fabric.servers])
+            raise no_server(
+                place.server, node is not None, [server.name for server in fabric.servers]
+            )
         check_nic(place, len(fabric.nics(place.server)))
     return places
 

@@ -40,7 +40,8 @@ class Bracket:
 def spanning(brackets: Sequence[Bracket]) -> Bracket:
     """From before the first to after the last. Raises ValueError without brackets."""
     return Bracket(
-        min(each.before_ns for each in brackets), max(each.after_ns for each in brackets)
+        min(bracket.before_ns for bracket in brackets),
+        max(bracket.after_ns for bracket in brackets),
     )
 
 

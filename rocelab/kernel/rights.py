@@ -129,4 +129,4 @@ SYS_NICE = "CAP_SYS_NICE"
 
 def may_prioritise() -> bool:
     """Whether this process may raise and lower the priority of processes."""
-    return all(each.name != SYS_NICE for each in missing_capabilities())
+    return all(capability.name != SYS_NICE for capability in missing_capabilities())

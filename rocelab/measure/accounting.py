@@ -157,9 +157,9 @@ def _classes(jobs: Sequence[JobResult]) -> tuple[set[int], set[int], set[int]]:
     fabric = jobs[0].plan.fabric
     transports = [job.plan.job.transport for job in jobs]
     return (
-        {traffic_class(fabric, each.dscp) for each in transports},
-        {traffic_class(fabric, each.ack_dscp) for each in transports},
-        {traffic_class(fabric, each.cnp_dscp) for each in transports},
+        {traffic_class(fabric, transport.dscp) for transport in transports},
+        {traffic_class(fabric, transport.ack_dscp) for transport in transports},
+        {traffic_class(fabric, transport.cnp_dscp) for transport in transports},
     )
 
 

@@ -259,21 +259,21 @@ def transport(job: JobResult, agents: Iterable[AgentRecord]) -> Transport:
     sends = [pair.requester for pair in job.queue_pairs]
     takes = [pair.responder for pair in job.queue_pairs]
     any_order = job.plan.job.transport.out_of_order
-    reordered, taken = sum(each.reordered for each in takes), sum(each.packets for each in takes)
+    reordered, taken = sum(take.reordered for take in takes), sum(take.packets for take in takes)
     return Transport(
         queue_pairs=len(job.queue_pairs) // 2,
-        data_packets=sum(each.packets for each in sends),
-        retransmitted=sum(each.retransmitted for each in sends),
+        data_packets=sum(send.packets for send in sends),
+        retransmitted=sum(send.retransmitted for send in sends),
         posted_bytes=job.posted_bytes,
         acked_bytes=job.acked_bytes,
         delivered_bytes=job.delivered_bytes,
-        timeouts=sum(each.timeouts for each in sends),
-        naks_sent=sum(each.naks for each in takes),
-        naks_received=sum(each.naks for each in sends),
-        out_of_order=sum(each.out_of_order for each in takes),
-        duplicates=sum(each.duplicates for each in takes),
-        ce=sum(each.ce for each in takes),
-        cnps_sent=sum(each.cnps for each in takes),
+        timeouts=sum(send.timeouts for send in sends),
+        naks_sent=sum(take.naks for take in takes),
+        naks_received=sum(send.naks for send in sends),
+        out_of_order=sum(take.out_of_order for take in takes),
+        duplicates=sum(take.duplicates for take in takes),
+        ce=sum(take.ce for take in takes),
+        cnps_sent=sum(take.cnps for take in takes),
         cnps_received=sum(pair.cnps_received for pair in job.queue_pairs),
         refused=sum(port.refused for port in job.ports),
         icrc_errors=sum(agent.icrc_errors for agent in agents),
@@ -281,7 +281,7 @@ def transport(job: JobResult, agents: Iterable[AgentRecord]) -> Transport:
         port_moves=sum(pair.port_moves for pair in job.queue_pairs),
         reordered=reordered if any_order else None,
         reordered_share=reordered / taken if any_order and taken else None,
-        reorder_extent=max(each.reorder_extent for each in takes) if any_order else None,
+        reorder_extent=max(take.reorder_extent for take in takes) if any_order else None,
     )
 
 

@@ -168,7 +168,7 @@ def _send(
             session.wait_for_jobs(progress)
         elapsed_s = time.monotonic() - started_s
         paused = {
-            each.fault.subject for each in injector.changes if each.fault.kind == "host-pause"
+            change.fault.subject for change in injector.changes if change.fault.kind == "host-pause"
         }
         stolen_s = stolen_cpu_s() - stolen_s
         return session.stop(paused), elapsed_s, stolen_s, tuple(problems)

@@ -300,7 +300,7 @@ class Fabric:
     def prefixes_holding(self, ip: str) -> tuple[Prefix, ...]:
         """Every prefix that contains an address."""
         address = IPv4Address(ip)
-        return tuple(each for each in self.prefixes if address in IPv4Network(each.prefix))
+        return tuple(prefix for prefix in self.prefixes if address in IPv4Network(prefix.prefix))
 
     def uplinks(self, node: str) -> tuple[Link, ...]:
         """The links from `node` towards the top, in build order."""

@@ -52,7 +52,7 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
         }
         if fields := fabric.spec.hashing.fields:
             settings["ipv4/fib_multipath_hash_fields"] = str(
-                sum(FIELD_BIT[each] for each in fields)
+                sum(FIELD_BIT[field] for field in fields)
             )
         if node.hash_seed:
             settings[SEED] = str(node.hash_seed)

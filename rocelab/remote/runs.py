@@ -238,15 +238,15 @@ def list_runs(connection: Connection, installed: Installed) -> list[Listed]:
     assert isinstance(items, list)
     return [
         Listed(
-            run=str(each["run"]),
-            command=shlex.join(["rocelab", *each["words"]]),
-            client=str(each["client"]),
-            started_unix_s=float(each["started_unix_s"]),
-            exit_code=each["exit_code"],
-            alive=bool(each["alive"]),
+            run=str(item["run"]),
+            command=shlex.join(["rocelab", *item["words"]]),
+            client=str(item["client"]),
+            started_unix_s=float(item["started_unix_s"]),
+            exit_code=item["exit_code"],
+            alive=bool(item["alive"]),
         )
-        for each in items
-        if _NAME.fullmatch(str(each["run"]))
+        for item in items
+        if _NAME.fullmatch(str(item["run"]))
     ]
 
 
@@ -258,12 +258,12 @@ def choose(runs: Sequence[Listed], name: str | None, host: str) -> Listed:
         if not runs:
             raise InputError(f"there is no run on {host}")
         raise InputError(
-            f"there are {len(runs)} runs on {host}: {', '.join(each.run for each in runs)}",
+            f"there are {len(runs)} runs on {host}: {', '.join(run.run for run in runs)}",
             hint="name the one you mean",
         )
-    for each in runs:
-        if each.run == name:
-            return each
+    for run in runs:
+        if run.run == name:
+            return run
     raise InputError(f"there is no run {name} on {host}", hint=f"`rocelab --host {host} runs`")
 
 

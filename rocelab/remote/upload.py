@@ -89,7 +89,7 @@ def make_upload(words: Sequence[str], values: Mapping[str, object], here: Path) 
             outputs.append(mirrored(path))
             present += _present(path)
         else:
-            sent |= {mirrored(each): each for each in _with_references(path)}
+            sent |= {mirrored(reference): reference for reference in _with_references(path)}
     present += _present(here / RESULTS)
     return Upload(
         words=tuple(_rewritten(word, moved) for word in words),

@@ -91,7 +91,7 @@ def in_pods(made: Deployment) -> Deployment:
     clabernetes ignores MTUs of links, and connects each node to a management network, with a
     default route that the fabric must not fall back to.
     """
-    by_mtu: dict[str, dict[int, list[str]]] = {each.name: {} for each in made.containers}
+    by_mtu: dict[str, dict[int, list[str]]] = {container.name: {} for container in made.containers}
     for link in made.links:
         for port in (link.a, link.b):
             by_mtu[port.node].setdefault(link.mtu, []).append(port.interface)
@@ -106,7 +106,7 @@ def in_pods(made: Deployment) -> Deployment:
         first = [] if each.entrypoint else ["ip route del default"]
         return replace(each, commands=(*first, *mtus, *each.commands))
 
-    return replace(made, containers=tuple(alone(each) for each in made.containers))
+    return replace(made, containers=tuple(alone(container) for container in made.containers))
 
 
 def packed(files: Mapping[str, str], budget_bytes: int) -> list[dict[str, str]]:

@@ -26,7 +26,7 @@ def container_name(lab: str, node: str) -> str:
 def topology_text(deployment: Deployment, *, brief: bool = False) -> str:
     """The topology file. `brief`: for clabernetes, whose links have no MAC addresses and which
     connects nodes to a network of its own."""
-    switches = [each for each in deployment.containers if each.files]
+    switches = [container for container in deployment.containers if container.files]
     return (
         environment()
         .get_template("topology.clab.yml.j2")

@@ -198,7 +198,7 @@ def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
     lists = [_PrefixList(FABRIC_LIST, f"{SPACE_TEXT} le 32")]
     if node.is_leaf:
         lists += _own_prefixes(fabric, node.name, OWN_LIST)
-        lists += [_PrefixList(NICS_LIST, each) for each in _nic_blocks(fabric, node.name)]
+        lists += [_PrefixList(NICS_LIST, block) for block in _nic_blocks(fabric, node.name)]
     below = dict.fromkeys(link.a.node for link in fabric.downlinks(node.name))
     for name in below:
         if fabric.node(name).is_leaf:

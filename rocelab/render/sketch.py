@@ -158,7 +158,7 @@ def _shared_with(fabric: Fabric, cell: Cell) -> tuple[str, ...]:
     if cell.hidden or cell.role is Role.SERVER:
         return ()
     prefixes = fabric.prefixes_of[cell.nodes[0]]
-    return next((each.origins for each in prefixes if len(each.origins) > 1), ())
+    return next((prefix.origins for prefix in prefixes if len(prefix.origins) > 1), ())
 
 
 def _stacks(fabric: Fabric, leaves: Tier, servers: Sequence[Node]) -> tuple[tuple[Cell, ...], ...]:

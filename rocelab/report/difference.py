@@ -62,7 +62,7 @@ def _side(side: Side) -> str:
 
 
 def _figures(found: DrillDiff) -> Table:
-    of_jobs = any(each.phase is not None for each in found.figures)
+    of_jobs = any(figure.phase is not None for figure in found.figures)
     names = ("phase", "figure") if of_jobs else ("",)
     shown = table(
         "Medians (minimum to maximum, number of repeats)",
@@ -71,20 +71,24 @@ def _figures(found: DrillDiff) -> Table:
         names=len(names),
     )
     styles = {Finding.HIGHER: "bold", Finding.LOWER: "bold", Finding.NOT_MEASURED: "yellow"}
-    for each in found.figures:
-        job = "" if each.job is None else f", job {each.job}"
-        finding = f"{each.finding}*" if each.apart and each.finding not in styles else each.finding
-        style = styles.get(each.finding, "none")
-        shown.add_row(
-            *((f"{each.phase}{job}",) if of_jobs else ()),
-            KPIS[each.kpi].title,
-            Text(finding, style),
-            _difference(each),
-            "" if each.p_value is None else f"{each.p_value:.3f}",
-            _spread(each.kpi, each.old, each.old_values),
-            _spread(each.kpi, each.new, each.new_values),
+    for figure in found.figures:
+        job = "" if figure.job is None else f", job {figure.job}"
+        finding = (
+            f"{figure.finding}*"
+            if figure.apart and figure.finding not in styles
+            else figure.finding
         )
-    if any(each.apart and each.finding not in styles for each in found.figures):
+        style = styles.get(figure.finding, "none")
+        shown.add_row(
+            *((f"{figure.phase}{job}",) if of_jobs else ()),
+            KPIS[figure.kpi].title,
+            Text(finding, style),
+            _difference(figure),
+            "" if figure.p_value is None else f"{figure.p_value:.3f}",
+            _spread(figure.kpi, figure.old, figure.old_values),
+            _spread(figure.kpi, figure.new, figure.new_values),
+        )
+    if any(figure.apart and figure.finding not in styles for figure in found.figures):
         shown.caption = "*: all values of one side are above all of the other's"
     return shown
 
@@ -113,7 +117,7 @@ def _difference(each: FigureDiff) -> str:
 
 
 def _verdicts(found: DrillDiff) -> Table:
-    of_jobs = any(each.phase is not None for each in found.verdicts)
+    of_jobs = any(verdict.phase is not None for verdict in found.verdicts)
     names = ("phase", "figure") if of_jobs else ("",)
     shown = table(
         "Expectations that came out otherwise or are stated otherwise",
@@ -121,13 +125,13 @@ def _verdicts(found: DrillDiff) -> Table:
         left=len(names) + 2,
         names=len(names),
     )
-    for each in found.verdicts:
-        if each.changed:
+    for verdict in found.verdicts:
+        if verdict.changed:
             shown.add_row(
-                *((each.phase or "",) if of_jobs else ()),
-                KPIS[each.kpi].title,
-                _verdict(each.old),
-                _verdict(each.new),
+                *((verdict.phase or "",) if of_jobs else ()),
+                KPIS[verdict.kpi].title,
+                _verdict(verdict.old),
+                _verdict(verdict.new),
             )
     return shown
 

@@ -103,7 +103,7 @@ def repeat_tables(result: DrillResult) -> list[RepeatTable]:
 
 def _phase_table(result: DrillResult, phase: str, verdicts: Sequence[Verdict]) -> RepeatTable:
     held = [figures_held(repeat, phase).figures for repeat in result.repeats]
-    shown = _shown(verdicts, [each for figures in held for each in figures])
+    shown = _shown(verdicts, [figure for figures in held for figure in figures])
     rows = []
     for number, (repeat, figures) in enumerate(zip(result.repeats, held, strict=True), 1):
         run = next(run for run in repeat if run.phase == phase)
@@ -113,7 +113,7 @@ def _phase_table(result: DrillResult, phase: str, verdicts: Sequence[Verdict]) -
 
 
 def _shown(verdicts: Iterable[Verdict], figures: Sequence[Figures]) -> list[Kpi]:
-    measured = [kpi for kpi in HEADLINES if any(each.get(kpi) is not None for each in figures)]
+    measured = [kpi for kpi in HEADLINES if any(figure.get(kpi) is not None for figure in figures)]
     return [KPIS[kpi] for kpi in dict.fromkeys((*measured, *(v.kpi for v in verdicts)))]
 
 
@@ -133,7 +133,7 @@ def _row(
 
 def _cell(kpi: Kpi, figures: Sequence[Figures], resolution_ns: float) -> str:
     """One figure, or one of each job if they differ."""
-    cells = [format_kpi(kpi.name, each.get(kpi.name), resolution_ns) for each in figures]
+    cells = [format_kpi(kpi.name, figure.get(kpi.name), resolution_ns) for figure in figures]
     return ", ".join(dict.fromkeys(cells))
 
 

@@ -72,7 +72,7 @@ def _tables(run: PhaseRun, number: int | None) -> list[Table | None]:
     """The tables of one run; `number` is its repeat's if there are several."""
     measured = run.probes or run.jobs
     assert measured is not None
-    stages = [stages_table(each) for each in measured.stages if each.switches]
+    stages = [stages_table(stage) for stage in measured.stages if stage.switches]
     health = _health_table(measured.health)
     if run.probes is not None:
         return [

@@ -111,7 +111,9 @@ def _time_of(run: PhaseRun) -> float | None:
         return run.probes.overall.full_convergence_ns
     if run.jobs is not None and run.jobs.fair_shares is not None:
         return run.jobs.fair_shares.lab_ns
-    iterations = [each.modelled_ns for report in run.reports for each in report.iterations]
+    iterations = [
+        iteration.modelled_ns for report in run.reports for iteration in report.iterations
+    ]
     return statistics.median(iterations) if iterations else None
 
 
@@ -131,12 +133,12 @@ def health_rows(report: HealthReport) -> list[HealthRow]:
     """A row per SLI, in the order they are defined."""
     return [
         HealthRow(
-            title=each.sli.replace("_", " "),
-            objective="-" if each.objective is None else f"<= {each.objective:g} {each.unit}",
-            worst=f"{each.worst:.3g}",
-            where=each.worst_where or "-",
-            breaches=str(each.breached_samples),
-            met=each.met,
+            title=sli.sli.replace("_", " "),
+            objective="-" if sli.objective is None else f"<= {sli.objective:g} {sli.unit}",
+            worst=f"{sli.worst:.3g}",
+            where=sli.worst_where or "-",
+            breaches=str(sli.breached_samples),
+            met=sli.met,
         )
-        for each in report.slis
+        for sli in report.slis
     ]

@@ -483,7 +483,7 @@ def aggregate(flows: Sequence[FlowMeasurement], events: Sequence[EventConvergenc
         first_route_convergence_ns=_largest(firsts),
         full_convergence_ns=_largest([event.full_convergence_ns for event in felt]),
         loss_derived_ns=max(known_loss_derived, default=None) if whole else None,
-        rate_derived_ns=_largest([each for each in rates if each != 0]),
+        rate_derived_ns=_largest([rate for rate in rates if rate != 0]),
         loss_of_connectivity_ns=_largest([event.loss_of_connectivity_ns for event in felt]),
         resolution_ns=max(
             *(flow.resolution_ns for flow in flows),

@@ -253,7 +253,7 @@ def _figures(old: DrillResult, new: DrillResult) -> Iterator[FigureDiff]:
 
 
 def _measured(repeats: Iterable[Figures], kpi: str) -> tuple[float, ...]:
-    values = (each.get(kpi) for each in repeats)
+    values = (repeat.get(kpi) for repeat in repeats)
     return tuple(float(value) for value in values if value is not None)
 
 

@@ -240,8 +240,8 @@ def summarise(
     runs = [run for repeat in repeats for run in repeat if run.phase == name and run.valid]
     valid = [run.figures() for run in runs]
     held = [figures_held(repeat, name) for repeat in repeats]
-    figures = [each for of_repeat in held for each in of_repeat.figures]
-    others = [each for of_repeat in held for each in of_repeat.others]
+    figures = [figure for of_repeat in held for figure in of_repeat.figures]
+    others = [other for of_repeat in held for other in of_repeat.others]
     summaries = tuple(map(_summarised, zip(*valid, strict=True)))
     verdicts = judge(expectations, figures, others)
     return PhaseSummary(name, len(valid), summaries, verdicts, probes)

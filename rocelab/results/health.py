@@ -67,7 +67,7 @@ class HealthReport:
     @property
     def met(self) -> bool:
         """Whether every objective was met in every sample that could be read."""
-        return all(each.met for each in self.slis)
+        return all(sli.met for sli in self.slis)
 
     @property
     def is_healthy(self) -> bool:

@@ -342,9 +342,9 @@ class JobReport:
 
     def headline(self, name: str) -> Headline:
         """The headline of that name. Raises KeyError if there is none."""
-        for each in self.headlines:
-            if each.name == name:
-                return each
+        for headline in self.headlines:
+            if headline.name == name:
+                return headline
         raise KeyError(name)
 
 

@@ -83,7 +83,9 @@ class PhaseJob:
 
     def headline(self, name: str) -> float | None:
         """The median of a headline; None if the job has none of that name."""
-        found = (each.modelled.median for each in self.report.headlines if each.name == name)
+        found = (
+            headline.modelled.median for headline in self.report.headlines if headline.name == name
+        )
         return next(found, None)
 
     def packets_of(self, traffic_class: int) -> int:

@@ -179,7 +179,7 @@ def _installed(prefix: Path) -> Installation:
 
 
 def _first_vtysh(folders: Iterable[Path]) -> str:
-    return next((str(each / "vtysh") for each in folders if (each / "vtysh").exists()), "")
+    return next((str(folder / "vtysh") for folder in folders if (folder / "vtysh").exists()), "")
 
 
 def _ids_in(root: Path) -> tuple[int, int]:

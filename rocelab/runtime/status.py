@@ -251,7 +251,7 @@ def _known(name: str) -> KnownLab:
     with suppress(FileNotFoundError):  # where another command takes it down
         namespaces = files.netns.iterdir() if os.path.ismount(files.netns) else ()
         # A management network has a namespace but is no node.
-        nodes = sum(files.node(each.name).exists() for each in namespaces)
+        nodes = sum(files.node(namespace.name).exists() for namespace in namespaces)
     if record.state is State.STARTING and _is_locked(files.lock):
         found = Presence.STARTING
     elif record.state is State.RUNNING and nodes:

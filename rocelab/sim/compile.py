@@ -242,7 +242,7 @@ def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job]) -> Compiled:
 
 
 def _all_chains(jobs: Sequence[Chains], first_task: Offsets) -> Chains:
-    first = _offsets([len(each.task) for each in jobs])
+    first = _offsets([len(job.task) for job in jobs])
     return Chains(
         _joint(
             [
@@ -251,8 +251,8 @@ def _all_chains(jobs: Sequence[Chains], first_task: Offsets) -> Chains:
             ]
         ),
         _joint([each.task + before for each, before in zip(jobs, first_task, strict=False)]),
-        _joint([each.rounds for each in jobs]),
-        _joint([each.tokens for each in jobs]),
+        _joint([job.rounds for job in jobs]),
+        _joint([job.tokens for job in jobs]),
     )
 
 
@@ -273,7 +273,7 @@ def _selected(flows: Flows, chosen: npt.NDArray[np.bool_]) -> Flows:
 def _all_flows(flows: Sequence[Flows]) -> Flows:
     return Flows(
         *(
-            _joint([getattr(each, field.name) for each in flows]).astype(np.int32)
+            _joint([getattr(flow, field.name) for flow in flows]).astype(np.int32)
             for field in fields(Flows)
         )
     )

@@ -58,12 +58,12 @@ class Declared:
 
     def member(self, tag: str | int) -> Declared:
         """The member of this union that pydantic calls `tag`."""
-        return next((each for each in self.members if each.is_called(tag)), Declared(None))
+        return next((member for member in self.members if member.is_called(tag)), Declared(None))
 
     @property
     def kinds(self) -> tuple[str, dict[str, Declared]] | None:
         """The key that distinguishes this union's blocks, and the block of each of its words."""
-        models = [each.model for each in self.members]
+        models = [member.model for member in self.members]
         if len(models) < 2 or None in models:
             return None
         fields = [dict(keys_of(model)) for model in models if model is not None]
@@ -169,18 +169,18 @@ def locate(model: type[BaseModel], location: KeyPath) -> Place:
 def choices(declared: Declared) -> tuple[str, ...]:
     """The words allowed at a place: of its enumerations and literals."""
     words: list[str] = []
-    for each in declared.members:
-        if get_origin(each.annotation) is Literal:
-            words += [str(arg) for arg in get_args(each.annotation)]
-        elif isinstance(each.annotation, type) and issubclass(each.annotation, Enum):
-            words += [str(item.value) for item in each.annotation]
+    for member in declared.members:
+        if get_origin(member.annotation) is Literal:
+            words += [str(arg) for arg in get_args(member.annotation)]
+        elif isinstance(member.annotation, type) and issubclass(member.annotation, Enum):
+            words += [str(item.value) for item in member.annotation]
     return tuple(words)
 
 
 def takes_text(declared: Declared) -> bool:
     """Whether some text is allowed at a place."""
     return bool(choices(declared)) or any(
-        each.annotation is str or quantity_of(each) for each in declared.members
+        member.annotation is str or quantity_of(member) for member in declared.members
     )
 
 
@@ -199,11 +199,11 @@ def phrase(declared: Declared) -> str:
     if declared.kinds is not None:
         key, blocks = declared.kinds
         return f"a block of keys with {key}: {listed(blocks)}"
-    several_blocks = sum(each.model is not None for each in members) > 1
+    several_blocks = sum(member.model is not None for member in members) > 1
     rest = [
-        "a block of keys" if several_blocks and each.model else _phrase(each)
-        for each in members
-        if not choices(each)
+        "a block of keys" if several_blocks and member.model else _phrase(member)
+        for member in members
+        if not choices(member)
     ]
     return listed(dict.fromkeys([*words, *rest]))
 

@@ -51,7 +51,7 @@ def validate(source: Source, model: type[Model]) -> Model:
         result = model.model_validate(source.data)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        found = _settle_unions([(locate(model, each["loc"]), each) for each in details])
+        found = _settle_unions([(locate(model, detail["loc"]), detail) for detail in details])
         found.sort(key=lambda each: source.line(each[0].path) or 0)
     problems = [_problem(source, model, *each) for each in found[:MAX_PROBLEMS]]
     told = {_path(source, *each) for each in found}
@@ -184,9 +184,9 @@ def _kinds_with(place: Place, key: str) -> list[str]:
 def _keys_below(model: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
     for name, info in keys_of(model):
         yield (*path, name)
-        for each in of_field(info).members:
-            if each.model is not None and each.model is not model:
-                yield from _keys_below(each.model, (*path, name))
+        for member in of_field(info).members:
+            if member.model is not None and member.model is not model:
+                yield from _keys_below(member.model, (*path, name))
 
 
 def _word_hint(given: object, words: Sequence[str]) -> str | None:
@@ -201,7 +201,7 @@ def _value_hint(place: Place, given: object) -> str | None:
         if takes_text(place.declared):
             return _word_hint(given, choices(place.declared)) or place.description
         meant = type(_unquoted(given))
-        wanted = {each.annotation for each in place.declared.members}
+        wanted = {member.annotation for member in place.declared.members}
         if meant in wanted or (meant is int and float in wanted):
             return f"write {given} without quotes"
     if given is None:

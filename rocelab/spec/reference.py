@@ -30,7 +30,7 @@ def named_by(naming: Path, named: Path) -> Iterator[None]:
     except SpecError as error:
         if may_be_quoted(named, naming):
             raise
-        raise SpecError([withheld(each) for each in error.problems]) from None
+        raise SpecError([withheld(problem) for problem in error.problems]) from None
 
 
 def may_be_quoted(named: Path, naming: Path) -> bool:

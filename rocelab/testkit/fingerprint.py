@@ -138,9 +138,12 @@ def _addresses(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tup
 
 
 def _neighbours(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    for each in links.read_neighbours(channel):
-        if each.interface in names:
-            yield names[each.interface], f"{ipaddress.ip_address(each.address)} is {each.mac}"
+    for neighbour in links.read_neighbours(channel):
+        if neighbour.interface in names:
+            yield (
+                names[neighbour.interface],
+                f"{ipaddress.ip_address(neighbour.address)} is {neighbour.mac}",
+            )
 
 
 def _routes(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tuple[str, str]]:
@@ -174,7 +177,7 @@ def _configurations(lab: Lab) -> Iterator[tuple[tuple[str, str], str]]:
 
 def _processes(lab: Lab) -> Iterator[tuple[tuple[str, str], str]]:
     """The commands that run in each node, all found in one pass over /proc."""
-    node_of = {lab.node(each.name).netns.stat().st_ino: each.name for each in lab.fabric.nodes}
+    node_of = {lab.node(node.name).netns.stat().st_ino: node.name for node in lab.fabric.nodes}
     running: dict[str, list[str]] = {name: [] for name in node_of.values()}
     for pid in namespaces.processes_in(node_of):
         try:

@@ -244,7 +244,7 @@ class TrafficSession:
             for index, item in enumerate(outgoing):
                 columns = sent[server][FLOW_COLUMNS * index : FLOW_COLUMNS * (index + 1)]
                 offered, refused, held, held_ns = (
-                    np.frombuffer(each, np.int64) for each in columns
+                    np.frombuffer(column, np.int64) for column in columns
                 )
                 records[item.flow.id] = flow_record(
                     item.flow,

@@ -133,7 +133,7 @@ def _tiers(runs: Sequence[Run]) -> range:
 
 def _tier(balances: Sequence[TierBalance], runs: Sequence[Run]) -> TierFigures:
     first = balances[0]
-    wholes = [each.all_links for each in balances]
+    wholes = [balance.all_links for balance in balances]
     random = first.random
     used = [
         max(
@@ -147,10 +147,10 @@ def _tier(balances: Sequence[TierBalance], runs: Sequence[Run]) -> TierFigures:
         tier=first.tier,
         direction=first.direction,
         links=first.all_links.links,
-        mmr=_known([each.mmr for each in wholes]),
-        jfi=_known([each.jfi for each in wholes]),
-        cov=_known([each.cov for each in wholes]),
-        unused=_median([each.unused for each in wholes]),
+        mmr=_known([whole.mmr for whole in wholes]),
+        jfi=_known([whole.jfi for whole in wholes]),
+        cov=_known([whole.cov for whole in wholes]),
+        unused=_median([whole.unused for whole in wholes]),
         random_mmr=None if random is None else random.mmr,
         random_mmr_p99=None if random is None else random.mmr_p99,
         random_jfi=None if random is None else random.jfi,

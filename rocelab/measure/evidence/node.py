@@ -136,8 +136,8 @@ def _state(pid: int | None) -> dict[str, object]:
 def _traffic_control(node: NamespaceNode, interfaces: Sequence[str], shelf: Shelf) -> None:
     """Classes and filters, which tc lists per interface: all in one process."""
     batch = "".join(
-        f"class show dev {each}\nfilter show dev {each} ingress\nfilter show dev {each} egress\n"
-        for each in interfaces
+        f"class show dev {name}\nfilter show dev {name} ingress\nfilter show dev {name} egress\n"
+        for name in interfaces
     )
 
     def listed() -> str:

@@ -33,7 +33,7 @@ class Places:
     @cached_property
     def directed_links(self) -> dict[str, DirectedLink]:
         """Both directions of every link, in build order, by name: `rtsw1:ctsw2 to ctsw2`."""
-        return {f"{each.name} to {each.receiver}": each for each in self.fabric.directed_links}
+        return {f"{link.name} to {link.receiver}": link for link in self.fabric.directed_links}
 
     def nodes_of(self, sli: Sli, where: str) -> tuple[str, ...]:
         """The nodes concerned: a link's ends; a server and the switches it is wired to."""

@@ -74,9 +74,9 @@ def _line(axis: Axes, found: Comparison, kind: str, placement: str, name: str) -
     own.sort(key=lambda cell: cell.qps)
     scale = 8 if name == "busbw_gbs" else 1
     spreads = [getattr(cell.figures, name) for cell in own]
-    middle = np.array([each.median for each in spreads]) * scale
-    low = middle - np.array([each.minimum for each in spreads]) * scale
-    high = np.array([each.maximum for each in spreads]) * scale - middle
+    middle = np.array([spread.median for spread in spreads]) * scale
+    low = middle - np.array([spread.minimum for spread in spreads]) * scale
+    high = np.array([spread.maximum for spread in spreads]) * scale - middle
     number = [cell.qps for cell in own]
     axis.errorbar(
         number,

@@ -217,8 +217,8 @@ def repeatability(found: Comparison) -> str:
     ]
     if not spreads:
         return "Nothing was measured."
-    known = [each.cov for each in spreads if each.cov is not None]
-    counts = sorted({each.n for each in spreads})
+    known = [spread.cov for spread in spreads if spread.cov is not None]
+    counts = sorted({spread.n for spread in spreads})
     iterations = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     if not known:
         return f"{iterations} iteration of each: there is no spread to report."

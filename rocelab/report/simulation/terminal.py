@@ -24,8 +24,8 @@ def print_report(report: SimulationReport, console: Console) -> None:
 
 
 def _jobs(report: SimulationReport) -> Table:
-    names = list(dict.fromkeys(each.name for job in report.jobs for each in job.headlines))
-    titles = {each.name: each.title for job in report.jobs for each in job.headlines}
+    names = list(dict.fromkeys(headline.name for job in report.jobs for headline in job.headlines))
+    titles = {headline.name: headline.title for job in report.jobs for headline in job.headlines}
     shown = table(
         "Jobs, on the modelled network (medians of iterations)",
         ("job", "ranks", "sent", *(titles[name] for name in names), "lower bound"),
@@ -44,9 +44,9 @@ def _jobs(report: SimulationReport) -> Table:
 
 
 def _headline(job: JobOutcome, name: str) -> str:
-    for each in job.headlines:
-        if each.name == name:
-            return value_text(each.modelled.median, each.unit)
+    for headline in job.headlines:
+        if headline.name == name:
+            return value_text(headline.modelled.median, headline.unit)
     return "never ends" if None in job.iterations_ns else "-"
 
 

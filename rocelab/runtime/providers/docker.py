@@ -87,6 +87,6 @@ def _create(files: LabFiles, name: str, containers: Containers) -> list[str]:
         *("--label", f"{LABEL}={containers.label}", "--network", "none", "--cap-drop", "ALL"),
         *(word for each in CAPABILITIES for word in ("--cap-add", each)),
         *(_PODMAN_LIMITS if containers.program == "podman" else ()),
-        *(word for each in mounts for word in ("--mount", each)),
+        *(word for mount in mounts for word in ("--mount", mount)),
         *("--entrypoint", "/bin/sh", containers.image, "-c", WAITS),
     ]

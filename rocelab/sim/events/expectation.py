@@ -67,7 +67,7 @@ def expected_cost(
         with_breaks_s = redo * math.expm1(_bounded(cycle_s * breaks_per_s)) / breaks_per_s
     else:
         with_breaks_s = cycle_s
-    slowed = min(1.0, sum(each.lost_share for each in slowdowns))
+    slowed = min(1.0, sum(slowdown.lost_share for slowdown in slowdowns))
     running = tau_s / with_breaks_s
     return ExpectedCost(
         effective=running * (1 - slowed),

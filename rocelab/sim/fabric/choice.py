@@ -123,7 +123,9 @@ class Choice:
     def _with_qp(self, at: Ints, which: Indices) -> Words:
         flows = self._flows
         columns = (self._source, self._destination, flows.sport, flows.dest_qp)
-        source, destination, sport, dest_qp = (each[which].astype(np.uint64) for each in columns)
+        source, destination, sport, dest_qp = (
+            column[which].astype(np.uint64) for column in columns
+        )
         seeds = self._network.hash_seed[at].astype(np.uint64)
         return e_ecmp_hashes(source, destination, sport, dest_qp, seeds)
 

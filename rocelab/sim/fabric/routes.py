@@ -72,7 +72,7 @@ class NextHops:
             lost[self.partial] = 1 + np.unique(rows, return_inverse=True)[1]
         order = np.lexsort((lost, self.width, *keys))
         columns = [each[order] for each in (lost, self.width, *keys)]
-        changed = np.any([np.diff(each, prepend=each[:1]) for each in columns], axis=0)
+        changed = np.any([np.diff(column, prepend=column[:1]) for column in columns], axis=0)
         return np.split(order, np.flatnonzero(changed)) if len(order) else []
 
     def lost(self, row: int) -> tuple[int, ...]:

@@ -94,7 +94,9 @@ def run_cell(inputs: Inputs) -> Figures:
     job = SimulatedJob.model_validate_json(json.dumps(inputs["job"]))
     options = Options.read(**inputs["simulate"], events=(), prove=False)
     report = simulate(spec, (job,), options)
-    figures: Figures = {each.name: each.modelled.median for each in report.jobs[0].headlines}
+    figures: Figures = {
+        headline.name: headline.modelled.median for headline in report.jobs[0].headlines
+    }
     for tier in report.tiers:
         figures[f"mmr.{tier.tier}.{tier.direction.value}"] = tier.all_links.mmr
     return figures

@@ -205,7 +205,7 @@ def _panel(axis: Axes, layout: Layout, rows: Sequence[Row], name: str) -> None:
         points.sort()
         colour = _COLOURS[number % len(_COLOURS)]
         columns = [[point[part] for point in points] for part in range(4)]
-        places, middle, low, high = ([value * scale for value in each] for each in columns)
+        places, middle, low, high = ([value * scale for value in column] for column in columns)
         places = columns[0]
         axis.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
         axis.plot(

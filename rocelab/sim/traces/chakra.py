@@ -299,8 +299,8 @@ def _node(message: Message, ids: Mapping[int, int], place: str) -> Node:
         name=message.name,
         kind=kind,
         # Share one int object per node id: dependencies take most of the memory.
-        ctrl_deps=tuple(ids.get(each, each) for each in message.ctrl_deps),
-        data_deps=tuple(ids.get(each, each) for each in message.data_deps),
+        ctrl_deps=tuple(ids.get(dep, dep) for dep in message.ctrl_deps),
+        data_deps=tuple(ids.get(dep, dep) for dep in message.data_deps),
         duration_us=message.duration_micros,
         attrs={
             attr.name: _value(attr)

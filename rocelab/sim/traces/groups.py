@@ -127,7 +127,9 @@ class Groups:
 
     def _add(self, name: str, members: Sequence[int], source: str) -> None:
         wrong = [
-            each for each in members if not isinstance(each, int) or not 0 <= each < self.ranks
+            member
+            for member in members
+            if not isinstance(member, int) or not 0 <= member < self.ranks
         ]
         if wrong or len(set(members)) < len(members):
             raise InputError(

@@ -268,9 +268,9 @@ def _ordered(trace: Trace) -> tuple[list[int], list[list[int]]]:
     """The nodes' indices in order, and the indices that each depends on. Dependencies on nodes that
     are not in the trace, such as the thread that converters leave out, are no dependencies."""
     index = {node.id: number for number, node in enumerate(trace.nodes)}
-    data = [[index[each] for each in node.data_deps if each in index] for node in trace.nodes]
+    data = [[index[dep] for dep in node.data_deps if dep in index] for node in trace.nodes]
     both = [
-        [*waits, *(index[each] for each in node.ctrl_deps if each in index)]
+        [*waits, *(index[dep] for dep in node.ctrl_deps if dep in index)]
         for node, waits in zip(trace.nodes, data, strict=True)
     ]
     for before in (both, data):
