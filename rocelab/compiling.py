@@ -55,8 +55,8 @@ def cache_folder(sources: Path) -> Path | None:
     for source in sorted(sources.glob("*.py")):
         digest.update(source.read_bytes())
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    for parent in [Path(given)] if given else [sources / "__pycache__", user / "rocelab"]:
+    folder = os.environ.get("NUMBA_CACHE_DIR")
+    for parent in [Path(folder)] if folder else [sources / "__pycache__", user / "rocelab"]:
         made = parent / f"numba-{digest.hexdigest()[:16]}"
         try:
             make_folders(made)

@@ -193,8 +193,8 @@ def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> Rest
     from rocelab.spec.source import Source
 
     base = PRESETS[failures.preset] if isinstance(failures, RatesSpec) else failures
-    given = validate(Source(COMMAND_LINE, dict(policy), {}), RestartSpec)
-    return base.restart.model_copy(update={key: getattr(given, key) for key in policy})
+    asked = validate(Source(COMMAND_LINE, dict(policy), {}), RestartSpec)
+    return base.restart.model_copy(update={key: getattr(asked, key) for key in policy})
 
 
 def _span_s(option: str, text: str) -> float:

@@ -55,7 +55,7 @@ def _run_elsewhere(ctx: Read, host: str, words: list[str], command: Read, rest: 
         name, command, rest = command.resolve_command(parent, rest)
     # Parsing removes words from the list.
     values = dict(command.make_context(name, list(rest), parent=parent).params)
-    from rocelab.cli.remote_command import run_elsewhere
+    from rocelab.cli.host import run_elsewhere
 
     debug = ["--debug"] if ctx.params.get("debug") else []
     return run_elsewhere(host, [*debug, *words], values, talks=_talks(name, values))
@@ -78,7 +78,7 @@ def runs(
 ) -> None:
     """List the runs on another machine that continue, or whose results are still there."""
     host = _host_of(context)
-    from rocelab.cli.remote_command import remove_run, show_runs
+    from rocelab.cli.host import remove_run, show_runs
 
     if remove is not None:
         remove_run(host, remove)
@@ -95,7 +95,7 @@ def attach(
 ) -> None:
     """Attach to a run on another machine: all of its output, its results, its exit code."""
     host = _host_of(context)
-    from rocelab.cli.remote_command import attach_to
+    from rocelab.cli.host import attach_to
 
     raise typer.Exit(attach_to(host, run))
 

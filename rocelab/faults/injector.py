@@ -148,17 +148,17 @@ class Injector:
             return False
         offset_ns = clock_offset_ns()
         monotonic_end_ns = None if end_ns is None else end_ns - offset_ns
-        told = held.fault.schedule(self._lab, start_ns - offset_ns, monotonic_end_ns)
+        order = held.fault.schedule(self._lab, start_ns - offset_ns, monotonic_end_ns)
         # If the order is in time the kernel begins at that instant, else when it gets the order.
         began_ns = start_ns
-        if end_ns is not None and told.after_ns >= end_ns:
+        if end_ns is not None and order.after_ns >= end_ns:
             self.unseen.append(
                 f"not valid because {held.fault.kind} of {held.fault.subject} was over before the "
                 "kernel had been told of it"
             )
-        elif told.after_ns > start_ns:
-            began_ns = max(start_ns, told.before_ns)
-        uncertain_ns = max(0, told.after_ns - began_ns)
+        elif order.after_ns > start_ns:
+            began_ns = max(start_ns, order.before_ns)
+        uncertain_ns = max(0, order.after_ns - began_ns)
         self.changes.append(Change(held.fault, True, began_ns, uncertain_ns))
         if end_ns is not None:
             self.changes.append(Change(held.fault, False, end_ns, 0))

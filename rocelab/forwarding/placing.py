@@ -95,7 +95,7 @@ class _Problem:
                 onward = {step.link.receiver for step in steps} - seen
                 seen |= onward
                 waiting += sorted(onward)
-        ports = max((len(leaf) for leaf in leaves.values()), default=0)
+        ports = max(map(len, leaves.values()), default=0)
         homes = {destination: home for home, destination in enumerate(entered)}
         rows = [leaves[demand.key.destination_ip] for demand in demands]
         wanted = Wanted(

@@ -92,12 +92,12 @@ def _unshare() -> None:
     on another CPU. Then one is made on each CPU in turn: the CPU on which ours was made gives
     higher numbers.
     """
-    ours = _number()
+    own = _number()
     own_cpus = os.sched_getaffinity(0)
     try:
         check(_libc.unshare(CLONE_NEWNS), "unshare")
         for cpu in sorted(os.sched_getaffinity(os.getpid())):
-            if ours is None or (_number() or 0) > ours:
+            if own is None or (_number() or 0) > own:
                 break
             os.sched_setaffinity(0, {cpu})
             check(_libc.unshare(CLONE_NEWNS), "unshare")

@@ -96,13 +96,13 @@ def stop(pids: Iterable[int]) -> Bracket | None:
     signal.
     """
     chosen = list(pids)
-    told = _signal(chosen, signal.SIGSTOP)
-    if told is None:
+    sent = _signal(chosen, signal.SIGSTOP)
+    if sent is None:
         return None
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while any(map(is_running, chosen)) and time.monotonic() < deadline:
         time.sleep(STOP_STEP_S)
-    return Bracket(told.before_ns, realtime_ns())
+    return Bracket(sent.before_ns, realtime_ns())
 
 
 def resume(pids: Iterable[int]) -> Bracket | None:

@@ -256,24 +256,27 @@ def ranks(job: JobResult) -> tuple[RankFigures, ...]:
 def transport(job: JobResult, agents: Iterable[AgentRecord]) -> Transport:
     """The sums of all queue pairs' counters."""
     agents = tuple(agents)
-    sends = [pair.requester for pair in job.queue_pairs]
-    takes = [pair.responder for pair in job.queue_pairs]
+    requesters = [pair.requester for pair in job.queue_pairs]
+    responders = [pair.responder for pair in job.queue_pairs]
     any_order = job.plan.job.transport.out_of_order
-    reordered, taken = sum(take.reordered for take in takes), sum(take.packets for take in takes)
+    reordered, taken = (
+        sum(end.reordered for end in responders),
+        sum(end.packets for end in responders),
+    )
     return Transport(
         queue_pairs=len(job.queue_pairs) // 2,
-        data_packets=sum(send.packets for send in sends),
-        retransmitted=sum(send.retransmitted for send in sends),
+        data_packets=sum(end.packets for end in requesters),
+        retransmitted=sum(end.retransmitted for end in requesters),
         posted_bytes=job.posted_bytes,
         acked_bytes=job.acked_bytes,
         delivered_bytes=job.delivered_bytes,
-        timeouts=sum(send.timeouts for send in sends),
-        naks_sent=sum(take.naks for take in takes),
-        naks_received=sum(send.naks for send in sends),
-        out_of_order=sum(take.out_of_order for take in takes),
-        duplicates=sum(take.duplicates for take in takes),
-        ce=sum(take.ce for take in takes),
-        cnps_sent=sum(take.cnps for take in takes),
+        timeouts=sum(end.timeouts for end in requesters),
+        naks_sent=sum(end.naks for end in responders),
+        naks_received=sum(end.naks for end in requesters),
+        out_of_order=sum(end.out_of_order for end in responders),
+        duplicates=sum(end.duplicates for end in responders),
+        ce=sum(end.ce for end in responders),
+        cnps_sent=sum(end.cnps for end in responders),
         cnps_received=sum(pair.cnps_received for pair in job.queue_pairs),
         refused=sum(port.refused for port in job.ports),
         icrc_errors=sum(agent.icrc_errors for agent in agents),
@@ -281,7 +284,7 @@ def transport(job: JobResult, agents: Iterable[AgentRecord]) -> Transport:
         port_moves=sum(pair.port_moves for pair in job.queue_pairs),
         reordered=reordered if any_order else None,
         reordered_share=reordered / taken if any_order and taken else None,
-        reorder_extent=max(take.reorder_extent for take in takes) if any_order else None,
+        reorder_extent=max(end.reorder_extent for end in responders) if any_order else None,
     )
 
 

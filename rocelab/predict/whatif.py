@@ -26,8 +26,8 @@ class Asked(SpecModel):
 
 def read_asked(scheme: str | None, hashing: str | None = None) -> Asked:
     """The specs of two options, None for an option that is not set. Raises SpecError."""
-    given = {"scheme": scheme, "hashing": hashing}
+    texts = {"scheme": scheme, "hashing": hashing}
     data: dict[str, Data] = {
-        key: read_scalar(text, None, plain=True) for key, text in given.items() if text is not None
+        key: read_scalar(text, None, plain=True) for key, text in texts.items() if text is not None
     }
     return validate(Source("command line", data, {}), Asked)

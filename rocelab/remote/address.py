@@ -106,23 +106,23 @@ def resolve(address: Address, config: paramiko.SSHConfig, home: Path) -> Destina
     Raises InputError for unusable values.
     """
     try:
-        told = config.lookup(address.host)
-        port = address.port or int(told.get("port", SSH_PORT))
+        options = config.lookup(address.host)
+        port = address.port or int(options.get("port", SSH_PORT))
     except (ValueError, KeyError, paramiko.SSHException) as error:
         raise InputError(f"~/.ssh/config on {address.host}: {error}") from None
-    _check_host(told["hostname"])
-    keys = tuple(Path(each).expanduser() for each in told.get("identityfile", ()))
+    _check_host(options["hostname"])
+    keys = tuple(Path(each).expanduser() for each in options.get("identityfile", ()))
     return Destination(
         address=address,
-        host=told["hostname"],
+        host=options["hostname"],
         port=port,
-        user=address.user or told.get("user") or getpass.getuser(),
+        user=address.user or options.get("user") or getpass.getuser(),
         keys=keys or tuple(home / ".ssh" / name for name in DEFAULT_KEYS),
-        known_hosts=_known_hosts(told.get("userknownhostsfile"), home),
-        only_these_keys=told.get("identitiesonly", "no").lower() == "yes",
-        key_alias=told.get("hostkeyalias"),
-        proxy_command=_unless_none(told.get("proxycommand")),
-        jumps=_jumps(_unless_none(told.get("proxyjump"))),
+        known_hosts=_known_hosts(options.get("userknownhostsfile"), home),
+        only_these_keys=options.get("identitiesonly", "no").lower() == "yes",
+        key_alias=options.get("hostkeyalias"),
+        proxy_command=_unless_none(options.get("proxycommand")),
+        jumps=_jumps(_unless_none(options.get("proxyjump"))),
     )
 
 
@@ -137,18 +137,18 @@ def _check_host(host: str) -> None:
         ) from None
 
 
-def _known_hosts(told: str | None, home: Path) -> tuple[Path, ...]:
+def _known_hosts(text: str | None, home: Path) -> tuple[Path, ...]:
     own: Sequence[Path] = [home / ".ssh/known_hosts", home / ".ssh/known_hosts2"]
-    if told is not None:
-        own = [Path(each).expanduser() for each in told.split()]
+    if text is not None:
+        own = [Path(each).expanduser() for each in text.split()]
     return (*own, Path("/etc/ssh/ssh_known_hosts"))
 
 
-def _unless_none(told: str | None) -> str | None:
-    return None if told is None or told.lower() == "none" else told
+def _unless_none(text: str | None) -> str | None:
+    return None if text is None or text.lower() == "none" else text
 
 
-def _jumps(told: str | None) -> tuple[Address, ...]:
-    if told is None:
+def _jumps(text: str | None) -> tuple[Address, ...]:
+    if text is None:
         return ()
-    return tuple(parse_address(each.strip().removeprefix("ssh://")) for each in told.split(","))
+    return tuple(parse_address(each.strip().removeprefix("ssh://")) for each in text.split(","))

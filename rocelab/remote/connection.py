@@ -215,15 +215,15 @@ def _command_link(command: str, stack: ExitStack) -> socket.socket:
 
     (paramiko's own implementation spins after its command has ended.)
     """
-    ours, its = socket.socketpair()
-    stack.callback(ours.close)
+    own, its = socket.socketpair()
+    stack.callback(own.close)
     with its:
         process = subprocess.Popen(
             ["/bin/sh", "-c", f"exec {command}"], stdin=its.fileno(), stdout=its.fileno()
         )
     stack.callback(process.wait)
     stack.callback(process.terminate)
-    return ours
+    return own
 
 
 class _Unknown(paramiko.MissingHostKeyPolicy):

@@ -117,27 +117,27 @@ def zipped(content: Iterable[tuple[str, bytes]]) -> bytes:
 
 def ensure_installed(connection: Connection, kit: Kit, progress: ProgressSink) -> Installed:
     """Install the missing parts. Raises UnfitError if the machine lacks a requirement."""
-    told = _bootstrap(connection, "look", kit.name, kit.requirements_key)
+    answer = _bootstrap(connection, "look", kit.name, kit.requirements_key)
     where = connection.destination
-    if told["system"] != "Linux":
-        raise UnfitError(f"{where} runs {told['system']}: labs need Linux")
-    home = str(told["home"])
-    is_new = not told["kit"] or not told["has_venv"]
-    if not told["kit"]:
+    if answer["system"] != "Linux":
+        raise UnfitError(f"{where} runs {answer['system']}: labs need Linux")
+    home = str(answer["home"])
+    is_new = not answer["kit"] or not answer["has_venv"]
+    if not answer["kit"]:
         packed = kit.packed()
         archive = f"{home}/incoming/{secrets.token_hex(8)}.zip"
         send(connection, packed, archive, progress, "kit")
         _bootstrap(connection, "unpack", archive, kit.name)
-    if not told["has_venv"]:
+    if not answer["has_venv"]:
         progress(Progress("packages", 0, 1))
         _bootstrap(connection, "venv", kit.requirements_key, *kit.requirements)
         progress(Progress("packages", 1, 1))
-    by_sudo = bool(told["sudo"])
+    by_sudo = bool(answer["sudo"])
     return Installed(
         home=home,
         kit=f"{home}/kits/{kit.name}",
-        python=f"{told['venv']}/bin/python",
-        as_root=told["uid"] == 0 or by_sudo,
+        python=f"{answer['venv']}/bin/python",
+        as_root=answer["uid"] == 0 or by_sudo,
         by_sudo=by_sudo,
         is_new=is_new,
     )

@@ -274,7 +274,7 @@ def places_of(run: str, here: Path) -> tuple[str, ...]:
 
 
 @contextmanager
-def interrupts_passed_on(run: Run, told: Callable[[], None]) -> Iterator[None]:
+def interrupts_passed_on(run: Run, on_interrupt: Callable[[], None]) -> Iterator[None]:
     """During the block the first terminating signal, such as Ctrl-C, goes to the run as Ctrl-C; the
     second leaves it running.
 
@@ -287,7 +287,7 @@ def interrupts_passed_on(run: Run, told: Callable[[], None]) -> Iterator[None]:
     def pass_on() -> None:
         if os.read(reading, 1) == _OVER:
             return
-        told()
+        on_interrupt()
         with suppress(ConnectionLostError):
             run.interrupt()
         if os.read(reading, 1) != _OVER:

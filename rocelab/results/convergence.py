@@ -334,14 +334,14 @@ def measure_flow(
     arrived_ns = samples.receive_ns[counted]
     events = []
     for index, window in enumerate(windows):
-        ours = [outage for outage in outages if outage.event == index]
+        own = [outage for outage in outages if outage.event == index]
         watched_until_ns, cut_short = _watched(outages, index, last_sent_ns)
         # An outage may outlast its window: then the next event, the repair, ended it.
-        watched = Window(window.start_ns, max(window.end_ns, watched_until_ns if ours else 0))
+        watched = Window(window.start_ns, max(window.end_ns, watched_until_ns if own else 0))
         rate_ns = rate_derived_convergence(samples.sent_ns, arrived_ns, watched, method)
         events.append(
             _flow_convergence(
-                ours, window, watched_until_ns, cut_short, offered_pps, method, rate_ns
+                own, window, watched_until_ns, cut_short, offered_pps, method, rate_ns
             )
         )
     return FlowMeasurement(
@@ -362,10 +362,10 @@ def measure_flow(
 def _watched(outages: Sequence[Outage], event: int, last_sent_ns: int) -> tuple[int, bool]:
     """Until when forwarding of the flow was observed after an event's outages, and whether another
     event's outage ended it."""
-    ours = [place for place, outage in enumerate(outages) if outage.event == event]
-    if not ours or ours[-1] + 1 == len(outages):
+    places = [place for place, outage in enumerate(outages) if outage.event == event]
+    if not places or places[-1] + 1 == len(outages):
         return last_sent_ns, False
-    following = outages[ours[-1] + 1]
+    following = outages[places[-1] + 1]
     return following.start_ns, following.event is not None
 
 
@@ -434,22 +434,24 @@ def aggregate_event(
     affected = [flow for flow in flows if flow.events[event].affected]
     every = [flow.events[event] for flow in affected]
     cut_off = [flow for flow in affected if not flow.events[event].stray]
-    ours = [flow.events[event] for flow in cut_off]
-    recoveries = [one.convergence_ns for one in ours if one.convergence_ns is not None]
+    outages = [flow.events[event] for flow in cut_off]
+    recoveries = [one.convergence_ns for one in outages if one.convergence_ns is not None]
     offered_pps = sum(flow.offered_pps for flow in cut_off)
-    lost = sum(one.lost for one in ours)
-    sustained = len(recoveries) == len(ours)
+    lost = sum(one.lost for one in outages)
+    sustained = len(recoveries) == len(outages)
     return EventConvergence(
         affected_flows=len(affected),
         restored=all(one.restored for one in every),
         lost=sum(one.lost for one in every),
         lost_after_recovery=sum(one.lost_after_recovery for one in every),
         first_route_convergence_ns=min(recoveries, default=None),
-        full_convergence_ns=_largest([one.convergence_ns for one in ours]),
-        loss_derived_ns=lost * NS_PER_S / offered_pps if ours and sustained else None,
-        rate_derived_ns=_largest([one.rate_derived_ns for one in ours if one.rate_derived_ns != 0]),
-        loss_of_connectivity_ns=_largest([one.loss_of_connectivity_ns for one in ours]),
-        resolution_ns=max((one.resolution_ns for one in ours), default=0) + uncertain_ns,
+        full_convergence_ns=_largest([one.convergence_ns for one in outages]),
+        loss_derived_ns=lost * NS_PER_S / offered_pps if outages and sustained else None,
+        rate_derived_ns=_largest(
+            [one.rate_derived_ns for one in outages if one.rate_derived_ns != 0]
+        ),
+        loss_of_connectivity_ns=_largest([one.loss_of_connectivity_ns for one in outages]),
+        resolution_ns=max((one.resolution_ns for one in outages), default=0) + uncertain_ns,
         stray_flows=len(affected) - len(cut_off),
     )
 

@@ -278,10 +278,10 @@ def _start_sshd(sshd: str, own: ManagementFiles, node: str, configuration: Path)
             ),
         )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while "Server listening on" not in (told := log.read_text()):
+        while "Server listening on" not in (text := log.read_text()):
             left_s = deadline - time.monotonic()
-            if done.returncode != 0 or "fatal: " in told or left_s <= 0:
-                last = f"{told}{done.stdout}{done.stderr}".strip()[-500:]
+            if done.returncode != 0 or "fatal: " in text or left_s <= 0:
+                last = f"{text}{done.stdout}{done.stderr}".strip()[-500:]
                 raise MachineError(f"sshd of {node} does not listen: {last or 'it says nothing'}")
             if select.select([watch], [], [], left_s)[0]:
                 os.read(watch, 1 << 12)

@@ -84,14 +84,14 @@ def _address(interface: str, address: str) -> list[bytes]:
     up = ifinfmsg()
     up["index"] = index
     up["flags"] = up["change"] = IFF_UP
-    given = ifaddrmsg()
-    given["family"] = socket.AF_INET
-    given["prefixlen"] = PREFIX_LENGTH
-    given["index"] = index
-    given["attrs"] = [("IFA_LOCAL", address), ("IFA_ADDRESS", address)]
+    message = ifaddrmsg()
+    message["family"] = socket.AF_INET
+    message["prefixlen"] = PREFIX_LENGTH
+    message["index"] = index
+    message["attrs"] = [("IFA_LOCAL", address), ("IFA_ADDRESS", address)]
     return [
         _encoded(up, RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK),
-        _encoded(given, RTM_NEWADDR, _NEW),
+        _encoded(message, RTM_NEWADDR, _NEW),
     ]
 
 

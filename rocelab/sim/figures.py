@@ -224,9 +224,9 @@ def _training_rows(
     """Model operations per GPU and second, their share of the peak (MFU: Chowdhery et al. 2022
     (PaLM), appendix B), and tokens per second of all GPUs."""
     flops = [spec.flops_per_iteration / each / spec.ranks for each in seconds]
-    rows = [("gpu_tflops", "per GPU", "TFLOP/s", [flop / 1e12 for flop in flops])]
+    rows = [("gpu_tflops", "per GPU", "TFLOP/s", [rate / 1e12 for rate in flops])]
     if spec.gpu_peak is not None:
-        rows.append(("mfu", "MFU", "%", [100 * flop / spec.gpu_peak for flop in flops]))
+        rows.append(("mfu", "MFU", "%", [100 * rate / spec.gpu_peak for rate in flops]))
     tokens = [spec.tokens_per_iteration / each for each in seconds]
     return [*rows, ("tokens", "tokens", "tokens/s", tokens)]
 

@@ -13,11 +13,11 @@ def differing_keys(wanted: LabSpec, running: LabSpec) -> tuple[str, ...]:
     def keys(one: Mapping[str, object], other: Mapping[str, object], above: str) -> list[str]:
         found = []
         for key in sorted({*one, *other}):
-            mine, theirs = one.get(key), other.get(key)
-            if mine == theirs:
+            first, second = one.get(key), other.get(key)
+            if first == second:
                 continue
-            if isinstance(mine, dict) and isinstance(theirs, dict):
-                found += keys(mine, theirs, f"{above}{key}.")
+            if isinstance(first, dict) and isinstance(second, dict):
+                found += keys(first, second, f"{above}{key}.")
             else:
                 found.append(f"{above}{key}")
         return found

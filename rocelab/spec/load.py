@@ -54,7 +54,7 @@ def validate(source: Source, model: type[Model]) -> Model:
         found = _settle_unions([(locate(model, detail["loc"]), detail) for detail in details])
         found.sort(key=lambda each: source.line(each[0].path) or 0)
     problems = [_problem(source, model, *each) for each in found[:MAX_PROBLEMS]]
-    told = {_path(source, *each) for each in found}
+    named = {_path(source, *each) for each in found}
     problems += [
         Problem(
             source.file,
@@ -64,7 +64,7 @@ def validate(source: Source, model: type[Model]) -> Model:
             "give it a value, or remove the key",
         )
         for path in _without_value(source.data)
-        if path not in told
+        if path not in named
     ]
     if result is None or problems:
         raise_problems(problems, untold=len(found[MAX_PROBLEMS:]))
@@ -113,7 +113,7 @@ def _fits(errors: Sequence[Found], union: KeyPath) -> bool:
 
 
 def _problem(source: Source, model: type[BaseModel], place: Place, error: ErrorDetails) -> Problem:
-    path, given = _path(source, place, error), error["input"]
+    path, value = _path(source, place, error), error["input"]
     context = error.get("ctx", {})
     refusal = context.get("error")
     hint: str | None
@@ -124,8 +124,8 @@ def _problem(source: Source, model: type[BaseModel], place: Place, error: ErrorD
             message, hint = f"missing; expected {phrase(place.declared)}", place.description
         case "union_tag_invalid" | "union_tag_not_found":
             key, blocks = place.declared.kinds or ("kind", {})
-            word = given.get(key) if isinstance(given, dict) else given
-            missing = isinstance(given, dict) and key not in given
+            word = value.get(key) if isinstance(value, dict) else value
+            missing = isinstance(value, dict) and key not in value
             expected = f"expected {listed(blocks)}"
             message = f"missing; {expected}" if missing else f"{expected}, got {shown(word)}"
             hint = _word_hint(word, tuple(blocks))
@@ -134,9 +134,9 @@ def _problem(source: Source, model: type[BaseModel], place: Place, error: ErrorD
         case "value_error" | "assertion_error":
             message, hint = str(refusal), place.description
         case _:
-            got = shown(given) if takes_text(place.declared) else described(given)
+            got = shown(value) if takes_text(place.declared) else described(value)
             message = f"expected {phrase(place.declared)}, got {got}"
-            hint = _value_hint(place, given)
+            hint = _value_hint(place, value)
     return Problem(source.file, source.line(path), dotted(path), message, hint)
 
 
@@ -189,22 +189,22 @@ def _keys_below(model: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]
                 yield from _keys_below(member.model, (*path, name))
 
 
-def _word_hint(given: object, words: Sequence[str]) -> str | None:
-    return did_you_mean(given, words) if isinstance(given, str) else None
+def _word_hint(value: object, words: Sequence[str]) -> str | None:
+    return did_you_mean(value, words) if isinstance(value, str) else None
 
 
-def _value_hint(place: Place, given: object) -> str | None:
+def _value_hint(place: Place, value: object) -> str | None:
     """Advice about a value of the wrong type or beyond a limit."""
-    if isinstance(given, bool):
+    if isinstance(value, bool):
         return "YAML reads a bare on, yes or true as true, and off, no or false as false"
-    if isinstance(given, str):
+    if isinstance(value, str):
         if takes_text(place.declared):
-            return _word_hint(given, choices(place.declared)) or place.description
-        meant = type(_unquoted(given))
+            return _word_hint(value, choices(place.declared)) or place.description
+        meant = type(_unquoted(value))
         wanted = {member.annotation for member in place.declared.members}
         if meant in wanted or (meant is int and float in wanted):
-            return f"write {given} without quotes"
-    if given is None:
+            return f"write {value} without quotes"
+    if value is None:
         return "give it a value, or remove the key"
     return place.description
 

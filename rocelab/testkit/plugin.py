@@ -93,14 +93,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     from rocelab.errors import InputError
     from rocelab.testkit.choice import chosen_labs, title
 
-    given = metafunc.config.getoption("--rocelab-lab")
+    labs = metafunc.config.getoption("--rocelab-lab")
     root = metafunc.config.rootpath
     try:
         files, scope = chosen_labs(
             marker.args, marker.kwargs, metafunc.definition.path.parent, root
         )
-        if given:
-            files, _ = chosen_labs(given, {}, metafunc.config.invocation_params.dir, root)
+        if labs:
+            files, _ = chosen_labs(labs, {}, metafunc.config.invocation_params.dir, root)
     except InputError as error:
         place = metafunc.definition.nodeid
         raise pytest.Collector.CollectError(f"{place}: {error}") from None
@@ -177,18 +177,18 @@ def _given_lab(config: pytest.Config) -> Path:
     """The lab of the command line, for tests without a marker."""
     from rocelab.testkit.choice import chosen_labs
 
-    given = config.getoption("--rocelab-lab")
-    if not given:
+    labs = config.getoption("--rocelab-lab")
+    if not labs:
         pytest.fail(NO_LAB, pytrace=False)
-    files, _ = chosen_labs(given, {}, config.invocation_params.dir, config.rootpath)
+    files, _ = chosen_labs(labs, {}, config.invocation_params.dir, config.rootpath)
     return files[0]
 
 
 def _given_frr(config: pytest.Config) -> Path | None:
     """The folder of the FRR of the command line; a relative path starts at the folder in which
     pytest was called."""
-    given = config.getoption("--rocelab-frr")
-    return config.invocation_params.dir / given if given else None
+    prefix = config.getoption("--rocelab-frr")
+    return config.invocation_params.dir / prefix if prefix else None
 
 
 @pytest.fixture
@@ -219,8 +219,8 @@ def measure(request: pytest.FixtureRequest, lab: Lab) -> MeasureMaker:
 def _rocelab_clean(request: pytest.FixtureRequest) -> Iterator[None]:
     """Verify that a test leaves its lab unchanged. Fixtures of wider scope are set up before this
     one; those of the test alone are torn down before it continues."""
-    given = (getattr(request.node, "funcargs", None) or {}).get("lab")
-    bench = _bench_with(request.config, given)
+    lab = (getattr(request.node, "funcargs", None) or {}).get("lab")
+    bench = _bench_with(request.config, lab)
     if bench is None:
         yield
         return
@@ -265,10 +265,10 @@ def _cut_traceback(error: pytest.ExceptionInfo[BaseException]) -> None:
 
     if not isinstance(error.value, RocelabError | NotMeasuredError):
         return
-    ours = str(Path(__file__).parents[1])
+    package = str(Path(__file__).parents[1])
     trace = error.value.__traceback__
     while trace is not None and trace.tb_next is not None:
-        if trace.tb_next.tb_frame.f_code.co_filename.startswith(ours):
+        if trace.tb_next.tb_frame.f_code.co_filename.startswith(package):
             trace.tb_next = None
         trace = trace.tb_next
 
@@ -290,8 +290,8 @@ def _need_bench(request: pytest.FixtureRequest, lab: Lab) -> Bench:
 
 
 def _evidence_base(config: pytest.Config) -> Path:
-    given = config.getoption("--rocelab-evidence")
-    return config.invocation_params.dir / given if given else config.rootpath / EVIDENCE
+    folder = config.getoption("--rocelab-evidence")
+    return config.invocation_params.dir / folder if folder else config.rootpath / EVIDENCE
 
 
 def _need_machine(config: pytest.Config) -> None:

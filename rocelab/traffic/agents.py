@@ -38,15 +38,15 @@ class Agent:
         self.server = server
         self.startup_cpu_s = 0.0
         self._stderr = _scratch_file()
-        ours, theirs = socket.socketpair()
-        ours.settimeout(REPLY_TIMEOUT_S)
-        self._channel = Channel(ours)
-        with theirs:
+        own, far = socket.socketpair()
+        own.settimeout(REPLY_TIMEOUT_S)
+        self._channel = Channel(own)
+        with far:
             # Without `site`: an agent needs this package and the standard library only.
             self._process = background.launch(
                 "rocelab.agent.agent",
                 str(os.getpid()),
-                stdin=theirs.fileno(),
+                stdin=far.fileno(),
                 errors=self._stderr,
                 site=False,
             )

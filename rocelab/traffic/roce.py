@@ -131,10 +131,10 @@ def roce_frame(
     those of the opcode, the opcode cannot carry the payload, or a number does not fit its field.
     """
     layers = [_layer(header) for header in headers]
-    given = tuple(extension for extension, _ in layers)
-    if given != extensions(opcode):
+    present = tuple(extension for extension, _ in layers)
+    if present != extensions(opcode):
         expected = ", ".join(e.value for e in extensions(opcode)) or "no header"
-        raise ValueError(f"{opcode.name} has {expected}, got {[e.value for e in given]}")
+        raise ValueError(f"{opcode.name} has {expected}, got {[e.value for e in present]}")
     if payload and not has_payload(opcode):
         raise ValueError(f"{opcode.name} carries no payload, got {len(payload)} bytes")
     is_cnp = opcode is Opcode.CNP

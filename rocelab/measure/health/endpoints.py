@@ -72,7 +72,7 @@ def added(counters: LiveCounters, more: LiveCounters | None) -> LiveCounters:
     """The sum of two; time and process are those of the first."""
     if more is None:
         return counters
-    _, _, *ours = astuple(counters)
-    _, _, *theirs = astuple(more)
-    sums = [a + b for a, b in zip(ours, theirs, strict=True)]
+    _, _, *first = astuple(counters)
+    _, _, *second = astuple(more)
+    sums = [a + b for a, b in zip(first, second, strict=True)]
     return LiveCounters(counters.pid, counters.time_ns, *sums)

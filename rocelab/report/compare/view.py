@@ -188,24 +188,24 @@ def _median(values: Sequence[float], text: Callable[[float], str]) -> str:
 def anomalies(found: Comparison) -> list[str]:
     """Cells without a plain measurement, runs that do not count, packets that took another link
     than predicted, notes."""
-    told = list(found.notes)
+    notes = list(found.notes)
     for cell in found.cells:
         where = f"{cell.kind}, {count(cell.qps)}, {cell.placement}"
         if cell.reason is not None:
             what = "" if cell.status is Status.MEASURED else f" {cell.status}:"
-            told.append(f"{where}:{what} {cell.reason}")
+            notes.append(f"{where}:{what} {cell.reason}")
         if found.repeats > 1:
-            told += [
+            notes += [
                 f"{where}: run {number} of {found.repeats} does not count: {reason}"
                 for number, run in enumerate(cell.runs, 1)
                 for reason in run.why
             ]
         if cell.figures is not None and cell.figures.misplaced_packets:
-            told.append(
+            notes.append(
                 f"{where}: {cell.figures.misplaced_packets:,} data packets took another link than "
                 "predicted (retransmissions among them)"
             )
-    return told
+    return notes
 
 
 def repeatability(found: Comparison) -> str:

@@ -197,15 +197,15 @@ def fib_rows(repeat: ProbeRun) -> list[FibRow]:
     for event, changes in changes_after(repeat):
         nodes = dict.fromkeys(change.node for change in changes)
         for node in nodes:
-            ours = [change for change in changes if change.node == node]
-            widths = Counter((c.width_before, c.width_after) for c in ours).most_common(3)
+            own = [change for change in changes if change.node == node]
+            widths = Counter((c.width_before, c.width_after) for c in own).most_common(3)
             rows.append(
                 FibRow(
                     event=event.title,
                     node=node,
-                    changes=len(ours),
-                    first=format_duration(ours[0].t_ns - event.t_ns),
-                    last=format_duration(ours[-1].t_ns - event.t_ns),
+                    changes=len(own),
+                    first=format_duration(own[0].t_ns - event.t_ns),
+                    last=format_duration(own[-1].t_ns - event.t_ns),
                     widths=", ".join(
                         f"{n} x {_width(before)}→{_width(after)}" for (before, after), n in widths
                     ),

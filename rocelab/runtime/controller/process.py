@@ -78,19 +78,19 @@ def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int
 
     Raises InputError if one runs already, MachineError if it does not start.
     """
-    ours = ControllerFiles(files)
+    controller = ControllerFiles(files)
     running = controller_pid(files)
     if running is not None:
         raise InputError(
             f"lab {files.lab} has a controller (process {running})", hint="stop it first"
         )
-    ours.make()
+    controller.make()
     return background.start(
         f"the controller of lab {files.lab}",
         "rocelab.runtime.controller.process",
         (files.lab, scheme.model_dump_json()),
-        pid_file=ours.pid,
-        log=ours.errors,
+        pid_file=controller.pid,
+        log=controller.errors,
         netns=files.netns_of(fabric.switches[0].name),
         timeout_s=START_TIMEOUT_S,
     )
@@ -127,14 +127,14 @@ def run_controller(
     fabric: Fabric, files: LabFiles, scheme: ControllerScheme, ready: Callable[[], None]
 ) -> None:
     """Run the lab's controller until killed; call `ready` when it is at work."""
-    ours = ControllerFiles(files)
-    log = RoundLog(ours.rounds)
+    controller = ControllerFiles(files)
+    log = RoundLog(controller.rounds)
     netns_of = {node.name: files.netns_of(node.name) for node in fabric.switches}
-    with Collector(netns_of, ours.demands) as collector:
+    with Collector(netns_of, controller.demands) as collector:
         rounds: TeRounds | ResilientRounds
         if isinstance(scheme, TeScheme):
             table = Steering(fabric, files)
-            rounds = TeRounds(fabric, collector, scheme, ours.demands, table)
+            rounds = TeRounds(fabric, collector, scheme, controller.demands, table)
         else:
             rounds = ResilientRounds(collector, scheme)
         run_rounds(collector, rounds, period_s(scheme), log, ready)

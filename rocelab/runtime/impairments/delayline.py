@@ -158,16 +158,16 @@ class DelayLine:
         self._queues = DelayQueues()
         self._rest_ns = REST_NS
 
-    def run(self, told: int) -> None:
+    def run(self, wakeup: int) -> None:
         """Work until SIGTERM; then send all held packets, in order.
 
-        `told` is the descriptor where signals arrive. On SIGHUP, send the packets whose rule no
+        `wakeup` is the descriptor where signals arrive. On SIGHUP, send the packets whose rule no
         longer has a delay.
         """
         while True:
             self._take_in()
             self._let_out(time.monotonic_ns() + EARLY_NS)
-            signals = self._rest(told)
+            signals = self._rest(wakeup)
             if signal.SIGTERM in signals:
                 break
             if signal.SIGHUP in signals:
@@ -176,17 +176,17 @@ class DelayLine:
             pass
         self._let_out(NEVER_NS)
 
-    def _rest(self, told: int) -> bytes:
+    def _rest(self, wakeup: int) -> bytes:
         """Wait until there is something to do; return the signals that came."""
         next_ns = self._queues.next_ns()
         if next_ns is None:
-            ready, _, _ = select.select([self._ring.fileno(), told], [], [])
+            ready, _, _ = select.select([self._ring.fileno(), wakeup], [], [])
         else:
-            ready, _, _ = select.select([told], [], [], 0)
+            ready, _, _ = select.select([wakeup], [], [], 0)
             rest_ns = min(next_ns - EARLY_NS - time.monotonic_ns(), self._rest_ns)
             if rest_ns > 0 and not ready:
                 time.sleep(rest_ns / 1e9)
-        return os.read(told, 64) if told in ready else b""
+        return os.read(wakeup, 64) if wakeup in ready else b""
 
     def _let_out_cleared(self) -> None:
         while self._take_in():
@@ -221,7 +221,7 @@ class DelayLine:
 def main() -> None:
     """`python -m rocelab.runtime.impairments.delayline PINS MTU CPU PID_FILE READY_FD`."""
     pins, mtu, cpu, *found_by = sys.argv[1:]
-    told, tells = os.pipe()
+    wakeup, tells = os.pipe()
     os.set_blocking(tells, False)
     signal.set_wakeup_fd(tells)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -235,7 +235,7 @@ def main() -> None:
 
         line = DelayLine(open_delay_ring(RECEIVES, int(mtu)), Outlet(RECEIVES), delay_of)
         ready()
-        line.run(told)
+        line.run(wakeup)
 
 
 def _be_on_time(cpu: int) -> None:

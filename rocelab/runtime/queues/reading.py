@@ -128,10 +128,10 @@ class QueueSampler:
             t_ns = time.monotonic_ns()
             depths = self._reader.depths_bytes().ravel()
             holding = np.flatnonzero(depths)
-            told = np.union1d(held, holding)
+            queues = np.union1d(held, holding)
             self.times_ns.append(t_ns)
-            if told.size:
-                self._found.append((t_ns, told, depths[told]))
+            if queues.size:
+                self._found.append((t_ns, queues, depths[queues]))
             held = holding
             due_s = max(due_s + self._interval_s, time.monotonic())
             if self._stop.wait(due_s - time.monotonic()):

@@ -88,7 +88,7 @@ def fill(fair: Fair, inside: int, touched: int) -> None:
     first shares are sorted; only those that have grown are in the heap."""
     row, weighted, long_lists = fair.row, len(fair.share) > 0, False
     shares, heap = fair.send[at.HEAP_SHARE], fair.of_send[at.HEAP_SEND]
-    given, free = fair.flow[at.GIVEN], fair.of_flow[at.FREE]
+    allotted, free = fair.flow[at.GIVEN], fair.of_flow[at.FREE]
     capacity, lengths = fair.send[at.CAPACITY], fair.of_send[at.LIST_LENGTH]
     for number in range(touched):
         send = fair.of_send[at.TOUCHED, number]
@@ -118,7 +118,7 @@ def fill(fair: Fair, inside: int, touched: int) -> None:
         first = fair.list_start[send]
         for place in range(first, first + lengths[send]):
             flow = fair.listed[place]
-            value = given[flow]
+            value = allotted[flow]
             if weighted:
                 value *= fair.listed_share[place]
             if value < 0.0:
@@ -137,8 +137,8 @@ def fill(fair: Fair, inside: int, touched: int) -> None:
         row[send, at.LEVEL] = level
         for number in range(count):
             flow = free[number]
-            transfers = -given[flow]
-            given[flow] = transfers * level
+            transfers = -allotted[flow]
+            allotted[flow] = transfers * level
             if long_lists:
                 for entry in range(fair.start[flow], fair.start[flow + 1]):
                     part = transfers * fair.share[entry] if weighted else transfers
@@ -157,8 +157,8 @@ def weigh(fair: Fair) -> int:
         weight = 0.0
         first = fair.list_start[send]
         for place in range(first, first + fair.of_send[at.LIST_LENGTH, send]):
-            given = fair.flow[at.GIVEN, fair.listed[place]]
-            weight -= given * fair.listed_share[place] if weighted else given
+            allotted = fair.flow[at.GIVEN, fair.listed[place]]
+            weight -= allotted * fair.listed_share[place] if weighted else allotted
         if weight > 0.0:
             fair.of_send[at.TOUCHED, touched] = send
             touched += 1
@@ -200,5 +200,5 @@ def solve_all(fair: Fair) -> None:
     fill(fair, inside, weigh(fair))
     for flow in range(flows):
         if fair.of_flow[at.TRANSFERS, flow] > 0:
-            given = max(fair.flow[at.GIVEN, flow], 0.0)
-            fair.flow[at.RATE, flow] = given / fair.of_flow[at.TRANSFERS, flow]
+            allotted = max(fair.flow[at.GIVEN, flow], 0.0)
+            fair.flow[at.RATE, flow] = allotted / fair.of_flow[at.TRANSFERS, flow]

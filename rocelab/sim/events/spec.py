@@ -128,11 +128,11 @@ class EventSpec(SpecModel):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        given = [kind.value for kind in Kind if getattr(self, kind) is not None]
-        if len(given) != 1:
+        kinds = [kind.value for kind in Kind if getattr(self, kind) is not None]
+        if len(kinds) != 1:
             raise RefusedError(
-                f"expected one of {listed(Kind)}, got {listed(given, 'and') if given else 'none'}",
-                keys=given[1:],
+                f"expected one of {listed(Kind)}, got {listed(kinds, 'and') if kinds else 'none'}",
+                keys=kinds[1:],
             )
         if (self.degrade is None) != (self.to is None):
             raise RefusedError(

@@ -249,9 +249,9 @@ class _Problems:
     def raise_any(self) -> None:
         """Raises SpecError if there are problems."""
         if self._found:
-            told = itertools.islice(self._found.items(), MAX_PROBLEMS)
+            shown = itertools.islice(self._found.items(), MAX_PROBLEMS)
             untold = max(0, len(self._found) - MAX_PROBLEMS)
-            raise_problems([self._told(*each) for each in told], untold=untold)
+            raise_problems([self._told(*each) for each in shown], untold=untold)
 
     def _at_value(self, name: str, values: Mapping[str, Data], problem: Problem) -> Problem | None:
         """The problem, located at the swept value that caused it; None if no swept value did."""

@@ -126,8 +126,8 @@ def write_table(folder: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) 
 
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: _column([row.get(name) for row in rows]) for name in names}
-    told = {METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}
-    table = pa.table(columns).replace_schema_metadata(told)
+    header = {METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}
+    table = pa.table(columns).replace_schema_metadata(header)
     with replacing(folder / TABLE) as file:
         pq.write_table(table, file)
         file.flush()

@@ -105,11 +105,11 @@ def check_workers(versions: Mapping[str, object], address: str) -> None:
             f"the Dask scheduler at {address} has no worker",
             "start some on the machines of the cluster with `dask worker ADDRESS`",
         )
-    ours = tool_version()
+    version = tool_version()
     for worker, found in versions.items():
-        if found != ours:
+        if found != version:
             raise MachineError(
-                f"the worker {worker} has not rocelab {ours} but {found}",
+                f"the worker {worker} has not rocelab {version} but {found}",
                 "install the same version on every machine of the cluster",
             )
 

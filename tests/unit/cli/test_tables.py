@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from rocelab.cli import fault as fault_command
+from rocelab.cli import host as remote
 from rocelab.cli import lifecycle, te
-from rocelab.cli import remote_command as remote
 from rocelab.cli.health import print_report as print_health
 from rocelab.cli.reach import print_reachability
 from rocelab.faults.running import ListedFault
@@ -91,8 +91,8 @@ def show_runs() -> None:
     command = "rocelab drill run link-flap --repeat 10 --out results/link-flap-10"
     run = Listed("20261122T191039Z-4194303", command, "somebody@laptop", 0.0, 137, alive=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rocelab.cli.remote_command._machine", lambda host: nullcontext((None, None)))
-        patch.setattr("rocelab.cli.remote_command.list_runs", lambda *there: [run])
+        patch.setattr("rocelab.cli.host._machine", lambda host: nullcontext((None, None)))
+        patch.setattr("rocelab.cli.host.list_runs", lambda *there: [run])
         remote.show_runs("vm", json=False)
 
 
@@ -176,7 +176,7 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
         printed_by("path", "zones-small", *FLOW, "--sport", "4791"),
         "rocelab.cli.path",
     ),
-    "runs": (called(show_runs), "rocelab.cli.remote_command"),
+    "runs": (called(show_runs), "rocelab.cli.host"),
     "te": (called(show_controller), "rocelab.cli.te"),
     "reach": (called(show_reachability), "rocelab.cli.reach"),
     "fault list": (show_faults, "rocelab.cli.fault"),

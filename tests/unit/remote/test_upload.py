@@ -164,7 +164,7 @@ def test_a_command_is_read_here_before_it_goes_anywhere(
         gone.append((words, values))
         return 7
 
-    monkeypatch.setattr("rocelab.cli.remote_command.run_elsewhere", elsewhere)
+    monkeypatch.setattr("rocelab.cli.host.run_elsewhere", elsewhere)
     for words, code in (
         (["drill", "run", "link-flap", "--repeat", "2", "--out", "r"], 7),
         (["exec", "lab", "rtsw1", "--", "ip", "--json", "route"], 7),
@@ -192,7 +192,7 @@ def test_the_flows_that_simulate_writes_come_back(
         values.update(read)
         return 0
 
-    monkeypatch.setattr("rocelab.cli.remote_command.run_elsewhere", elsewhere)
+    monkeypatch.setattr("rocelab.cli.host.run_elsewhere", elsewhere)
     words = ["simulate", "tiny", "--pattern", "allreduce", "--flows", "out.csv"]
     with pytest.raises(SystemExit):
         main(["--host", "me@vm", *words])

@@ -171,11 +171,11 @@ def _see_to_its_end(run: Run, outputs: Sequence[str]) -> int:
     """Show a run's output, fetch its files, remove it; return its exit code."""
     host = run.connection.destination
 
-    def told() -> None:
+    def say_interrupted() -> None:
         _note(f"Ctrl-C is passed on; a second one leaves the run going on {host}")
 
     try:
-        with interrupts_passed_on(run, told):
+        with interrupts_passed_on(run, say_interrupted):
             ending = run.follow(_shower(run))
     except ConnectionLostError as error:
         raise left_running(run, error.message.partition(";")[0]) from None
