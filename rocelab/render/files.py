@@ -6,11 +6,13 @@ With `overwrite` a later render replaces the files in the marker, and nothing el
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from rocelab.errors import InputError
+from rocelab.files import append_file, write_below
 from rocelab.outputs import OVERWRITE
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
@@ -86,13 +88,14 @@ def _write(name: str, folder: Path, files: Iterable[tuple[str, str]], *, overwri
     """Write files by path relative to the folder; the marker lists each before it is created."""
     try:
         _claim(folder, overwrite=overwrite)
-        with (folder / MARKER).open("w") as marker:
-            marker.write(f"{name}\n")
+        below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            write_below(below, PurePosixPath(MARKER), f"{name}\n")
             for path, text in files:
-                marker.write(f"{path}\n")
-                marker.flush()
-                (folder / path).parent.mkdir(exist_ok=True)
-                (folder / path).write_text(text)
+                append_file(folder / MARKER, f"{path}\n")
+                write_below(below, PurePosixPath(path), text)
+        finally:
+            os.close(below)
     except OSError as error:
         raise InputError(
             f"cannot write to {error.filename or folder}: {error.strerror}",

@@ -28,7 +28,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -37,7 +36,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from rocelab.errors import InputError
-from rocelab.files import NO_ROOM, make_folder, replace_file
+from rocelab.files import NO_ROOM, make_folder, remove_tree, replace_file
 from rocelab.kernel import namespaces
 
 RUN_ROOT = Path("/run/rocelab")
@@ -225,8 +224,8 @@ def remove_files(files: LabFiles) -> None:
         while os.path.ismount(folder):
             namespaces.detach_mount(folder)
     for folder in (files.nodes, files.netns, files.mounts):
-        shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(files.root, ignore_errors=True)
+        remove_tree(folder)
+    remove_tree(files.root)
 
 
 def open_run_root() -> int:

@@ -49,7 +49,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     take_down(LAB)
     try:
         subprocess.run([*PROGRAM, "up", file], check=True, umask=0, capture_output=True)
-        yield Lab.running(LAB)
+        made = Lab.running(LAB)
+        yield made
+        take_down(LAB)
+        assert not made.runtime.files.root.exists()
     finally:
         take_down(LAB)
 
@@ -360,6 +363,13 @@ def listening_at(vty: Path, serve: Callable[[socket.socket], None]) -> Iterator[
             thread.join()
             vty.unlink()
             aside.rename(vty)
+
+
+def test_folders_in_folders_do_not_keep_a_lab_from_going_down(files: daemons.FrrFiles) -> None:
+    """More than Python's own removal can go into; the lab of these tests goes down after it."""
+    nest = "import os\nfor _ in range(1100): os.mkdir('d'); os.chdir('d')"
+    code = f"import os; os.chdir({str(files.daemon_folder)!r})\n{nest}"
+    assert as_frr("/usr/bin/python3", "-c", code).returncode == 0
 
 
 def test_the_record_of_the_lab_is_whole_after_all_this(lab: Lab) -> None:

@@ -239,7 +239,7 @@ def test_evidence_that_is_not_whole_is_removed(whole: Lab, tmp_path: Path) -> No
     ("stage", "command"),
     [
         ("simulating", ("simulate", "zone-small")),
-        ("flows", ("predict", "zone-small")),
+        ("paths", ("predict", "zone-small")),
         ("simulating", ("whatif", "zone-small", "drain ctsw1 for 1s")),
     ],
 )

@@ -17,6 +17,7 @@ from rocelab.files import (
     make_folder,
     make_folders,
     read_untrusted,
+    remove_tree,
     replace_file,
     replacing,
     untrusted_size,
@@ -98,6 +99,24 @@ def test_a_file_is_replaced_through_no_file_that_somebody_put_there(
     with pytest.raises(FileExistsError):
         replace_file(file, "metrics")
     assert secret.read_text() == "only root reads this"
+
+
+def test_a_folder_is_removed_however_deep_somebody_made_it(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("of root")
+    folder = tmp_path / "frr"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    remove_tree(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    remove_tree(folder)
 
 
 def test_a_file_that_could_not_be_written_whole_is_as_it_was(tmp_path: Path) -> None:

@@ -74,7 +74,9 @@ def open_journal(folder: Path) -> Iterator[Journal]:
         check_new(folder, hint="give another folder with --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+b")
+        # The folder may be another user's.
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.fdopen(os.open(path, flags, 0o666), "a+b")
     except OSError as error:
         raise InputError(
             f"{path} cannot be written: {error.strerror}", "give another folder with --out"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.cli.handover import handed_over
+from rocelab.files import remove_tree
 
 USER, GROUP = 4711, 4712
 
@@ -50,9 +51,9 @@ def test_what_was_there_before_stays_with_its_owner(home: Path) -> None:
         fresh.replace(folder / "result.json")
         (folder / "in-place").write_text("{}")
         (folder / "old/new").write_text("{}")
-    for name in ("result.json", "in-place", "old/new"):
+    for name in ("result.json", "old/new"):
         assert owner(folder / name) == (USER, GROUP), name
-    for path in (folder, folder / "old", folder / "old/secret"):
+    for path in (folder, folder / "old", folder / "old/secret", folder / "in-place"):
         assert owner(path) == (0, 0), path
 
 
@@ -97,6 +98,38 @@ def test_the_root_is_given_to_nobody(home: Path) -> None:
     with handed_over(Path("/")):
         (home / "made").touch()
     assert owner(home / "made") == (0, 0)
+
+
+def test_what_is_put_there_meanwhile_stays_with_its_owner(home: Path) -> None:
+    """The folder is the user's, who may rename what others have in it."""
+    folder = home / "results"
+    (folder / "before").mkdir(parents=True)
+    for key in (home / "key", folder / "before/key"):
+        key.write_text("of root")
+        key.chmod(0o600)
+    with handed_over(folder):
+        (home / "key").rename(folder / "key")
+        (folder / "before/key").rename(folder / "renamed")
+    for name in ("key", "renamed"):
+        assert owner(folder / name) == (0, 0), name
+
+
+def test_folders_deeper_than_any_result_harm_nothing(home: Path) -> None:
+    """Nested one by one: their path is longer than the kernel takes."""
+    folder = home / "results"
+    folder.mkdir()
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    with handed_over(folder):
+        (folder / "result.json").write_text("{}")
+    assert owner(folder / "result.json") == (USER, GROUP)
+    remove_tree(folder)
+    assert not folder.exists()
 
 
 def test_links_give_nothing_away(home: Path, tmp_path: Path) -> None:

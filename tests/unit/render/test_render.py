@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.errors import InputError
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
+from rocelab.render.files import MARKER, write_rendered
 from rocelab.render.frr import daemons, frr_configuration
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
@@ -69,3 +71,24 @@ def test_a_server_has_no_configuration() -> None:
     planned = fabric()
     with pytest.raises(ValueError, match="runs no routing daemon"):
         frr_configuration(planned, planned.servers[0])
+
+
+def test_a_render_goes_through_no_link_that_the_folders_user_put_there(tmp_path: Path) -> None:
+    made = fabric()
+    secret, roots, folder = tmp_path / "secret", tmp_path / "roots", tmp_path / "out"
+    secret.write_text("of root")
+    roots.mkdir()
+    write_rendered(made, folder)
+    for name in (MARKER, "atsw1/bgpd.conf"):
+        (folder / name).unlink()
+        (folder / name).symlink_to(secret)
+    write_rendered(made, folder, overwrite=True)
+    assert (folder / "atsw1/bgpd.conf").read_text() == frr_configuration(made, made.node("atsw1"))[
+        "bgpd"
+    ]
+    (folder / "atsw1").rename(folder / "aside")
+    (folder / "atsw1").symlink_to(roots)
+    with pytest.raises(InputError, match="cannot write to"):
+        write_rendered(made, folder, overwrite=True)
+    assert secret.read_text() == "of root"
+    assert list(roots.iterdir()) == []

@@ -211,6 +211,16 @@ def test_a_journal_with_a_foreign_line_within_is_refused(tmp_path: Path) -> None
         pass
 
 
+def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    secret, folder = tmp_path / "secret", tmp_path / "out"
+    secret.write_text("of root\n")
+    folder.mkdir()
+    (folder / "cells.jsonl").symlink_to(secret)
+    with pytest.raises(InputError, match=r"cells\.jsonl cannot be written"), open_journal(folder):
+        pass
+    assert secret.read_text() == "of root\n"
+
+
 def test_two_sweeps_in_one_folder_are_refused(tmp_path: Path) -> None:
     sweep = swept(tmp_path, GRID)
     with (
