@@ -1,7 +1,7 @@
-"""`make bench`: how long two fabrics take to come up, what they cost, and Mininet beside them; then
-each runtime (bench/runtimes.py).
+"""`make bench`: the start time and cost of two fabrics, compared with Mininet; then each runtime
+(bench/runtimes.py).
 
-(a) 16 RTSWs x 4 CTSWs, in pairs one after the other so that both see the same machine; (b) the full
+(a) 16 RTSWs x 4 CTSWs, in alternating pairs so that both see the same machine; (b) the full
 AI zone of 252 x 18 once, with Mininet's wiring and stopping only. Writes bench/results.json and
 bench/results.md, which state the machine.
 """

@@ -1,7 +1,7 @@
-"""What arrived at a server, asked of the kernel there and not of whoever sent it.
+"""The packets that arrived at a server, from its kernel and independent of the sender.
 
-In: a server's namespace and interface. Out: packets counted by the interface, and a sample of
-consecutive RoCEv2 frames with a verdict on their ICRCs and PSNs.
+It reads an interface's packet count, and a sample of consecutive RoCEv2 frames whose ICRCs and PSNs
+it checks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_FRAME = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class SampleCheck:
-    """A sample of frames: how many have the right ICRC, and how many follow on the one before.
+    """A sample of frames: how many have the right ICRC, and how many continue the sequence.
 
     `steps` are pairs of neighbours of one queue pair, `counted` those whose PSNs differ by one.
     """
@@ -46,7 +46,7 @@ class SampleCheck:
 
 
 def check_sample(frames: Sequence[bytes]) -> SampleCheck:
-    """Look at frames in the order of their arrival: RoCEv2 over IPv4, whole."""
+    """Check frames in order of arrival: complete RoCEv2 frames over IPv4."""
     last: dict[tuple[bytes, bytes], int] = {}
     steps = counted = 0
     for frame in frames:
@@ -62,7 +62,7 @@ def check_sample(frames: Sequence[bytes]) -> SampleCheck:
 
 
 class Sample:
-    """Takes frames from its making until `close_off`; `frames` reads them at leisure."""
+    """Captures frames until `close_off`; `frames` reads them later."""
 
     def __init__(self, netns: Path, interface: str) -> None:
         """Raises OSError."""
@@ -77,11 +77,11 @@ class Sample:
         self._tap = namespaces.inside(netns, listen)
 
     def close_off(self) -> None:
-        """Take no more frames: what is there stays."""
+        """Stop the capture and keep the captured frames."""
         attach_filter(self._tap, NOTHING)
 
     def frames(self) -> list[bytes]:
-        """What was taken, in order, and the end of the sample."""
+        """Return the captured frames, in order, and close the sample."""
         taken = []
         with self._tap as tap:
             tap.setblocking(False)
@@ -93,5 +93,5 @@ class Sample:
 
 
 def received_packets(netns: Path, interface: str) -> int:
-    """Packets that came in by the interface since it was made."""
+    """Packets received by the interface since it was made."""
     return namespaces.inside(netns, read_counters)[interface].rx_packets

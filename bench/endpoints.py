@@ -1,6 +1,7 @@
-"""`make bench-endpoints`: packets per second of an agent, beside other senders, and its pacing.
+"""`make bench-endpoints`: packets per second of an agent, compared with other senders, and its
+pacing.
 
-Two labs of its own, alike but for the queues of their switch ports; in each a path of three
+Uses two labs that differ only in the queues of their switch ports, each with a path of three
 switches from server to server. All senders take turns, round after round, so that they see the same
 machine; then an agent paces probe flows. Writes bench/endpoints.json and bench/endpoints.md.
 """
@@ -54,7 +55,7 @@ PACED_S = 10.0
 
 
 def lab_of(queues: bool) -> Lab:
-    """Two racks of one server under one spine; its ports with or without queues."""
+    """Two racks of one server under one spine; ports with or without queues."""
     return Lab(
         plan(
             LabSpec.model_validate(
@@ -121,7 +122,7 @@ def _measure_all(lab: Lab, condition: Condition) -> list[Measured]:
 
 
 def paced_flows() -> list[Flow]:
-    """Flows from one agent, each of its own source port and queue pair."""
+    """Flows from one agent, each with its own source port and queue pair."""
     return [
         Flow(
             id=index,

@@ -1,7 +1,7 @@
 """The results of `bench.endpoints` as files: every measurement as JSON, medians as tables.
 
-In: measurements by sender and condition, pacing with and without queues. Out: endpoints.json and
-endpoints.md beside this file.
+Writes measurements by sender and condition, and pacing with and without queues, to endpoints.json
+and endpoints.md next to this file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Load = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is varied besides the sender."""
+    """The varied conditions besides the sender."""
 
     queues: bool
     steered: bool
@@ -42,7 +42,7 @@ CONDITIONS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A measurement, or why there is none."""
+    """A measurement, or the reason why there is none."""
 
     sender: str
     condition: Condition
@@ -60,11 +60,11 @@ SENDERS: Mapping[str, str] = {
     "agent, 8 QP": "**agent, 8 queue pairs**",
 }
 KERNEL_PATH = ("udp-sendto-c", "packet-send-c")
-"""What shows the kernel's path alone: the faster of them."""
+"""Senders that show the kernel's path alone: the faster one counts."""
 
 
 def spread(values: Sequence[float], form: str) -> str:
-    """`median (min to max)`, or the one value there is."""
+    """`median (min to max)`, or the single value."""
     middle = format(statistics.median(values), form)
     if len(values) == 1:
         return middle
@@ -72,7 +72,7 @@ def spread(values: Sequence[float], form: str) -> str:
 
 
 def kernel_rate(measured: Sequence[Measured], condition: Condition) -> float | None:
-    """Packets per second of the faster C loop, by medians; None where neither ran."""
+    """Packets per second of the faster C loop, by medians; None if neither ran."""
     medians = [
         statistics.median(one.packets_per_s for one in found)
         for sender in KERNEL_PATH
@@ -132,7 +132,7 @@ def _share(found: Sequence[Throughput], parts: Callable[[Throughput], tuple[int,
 
 
 def verdict(measured: Sequence[Measured], condition: Condition) -> str:
-    """The agent's figure beside the target and the kernel path's, in a sentence."""
+    """The agent's figure compared with the target and the kernel path's, as a sentence."""
     rates = {
         count: statistics.median(one.packets_per_s for one in found)
         for count in (1, 8)

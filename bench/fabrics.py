@@ -1,5 +1,5 @@
-"""What is measured of one fabric: rocelab from nothing to converged and down again, and Mininet
-wiring the same fabric and starting the same daemons with the same configurations."""
+"""Measures one fabric: rocelab from nothing to converged and down again, and Mininet, which wires
+the same fabric and starts the same daemons with the same configurations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 @dataclass(frozen=True, slots=True)
 class Up:
     """One start and stop. Wiring is namespaces, settings, links and addresses; memory is the sum
-    of the daemons' proportional set sizes, and what the machine's MemAvailable lost."""
+    of the daemons' proportional set sizes, and the decrease of the machine's MemAvailable."""
 
     up_s: float
     wiring_s: float
@@ -60,7 +60,7 @@ class _Before:
 
 
 def spread(values: Sequence[float], form: str) -> str:
-    """Median and range, for people."""
+    """Median and range as text."""
     middle = format(statistics.median(values), form)
     if len(values) == 1:
         return middle
@@ -94,7 +94,7 @@ def measure_rocelab(lab_name: str, kind: RuntimeKind = RuntimeKind.NETNS) -> Up:
 
 
 def measure_mininet(lab_name: str, *, with_daemons: bool) -> Up:
-    """The same fabric by Mininet's API, up to the same condition: every FIB complete.
+    """Measure the same fabric with Mininet's API, up to the same condition: every FIB complete.
 
     Without daemons only wiring and stopping are measured.
     """
@@ -156,7 +156,7 @@ def measure_mininet(lab_name: str, *, with_daemons: bool) -> Up:
 
 @contextmanager
 def _views(scratch: Path) -> Iterator[Path]:
-    """A folder for what daemons see as their file systems."""
+    """A folder for the daemons' mount namespaces."""
     views = scratch / "mounts"
     views.mkdir()
     namespaces.mount_tmpfs(views)
@@ -198,7 +198,8 @@ def _running(
 def _kill_daemons(
     lab: Lab, folders: Mapping[str, daemons.FrrFiles], shells: Mapping[str, int]
 ) -> None:
-    """End the daemons started here: Mininet ends a node's shell and not what that started."""
+    """End the daemons started here, because Mininet ends only a node's shell and not its
+    children."""
     pids = _running(lab, folders, shells)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)

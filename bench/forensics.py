@@ -1,9 +1,9 @@
-"""`python -m bench.forensics`: what `rocelab diagnose` says of jobs with a known fault, or none.
+"""`python -m bench.forensics`: tests `rocelab diagnose` on jobs with a known fault, or none.
 
-Small labs of its own, one after the other under several schemes; in each, short jobs of drawn
-patterns and placements with a paused host, a grey or slow link, a link that another job congests,
-or nothing wrong. The diagnosis sees each job's document only. Prints a table of what was
-injected against what was said.
+Runs small labs, one after the other under several schemes; in each, short jobs with random patterns
+and placements and a paused host, a grey or slow link, a link that another job congests, or no
+fault. The diagnosis sees only each job's document. Prints a table of injected faults against
+diagnoses.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ def lab_of(scheme: str, name: str = "bench-forensics") -> Lab:
 
 
 def healthy(lab: Lab, rng: random.Random) -> Trial:
-    """A job of a drawn kind, and nothing wrong."""
+    """A job of a random kind, without a fault."""
     return Trial(Cause.NONE, (), run_job(lab, _drawn_job(rng)))
 
 
 def host_pause(lab: Lab, rng: random.Random, placement: str | None = None) -> Trial:
-    """The agent of a server stopped for 100 to 300 ms of the lab, once the job is under way.
+    """The agent of a server stopped for 100 to 300 ms of the lab, during the job.
 
-    Ranks go by `placement`, drawn where it is None.
+    `placement` is random if it is None.
     """
     server = rng.choice(lab.fabric.servers).name
     length_s = rng.uniform(*PAUSE_S)
@@ -237,7 +237,7 @@ def names(verdict: Verdict, trial: Trial) -> bool:
 
 
 def outcome(trial: Trial, found: Diagnosis) -> str:
-    """What was said, in a word or two."""
+    """The diagnosis in a word or two."""
     if trial.problems:
         return "not tried"
     if names(found.verdict, trial):

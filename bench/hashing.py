@@ -1,6 +1,6 @@
-"""`python -m bench.hashing`: how fast choices are predicted, and what two tiers' hashes do.
+"""`python -m bench.hashing`: the speed of predicting choices, and the effect of two tiers' hashes.
 
-Prints flows per second of the hash and the choice in numpy beside the scalar model, then, for
+Prints flows per second of the hash and the choice in numpy and in the scalar model, then, for
 pairs of tiers with equal and different seeds, how many uplinks of a second-tier switch are used and
 their max-mean ratio: the kernel's hash cut by threshold and by modulo, and CRCs by modulo.
 """
@@ -24,8 +24,8 @@ from rocelab.forwarding.multipath import Flow5, multipath_hash, select
 from rocelab.spec.model import HashPolicy
 
 FLOWS = 200_000
-"""Flows that enter the first tier: 12,500 to a second-tier switch of sixteen, whose links would
-by chance alone have a max-mean ratio of about 1.06."""
+"""Flows that enter the first tier: 12,500 for each of sixteen second-tier switches, whose links
+have a max-mean ratio of about 1.06 by chance alone."""
 TIERS = ((16, 16), (16, 18), (16, 15))
 RUNS = 5
 _RNG = 20240804
@@ -49,7 +49,7 @@ def random_flows(count: int) -> Flows:
 def second_tier(
     models: tuple[ChoiceModel, ChoiceModel], seeds: tuple[int, int], sizes: tuple[int, int]
 ) -> SecondTier:
-    """What becomes of flows that a first-tier switch has spread over `sizes[0]` uplinks, each to
+    """The use of uplinks by flows that a first-tier switch spreads over `sizes[0]` uplinks, each to
     a switch that spreads its part over `sizes[1]`. Each tier has its model and its seed."""
     flows = random_flows(FLOWS)
     first, second = (

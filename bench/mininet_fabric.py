@@ -1,8 +1,8 @@
-"""The same fabric through Mininet's API: what `python -m bench` compares with.
+"""The same fabric through Mininet's API, for the comparison in `python -m bench`.
 
 Runs under the system's Python, where Debian's mininet package lives, and needs nothing else. Reads
-one JSON document on standard input (nodes, links, daemons), then obeys lines: `daemons` starts
-them, `stop` takes the network down. Each is answered by one line of JSON.
+one JSON document on standard input (nodes, links, daemons), then executes commands, one per line:
+`daemons` starts them, `stop` takes the network down. It answers each with a line of JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mininet.net import Mininet
 
 
 def wire(fabric: dict[str, Any]) -> Mininet:
-    """Nodes, links, addresses and kernel settings, as a Mininet user's script would."""
+    """Make nodes, links, addresses and kernel settings, like a Mininet user's script."""
     net = Mininet(topo=None, build=False, controller=None, waitConnected=False)
     for node in fabric["nodes"]:
         host = net.addHost(node["name"], ip=None)

@@ -1,6 +1,6 @@
-"""How evenly probes leave an agent: rates held against what was asked, and the size of bursts.
+"""The pacing of an agent's probes: rates compared with the requested ones, and the size of bursts.
 
-In: a traffic run of constant-rate flows. Out: `Pacing`, from the kernel's receive stamps.
+`pacing` computes it for a run of constant-rate flows from the kernel's receive stamps.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ BURST_NS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """A burst is what arrives within any 1 ms: the largest, and the 99.9th percentile of those that
-    begin with each packet. `lost` packets did not arrive, for whatever reason."""
+    """A burst is the number of packets within any 1 ms: the largest, and the 99.9th percentile of
+    the bursts that begin with each packet. `lost` packets did not arrive, for any reason."""
 
     flows: int
     worst_rate_error: float
@@ -34,9 +34,9 @@ class Pacing:
 
 
 def rate_error(flow: FlowRecord) -> float:
-    """By how much a flow's rate, as it arrived, differs from what was asked, as a share of that.
+    """The relative difference of a flow's arrival rate from the requested rate.
 
-    Raises ValueError where fewer than two packets arrived.
+    Raises ValueError if fewer than two packets arrived.
     """
     if len(flow.receive_ns) < 2:
         raise ValueError(f"{len(flow.receive_ns)} packets of flow {flow.flow.id} arrived")
@@ -46,13 +46,13 @@ def rate_error(flow: FlowRecord) -> float:
 
 
 def bursts(times_ns: npt.NDArray[np.int64], span_ns: int = BURST_NS) -> npt.NDArray[np.int64]:
-    """For each of these sorted times, how many lie within `span_ns` from it on, with itself."""
+    """For each of these sorted times, the number within `span_ns` from it on, including itself."""
     after = np.searchsorted(times_ns, times_ns + span_ns, side="left")
     return np.asarray(after - np.arange(len(times_ns)), np.int64)
 
 
 def pacing(result: TrafficResult) -> Pacing:
-    """The figures of a run. Raises ValueError where a flow brought fewer than two packets."""
+    """The figures of a run. Raises ValueError if fewer than two packets of a flow arrived."""
     flows = result.flows
     of_all = bursts(np.sort(np.concatenate([flow.receive_ns for flow in flows])))
     packets = sum(flow.offered for flow in flows)

@@ -1,7 +1,6 @@
-"""`python -m bench.reaction`, in a checkout: make reaction.json of docs/convergence-table.json.
+"""`python -m bench.reaction`, in a checkout: makes reaction.json from docs/convergence-table.json.
 
-In: the convergence times that `make convergence-table` measured. Out: the rows of its page as the
-package ships them.
+The package ships the rows of the page that `make convergence-table` measured.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def _row(cell: Cell, result: CellResult) -> Row | None:
 
 
 def main() -> None:
-    """Write the table beside the module that reads it."""
+    """Write the table next to the module that reads it."""
     measured = TABLE.read(MEASURED.read_text(encoding="utf-8"))
     made = to_json(reaction_table(measured))
     Path(ROOT, "rocelab", "sim", "events", TABLE_FILE).write_text(made, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""The same fabric on each runtime that this machine has: up, down and what it takes of memory.
+"""Measures the same fabric on each runtime of this machine: up, down and memory.
 
-Part of `make bench`, and `python -m bench.runtimes` alone. The runtimes take turns, so that all see
-the same machine. Writes bench/runtimes.json and bench/runtimes.md.
+Part of `make bench`, and `python -m bench.runtimes` alone. Runtimes take turns, so that all see the
+same machine. Writes bench/runtimes.json and bench/runtimes.md.
 """
 
 from __future__ import annotations

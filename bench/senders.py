@@ -1,7 +1,7 @@
-"""The senders that the agent is measured beside, each a process in a server's namespace.
+"""The senders that the agent is compared with, each a process in a server's namespace.
 
 `python -m bench.senders NAME NETNS` with a JSON document on standard input: the interface and one
-prebuilt RoCEv2 frame. It sends that frame, or what the frame's UDP datagram holds, over and over,
+prebuilt RoCEv2 frame. It sends that frame, or the payload of the frame's UDP datagram, repeatedly,
 as fast as it can, until it is interrupted (SIGINT). Temporary files go to TMPDIR.
 """
 
@@ -23,13 +23,13 @@ from rocelab.agent.headers import BTH_OFFSET, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 from rocelab.kernel.namespaces import enter
 
 PREBUILT = 64
-"""Packets that Scapy is given to send in turn."""
+"""Packets that Scapy sends in turn."""
 
 C_SOURCE = Path(__file__).with_name("send_loop.c")
 
 
 class Sender(StrEnum):
-    """Ways of sending one frame again and again."""
+    """Ways of sending one frame repeatedly."""
 
     SENDP = "scapy-sendp"
     SENDPFAST = "scapy-sendpfast"
@@ -75,7 +75,7 @@ def _frame_loop_in_c(interface: str, frame: bytes) -> None:
 
 
 def _become_c_loop(outlet: socket.socket, address: bytes, data: bytes) -> None:
-    """Does not return: this process becomes the compiled send_loop.c."""
+    """Replace this process by the compiled send_loop.c; does not return."""
     program = Path(tempfile.gettempdir(), C_SOURCE.stem)
     subprocess.run(["cc", "-O2", "-o", str(program), str(C_SOURCE)], check=True)
     outlet.set_inheritable(True)
@@ -84,7 +84,7 @@ def _become_c_loop(outlet: socket.socket, address: bytes, data: bytes) -> None:
 
 
 def _udp(frame: bytes) -> tuple[socket.socket, bytes, tuple[str, int]]:
-    """A socket from the frame's source port, what its datagram holds, and where it goes."""
+    """A socket bound to the frame's source port, the datagram's payload, and its destination."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind(("", int.from_bytes(frame[UDP_OFFSET : UDP_OFFSET + 2], "big")))
     destination = socket.inet_ntoa(frame[IP_OFFSET + 16 : IP_OFFSET + 20])
@@ -96,7 +96,7 @@ NEEDED = {
     Sender.UDP_LOOP_IN_C: "cc",
     Sender.FRAME_LOOP_IN_C: "cc",
 }
-"""The program that a sender cannot do without."""
+"""The program that a sender needs."""
 
 SEND: dict[Sender, Callable[[str, bytes], None]] = {
     Sender.SENDP: _sendp,

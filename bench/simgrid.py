@@ -1,9 +1,9 @@
-"""`python -m bench.simgrid`: SimGrid beside `rocelab.sim.engine`, the same flows on the same
-routes.
+"""`python -m bench.simgrid`: compares SimGrid with `rocelab.sim.engine`, with the same flows on the
+same routes.
 
-Each engine gets each case in a process of its own, in turn. Compared are the rates at the start and
-the ends of all flows; measured are the time of one solve, the time until all flows have ended, and
-memory. Writes bench/simgrid.json and bench/simgrid.md. It wants Debian's python3-simgrid.
+Each engine runs each case in a separate process, in turn. It compares the rates at the start and
+the ends of all flows, and measures the time of one solve, the time until all flows have ended, and
+memory. Writes bench/simgrid.json and bench/simgrid.md. Needs Debian's python3-simgrid.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FOLDER = Path(__file__).parent
 SYSTEM_PYTHON = "/usr/bin/python3"
 RUNS = 3
 SHORT_S = 3.0
-"""A case that takes both processes less is measured RUNS times, a longer one once."""
+"""A case that takes both processes less time is measured RUNS times, a longer one once."""
 COMMANDS = {
     Side.SIMGRID: (SYSTEM_PYTHON, "-I", str(FOLDER / "simgrid_flows.py")),
     Side.OURS: (sys.executable, "-m", "bench.simgrid_engine"),
@@ -45,7 +45,7 @@ COMMANDS = {
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a process found: empty where it did not get that far."""
+    """The results of a process: empty if it did not get that far."""
 
     times: Times
     rates_bps: Floats
@@ -86,7 +86,7 @@ def main(
 
 
 def compare(case: Case, folder: Path, limit_s: float) -> Compared:
-    """Both engines on a case, in turn; what they answered need only be compared once."""
+    """Run both engines on a case, in turn; their answers need only one comparison."""
     problem = problem_of(case)
     path = folder / "problem"
     write_problem(problem, path)
@@ -113,7 +113,7 @@ def compare(case: Case, folder: Path, limit_s: float) -> Compared:
 def ask(side: Side, problem: Path, limit_s: float, to_the_end: bool) -> Answer:
     """Start a process on a written problem and wait for it, up to a limit.
 
-    Raises RuntimeError with what it said last if it fails.
+    Raises RuntimeError with its last output if it fails.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -138,20 +138,20 @@ def ask(side: Side, problem: Path, limit_s: float, to_the_end: bool) -> Answer:
 
 
 def widest_difference(one: Floats, other: Floats) -> float | None:
-    """The largest difference of two answers, relative; None where there are not two."""
+    """The largest difference of two answers, relative; None if one is missing."""
     if not len(one) or not len(other):
         return None
     return float(np.max(np.abs(one / other - 1)))
 
 
 def distinct(rates: Floats) -> int:
-    """How many rates differ by more than 1e-9, relative."""
+    """The number of rates that differ by more than 1e-9, relative."""
     ascending = np.sort(rates)
     return int(np.count_nonzero(np.diff(ascending) > 1e-9 * ascending[1:]) + min(len(rates), 1))
 
 
 def simgrid_version() -> str:
-    """Raises MachineError where the system's Python has no SimGrid."""
+    """The version of SimGrid. Raises MachineError if the system's Python does not have it."""
     code = "import simgrid; print(simgrid.simgrid_version)"
     try:
         asked = subprocess.run([SYSTEM_PYTHON, "-I", "-c", code], capture_output=True, text=True)

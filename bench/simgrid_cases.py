@@ -1,8 +1,8 @@
-"""The flows that `bench.simgrid` gives to both engines: who sends, over which sends, how much.
+"""The flows that `bench.simgrid` gives to both engines: sources, paths and sizes.
 
-In: a `Case`. Out: a `Problem`, and the file by which the two processes that are measured get it.
-Paths are those that `rocelab simulate` would take. Sizes are drawn, evenly and with a fixed seed,
-so that ends differ: a ring of equal messages in a fabric without contention ends in one moment.
+A `Case` becomes a `Problem`, and a file of it for the two measured processes. Paths are those of
+`rocelab simulate`. Sizes are uniformly random with a fixed seed, so that ends differ: a ring of
+equal messages in a fabric without contention ends at one instant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 
 LEAST_S, MOST_S = 2, 4
-"""What a flow would take at the rate of the fastest link, alone: rates are read long before."""
+"""The time of a flow alone at the rate of the fastest link: rates are read long before its end."""
 _SEED = 7
 
 
@@ -41,8 +41,8 @@ class Traffic(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Traffic of `ranks` on NICs drawn at random. cut: the fabric's keys that are changed.
-    to_the_end: run until every flow has ended, too."""
+    """Traffic of `ranks` on random NICs. cut: the changed keys of the fabric. to_the_end: also run
+    until every flow has ended."""
 
     lab: str
     traffic: Traffic
@@ -53,7 +53,7 @@ class Case:
 
     @property
     def family(self) -> str:
-        """What cases have in common whose times make one growth curve."""
+        """The common name of cases whose times form one growth curve."""
         cut = "".join(f", {key} {value}" for key, value in self.cut)
         return f"{self.traffic}, {self.lab}{cut}"
 
@@ -101,14 +101,14 @@ def problem_of(case: Case) -> Problem:
 
 
 def spec_of(case: Case) -> LabSpec:
-    """The catalog's lab, cut as the case says."""
+    """The catalog's lab, with the case's changes."""
     spec = load_spec(find_lab(case.lab))
     fabric = spec.fabric.model_copy(update=dict(case.cut))
     return spec.model_copy(update={"fabric": fabric})
 
 
 def pairs_of(traffic: Traffic, ranks: int) -> Longs:
-    """source * ranks + destination of all that send, ascending."""
+    """source * ranks + destination of all pairs that send, ascending."""
     every = np.arange(ranks, dtype=np.int64)
     if traffic is Traffic.RING:
         return np.sort(every * ranks + (every + 1) % ranks)
@@ -118,8 +118,8 @@ def pairs_of(traffic: Traffic, ranks: int) -> Longs:
 
 
 def write_problem(problem: Problem, path: Path) -> None:
-    """As 64-bit integers, for a reader without numpy: the numbers of flows, of sends and of entries
-    in all paths, then each path's start and the end, the entries, sizes and capacities."""
+    """Write 64-bit integers, for a reader without numpy: the numbers of flows, of sends and of
+    entries in all paths, then each path's start and the end, the entries, sizes and capacities."""
     paths = problem.paths
     counts = (len(paths), len(problem.capacity), len(paths.sends))
     with path.open("wb") as file:
@@ -128,7 +128,7 @@ def write_problem(problem: Problem, path: Path) -> None:
 
 
 def read_problem(path: Path) -> Problem:
-    """What `write_problem` has written."""
+    """Read the file of `write_problem`."""
     words = np.fromfile(path, np.int64)
     flows, sends, entries = (int(count) for count in words[:3])
     ends = np.cumsum((3, flows + 1, entries, flows, sends))

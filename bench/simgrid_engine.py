@@ -1,7 +1,7 @@
-"""The same flows in `rocelab.sim.engine`, timed: the other process that `bench.simgrid` measures.
+"""Runs the flows of `bench.simgrid` in `rocelab.sim.engine`, with timing.
 
-`python -m bench.simgrid_engine PROBLEM FOLDER [solve]`: in and out as of `bench/simgrid_flows.py`.
-What is compiled has run once, on a single flow, before the clock starts.
+`python -m bench.simgrid_engine PROBLEM FOLDER [solve]`: with the input and output of
+`bench/simgrid_flows.py`. Compiled code runs once, on a single flow, before the clock starts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def all_at_once(problem: Problem) -> Program:
 
 
 def resident_bytes() -> int:
-    """The most that this process has had so far; getrusage would count what its parent had."""
+    """The peak memory of this process so far; getrusage would include its parent's."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 

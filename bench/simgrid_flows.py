@@ -1,12 +1,12 @@
-"""Flows over explicit routes in SimGrid, timed: the process that `bench.simgrid` measures.
+"""Runs the flows of `bench.simgrid` over explicit routes in SimGrid, with timing.
 
 `/usr/bin/python3 -I bench/simgrid_flows.py PROBLEM FOLDER [solve]`, with only the standard library
-and Debian's python3-simgrid; -I because this folder has a simgrid.py of its own. In: a file of
-`bench.simgrid_cases.write_problem`. Out, in the folder: `rates` (bit/s) and `ends` (s) as doubles,
-and `times.json`, written anew after each phase so that it remains if the process is ended.
+and Debian's python3-simgrid; -I because this folder has its own simgrid.py. PROBLEM is a file of
+`bench.simgrid_cases.write_problem`. FOLDER gets `rates` (bit/s) and `ends` (s) as doubles, and
+`times.json`, rewritten after each phase so that it remains if the process is ended.
 
-A pair of hosts has one route, so each flow has a pair of its own, of as few hosts as will do. Hosts
-do not limit what they send; the sends of the fabric are the links. One actor starts all flows.
+A pair of hosts has one route, so each flow has its own pair, from as few hosts as possible. Hosts
+do not limit their sending; the sends of the fabric are the links. One actor starts all flows.
 """
 
 import json
@@ -31,9 +31,9 @@ SETTINGS = {
 """Plain max-min fairness: no correction of rates, no traffic on the way back, equal weights. Links
 have no latency, without which network/TCP-gamma limits nothing."""
 SAMPLE_S = 1e-3
-"""Rates are what flows have got by then; nothing ends before."""
+"""Rates are computed from the bytes transferred by then; no flow ends before."""
 LATER_S = 1e9
-"""By when all have ended."""
+"""All flows have ended by then."""
 
 
 def read_words(file: BinaryIO, count: int) -> "array[int]":
@@ -43,7 +43,7 @@ def read_words(file: BinaryIO, count: int) -> "array[int]":
 
 
 def resident_bytes() -> int:
-    """The most that this process has had so far; getrusage would count what its parent had."""
+    """The peak memory of this process so far; getrusage would include its parent's."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
@@ -128,7 +128,7 @@ class Watch:
 
 
 def note(folder: Path, times: dict[str, float], **more: float) -> None:
-    """Write all that is known so far."""
+    """Write all times known so far."""
     times.update(more, peak_bytes=resident_bytes())
     unfinished = folder / "times.json.new"
     unfinished.write_text(json.dumps(times))

@@ -1,6 +1,6 @@
 """The results of `bench.simgrid` as tables: times, memory and differences, side by side.
 
-In: what was measured of each case. Out: the text of bench/simgrid.md.
+Makes the text of bench/simgrid.md from the measurements of all cases.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench.simgrid_cases import Case
 
 MIB = 2**20
 TARGET = 1e-6
-"""Relative difference of rates and ends that is still agreement."""
+"""The largest relative difference of rates and ends that counts as agreement."""
 
 
 class Side(StrEnum):
@@ -26,8 +26,8 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Of one process; None: it did not get there within the limit, or was not asked to. Seconds are
-    of CPU time, to which what else the machine does adds little; both sides compute on one CPU.
+    """Times of one process; None: not reached within the limit, or not requested. Seconds are CPU
+    time, to which the machine's other work adds little; both sides compute on one CPU.
 
     before_bytes, peak_bytes: the most resident memory before it read the problem, and at all.
     build_s: making hosts, links and routes; start_s: starting all flows; both are SimGrid's only.
@@ -44,8 +44,8 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """distinct_rates: how many different rates the first solve gives. rates_differ, ends_differ:
-    the largest difference of any flow, relative; None where a side has no answer."""
+    """distinct_rates: the number of different rates of the first solve. rates_differ, ends_differ:
+    the largest relative difference of any flow; None if a side has no answer."""
 
     case: Case
     subflows: int
@@ -55,7 +55,7 @@ class Compared:
     times: Mapping[Side, Sequence[Times]]
 
     def values(self, side: Side, name: str) -> list[float]:
-        """What was measured of a side, of those processes that got so far."""
+        """The measurements of a side, from the processes that got that far."""
         found = (getattr(one, name) for one in self.times[side])
         return [value for value in found if value is not None]
 
@@ -64,7 +64,7 @@ class Compared:
         return statistics.median(values) if values else None
 
     def factor(self, name: str) -> float | None:
-        """How many times as long SimGrid takes."""
+        """SimGrid's time as a multiple of rocelab's."""
         theirs, ours = self.median(Side.SIMGRID, name), self.median(Side.OURS, name)
         return theirs / ours if theirs and ours else None
 
@@ -130,7 +130,7 @@ def _rest(each: Compared) -> list[str]:
 
 
 def spread(values: Sequence[float], scale: float) -> str:
-    """`median (least to most)` with three digits that count; nothing of nothing."""
+    """`median (least to most)` with three significant digits; empty for no values."""
     if not values:
         return ""
     shown = [three_digits(scale * value) for value in (min(values), max(values))]
@@ -150,8 +150,8 @@ def _factor(value: float | None) -> str:
 
 
 def growth_lines(compared: Sequence[Compared]) -> list[str]:
-    """With which power of the subflows the time to the end grows, over the two largest sizes that
-    both reached within a family."""
+    """The power of the number of subflows with which the time to the end grows, over the two
+    largest sizes that both reached within a family."""
     name = "to_the_end_s"
     lines = []
     for family, found in groupby(compared, key=lambda each: each.case.family):
@@ -176,7 +176,7 @@ def _log_ratio(large: float | None, small: float | None) -> float:
 
 
 def verdict(compared: Sequence[Compared]) -> list[str]:
-    """Whether all that both answered agrees."""
+    """Whether all answers of both agree."""
     pairs: list[float] = []
     for each in compared:
         pairs += [d for d in (each.rates_differ, each.ends_differ) if d is not None]

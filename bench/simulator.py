@@ -1,10 +1,10 @@
-"""`python -m bench.simulator`: how fast the simulator's engine is, and how that grows.
+"""`python -m bench.simulator`: the speed of the simulator's engine, and its growth with size.
 
-Each row is a ring over all NICs of a fabric like llama3-24k with other numbers of racks, ranks
-placed at random, 16 queue pairs to a connection, E-ECMP; each in a process of its own, so that its
-memory is its own. Sizes are equal, as in the collective, or drawn evenly from half to one and a
-half of that (uneven), where hardly two transfers end together. Writes bench/simulator.json and
-bench/simulator.md.
+Each row is a ring over all NICs of a fabric like llama3-24k with another number of racks, with
+random placement, 16 queue pairs per connection and E-ECMP, in a separate process, so that its
+memory can be measured. Sizes are equal, as in the collective, or uniformly random from half to one
+and a half of that (uneven), where hardly any two transfers end together. Writes
+bench/simulator.json and bench/simulator.md.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _timed(
 
 
 def ring(racks: int) -> tuple[Program, Paths, Floats]:
-    """A ring AllReduce over all NICs of 8 zones of so many racks."""
+    """A ring AllReduce over all NICs of 8 zones of `racks` racks."""
     spec = load_spec(find_lab("llama3-24k"))
     fabric = spec.fabric.model_copy(update={"racks": racks})
     network = network_of(spec.model_copy(update={"fabric": fabric}))
@@ -90,7 +90,7 @@ def ring(racks: int) -> tuple[Program, Paths, Floats]:
 
 
 def uneven(program: Program) -> Program:
-    """The same transfers with sizes from half to one and a half of what they are."""
+    """The same transfers with random sizes from half to one and a half of their own."""
     factor = np.random.default_rng(1).uniform(0.5, 1.5, program.transfers)
     return replace(program, size_bits=program.size_bits * factor)
 
@@ -122,7 +122,8 @@ def measure_growth(racks: int) -> Row:
 
 
 def measure_small(racks: int) -> Row:
-    """One small size with uneven sizes: what an event touches against everything, both backends."""
+    """One small size with uneven sizes: updates of affected flows against updates of all, on both
+    backends."""
     from rocelab.sim.engine.incremental import Incremental
 
     even, paths, capacity = ring(racks)

@@ -1,8 +1,8 @@
-"""`python -m bench.steering`: what the steering program costs a packet, scheme by scheme.
+"""`python -m bench.steering`: the steering program's cost per packet, scheme by scheme.
 
-A lab of its own, two racks under four spines, its ports without queues. The loop in C sends one
-RoCE packet as fast as it can over three switches; schemes take turns within a round, so that each
-is compared with `ecmp`, where there is no program, on the same machine. Prints a table.
+Uses a lab of two racks under four spines, without port queues. The loop in C sends one RoCE packet
+as fast as it can over three switches; schemes take turns within a round, so that each is compared
+with `ecmp`, which has no program, on the same machine. Prints a table.
 """
 
 from __future__ import annotations

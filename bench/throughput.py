@@ -1,12 +1,12 @@
 """Packets per second from one server to another over three switches, by any sender.
 
-In: a lab that is up, whether its first switch hands packets to a second CPU, and a way of sending.
-Out: a `Throughput`: packets that arrived per second, what they cost, and a look at a sample.
+Measures a `Throughput` on a running lab, with or without a second CPU at its first switch: packets
+that arrived per second, their cost, and a check of a sample.
 
-A veth's packets are carried on in their sender's own time, switch by switch. Receive packet
-steering (Linux Documentation/networking/scaling.rst) on the first switch's port lets another CPU do
-that. It sets the packet's hash, which the kernel's ECMP then takes for the choice of path: only a
-path without choices, like this one, may be steered.
+The kernel forwards a veth's packets in their sender's time, switch by switch. Receive packet
+steering (Linux Documentation/networking/scaling.rst) on the first switch's port moves that to
+another CPU. It sets the packet's hash, which the kernel's ECMP then uses: only a path without
+choices, like this one, may be steered.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rocelab.traffic.session import TrafficSession
 SOURCE, DESTINATION = "srv1-1", "srv2-1"
 PAYLOAD_BYTES = 1024
 IN_FLIGHT = 512
-"""Unacknowledged packets of an agent's queue pairs together. A CPU that packets are steered to
+"""Unacknowledged packets of an agent's queue pairs together. The CPU that receives steered packets
 queues 1,000 (net.core.netdev_max_backlog) and drops the rest."""
 
 MEASURED_S, SETTLE_S, SAMPLE_S = 3.0, 0.3, 0.02
@@ -53,9 +53,9 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 class Throughput:
     """One measurement; CPU times are per packet that arrived.
 
-    sender_us, receiver_us: of the processes in either server, the sender's with what the kernel
-    forwards in its time. machine_us: of all CPUs, other work included. retransmitted: packets, of
-    agents only; `trouble` is what an agent met that it should not have.
+    sender_us, receiver_us: of the processes in each server, the sender's including the kernel's
+    forwarding. machine_us: of all CPUs, including other work. retransmitted: packets, of agents
+    only; `trouble` has an agent's unexpected events.
     """
 
     packets_per_s: float
@@ -69,9 +69,9 @@ class Throughput:
 
 @contextmanager
 def steering(lab: Lab) -> Iterator[None]:
-    """Packets that come from SOURCE are forwarded by the second CPU, within the context.
+    """Within the context the second CPU forwards packets from SOURCE.
 
-    Raises MachineError where there is none or the kernel has no receive packet steering.
+    Raises MachineError if there is none or the kernel has no receive packet steering.
     """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
@@ -94,7 +94,7 @@ def _steer(lab: Lab, mask: int) -> None:
 
 
 def measure_sender(lab: Lab, sender: Sender, *, steered: bool) -> Throughput:
-    """One of the senders of `bench.senders`. Raises MachineError where nothing arrives."""
+    """One of the senders of `bench.senders`. Raises MachineError if nothing arrives."""
     ends = resolve_endpoints(lab.fabric, SOURCE, DESTINATION)
     envelope = Envelope(
         source_mac=ends.source_mac,
@@ -195,7 +195,7 @@ def measure_agent(lab: Lab, queue_pairs: int, *, steered: bool) -> Throughput:
 
 
 def _measure(lab: Lab, check: Callable[[], None]) -> Throughput:
-    """Wait for packets, let them settle, and measure. `check` raises where the sender is gone."""
+    """Wait for packets, let them settle, and measure. `check` raises if the sender is gone."""
     netns = lab.node(DESTINATION).netns
     interface = lab.fabric.uplinks(DESTINATION)[0].a.interface
     before = received_packets(netns, interface)
@@ -249,6 +249,6 @@ def _cpu_s(inodes: list[int]) -> float:
 
 
 def _busy_s() -> float:
-    """CPU seconds that this machine has worked since boot (proc(5): all but idle and iowait)."""
+    """CPU seconds of this machine since boot (proc(5): all except idle and iowait)."""
     fields = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / TICKS_PER_SECOND

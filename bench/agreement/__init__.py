@@ -1,1 +1,1 @@
-"""The same jobs on real labs and in the simulator, side by side: `python -m bench.agreement`."""
+"""Compares the same jobs on real labs and in the simulator: `python -m bench.agreement`."""

@@ -1,7 +1,8 @@
-"""`python -m bench.agreement`: the catalog's labs and the simulator, side by side.
+"""`python -m bench.agreement`: compares the catalog's labs with the simulator.
 
-Runs each lab's jobs and keeps them below `--results`; a run that ended early is continued by the
-same command. Once every lab is there the page goes to docs/; until then it is beside the labs.
+Runs each lab's jobs and keeps the results below `--results`; the same command continues a run that
+ended early. Once every lab is measured the page goes to docs/; until then it is in the folder of
+the results.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ COMMAND = "python -m bench.agreement"
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = Path("results/agreement")
 OVERHEAD_S = 2.0
-"""What a run takes beyond its sending, on two CPUs."""
+"""The overhead of a run beyond its sending, on two CPUs."""
 
 
 def main(
@@ -99,7 +100,7 @@ def _list(todo: list[str]) -> None:
 
 
 def _told(result: LabResult) -> str:
-    """A lab in a line."""
+    """A lab as a line of text."""
     carried = [cell for cell in result.cells if cell.loads is not None]
     within = sum(cell.agrees for cell in carried)
     equal = sum(cell.loads is not None and cell.loads.agree for cell in carried)
@@ -111,7 +112,7 @@ def _told(result: LabResult) -> str:
 
 
 def _write(console: Console, store: Store) -> None:
-    """The page and the data: to docs/ where every lab was run."""
+    """Write the page and the data: to docs/ if every lab was run."""
     every = chosen_labs()
     kept = [result for name in every if (result := store.read(name)) is not None]
     missing = [name for name in every if not store.is_finished(name)]

@@ -1,7 +1,7 @@
-"""Labs that were measured before beside the simulator as it is now.
+"""Compares labs that were measured before with the present simulator.
 
-In: an `Agreement`. Out: the same with every job simulated again; what labs did is kept, and link
-loads, which no engine changes.
+`simulated_anew` simulates every job of an `Agreement` again. It keeps the labs' results and the
+link loads, which do not depend on the engine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from rocelab.spec.model import LabSpec
 
 
 def simulated_anew(found: Agreement) -> Agreement:
-    """Raises InputError for a job that the simulator no longer takes."""
+    """Simulate every job again. Raises InputError for a job that the simulator no longer
+    accepts."""
     return replace(found, labs=tuple(_lab(lab) for lab in found.labs))
 
 

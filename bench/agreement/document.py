@@ -1,7 +1,7 @@
-"""The comparison as data: of every job on every lab what devices counted, and what was simulated.
+"""The comparison as data: devices' counts and simulated figures of every job on every lab.
 
-In: runs and simulations. Out: frozen dataclasses that `rocelab.documents` writes and reads, and
-what a row of the table says of them. Times are those of the modelled network.
+Frozen dataclasses that `rocelab.documents` writes and reads, and the figures of the table's rows.
+Times are those of the modelled network.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from rocelab.units import parse_size_bytes
 
 SCHEMA_VERSION = 1
 LIMIT = 0.05
-"""How far apart busbw may be."""
+"""The largest relative difference of busbw for agreement."""
 
 SOME_LOST = 0.002
-"""Of a NIC's time, idle for lack of CPU: a run is valid up to 1 %, and ranks that wait for each
-other add up their delays."""
+"""The share of a NIC's time that it may be idle for lack of CPU: a run is valid up to 1 %, but
+ranks that wait for each other add up their delays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """Data packets by link and direction. links: how many; equal: of them those where the lab's
-    counters have what the simulator says, and flows_equal those where it says as many flows as
-    `rocelab predict` does from the tables of the lab's kernels. packets, simulated: sums over
-    all. differing: the first of those that are not equal."""
+    """Data packets by link and direction. links: their number; equal: those whose counters in the
+    lab equal the simulator's; flows_equal: those where it has as many flows as `rocelab predict`
+    from the tables of the lab's kernels. packets, simulated: sums over all. differing: the first
+    unequal ones."""
 
     links: int
     equal: int
@@ -46,8 +46,8 @@ class Loads:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the lab's report says of a run: packets sent again, dropped by and marked in queues,
-    notifications (CNPs), timeouts, round trips, and how well the machine carried it."""
+    """Figures from the lab's report of a run: packets retransmitted, dropped and marked in queues,
+    notifications (CNPs), timeouts, round trips, and the machine's idle time."""
 
     data_packets: int
     retransmitted: int
@@ -64,10 +64,9 @@ class Evidence:
 @dataclass(frozen=True, slots=True)
 class CellResult:
     """A job on a lab. lab_ns, simulated_ns: its measured iterations, each from the end of the one
-    before; lab_ns is empty where no run was valid, and `problems` then says why. attempts: runs
-    that it took. bottleneck, least_ns: see `Simulated`.
-    packet_ns: simulated packet by packet,
-    the mean iteration of each of several draws."""
+    before; lab_ns is empty if no run was valid, and `problems` then says why. attempts: the number
+    of runs. bottleneck, least_ns: see `Simulated`. packet_ns: from the simulation by packets, the
+    mean iteration of each of several draws."""
 
     name: str
     title: str
@@ -90,7 +89,8 @@ class CellResult:
     def busbw_gbs(self, times_ns: tuple[float, ...]) -> float:
         """Bus bandwidth over all of these iterations, GB/s: nccl-tests' factor over their mean.
 
-        Ranks run ahead of each other into the next iteration, so single ones are not apart.
+        Ranks run ahead of each other into the next iteration, so single iterations are not
+        separate.
         """
         return self._row(sum(times_ns) / len(times_ns))
 
@@ -117,8 +117,8 @@ class CellResult:
 
     @property
     def cause(self) -> str:
-        """Why bandwidths are probably further apart than LIMIT: the first of a few rules that what
-        else is known of the run fits. None of them is a proof."""
+        """The probable cause of a difference above LIMIT: the first of a few rules that fits the
+        run's other figures. None of them is a proof."""
         evidence = self.evidence
         if evidence is None or self.agrees:
             return ""
@@ -137,8 +137,8 @@ class CellResult:
 
     @property
     def is_contended(self) -> bool:
-        """Whether flows meet on links between switches, by the simulator: all in all, or in some of
-        the rounds."""
+        """Whether flows meet on links between switches, according to the simulator: in total, or in
+        some of the rounds."""
         mean_ns = sum(self.simulated_ns) / len(self.simulated_ns)
         return self.bottleneck > 1 or mean_ns > (1 + LIMIT) * self.least_ns
 
@@ -155,8 +155,8 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True)
 class LabResult:
-    """The jobs of a lab. own_dilation: that of its file; failed: why it could not be
-    measured to its end, None where it was."""
+    """The jobs of a lab. own_dilation: that of its file; failed: why the measurement ended early,
+    None if it did not."""
 
     schema_version: int
     name: str
@@ -173,7 +173,7 @@ class LabResult:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """All labs, in the catalog's order; not_run: those left out, and why."""
+    """All labs, in the catalog's order; not_run: the omitted ones, with the reasons."""
 
     schema_version: int
     command: str

@@ -1,9 +1,10 @@
-"""A simulated program once more, packet by packet: what first-in-first-out queues do to it.
+"""Simulates a program packet by packet, with first-in-first-out queues.
 
-In: a `Simulation` of one job and how late endpoints act. Out: when each iteration ends. Switches
-hold a packet whole, queues have no end and serve in order of arrival, and a NIC sends a packet of
-each of its queue pairs in turn: the lab without marks, losses and CPUs. A fluid shares links anew
-the moment a flow begins; a queue serves first what came first, and so others get ahead.
+From a `Simulation` of one job and the endpoints' lateness it computes the end of each iteration.
+Switches store and forward, queues are unlimited and serve in order of arrival, and a NIC sends a
+packet of each of its queue pairs in turn: the lab without marks, losses and CPU time. A fluid
+shares a link again as soon as a flow begins; a queue serves earlier packets first, so some flows
+get ahead.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ Event = tuple[float, int, Callable[..., None], tuple[int, ...]]
 
 
 class PacketRun:
-    """Runs once. Times are seconds of the modelled network."""
+    """One run. Times are seconds of the modelled network."""
 
     def __init__(
         self, simulation: Simulation, packets: Floats, late_s: float, seed: int = 1
     ) -> None:
-        """`packets`: of each transfer. Each step of a rank comes up to `late_s` late, drawn from
-        `seed`: agents gather arrivals for so long."""
+        """`packets`: the number of each transfer. Each step of a rank is up to `late_s` late, drawn
+        from `seed`: agents collect arrivals for that long."""
         self._program, self._paths = simulation.program, simulation.whole_paths
         self._bps = simulation.network.capacity_bps.tolist()
         program = self._program
@@ -53,7 +54,7 @@ class PacketRun:
         self.end_s = np.full(program.tasks, np.inf)
 
     def run(self) -> Floats:
-        """When each task is over."""
+        """The end of each task."""
         for task, waits in enumerate(self._waits):
             if not waits:
                 self._at(self._late(), self._begin, task)
@@ -82,7 +83,7 @@ class PacketRun:
                 self._at(max(now_s, self._free_s[send]), self._leave, send)
 
     def _leave(self, now_s: float, send: int) -> None:
-        """A packet of the queue pair whose turn it is goes on a NIC's link."""
+        """Send a packet of the next queue pair on a NIC's link."""
         turns = self._turns[send]
         turn = turns[0]
         transfer = turn[0]

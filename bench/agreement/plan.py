@@ -1,7 +1,7 @@
-"""What is compared: the catalog's labs that this machine carries, and the jobs that run on each.
+"""The plan of the comparison: the catalog's labs that this machine carries, and the jobs on each.
 
-In: the catalog. Out: of each lab the `Cell`s to run, slowed down so far that the machine carries
-them with room to spare, and of messages so long that a run lasts seconds. Pure.
+Each lab has `Cell`s to run. Labs are slowed down until the machine carries them with a margin, and
+messages are so long that a run lasts seconds. Pure.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from rocelab.spec.schemes import EEcmpScheme, PathPinningScheme, SchemeSpec
 
 CPUS = 2
 CPU_SHARE = 0.25
-"""Of two CPUs, what a job may need: half of what is carried without a loss of time, since ranks
-that wait for each other add up what each of them loses."""
+"""The share of two CPUs that a job may need: half of the load that is carried without loss of time,
+because ranks that wait for each other add up their losses."""
 
 ITERATIONS, WARMUP = 2, 1
 ITERATION_S = 0.8
 """About how long an iteration takes in the lab's clock."""
 
 LEAST_PART, MOST_PART = 2**17, 2**20
-"""Bytes of a ring's chunk, or that one rank sends another in an AlltoAll. 32 packets at least: the
-time for which agents gather arrivals is then a few hundredths of a step."""
+"""Bytes of a ring's chunk, or that one rank sends another in an AlltoAll. At least 32 packets: the
+time for which agents collect arrivals is then a few hundredths of a step."""
 
 CONTENDED = 1.05
-"""With so much more to carry than the busiest NIC, a link between switches holds a job up."""
+"""A link between switches with this much more load than the busiest NIC delays a job."""
 
 MOST_RANKS = 16
-"""With more NICs two CPUs would carry so little of each that a run takes minutes."""
+"""With more NICs two CPUs would carry so little traffic of each that a run takes minutes."""
 
 NOT_RUN = {
     "fat-tree-48": "too large to run here: 2,880 switches",
@@ -52,13 +52,13 @@ NOT_RUN = {
     "zone-256x32": "too large to run here: 288 switches with 8,192 BGP sessions",
     "zones-28-24k": "too large to run here: 1,733 switches",
 }
-"""Labs of the catalog that are left out, and why."""
+"""Omitted labs of the catalog, with the reasons."""
 
 SCHEMES: Sequence[SchemeSpec] = (
     EEcmpScheme(kind="e-ecmp"),
     PathPinningScheme(kind="path-pinning"),
 )
-"""Schemes whose paths follow from tables and flows alone, run on one lab; ecmp is on all."""
+"""Schemes whose paths depend only on tables and flows, run on one lab; ecmp runs on all."""
 
 SCHEMED = "zone-1-1"
 
@@ -75,7 +75,7 @@ class Shape:
     dcqcn: str = "off"
 
     def job(self, ranks: int, part_bytes: int) -> JobSpec:
-        """The job of so many ranks, with chunks of so many bytes."""
+        """The job with `ranks` ranks and chunks of `part_bytes`."""
         return JobSpec.model_validate(
             {
                 "pattern": self.pattern,
@@ -100,17 +100,17 @@ SHAPES = (
     Shape("alltoall-4", "AlltoAll", "alltoall", "contiguous", 4),
 )
 INCAST = Shape("incast", "incast", "incast", "contiguous", 4)
-"""On labs of one leaf, where no ring leads from leaf to leaf."""
+"""For labs with one leaf, where no ring goes from leaf to leaf."""
 
 WITH_DCQCN = Shape("alltoall-4-dcqcn", "AlltoAll", "alltoall", "contiguous", 4, "sigcomm15")
-"""Once more where links between switches are what holds the AlltoAll up."""
+"""A repetition of the AlltoAll if links between switches limit it."""
 
 ACROSS, ON_SCHEMES = SHAPES[1], SHAPES[3]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A job on a lab under a scheme, and what the simulator says of it."""
+    """A job on a lab under a scheme, with its simulation."""
 
     lab: str
     shape: Shape
@@ -120,12 +120,12 @@ class Cell:
 
     @property
     def is_contended(self) -> bool:
-        """Whether links between switches hold it up, by the simulator."""
+        """Whether links between switches delay it, according to the simulator."""
         return self.simulated.bottleneck > CONTENDED
 
     @property
     def lab_s(self) -> float:
-        """About how long it sends in the lab's clock."""
+        """The approximate time of sending in the lab's clock."""
         mean_ns = sum(self.simulated.iteration_ns) / ITERATIONS
         return (ITERATIONS + WARMUP) * mean_ns * self.spec.dilation / 1e9
 
@@ -133,7 +133,7 @@ class Cell:
 def chosen_labs(pattern: str = "*") -> tuple[str, ...]:
     """The labs that are run and whose name fits `pattern`, as a shell's glob.
 
-    Raises InputError where there is none.
+    Raises InputError if there is none.
     """
     labs = [name for name in catalog_names() if name not in NOT_RUN]
     found = tuple(name for name in labs if fnmatchcase(name, pattern))
@@ -156,7 +156,7 @@ def lab_spec(name: str) -> LabSpec:
 
 
 def cells_of(name: str) -> tuple[Cell, ...]:
-    """What is run on a lab, in order; every cell of one scheme together."""
+    """The cells of a lab, in order, grouped by scheme."""
     spec = lab_spec(name)
     cells = [_cell(name, spec, shape) for shape in _shapes(plan(spec))]
     if next(cell for cell in cells if cell.shape is ON_SCHEMES).is_contended:
@@ -169,7 +169,8 @@ def cells_of(name: str) -> tuple[Cell, ...]:
 
 
 def _cell(name: str, spec: LabSpec, shape: Shape) -> Cell:
-    """With the longest messages, in powers of two, that keep an iteration to ITERATION_S."""
+    """A cell with the longest messages, in powers of two, that keep an iteration within
+    ITERATION_S."""
     ranks = _ranks(plan(spec))
     part = MOST_PART
     while True:
@@ -204,6 +205,6 @@ def _ranks(fabric: Fabric) -> int:
 
 
 def _rounded(value: float) -> float:
-    """The next number of two digits that is not below."""
+    """The least number of two digits that is not below `value`."""
     step = 10.0 ** (math.floor(math.log10(value)) - 1)
     return math.ceil(value / step) * step

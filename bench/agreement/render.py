@@ -1,6 +1,6 @@
-"""The comparison as a page: a row per job and lab, and what is needed to read them.
+"""The comparison as a page: a row per job and lab, with explanations.
 
-In: an `Agreement`. Out: Markdown. Every number of a row comes from the document.
+Writes an `Agreement` as Markdown. Every number of a row comes from the document.
 """
 
 from __future__ import annotations

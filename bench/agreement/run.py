@@ -1,7 +1,6 @@
-"""Runs the jobs of one lab: up, every job on it and in the simulator, down.
+"""Runs the jobs of one lab: brings it up, runs every job on it and in the simulator, takes it down.
 
-In: cells of a lab. Out: a `LabResult`, also where something failed on the way. Only runs that the
-machine carried count; others are made again.
+The result is a `LabResult`, also after a failure. Only valid runs count; others are repeated.
 """
 
 from __future__ import annotations
@@ -40,20 +39,20 @@ from rocelab.traffic.jobparts import MODERATION_LIMITS_NS, MODERATION_US
 from rocelab.traffic.taps import LinkPackets, Taps
 
 DRAWS = 5
-"""Of a simulation packet by packet: how long an AlltoAll takes depends on who got ahead."""
+"""Draws of a simulation by packets: the time of an AlltoAll depends on which flows got ahead."""
 
 SHOWN = 4
-"""Links that differ and are named."""
+"""The most differing links that are named."""
 
 Sink = Callable[[str], None]
-"""Told what runs now."""
+"""Receives the name of the present step."""
 
 
 def measure_lab(name: str, cells: Sequence[Cell], watch: Sink) -> LabResult:
     """Bring a lab up, run its cells, take it down.
 
-    Whatever fails is in the result, with what was measured before it. Raises MachineError where FRR
-    is not installed.
+    An error is in the result, with the measurements before it. Raises MachineError if FRR is not
+    installed.
     """
     spec = cells[0].spec
     lab = Lab(plan(spec))
@@ -95,7 +94,7 @@ def measure_lab(name: str, cells: Sequence[Cell], watch: Sink) -> LabResult:
 
 
 def with_packets(result: LabResult, cells: Sequence[Cell]) -> LabResult:
-    """The same with what carried jobs take packet by packet, in the simulator."""
+    """The result with the times of valid jobs in the simulation by packets."""
     late_ns = min(MODERATION_LIMITS_NS[1], MODERATION_US * 1000 * result.dilation) / result.dilation
     done = tuple(
         found
@@ -112,7 +111,7 @@ def with_packets(result: LabResult, cells: Sequence[Cell]) -> LabResult:
 
 
 def measure_cell(lab: Lab, cell: Cell) -> CellResult:
-    """A job on a lab that is up, and what was simulated. Raises as `run_job` does."""
+    """Run a job on a running lab, and compare it with its simulation. Raises as `run_job` does."""
     runs = measure_valid(1, RETRIES, lambda _: _run(lab, cell), lambda run: _is_valid(run[0]))
     report, packets = runs[-1]
     valid, simulated = _is_valid(report), cell.simulated
@@ -138,7 +137,7 @@ def _is_valid(report: JobReport) -> bool:
 
 
 def _run(lab: Lab, cell: Cell) -> tuple[JobReport, LinkPackets]:
-    """A run, and the data packets that came in over each link."""
+    """A run, and the data packets that arrived over each link."""
     fabric = lab.fabric
     with (
         opened_namespaces(lab, fabric.nodes) as netns_of,

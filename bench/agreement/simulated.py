@@ -1,7 +1,7 @@
-"""The simulator's side of a comparison: what a lab's job puts on every link, and how long it takes.
+"""The simulator's side of a comparison: the link loads and the duration of a lab's job.
 
-In: a lab's spec and the `JobSpec` that the lab runs. Out: data packets and flows per link and
-sender, and the time of each measured iteration. Pure.
+From a lab's spec and its `JobSpec` it computes data packets and flows per link and sender, and the
+time of each measured iteration. Pure.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from rocelab.traffic.taps import LinkPackets
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """packets, flows: of data, by (link, sender), every iteration and the warm-up; iteration_ns:
-    of each measured iteration. bottleneck: how long the busiest link between switches needs for
-    what it carries, over what the busiest link of a NIC needs; least_ns: how long the busiest link
-    of all needs for an iteration's."""
+    """packets, flows: data by (link, sender), over all iterations including the warm-up;
+    iteration_ns: the times of measured iterations. bottleneck: the time that the busiest link
+    between switches needs for its load, over that of the busiest link of a NIC; least_ns: the time
+    that the busiest link of all needs for an iteration."""
 
     packets: LinkPackets
     flows: LinkPackets
@@ -41,10 +41,10 @@ class Simulated:
 def simulate_job(spec: LabSpec, job: JobSpec) -> Simulated:
     """A lab's job in the simulator, exactly (eps 0) and without latency.
 
-    Its warm-up is an iteration like the others, so that round-robin deals the same messages to the
+    Its warm-up is an iteration like the others, so that round-robin puts the same messages on the
     same queue pairs.
 
-    Raises InputError for jobs that the simulator does not take.
+    Raises InputError for jobs that the simulator does not accept.
     """
     simulation = _simulation(spec, job)
     outcome = simulation.run()
@@ -97,7 +97,7 @@ def _packets(simulation: Simulation) -> np.ndarray[tuple[int], np.dtype[np.int64
 
 
 def _longer(simulation: Simulation) -> Floats:
-    """Bits of each transfer if headers were a byte longer: a byte more for each of its packets."""
+    """Bits of each transfer if headers were a byte longer: one more byte per packet."""
     placed = [
         PlacedJob(workload, places, job.transport, job.seed)
         for workload, places, job in zip(

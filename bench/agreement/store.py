@@ -1,6 +1,6 @@
-"""Where compared labs are kept, so that a run that ended early goes on where it was.
+"""Stores compared labs, so that a run that ended early can continue.
 
-In: a folder. Out: a file per lab; and which labs still have to be run.
+A folder has a file per lab; the store knows which labs still have to be run.
 """
 
 from __future__ import annotations
@@ -35,6 +35,6 @@ class Store:
         return result if result is not None and result.lab == wanted else None
 
     def is_finished(self, name: str) -> bool:
-        """Whether a lab was run to its end."""
+        """Whether a lab's run is complete."""
         result = self.read(name)
         return result is not None and result.failed is None

@@ -1,9 +1,9 @@
-"""`make convergence-table`: how long FRR on Linux takes to converge, by fault, fabric and fan-out.
+"""`make convergence-table`: the convergence times of FRR on Linux, by fault, fabric and fan-out.
 
-Measures each cell of the plan on a lab of its own and keeps it below `--results`; a run that ended
-early is continued by the same command. With `--frr` the cells that releases of FRR are compared by
-are measured instead, each with this machine's FRR and right after that with the other one. Once
-every cell is there the page goes to docs/; until then it is beside the cells.
+Measures each cell of the plan on its own lab and keeps it below `--results`; the same command
+continues a run that ended early. With `--frr` it measures the cells for the comparison of FRR
+releases instead, each with this machine's FRR and right after that with the other one. Once every
+cell is measured the page goes to docs/; until then it is in the folder of the cells.
 """
 
 from __future__ import annotations
@@ -59,17 +59,16 @@ RESULTS = Path("results/convergence-table")
 QUICK_RESULTS = Path("results/convergence-table-quick")
 
 CELL_S, FAILURE_S = 8.0, 2.4
-"""What a lab's start and end, and a failure with its repair, take on two CPUs beyond the timer that
-finds it; a first guess, scaled by what the cells of this run took."""
+"""The time of a lab's start and end, and of a failure with its repair, on two CPUs without the
+detection timer; a first guess, scaled by the times of this run's cells."""
 
 RETURN_S = {Breakage.CRASH: 1.0, Breakage.POWER: 1.5}
-"""How much longer a daemon or a switch needs to come back."""
+"""The additional time of a daemon or a switch to come back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A cell to measure, where it is kept, and the folder of its FRR where it is not this
-    machine's."""
+    """A cell to measure, its store, and the folder of its FRR if it is not this machine's."""
 
     cell: Cell
     store: Store
@@ -138,9 +137,9 @@ def _compared(*, quick: bool) -> Sequence[str]:
 
 
 def _comparison(store: Store, cells: Sequence[Cell], frr: Path) -> list[Task]:
-    """Each of the cells with this machine's FRR and with the one in `frr`, one after the other.
+    """Tasks for each cell with this machine's FRR and then with the one in `frr`.
 
-    Raises InputError where the two are of one version, and as `find_installation` does.
+    Raises InputError if the two have the same version, and as `find_installation` does.
     """
     versions = {find_installation(folder).version: folder for folder in (None, frr)}
     if len(versions) == 1:
@@ -168,7 +167,7 @@ def _list(console: Console, chosen: Sequence[Task], todo: Sequence[Task], wanted
 
 
 def _measure(console: Console, todo: Sequence[Task], wanted: int) -> int:
-    """Measure these cells; gives how many failed."""
+    """Measure these cells; return the number that failed."""
     if todo:
         console.print(f"{len(todo)} cells, {_left(todo, wanted, 1.0)}")
     failed, took_s, estimated_s = 0, 0.0, 0.0
@@ -192,7 +191,7 @@ def _show(status: Status, form: str, done: int) -> None:
 
 
 def estimate_s(cell: Cell, wanted: int) -> float:
-    """About how long a cell takes on two idle CPUs, in seconds."""
+    """The estimated time of a cell on two idle CPUs, in seconds."""
     fault = cell.fault
     each_s = FAILURE_S + RETURN_S.get(fault.breakage, 0.0)
     if fault.theory_ns is not None:
@@ -205,7 +204,7 @@ def _left(todo: Sequence[Task], wanted: int, pace: float) -> str:
 
 
 def _told(result: CellResult) -> str:
-    """A cell in a line."""
+    """A cell as a line of text."""
     if result.failed is not None:
         return f"FAILED: {result.failed.splitlines()[0]}"
     one = summarise([failure.failure for failure in result.failures])
@@ -218,7 +217,7 @@ def _told(result: CellResult) -> str:
 
 
 def _write(console: Console, store: Store, wanted: int, *, quick: bool) -> None:
-    """The page, the data and the plot: to docs/ where the whole plan is measured."""
+    """Write the page, the data and the plot: to docs/ if the whole plan is measured."""
     every = all_cells() if not quick else chosen_cells("*", QUICK)
     compared = [cell for cell in every if cell.name in COMPARED]
     stores = {version: store.of_release(version) for version in store.releases()}

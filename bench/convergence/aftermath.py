@@ -1,12 +1,12 @@
-"""What routing should be once it has dealt with a failure: the fabric without what failed.
+"""The routing to expect after a failure: that of the fabric without the failed parts.
 
-In: a fabric and the links that carry nothing any more. Out: for every switch and prefix the
-interfaces that it should then use; and where running tables differ from that. Pure.
+From a fabric and its failed links it computes, for every switch and prefix, the interfaces to use,
+and the differences of running tables from that. Pure.
 
-Where no shortest way is left a longer one may be: an aggregation switch of a dual-plane fabric may
-reach a server's other plane through the core, if the core's best path, which is the oldest of
-several equal ones (FRR bgpd/bgp_route.c, bgp_path_info_cmp), is not one of its own plane. Whether
-it is depends on what failed before, so any way will do there that is not over what failed.
+If no shortest path is left there may be a longer one: an aggregation switch of a dual-plane fabric
+may reach a server's other plane through the core, if the core's best path, which is the oldest of
+several equal ones (FRR bgpd/bgp_route.c, bgp_path_info_cmp), is not in its own plane. That depends
+on earlier failures, so any path is accepted there that avoids the failed parts.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from rocelab.plan.routes import expected_routes
 
 @dataclass(frozen=True, slots=True)
 class Aftermath:
-    """`interfaces` by (switch, prefix), none where no shortest way is left. Switches and prefixes
-    that do not outlast the failure are not in it. `failed` are the ports of what failed."""
+    """`interfaces` by (switch, prefix), empty if no shortest path is left. Switches and prefixes
+    that the failure removes are omitted. `failed` are the failed ports."""
 
     interfaces: Mapping[tuple[str, str], frozenset[str]]
     failed: frozenset[tuple[str, str]]
 
 
 def aftermath(cell: Cell, fabric: Fabric, link: Link) -> Aftermath:
-    """Of the cell's fault at `link`, or at its upper end where a whole switch fails."""
+    """The aftermath of the cell's fault at `link`, or at its upper end if a whole switch fails."""
     gone = {link.b.node} if cell.site.place is Place.SPINE else set()
     failed = {each.name for node in gone for each in fabric.links_of[node]} | {link.name}
     prefixes = tuple(_left(fabric, prefix, link) for prefix in fabric.prefixes)
@@ -59,7 +59,8 @@ def aftermath(cell: Cell, fabric: Fabric, link: Link) -> Aftermath:
 
 
 def _left(fabric: Fabric, prefix: Prefix, failed: Link) -> Prefix:
-    """A prefix as it is announced without `failed`: of a NIC's port only with carrier to it."""
+    """A prefix as announced without `failed`: a switch announces a NIC's only with carrier to
+    it."""
     if not prefix.per_port or fabric.node(failed.a.node).is_switch:
         return prefix
     if failed.a.ip != prefix.prefix.partition("/")[0]:
@@ -70,7 +71,7 @@ def _left(fabric: Fabric, prefix: Prefix, failed: Link) -> Prefix:
 
 
 def deviations(wanted: Aftermath, fibs: Mapping[str, Fib]) -> tuple[str, ...]:
-    """Each route that is not yet as it should be, as a person reads it."""
+    """Each route that is not yet as expected, as text."""
     used: dict[tuple[str, str], frozenset[str]] = {}
     for node, fib in fibs.items():
         for route in fib.routes:

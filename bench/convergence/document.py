@@ -1,7 +1,7 @@
 """The table of convergence times as data: every failure measured, cell by cell.
 
-In: measured failures. Out: frozen dataclasses that `rocelab.documents` writes and reads, and what a
-row of the table says of them. Times are nanoseconds of the lab's clock.
+Frozen dataclasses that `rocelab.documents` writes and reads, and the figures of the table's rows.
+Times are nanoseconds of the lab's clock.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one change of the lab did to the flows, in the terms of RFC 6412 as
-    `rocelab.results.convergence.EventConvergence` has them; None where a flow did not recover, or
-    none was touched. The vectors are of the flows that lost packets, `flows` their names."""
+    """The effect of one change of the lab on the flows, in the terms of RFC 6412 as in
+    `rocelab.results.convergence.EventConvergence`; None if a flow did not recover, or none was
+    affected. The vectors are of the flows that lost packets, `flows` their names."""
 
     restored: bool
     lost: int
@@ -40,17 +40,17 @@ class Figures:
 
     @property
     def convergence_ns(self) -> int | None:
-        """Full Convergence Time (RFC 6412 section 3.6.1), 0 where no packet was lost; None where a
-        flow did not recover."""
+        """Full Convergence Time (RFC 6412 section 3.6.1), 0 if no packet was lost; None if a flow
+        did not recover."""
         return self.full_ns if self.flows else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure and its repair; both are in `failure` where they were too close to tell apart.
+    """A failure and its repair; both are in `failure` if they were too close to distinguish.
 
-    `waited_ns` is the drawn wait before it, once all was well.
-    `decisive` is the switch whose change let the last flow recover, where FRR was traced.
+    `waited_ns` is the random wait before it in a healthy lab. `decisive` is the switch whose change
+    let the last flow recover, if FRR was traced.
     """
 
     waited_ns: int
@@ -61,13 +61,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """What was measured of one cell.
+    """The measurement of one cell.
 
-    failures: those of valid runs, which the table is of. traced: further ones, whose stages were
-    traced; tracing takes time of its own, so they are apart.
-    rejected: how many failures were in runs that the machine did not carry; reasons: why.
-    crossing: how many of the flows cross what fails; their names are the first of all.
-    failed: why the cell could not be measured to its end, None where it was.
+    failures: those of valid runs, the source of the table. traced: further ones with traced stages,
+    separate because tracing takes time. rejected: the number of failures in invalid runs; reasons:
+    why. crossing: how many of the flows cross the failed part; their names come first. failed: why
+    the measurement ended early, None if it did not.
     """
 
     schema_version: int
@@ -95,7 +94,7 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True)
 class LinkFailureTest:
-    """A job in the middle of which a link fails, repeated. `impacts` and `retransmitted` packets
+    """Repetitions of a job with a link failure in the middle. `impacts` and `retransmitted` packets
     are of the valid runs; `rejected` counts the others."""
 
     schema_version: int
@@ -109,9 +108,9 @@ class LinkFailureTest:
 
 @dataclass(frozen=True, slots=True)
 class ConvergenceTable:
-    """All cells, in the order of the plan, and what a failed link costs a job.
+    """All cells, in the order of the plan, and the cost of a failed link for a job.
 
-    releases: cells that were measured with one FRR right after the other, each of all releases.
+    releases: cells that were measured with one FRR right after the other, with all releases each.
     """
 
     schema_version: int
@@ -137,7 +136,7 @@ TABLE = Format(
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A row of the table. Times are None where no failure was measured; `unrestored` failures,
+    """A row of the table. Times are None if no failure was measured; `unrestored` failures,
     after which a flow did not recover, are in `n` and in no time."""
 
     n: int
@@ -154,7 +153,7 @@ class Summary:
 def percentile(values: Sequence[int], share: float) -> int:
     """The smallest of `values` that at least `share` of them do not exceed (nearest rank).
 
-    Raises ValueError where there are none, or `share` is not in (0, 1].
+    Raises ValueError if there are none, or `share` is not in (0, 1].
     """
     if not values or not 0 < share <= 1:
         raise ValueError("a percentile needs values, and a share in (0, 1]")
@@ -162,7 +161,7 @@ def percentile(values: Sequence[int], share: float) -> int:
 
 
 def summarise(figures: Sequence[Figures]) -> Summary:
-    """What a row says of failures, or of repairs. Raises ValueError where there are none."""
+    """The row of failures, or of repairs. Raises ValueError if there are none."""
     times = [ns for one in figures if (ns := one.convergence_ns) is not None]
     lost = [one.lost for one in figures]
     touched = [len(one.flows) for one in figures]
@@ -180,7 +179,7 @@ def summarise(figures: Sequence[Figures]) -> Summary:
 
 
 def figures_of(repeat: ProbeRun, index: int) -> Figures:
-    """Of the event at `index` of a measured run."""
+    """The figures of the event at `index` of a measured run."""
     whole = repeat.events[index].convergence
     touched = [
         (record.flow.name, record.measurement.events[index])
@@ -204,8 +203,8 @@ def figures_of(repeat: ProbeRun, index: int) -> Figures:
 def decisive(
     stages: Sequence[SwitchStages], figures: Figures, resolution_ns: int
 ) -> SwitchStages | None:
-    """The switch whose FIB changed last before the last flow recovered; None where no flow was
-    touched or no switch's change explains it."""
+    """The switch whose FIB changed last before the last flow recovered; None if no flow was
+    affected or no switch's change explains it."""
     if figures.full_ns is None:
         return None
     limit_ns = figures.full_ns + resolution_ns

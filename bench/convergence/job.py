@@ -1,6 +1,6 @@
-"""What a failed link costs a job: the link-failure test of the IETF's draft, repeated.
+"""The cost of a failed link for a job: the link-failure test of the IETF's draft, repeated.
 
-In: how many repeats. Out: a `LinkFailureTest`, from the shipped drill `ietf-link-failure`
+The `LinkFailureTest` comes from the shipped drill `ietf-link-failure`
 (draft-calabria-bmwg-ai-fabric-training-bench).
 """
 
@@ -14,7 +14,7 @@ DRILL = "ietf-link-failure"
 
 
 def measure_job(repeats: int) -> LinkFailureTest:
-    """Run the drill so often on one lab. Raises as `run_drill` does."""
+    """Run the drill `repeats` times on one lab. Raises as `run_drill` does."""
     result = run_drill(find_drill(DRILL), repeats=repeats)
     reports = [run.reports[0] for repeat in result.repeats for run in repeat]
     valid = [report for report in reports if report.valid]

@@ -1,7 +1,7 @@
-"""What the table of convergence times is of: fabrics, where they break, how, and with which timers.
+"""The plan of the table of convergence times: fabrics, places and kinds of failures, and timers.
 
-In: nothing. Out: the `Cell`s of the table, each a fault class at one place of one fabric; of a cell
-its lab's spec and, on a fabric, the fault as people write it. Pure.
+A `Cell` of the table is a fault class at one place of one fabric; it has its lab's spec and, on a
+fabric, the fault's spec. Pure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FLAP_NS = 200 * MS
 
 
 class Breakage(StrEnum):
-    """What is done to the lab."""
+    """The kind of failure."""
 
     CABLE = "cable"
     SILENT = "silent"
@@ -41,7 +41,7 @@ class Breakage(StrEnum):
 
 
 class Place(StrEnum):
-    """Where in a fabric."""
+    """The place in a fabric."""
 
     RACK = "rack"
     TRUNK = "trunk"
@@ -51,7 +51,7 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """What finds a silent failure: BFD (RFC 5880) where there is an interval, else BGP's hold
+    """The detection of a silent failure: BFD (RFC 5880) if there is an interval, else BGP's hold
     timer (RFC 4271 section 4.4)."""
 
     keepalive_ns: int = 3 * SECOND
@@ -73,13 +73,13 @@ class Timers:
 
     @property
     def period_ns(self) -> int:
-        """How often a neighbour is heard of."""
+        """The interval of a neighbour's packets."""
         return self.bfd_interval_ns or self.keepalive_ns
 
 
 @dataclass(frozen=True, slots=True)
 class FaultClass:
-    """A way to fail, with the timers that decide when it is noticed."""
+    """A kind of failure, with the timers that detect it."""
 
     key: str
     title: str
@@ -88,14 +88,14 @@ class FaultClass:
 
     @property
     def theory_ns(self) -> tuple[int, int] | None:
-        """When the failure is noticed by protocol alone: earliest and latest; None where it is not
-        a timer that notices."""
+        """The earliest and the latest detection by the protocol; None if no timer detects it."""
         return self.timers.detection_ns if self.breakage is Breakage.SILENT else None
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place in a fabric. `fan_out` is how many equal links the switch next to the failure has."""
+    """A place in a fabric. `fan_out` is the number of equal links of the switch next to the
+    failure."""
 
     key: str
     fabric_title: str
@@ -116,7 +116,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Unique in the plan, and the name of its file."""
+        """The cell's unique name in the plan, and the name of its file."""
         return f"{self.fault.key}.{self.site.key}"
 
 
@@ -164,15 +164,15 @@ HPN_TOR = Site("hpn-4-tor", _DUAL, Place.RACK, "ToR-Agg link", 4, _HPN, Role.TOR
 HPN_AGG = Site("hpn-4-agg", _DUAL, Place.SPINE, "Agg", 4, _HPN, Role.TOR, Role.AGG)
 
 ABOVE = (*UPLINKS.values(), ZONES_RACK, ZONES_TRUNK, HPN_TOR)
-"""Sites with a BGP session: at a NIC's link no protocol would ever notice a silent failure."""
+"""Sites with a BGP session: at a NIC's link no protocol detects a silent failure."""
 
 SWITCHES = (*SPINES.values(), ZONES_SPINE, HPN_AGG)
 FEW = (UPLINKS[2], UPLINKS[16], ZONES_TRUNK)
 MOST = (UPLINKS[2], UPLINKS[4], UPLINKS[16], ZONES_TRUNK, HPN_TOR)
 
 FAST_BFD = (*(UPLINKS[fan_out] for fan_out in (2, 4, 8)), HPN_TOR)
-"""Sites whose lab two CPUs carry with BFD at 50 ms: what FRR's bfdd does for 48 sessions (3-tier
-Clos) leaves too little for traffic."""
+"""Sites whose lab two CPUs carry with BFD at 50 ms: with 48 sessions (3-tier Clos) FRR's bfdd
+leaves too little CPU time for traffic."""
 
 
 def _bfd(interval_ms: int) -> FaultClass:
@@ -202,16 +202,16 @@ PLAN: Sequence[tuple[FaultClass, Sequence[Site]]] = (
     ),
     (FaultClass("drain", "graceful drain", Breakage.DRAIN), SWITCHES),
 )
-"""Where a timer or the first of several causes decides, more fan-outs would show the same again: a
-few of them do."""
+"""If a timer or the first of several causes decides, more fan-outs would show the same, so a few
+are enough."""
 
 COMPARED = (
     *("carrier.clos-4", "carrier.hpn-4-nic", "flap.clos-4", "bfd-50.clos-4", "bfd-300.clos-4"),
     *("hold-3.clos-4", "crash.clos-4-spine", "power.clos-4-spine", "drain.clos-4-spine"),
 )
-"""What releases of FRR are compared by: each way to fail at one fan-out, a NIC's link, whose prefix
-goes with it, and both BFD timers. Other fan-outs and the longer hold timer would show the same
-again."""
+"""The cells for the comparison of FRR releases: each kind of failure at one fan-out, a NIC's link,
+whose prefix is withdrawn with it, and both BFD timers. Other fan-outs and the longer hold timer
+would show the same."""
 
 QUICK = ("carrier.clos-4", "flap.clos-4", "bfd-50.clos-4", "hold-3.clos-4", "crash.clos-4-spine")
 
@@ -222,9 +222,9 @@ def all_cells() -> tuple[Cell, ...]:
 
 
 def chosen_cells(pattern: str, names: Sequence[str] = ()) -> tuple[Cell, ...]:
-    """The cells whose name fits `pattern`, as a shell's glob, of those named where any are.
+    """The cells whose name fits `pattern`, as a shell's glob, of `names` if there are any.
 
-    Raises InputError where none does.
+    Raises InputError if there is none.
     """
     cells = [cell for cell in all_cells() if not names or cell.name in names]
     found = tuple(cell for cell in cells if fnmatchcase(cell.name, pattern))
@@ -255,7 +255,7 @@ def lab_spec(cell: Cell) -> LabSpec:
 
 
 def candidate_links(fabric: Fabric, site: Site) -> tuple[Link, ...]:
-    """The links between the two kinds of node that a site is of, in build order."""
+    """The links between the two kinds of node of a site, in build order."""
     return tuple(
         link
         for link in fabric.links
@@ -265,7 +265,7 @@ def candidate_links(fabric: Fabric, site: Site) -> tuple[Link, ...]:
 
 
 def fault_spec(cell: Cell, fabric: Fabric, link: Link) -> SingleFaultSpec:
-    """The cell's fault at `link`, or at its upper end where a whole switch fails."""
+    """The cell's fault at `link`, or at its upper end if a whole switch fails."""
     selector = LinkSelector(node=link.a.node, interface=link.a.interface)
     switch = link.b.node
     match cell.fault.breakage:

@@ -1,6 +1,6 @@
-"""The plot of the convergence table: every failure a dot, a panel per fault class.
+"""The plot of the convergence table: a dot per failure, a panel per fault class.
 
-In: a `ConvergenceTable`. Out: SVG text, the same bytes for the same data.
+Draws a `ConvergenceTable` as SVG text, with the same bytes for the same data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLUMNS = 2
 LEAST_MS = 0.5
-"""Where a failure without loss is drawn: no time below a packet interval is known."""
+"""The position of a failure without loss: times below a packet interval are unknown."""
 
 COLOURS = {
     Place.RACK: PLANS[0],
@@ -28,8 +28,8 @@ COLOURS = {
 
 
 def plot(table: ConvergenceTable) -> str:
-    """Small multiples: sites across, convergence time up on a logarithmic scale that all panels
-    share, timers as bands."""
+    """Small multiples: sites on the x axis, convergence time on a common logarithmic y axis, timers
+    as bands."""
     return _draw(table)
 
 
@@ -76,7 +76,7 @@ def _panel(
 
 
 def _releases_panel(axis: Axes, cells: Sequence[CellResult]) -> None:
-    """Cells across, the releases of FRR beside each other in colours of their own."""
+    """Cells on the x axis, with the releases of FRR side by side in different colours."""
     axis.set_yscale("log")
     axis.set_title("FRR releases side by side")
     names = list(dict.fromkeys(cell.name for cell in cells))

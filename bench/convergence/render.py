@@ -1,6 +1,6 @@
-"""The convergence table as a page: tables by fault class, and what is needed to read them.
+"""The convergence table as a page: tables by fault class, with explanations.
 
-In: a `ConvergenceTable` and the plan. Out: Markdown. Every number in it comes from the document.
+Writes a `ConvergenceTable` and the plan as Markdown. Every number comes from the document.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FIGURES = (
 RULE = "|--:" * 9 + "|"
 STAGES = "| failures | noticed by | noticed | best path | zebra | kernel | all recovered |"
 STAGES_RULE = "|--:|---" + "|--:" * 5 + "|"
-"""Heads of columns that several tables have."""
+"""Column heads of several tables."""
 
 LIMITS = """\
 - All switches are namespaces of one kernel on the CPUs named above: FRR's daemons compete for them,

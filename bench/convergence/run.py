@@ -1,8 +1,9 @@
-"""Measures one cell of the table: its lab up, failures one after the other, the lab down.
+"""Measures one cell of the table: brings its lab up, causes failures one after the other, takes the
+lab down.
 
-In: a cell and how many failures. Out: a `CellResult`, also where something failed on the way. What
-is between two changes of the lab is waited for: tables that have dealt with the failure, tables
-that are whole again, BFD sessions at their own pace.
+The result is a `CellResult`, also after an error. Between two changes of the lab it waits until the
+tables have reacted to the failure, or are complete again, and BFD sessions have their normal
+interval.
 """
 
 from __future__ import annotations
@@ -55,29 +56,30 @@ MS = 10**6
 METHOD = Method(sampling_interval_ns=10 * MS, sustained_ns=500 * MS)
 WARMUP_NS = 300 * MS
 MARGIN_NS = 100 * MS
-"""Beyond the validation time: the wait counts from a table's change, the method from a packet."""
+"""The margin beyond the validation time: the wait counts from a table's change, the method from a
+packet."""
 
 FAILURES_A_RUN = 5
-"""Failures in one run of traffic. A run stands or falls as one; a run each would take half again as
-long, for the start and the end of the traffic."""
+"""Failures in one run of traffic. A run is valid or invalid as a whole; one run per failure would
+take 50 % longer, for the start and the end of the traffic."""
 
 TRACED = 2
 QUIET_S = 0.1
 SETTLE_S = 20.0
-"""Tables have so long to deal with a failure, beyond the timer that finds it."""
+"""The time limit for tables to react to a failure, beyond the detection timer."""
 
 LONGEST_EVENT_NS = 60 * NS_PER_S
 ATTEMPTS = 3
-"""Runs that the machine did not carry are repeated until as many failures were rejected as this
-times those wanted; then the cell has failed."""
+"""Invalid runs are repeated until this many times the wanted number of failures were rejected; then
+the cell has failed."""
 
 Sink = Callable[[int], None]
-"""Told how many failures have been carried out."""
+"""Receives the number of completed failures."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """A running lab and what will happen to it."""
+    """A running lab and its planned failures."""
 
     cell: Cell
     lab: Lab
@@ -91,9 +93,9 @@ class _Scene:
 def measure_cell(cell: Cell, wanted: int, done: Sink, frr: Path | None = None) -> CellResult:
     """Bring the cell's lab up, measure `wanted` failures and a few traced ones, take it down.
 
-    `frr` is the folder of another FRR than this machine's. Whatever fails is in the result, with
-    what was measured before it. Raises MachineError where FRR is not installed, and InputError
-    where it is not in `frr`.
+    `frr` is the folder of an FRR to use instead of this machine's. An error is in the result, with
+    the measurements before it. Raises MachineError if FRR is not installed, and InputError if it is
+    not in `frr`.
     """
     lab = Lab(plan(lab_spec(cell)), provider_of(RuntimeKind.NETNS, frr=frr))
     started = time.monotonic()
@@ -130,14 +132,15 @@ def measure_cell(cell: Cell, wanted: int, done: Sink, frr: Path | None = None) -
 
 
 class _Measuring:
-    """A cell's result, as far as it has come."""
+    """A cell's result so far."""
 
     def __init__(self, result: CellResult, done: Sink) -> None:
         self.result = result
         self._done = done
 
     def measure(self, cell: Cell, lab: Lab) -> None:
-        """Raises ExpectationError where the machine does not carry the runs, and as faults do."""
+        """Measure the cell. Raises ExpectationError if the machine does not carry the runs, and as
+        faults do."""
         link = candidate_links(lab.fabric, cell.site)[0]
         with (
             opened_namespaces(lab, lab.fabric.switches) as netns_of,
@@ -195,7 +198,7 @@ class _Run:
 
 
 def _run(scene: _Scene, failures: int, draw: random.Random, *, traced: bool) -> _Run:
-    """That many failures under one run of traffic."""
+    """Cause `failures` failures during one run of traffic."""
     settings = Settings(METHOD, WARMUP_NS, LONGEST_EVENT_NS)
     recorder = StageRecorder(scene.lab) if traced else None
     waited: list[int] = []
@@ -226,7 +229,7 @@ def _unsound(scene: _Scene, repeat: ProbeRun) -> tuple[str, ...]:
 
 
 def _break_and_mend(scene: _Scene, run: FaultedRun, draw: random.Random) -> int:
-    """One failure and its repair; gives how long was waited before it, ns."""
+    """Cause one failure and repair it; return the wait before it, ns."""
     pause_ns = MARGIN_NS
     if scene.cell.fault.breakage is Breakage.SILENT:
         # Timers started when the sessions came up, in step with this loop: without a draw every
@@ -276,8 +279,8 @@ def _wait_for_bfd(lab: Lab) -> None:
 
 
 def _failures(scene: _Scene, repeat: ProbeRun, waited: Sequence[int]) -> tuple[Failure, ...]:
-    """The failures of a run, each with its repair. Raises ExpectationError where the changes are
-    not what was done: too close to each other, or to the one before."""
+    """The failures of a run, each with its repair. Raises ExpectationError if the changes do not
+    match: too close to each other, or to the one before."""
     repairs = scene.cell.fault.breakage is not Breakage.FLAP
     expected = ["begin", "end"] * len(waited) if repairs else ["begin"] * len(waited)
     if [record.event.change for record in repeat.events] != expected:
@@ -300,7 +303,8 @@ def _with_stages(
     recorder: StageRecorder,
     first_ns: int,
 ) -> tuple[Failure, ...]:
-    """With the switch that decided; `first_ns` is the run's first event, in CLOCK_REALTIME."""
+    """The failures with their decisive switches; `first_ns` is the run's first event, in
+    CLOCK_REALTIME."""
     step = len(repeat.events) // len(failures)
     begins = [first_ns + record.event.t_ns for record in repeat.events]
     ends = [*begins[1:], begins[-1] + LONGEST_EVENT_NS]

@@ -1,7 +1,7 @@
-"""Where measured cells are kept, so that a run that ended early goes on where it was.
+"""Stores measured cells, so that a run that ended early can continue.
 
-In: a folder. Out: a file per cell; and which cells of a plan still have to be measured. Cells that
-compare releases of FRR are in a folder per release below it, apart from those of the whole plan.
+A folder has a file per cell; the store knows which cells of a plan still have to be measured. Cells
+that compare releases of FRR are in a subfolder per release, separate from those of the whole plan.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Store:
         return KeptDocuments(self.folder, JOB)
 
     def of_release(self, version: str) -> Store:
-        """The store of the cells that this FRR is compared by."""
+        """The store of this FRR's cells for the comparison."""
         return Store(self.folder / f"{_OF_RELEASE}{version}")
 
     def releases(self) -> tuple[str, ...]:
-        """The versions of FRR that are compared, from the oldest on."""
+        """The versions of FRR that are compared, oldest first."""
         names = (each.name for each in self.folder.glob(f"{_OF_RELEASE}*"))
         return tuple(sorted((name.removeprefix(_OF_RELEASE) for name in names), key=release_order))
 
     def take(self, table: ConvergenceTable) -> None:
-        """Keep what a table has of cells that are not here, and its link-failure test."""
+        """Store a table's cells that are missing here, and its link-failure test."""
         for result in table.cells:
             self._take_cell(result)
         for result in table.releases:
@@ -69,11 +69,11 @@ class Store:
         return result if result is not None and _is_lab_of(cell, result) else None
 
     def read_all(self, cells: Sequence[Cell]) -> tuple[CellResult, ...]:
-        """Everything kept of these cells, in their order."""
+        """All stored results of these cells, in their order."""
         return tuple(result for cell in cells if (result := self.read(cell)) is not None)
 
     def unfinished(self, cells: Sequence[Cell], wanted: int) -> tuple[Cell, ...]:
-        """The cells of which `wanted` failures are not there: never measured, failed, or fewer."""
+        """The cells with fewer than `wanted` failures: never measured, failed, or incomplete."""
         return tuple(cell for cell in cells if not self._is_finished(cell, wanted))
 
     def write_job(self, result: LinkFailureTest) -> None:
@@ -90,8 +90,8 @@ class Store:
 
 
 def _is_lab_of(cell: Cell, result: CellResult) -> bool:
-    """Whether a cell was measured on the plan's lab. Keys that a spec has got since then have their
-    defaults."""
+    """Whether a cell was measured on the plan's lab. Keys that specs have gained since then have
+    their defaults."""
     try:
         return LabSpec.model_validate(result.lab) == lab_spec(cell)
     except ValidationError:
@@ -99,6 +99,6 @@ def _is_lab_of(cell: Cell, result: CellResult) -> bool:
 
 
 def release_order(version: str) -> tuple[tuple[int, ...], str]:
-    """Sorts versions: 8.4.4 before 10.3, and what is no number before all."""
+    """Sorts versions: 8.4.4 before 10.3, and non-numbers before all."""
     numbers = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, numbers[0].split("."))) if numbers else (), version

@@ -1,8 +1,9 @@
-"""The flows of a cell: as many over what will fail in every fabric, and some that are not.
+"""The flows of a cell: in every fabric the same number over the part that will fail, and some
+others.
 
-In: a fabric, its running tables, and where it will break. Out: `Probes`. Convergence is that of the
-last flow, so fabrics compare only if like numbers of flows cross the failure: of many drawn flows
-those are taken that the prediction sends there.
+From a fabric, its running tables and the failing link it chooses `Probes`. Convergence is that of
+the last flow, so fabrics are comparable only if the same number of flows crosses the failure: of
+many random flows it takes those with a predicted path there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rocelab.plan.fabric import Fabric, Link
 RATE_PPS = 1000
 PAYLOAD_BYTES = 256
 EACH_WAY = 3
-"""Flows that cross the failing link in each direction; of a switch, twice as many cross it."""
+"""Flows that cross the failing link in each direction; for a switch, twice as many cross it."""
 
 OTHERS = 2
 DRAWN = 4000
@@ -29,7 +30,7 @@ SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """The flows, and the nodes that each passes; the first `crossing` of them cross the failure."""
+    """The flows, and the nodes on each path; the first `crossing` of them cross the failure."""
 
     flows: tuple[Flow, ...]
     paths: tuple[tuple[str, ...], ...]
@@ -37,9 +38,9 @@ class Probes:
 
 
 def choose_probes(cell: Cell, fabric: Fabric, fibs: Mapping[str, Fib], link: Link) -> Probes:
-    """Flows for the cell's failure at `link`, or at its upper end where a whole switch fails.
+    """Flows for the cell's failure at `link`, or at its upper end if a whole switch fails.
 
-    Raises InputError where too few flows would cross it, and where paths cannot be predicted.
+    Raises InputError if too few flows would cross it, or if paths cannot be predicted.
     """
     over: list[tuple[Flow, Path]] = []
     others: list[tuple[Flow, Path]] = []
@@ -89,5 +90,5 @@ def _path(fabric: Fabric, fibs: Mapping[str, Fib], flow: Flow) -> Path:
 
 
 def names_of(flows: Sequence[Flow]) -> tuple[str, ...]:
-    """What results call them (`rocelab.drills.faulted`)."""
+    """The flows' names in results (`rocelab.drills.faulted`)."""
     return tuple(f"f{flow.id + 1}" for flow in flows)

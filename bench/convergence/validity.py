@@ -1,6 +1,7 @@
-"""Why a run of failures is no measurement although the machine carried its traffic.
+"""Finds reasons why a run of failures is not valid although the machine carried its traffic.
 
-In: a measured run and which flows cross what failed. Out: reasons, none where all is well. Pure.
+Pure: from a measured run and the flows over the failed part to a tuple of reasons, empty if there
+are none.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ QUIET_NS = 400_000_000
 def unsound(repeat: ProbeRun, crossing: Sequence[str], *, silent: bool) -> tuple[str, ...]:
     """Reasons not to count any failure of `repeat`.
 
-    A table that changed within 400 ms before a failure was not whole because of it: a BFD session
-    that had missed its packets, say, while the machine was busy. A silent failure must touch all of
-    the flows named `crossing` and no others, or it was not where they are.
+    A table that changed within 400 ms before a failure was incomplete for another reason, such as a
+    BFD session that missed packets while the machine was busy. A silent failure must affect exactly
+    the flows named `crossing`, or it was elsewhere.
     """
     problems = []
     for index, record in enumerate(repeat.events):

@@ -1,7 +1,7 @@
-"""`make validation`: our simulator beside what is published, as docs/validation.md.
+"""`make validation`: compares rocelab's simulator with published figures, as docs/validation.md.
 
 Measures every case in a process per CPU, then writes the numbers, the plots and the page. With
-`--seeds` fewer than usual, or `--render`, it is a quick look: the page says how many there were.
+fewer `--seeds`, or `--render`, it is a quick check: the page states the number of seeds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the validation ran and found, as data: every value of every repeat.
+"""The validation as data: every value of every repeat.
 
-In: cells as the cases measure them. Out: frozen dataclasses that `rocelab.documents` writes and
-reads; the page and the plots are made of nothing else.
+Frozen dataclasses that `rocelab.documents` writes and reads, and the only source of the page and
+the plots.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Values = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Validation:
-    """command: what makes it again. seeds: repeats of whatever is drawn. took_s: on this machine.
+    """command: its command line. seeds: repeats of everything random. took_s: on this machine.
     values: of each cell, by its key, one per repeat or per job."""
 
     schema_version: int
@@ -32,7 +32,7 @@ class Validation:
     values: Mapping[str, Values]
 
     def __getitem__(self, key: str) -> Values:
-        """The values of a cell. Raises KeyError where there is none of that key."""
+        """The values of a cell. Raises KeyError if there is none with that key."""
         return self.values[key]
 
     @cached_property
@@ -40,11 +40,11 @@ class Validation:
         return {key: spread(values) for key, values in self.values.items()}
 
     def spread(self, key: str) -> Spread:
-        """The spread of a cell. Raises KeyError where there is none of that key."""
+        """The spread of a cell. Raises KeyError if there is none with that key."""
         return self._spreads[key]
 
     def median(self, key: str) -> float:
-        """The median of a cell. Raises KeyError where there is none of that key."""
+        """The median of a cell. Raises KeyError if there is none with that key."""
         return self.spread(key).median
 
 

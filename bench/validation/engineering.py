@@ -1,7 +1,7 @@
 """Cases 3 and 4: traffic engineering against E-ECMP, whole and with failed links.
 
-In: seeds. Out: the part of their roofline that AllReduce jobs reach on average, right after uplinks
-have failed and after the controller's next round; and how evenly uplinks are used meanwhile.
+Measures the share of their roofline that AllReduce jobs reach on average, right after uplinks have
+failed and after the controller's next round, and the balance of the uplinks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rocelab.sim.fabric.te import fall_back
 RACKS = 32
 FAILED = (0, 1, 2, 4)
 PART_OF_RACKS = 4
-"""One in so many racks has failed uplinks."""
+"""One in this many racks has failed uplinks."""
 
 ENGINES = {"cspf": CSPF, "lp": LP}
 HASHED_QPS = (4, 16, 32)
@@ -40,7 +40,7 @@ TEST_QPS = (4, 16, 32, 128)
 TEST_SERVERS = 128
 TEST_UPLINKS = 16
 HOSTS = {"100%": "400G", "80%": "320G"}
-"""What NICs were made to send at most, of their uplinks' rate."""
+"""The limit of the NICs' rate, as a share of their uplinks' rate."""
 
 
 def tasks(seeds: int) -> list[Task]:
@@ -103,7 +103,7 @@ def utilisation(host: str, seed: int) -> Found:
 
 
 def _kept(found: dict[str, list[float]], key: str, traffic: Traffic, paths: Paths) -> float:
-    """Keep how the uplinks are used; the job's end."""
+    """Record the use of the uplinks; return the job's end."""
     outcome = traffic.run(paths)
     network, end_s = traffic.network, float(outcome.end_s.max())
     used: Floats = outcome.sent_bits / network.capacity_bps / end_s

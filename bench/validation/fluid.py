@@ -1,6 +1,6 @@
-"""Case 9: how far our fluid is from a plain one, by size of transfer.
+"""Case 9: the difference of rocelab's fluid from a plain one, by size of transfer.
 
-In: sizes. Out: mean completion of a permutation's transfers, with headers and with the latency of
+Measures the mean completion of a permutation's transfers, with headers and with the latency of
 their paths, over that of a fluid of payload alone on the same paths.
 """
 

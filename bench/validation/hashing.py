@@ -1,8 +1,7 @@
-"""Case 1: how unevenly hashing spreads flows over parallel uplinks.
+"""Case 1: the imbalance of hashed flows over parallel uplinks.
 
-In: numbers of flows and links. Out: max-mean ratios of the uplinks of one rack, by hash model,
-along the paths that `rocelab.sim.fabric` leads flows on; beside them what uniform random hashing
-would give.
+Measures max-mean ratios of the uplinks of one rack, by hash model, on the paths of
+`rocelab.sim.fabric`, and compares them with uniform random hashing.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PAIRS_QPS = 16
 
 
 def tasks(seeds: int) -> list[Task]:
-    """As many draws for each model, whatever `seeds`: they cost little."""
+    """The same number of draws for each model, independent of `seeds`: they cost little."""
     found = [Task(expected, (flows, links)) for flows in FLOWS for links in LINKS]
     found += [Task(drawn, (model, flows)) for model in Model for flows in FLOWS]
     found += [Task(few_pairs, (seeds,))]
@@ -39,14 +38,14 @@ def tasks(seeds: int) -> list[Task]:
 
 
 def expected(flows: int, links: int) -> Found:
-    """What uniform hashing gives on average, and in one of a hundred cases at least."""
+    """The mean and the 99th percentile of uniform hashing."""
     random = random_balance(flows, links)
     key = f"mmr/uniform/{links}/{flows}"
     return {key: [random.mmr], f"{key}/p99": [random.mmr_p99]}
 
 
 def drawn(model: Model, flows: int) -> Found:
-    """Flows between random NICs of two racks, of random source ports."""
+    """Flows between random NICs of two racks, with random source ports."""
     network = network_of(load_spec(find_lab(LAB)))
     draw = np.random.default_rng((flows, len(model)))
     half = network.nics // 2
@@ -64,8 +63,8 @@ def drawn(model: Model, flows: int) -> Found:
 
 
 def few_pairs(seeds: int) -> Found:
-    """Every NIC of one rack to every one of the other, several queue pairs each, all of one source
-    port: what a hash of the five-tuple, and one of the queue pair too, tell apart."""
+    """Every NIC of one rack to every one of the other, several queue pairs each, all with one
+    source port: compares a hash of the five-tuple with one that includes the queue pair."""
     network = network_of(load_spec(find_lab(LAB)))
     half = network.nics // 2
     source, destination, pair = (

@@ -1,6 +1,6 @@
-"""Cases 5 and 6: the four phases of a zone's uplinks and routing, and what pinning suffers from.
+"""Cases 5 and 6: the four phases of a zone's uplinks and routing, and the weaknesses of pinning.
 
-In: seeds. Out: the AllReduce bandwidth of every job, 1 at its roofline.
+Measures the AllReduce bandwidth of every job, 1 at its roofline.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NIC = "200G"
 
 @dataclass(frozen=True)
 class Phase:
-    """How a zone of NICs of 200G was built and routed."""
+    """The uplinks and the routing of a zone of 200G NICs."""
 
     title: str
     uplinks: int
@@ -80,8 +80,8 @@ def phase_of(name: str, placement: str, seed: int) -> Found:
 
 
 def pinned(seed: int) -> Found:
-    """Path pinning at 1:1: on racks of the job's own, the same with a failed uplink in each rack,
-    and on fragments; per seed, what the mean job loses, and the worst."""
+    """Path pinning at 1:1: with whole racks per job, the same with a failed uplink in each rack,
+    and with fragments; per seed, the loss of the mean job and of the worst."""
     network = zone(RACKS, 16)
     servers = 2 * RACKS
     draws = [np.random.default_rng(seed) for _ in range(4)]

@@ -1,6 +1,6 @@
-"""The page's sections beyond AI zones: HPN, volumes of training, and what packets would add.
+"""The page's sections beyond AI zones: HPN, volumes of training, and the effect of packets.
 
-In: a `Validation`. Out: Markdown. Every number of ours is taken from the document.
+Writes a `Validation` as Markdown. Every number of rocelab comes from the document.
 """
 
 from __future__ import annotations

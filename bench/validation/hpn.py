@@ -1,7 +1,7 @@
-"""Case 7: what HPN's two planes and two ToRs per NIC are worth.
+"""Case 7: the benefit of HPN's two planes and two ToRs per NIC.
 
-In: seeds, which draw hash seeds and source ports. Out: AllReduce across segments with one plane and
-with two; how unequally the two ports of a NIC receive; and what a NIC's failed link does to a job.
+Measures AllReduce across segments with one plane and with two, the imbalance of the two ports of a
+NIC, and the effect of a NIC's failed link on a job. Seeds draw hash seeds and source ports.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rocelab.spec.model import LabSpec
 
 SEGMENTS = 2
 SERVERS = 16
-"""Of a segment: enough for 256 GPUs over two segments, whose other servers would be idle."""
+"""Servers of a segment: enough for 256 GPUs over two segments; further servers would be idle."""
 
 AGGS, CORES = 60, 8
 JOB_GPUS = (32, 64, 128, 256)
@@ -61,7 +61,7 @@ def tasks(seeds: int) -> list[Task]:
 
 @cache
 def pod(planes: int, ports: int, hash_seed: int | str = "per-node") -> LabSpec:
-    """Two segments of eight rails; a NIC has 400G in all."""
+    """Two segments of eight rails; a NIC has 400G in total."""
     document: dict[str, Any] = {
         "name": f"hpn-{planes}-planes-{ports}-tors",
         "fabric": {
@@ -88,8 +88,8 @@ def across(gpus: int) -> tuple[int, ...]:
 
 
 def dual_plane(gpus: int, shared: bool, seed: int) -> Found:
-    """The gain in AllReduce bandwidth of two planes, and the busier port's part of what a NIC gets
-    with one, for each number of queue pairs. shared: all switches hash alike."""
+    """The gain in AllReduce bandwidth of two planes, and the busier port's share of a NIC's traffic
+    with one, for each number of queue pairs. shared: all switches use the same hash seed."""
     hash_seed = 1 + seed if shared else "per-node"
     networks = {planes: network_of(pod(planes, 2, hash_seed)) for planes in (1, 2)}
     group = Group(across(gpus), Pattern.ALLREDUCE)
@@ -110,7 +110,7 @@ def dual_plane(gpus: int, shared: bool, seed: int) -> Found:
 
 
 def _busier_ports(network: Network, sent_bits: Floats) -> Floats:
-    """Of each NIC that received, the part that came by the busier port."""
+    """The busier port's share of the traffic of each NIC that received."""
     received = sent_bits[2 * network.nic_links + 1]
     total = received.sum(axis=1)
     some = total > 0
@@ -119,8 +119,8 @@ def _busier_ports(network: Network, sent_bits: Floats) -> Floats:
 
 
 def single_tor(patience: str) -> Found:
-    """A NIC's only link fails and comes back: 1 where the job of 256 GPUs ends, 0 where it never
-    does, by how long the link was away; and how long the queue pairs hold out."""
+    """A NIC's only link fails and comes back: 1 if the job of 256 GPUs ends, 0 if it never does, by
+    the duration of the failure; and how long the queue pairs survive."""
     network = network_of(pod(1, 1))
     nominal = RetransmissionSpec()
     spec = nominal.model_copy(update={"ack_timeout": nominal.ack_timeout * PATIENCE[patience]})
@@ -137,7 +137,7 @@ def single_tor(patience: str) -> Found:
 
 
 def dual_tor(overlap: str) -> Found:
-    """How much slower the same job's iterations are without one of a NIC's two links; and an
+    """The slowdown of the same job's iterations without one of a NIC's two links, and that of an
     AllReduce of its gradients alone."""
     simulation = Simulation(pod(2, 2), [_training(overlap)])
     network = simulation.network

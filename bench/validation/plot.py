@@ -1,6 +1,6 @@
 """The plots of the validation.
 
-In: a `Validation`. Out: SVG text by file name, the same bytes for the same data.
+SVG text by file name, with the same bytes for the same data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LINES = {
 
 
 def plots(found: Validation) -> dict[str, str]:
-    """All of them, by file name."""
+    """All plots, by file name."""
     return {
         "validation-queue-pairs.svg": _queue_pairs(found),
         "validation-te.svg": _failures(found),

@@ -1,6 +1,6 @@
-"""The validation as a page: ours beside what is published, case by case.
+"""The validation as a page: rocelab's figures next to published ones, case by case.
 
-In: a `Validation`. Out: Markdown. Every number of ours comes from the document.
+Writes a `Validation` as Markdown. Every number of rocelab comes from the document.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A row of the validation: a published figure, ours beside it, and how the two compare.
+"""A row of the validation: a published figure, rocelab's figure, and their comparison.
 
-In: a cell of the document and what was published. Out: a line of a table. The word that compares
-them follows from the numbers alone.
+It makes a line of a table from a cell of the document and the published figure. The word of the
+comparison depends only on the numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Shown = Callable[[float], str]
 
 
 class Source(StrEnum):
-    """Who says so, and whether we have read it ourselves."""
+    """The source of a figure, and whether it was read directly."""
 
     META = "Meta, SIGCOMM'24; second-hand"
     HPN = "HPN, SIGCOMM'24; first-hand"
@@ -47,8 +47,8 @@ BY_CONSTRUCTION = (
     "single-tor/",
     "volume/",
 )
-"""Beginnings of cells that no simulation had to find: a die's statistics, theorems of Clos and
-Koenig, a rate that was set, arithmetic of timeouts, formulas."""
+"""Prefixes of cells that need no simulation: statistics of dice, theorems of Clos and Koenig, a
+configured rate, arithmetic of timeouts, formulas."""
 
 
 def size(value: float) -> str:
@@ -59,8 +59,8 @@ def size(value: float) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """published: in words; low, high: the same as numbers, for comparing. cell: ours. setting: what
-    ours is of."""
+    """published: as text; low, high: the same as numbers, for the comparison. cell: the key of
+    rocelab's figure. setting: its conditions."""
 
     what: str
     published: str
@@ -73,7 +73,8 @@ class Row:
 
     @property
     def by_construction(self) -> bool:
-        """Whether it follows from what was put in, so that agreeing tests our arithmetic alone."""
+        """Whether the figure follows from the inputs, so that agreement tests only the
+        arithmetic."""
         return self.cell.startswith(BY_CONSTRUCTION)
 
     def ours(self, found: Validation) -> str:
@@ -87,7 +88,7 @@ class Row:
         )
 
     def compared(self, found: Validation) -> str:
-        """Where the median is, seen from the published figure."""
+        """The position of the median relative to the published figure."""
         if self.low is None or self.high is None:
             return "-"
         one = found.spread(self.cell)
@@ -115,7 +116,7 @@ def table(rows: Sequence[Row], found: Validation) -> list[str]:
 
 
 def around(value: float, by: float = 0.1) -> tuple[float, float]:
-    """What counts as agreeing with one number: a tenth of it either way."""
+    """The range that counts as agreement with one number: a tenth of it either way."""
     return value * (1 - by), value * (1 + by)
 
 

@@ -1,7 +1,7 @@
 """The cells of the validation, measured side by side.
 
-In: tasks, each a function and its arguments. Out: the values that they found, by key, in the order
-of the tasks, however many processes there were.
+Each task is a function with its arguments. The values are by key, in the order of the tasks, for
+any number of processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Found = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Task:
-    """A piece of work that says which values belong to which cells."""
+    """A piece of work that returns values by cell."""
 
     function: Callable[..., Found]
     arguments: tuple[object, ...] = ()
@@ -27,7 +27,7 @@ class Task:
 def measure(
     tasks: Sequence[Task], workers: int, progress: ProgressSink = no_progress
 ) -> dict[str, Values]:
-    """The values of all tasks; those of one key one after the other."""
+    """The values of all tasks; those of one key concatenated."""
     found: dict[str, list[float]] = {}
     with processes(workers) as pool:
         waiting = [pool.executor.submit(task.function, *task.arguments) for task in tasks]

@@ -1,7 +1,7 @@
-"""Case 2: what queue pairs do for E-ECMP in zones full of jobs, by uplink ratio.
+"""Case 2: the effect of queue pairs on E-ECMP in zones full of jobs, by uplink ratio.
 
-In: seeds, which draw jobs and their places. Out: per seed, completion over roofline on average over
-the jobs, and of the worst one; and AllReduce bandwidth against ECMP without queue pair scaling.
+Measures, per seed, completion over roofline on average over the jobs and of the worst one, and
+AllReduce bandwidth against ECMP without queue pair scaling. Seeds draw jobs and their places.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QPS = (1, 4, 8, 16, 32)
 PLACEMENTS = {"churn": churned, "scatter": scattered}
 GAIN_QPS = 16
 RINGS = (1, 4)
-"""Rings of an AllReduce at once: with four a GPU has as many queue pairs in use as were counted."""
+"""Concurrent rings of an AllReduce: with four a GPU uses as many queue pairs as published."""
 
 LARGE_SEEDS = 5
 LARGE_QPS = (4, 32)
@@ -73,8 +73,8 @@ def mixed(placement: str, ratio: str, seed: int, racks: int, qps: tuple[int, ...
 
 
 def against_ecmp(ratio: str, rings: int, seed: int) -> Found:
-    """AllReduce bandwidth of E-ECMP and queue pair scaling over that of ECMP, one queue pair and
-    one source port: the mean over the jobs, and the best one's."""
+    """AllReduce bandwidth of E-ECMP and queue pair scaling over that of ECMP with one queue pair
+    and one source port: the mean over the jobs, and the best one's."""
     network = zone(RACKS, UPLINKS[ratio])
     groups = churned(2 * RACKS, np.random.default_rng(seed), alltoall=False)
     before = Traffic.of(network, placed(groups, transport(1, fixed_port=True), seed, rings=rings))
@@ -87,7 +87,7 @@ def against_ecmp(ratio: str, rings: int, seed: int) -> Found:
 
 
 def alltoall(ratio: str, seed: int) -> Found:
-    """An AlltoAll among 128 GPUs on servers by lot, over roofline."""
+    """An AlltoAll among 128 GPUs on random servers, over roofline."""
     network = zone(RACKS, UPLINKS[ratio])
     servers = np.random.default_rng(seed).permutation(2 * RACKS)[: 128 // GPUS].tolist()
     jobs = placed([Group(tuple(servers), Pattern.ALLTOALL)], transport(1), seed)

@@ -1,6 +1,6 @@
-"""Case 8: how many bytes the parallelism of large models moves, by formula.
+"""Case 8: the bytes that the parallelism of large models moves, by formula.
 
-In: published shapes and divisions. Out: bytes.
+The inputs are published shapes and divisions.
 """
 
 from __future__ import annotations

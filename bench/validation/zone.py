@@ -1,9 +1,9 @@
-"""AI zones full of jobs: what schedulers leave behind, and how long collectives then take.
+"""AI zones full of jobs: the fragmentation by schedulers, and the duration of collectives.
 
-In: a zone, jobs as servers of it, a scheme. Out: of each job, its completion over its roofline. A
+Computes each job's completion over its roofline, for a zone, its jobs' servers and a scheme. A
 server has eight GPUs, NVLink within it and a NIC for each; ranks are NICs, and NIC i of a server
-sends to NIC i of the next, as NCCL's rings do. All jobs begin at once and send as many bytes per
-NIC, so that they share links to their ends.
+sends to NIC i of the next, as NCCL's rings do. All jobs begin at once and send the same number of
+bytes per NIC, so that they share links to the end.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, TeEngine, TeScheme
 
 GPUS = 8
-"""Of a server, and NICs."""
+"""GPUs, and NICs, of a server."""
 
 SERVERS_PER_RACK = 2
 NIC_BYTES = 2**28
-"""What each NIC of a job sends: a quarter of a gigabyte, so that messages are many."""
+"""Bytes that each NIC of a job sends: a quarter of a gigabyte, so that there are many messages."""
 
 MOST_IN_ALLTOALL = 4
-"""Servers of a job that does an AlltoAll, whose flows grow with the square of its GPUs."""
+"""The most servers of a job with an AlltoAll, whose flows grow with the square of its GPUs."""
 
 Bools = npt.NDArray[np.bool_]
 
@@ -83,9 +83,9 @@ class Group:
 def churned(
     servers: int, draw: np.random.Generator, *, events: int = 300, alltoall: bool = True
 ) -> list[Group]:
-    """The jobs that run after so many have come and gone: each takes the first servers that are
-    free, in order, and one chosen by lot ends where there is no room. 16 to 256 GPUs, multiples of
-    8, the logarithm of their number uniform."""
+    """The jobs that run after `events` arrivals: each takes the first free servers, in order; a
+    random job ends if there is no room. 16 to 256 GPUs, multiples of 8, the logarithm of their
+    number uniform."""
     free = np.ones(servers, np.bool_)
     running: list[tuple[int, ...]] = []
     for _ in range(events):
@@ -99,7 +99,7 @@ def churned(
 
 
 def scattered(servers: int, draw: np.random.Generator, *, alltoall: bool = True) -> list[Group]:
-    """Jobs of the same sizes on servers chosen by lot, ranks in that order, until all are taken."""
+    """Jobs of the same sizes on random servers, ranks in that order, until all are taken."""
     left = draw.permutation(servers).tolist()
     groups = []
     while len(left) >= SERVERS_PER_RACK:
@@ -110,7 +110,7 @@ def scattered(servers: int, draw: np.random.Generator, *, alltoall: bool = True)
 
 
 def whole_racks(servers: int, draw: np.random.Generator) -> list[Group]:
-    """Jobs of the same sizes, each on racks of its own, one after the other."""
+    """Jobs of the same sizes, each on whole racks, one after the other."""
     groups, first = [], 0
     while first < servers:
         size = min(-(-_size(draw, servers) // SERVERS_PER_RACK) * SERVERS_PER_RACK, servers - first)
@@ -130,7 +130,7 @@ def _pattern(servers: int, draw: np.random.Generator, alltoall: bool) -> Pattern
 
 
 def transport(qps: int, *, fixed_port: bool = False) -> TransportSpec:
-    """Every message over all queue pairs: each carries as much."""
+    """Every message goes over all queue pairs, each with an equal part."""
     source_port = SourcePort.FIXED if fixed_port else SourcePort.PER_QP
     return TransportSpec(qps=qps, strategy=Strategy.SPLIT, source_port=source_port)
 
@@ -138,7 +138,8 @@ def transport(qps: int, *, fixed_port: bool = False) -> TransportSpec:
 def placed(
     groups: Sequence[Group], spec: TransportSpec, seed: int, *, rings: int = 1
 ) -> list[PlacedJob]:
-    """Jobs on the NICs of their servers. rings: of an AllReduce, each of an order of its own."""
+    """Jobs on the NICs of their servers. rings: those of an AllReduce, each in a different
+    order."""
     draw = np.random.default_rng((seed, rings))
     return [
         PlacedJob(
@@ -191,7 +192,7 @@ def _between_servers(servers: int) -> Sends:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Jobs on a network, ready to be led and run."""
+    """Jobs on a network, ready for routing and simulation."""
 
     network: Network
     compiled: Compiled
@@ -216,18 +217,18 @@ class Traffic:
 
     @property
     def flow_bits(self) -> Floats:
-        """On the wire, of each flow."""
+        """Bits on the wire of each flow."""
         program = self.compiled.program
         return np.bincount(program.flow, program.size_bits, len(self.flows)).astype(np.float64)
 
     @property
     def nic_bits(self) -> Floats:
-        """Of each flow, what all that leave by its port send."""
+        """For each flow, the bits of all flows on its port."""
         return np.bincount(self._ports, self.flow_bits)[self._ports].astype(np.float64)
 
     @property
     def nic_bps(self) -> Floats:
-        """Of each flow, the rate of the port that it leaves by."""
+        """For each flow, the rate of its port."""
         return self.network.rate_bps[self._ports]
 
     @property
@@ -236,7 +237,7 @@ class Traffic:
         return ports
 
     def roofline_s(self) -> Floats:
-        """The least that each job can take: its busiest NIC at its rate, sending or receiving."""
+        """The least time of each job: its busiest NIC at its rate, sending or receiving."""
         jobs = len(self.compiled.first_flow) - 1
         of_flow = np.repeat(np.arange(jobs), np.diff(self.compiled.first_flow))
         found = np.zeros(jobs)
@@ -247,7 +248,7 @@ class Traffic:
         return found
 
     def run(self, paths: Paths) -> Outcome:
-        """All jobs to their ends, exactly."""
+        """Simulate all jobs to their ends, exactly."""
         return run(self.compiled.program, paths, self.network.capacity_bps)
 
     def over_roofline(self, paths: Paths) -> Floats:
@@ -264,8 +265,8 @@ def _nic_bps(network: Network) -> Floats:
 
 
 def failed_uplinks(network: Network, racks: int, each: int, draw: np.random.Generator) -> Bools:
-    """Which links are up after so many of the uplinks of so many racks have failed, both by lot.
-    The same draw with more of them fails the same ones and others besides."""
+    """The links that are up after `each` random uplinks of `racks` random racks have failed. The
+    same draw with larger numbers fails the same links and more."""
     up = np.ones(network.links, np.bool_)
     leaves = np.flatnonzero(network.tier == 1)
     for leaf in draw.choice(leaves, racks, replace=False):

@@ -1,7 +1,7 @@
-"""What is published of AI zones, and which of our cells stands beside it.
+"""Published figures of AI zones, with the matching cells of rocelab.
 
 Of Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta Scale", SIGCOMM 2024, as
-write-ups of it have it.
+reported in write-ups of it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from bench.validation.scaling import GAIN_QPS
 
 META = Source.META
 AROUND_40_PERCENT = 1.36, 1.44
-"""A tenth either way of how much longer, as completion over roofline."""
+"""40 % longer plus or minus a tenth of that, as completion over roofline."""
 
 
 def over(value: float) -> str:
-    """Completion over roofline, as how much longer."""
+    """Completion over roofline, as a text of the slowdown."""
     return f"{value - 1:+.0%}"
 
 

@@ -1,6 +1,6 @@
 """The page's sections on AI zones: hashing, queue pairs, traffic engineering, the uplinks' history.
 
-In: a `Validation`. Out: Markdown. Every number of ours is taken from the document.
+Writes a `Validation` as Markdown. Every number of rocelab comes from the document.
 """
 
 from __future__ import annotations
@@ -248,6 +248,6 @@ def history(found: Validation) -> list[str]:
 
 
 def _hurt(found: Validation, placement: str) -> float:
-    """The part of the jobs that two failed uplinks keep below their roofline."""
+    """The share of jobs that two failed uplinks keep below their roofline."""
     reached = found[f"phase/{placement}/4f"]
     return sum(value < 0.99 for value in reached) / len(reached)
