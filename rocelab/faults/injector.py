@@ -88,7 +88,7 @@ class Injector:
     ) -> None:
         faults = [held.fault for held in (*self._held.values(), *self._unproven)]
         if error is not None:
-            self._intact.clear()  # nothing is measured any more
+            self._intact.clear()  # nothing is measured from here on
         with shielded("faults are undone"):
             try:
                 self.restore_all()

@@ -1,23 +1,23 @@
 """A lab's record: the folder under /run/rocelab that names what the lab owns.
 
-The folder is made before anything else and removed after everything else, so whatever a killed
-command leaves behind can be found from it and from nothing else:
+The folder is made before anything else and removed after everything else, so everything that a
+killed command leaves behind can be found from it alone:
 
     /run/rocelab/<lab>/record.json   the spec, the runtime, who started it and how far it came
     /run/rocelab/<lab>/frr.json      which FRR its switches run (`rocelab.runtime.installation`)
     /run/rocelab/<lab>/netns/        a tmpfs whose files are the nodes' namespaces
-    /run/rocelab/<lab>/mounts/       the same of what the switches' daemons see as the file system
+    /run/rocelab/<lab>/mounts/       a tmpfs with the mount namespaces of the switches' daemons
     /run/rocelab/<lab>/nodes/<node>/ root's: configurations
-                            .../etc/ root's: what the daemons have as /etc/frr
+                            .../etc/ root's: /etc/frr of the daemons
                             .../frr/ FRR's user's: logs, sockets, pid files: read without trust
                             .../bin/ root's: `vtysh` for the node's own daemons
     /run/rocelab/<lab>/bpf/          pinned programs: port queues' marker, steering/, impairments/
     /run/rocelab/<lab>/queues        which engine realises them
     /run/rocelab/<lab>/scheme        how flows are spread now
-    /run/rocelab/<lab>/faults/       what is broken on purpose, how it is mended and who broke it
-    /run/rocelab/<lab>/endpoints/    what the agents of running traffic have counted
+    /run/rocelab/<lab>/faults/       the active faults and the processes that restore them
+    /run/rocelab/<lab>/endpoints/    the counters of running traffic's agents
     /run/rocelab/<lab>/delay-line-*  the processes that delay packets
-    /run/rocelab/<lab>/controller    the process that pins paths, and demand/ what it knows of jobs
+    /run/rocelab/<lab>/controller    the process that pins paths; demand/ has the demands of traffic
     /run/rocelab/<lab>.lock          serialises commands on the lab
 """
 
@@ -241,7 +241,7 @@ def open_run_root() -> int:
 
 
 def _open_lock(files: LabFiles) -> tuple[Path, int]:
-    """Open what is to be locked: the lab's lock file or, if there is no room for one, the lab's
+    """Open the file to lock: the lab's lock file or, if there is no room for one, the lab's
     folder. Raises OSError."""
     for _ in range(_ATTEMPTS):
         os.close(open_run_root())

@@ -80,7 +80,7 @@ class FlowTruth:
 def flow_truth(
     packets: Packets, destination: int, flow: int, start_ns: int, end_ns: int
 ) -> FlowTruth | None:
-    """A flow's packets that carry a send time in [start_ns, end_ns); None where none was captured.
+    """A flow's packets that carry a send time in [start_ns, end_ns); None if none was captured.
 
     `packets` are all probes; `flow` is their flow number, `destination` the receiver's address. A
     sequence number that never left is a packet that a dead port refused. Raises ValueError if two

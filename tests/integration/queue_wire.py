@@ -1,7 +1,7 @@
-"""A port under test and a wire through it: what the tests of switch ports' queues send and see.
+"""A port under test and a wire through it, for the tests of switch ports' queues.
 
-The port is the one from rtsw1 to srv1-2, filled from srv1-1. What went in and came out is told by
-packet sockets, never by the counters under test.
+The port is the one from rtsw1 to srv1-2, filled from srv1-1. Packet sockets record the packets on
+both sides, independently of the counters under test.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def choices(lab: Lab, switch: str, flows: Sequence[Flow5]) -> list[str]:
 
 
 def did_something(done: Round) -> bool:
-    """Whether a round changed what forwards packets."""
+    """Whether a round changed the forwarding."""
     return bool(done.changed or done.removed)
 
 

@@ -33,7 +33,7 @@ def spec(tmp_path: Path) -> Path:
 
 
 def assert_a_command_line_of_the_lab(output: str) -> None:
-    """What Mininet logged, which is how it answers."""
+    """Mininet's answer is its log."""
     assert "ctsw1 ctsw2 rtsw1 rtsw2 srv1-1 srv2-1" in output
     assert "rtsw1<->srv1-1 (OK OK)" in output
     assert "Total number of neighbors 2" in output

@@ -46,8 +46,8 @@ def probe(number: int, time_ns: int, stamp_ns: int, outgoing: bool) -> Packets:
 
 
 def captured(held_up_ns: dict[int, int] | None = None, unsent: range = range(0)) -> Packets:
-    """A flow of 1,000 packets/s of which LOST are lost. `held_up_ns`: how much later than its
-    stamp a packet left; `unsent` never did."""
+    """A flow of 1,000 packets/s of which LOST are lost. `held_up_ns`: the delay of a packet after
+    its stamp; `unsent` packets never left."""
     rows = []
     for number in range(COUNT):
         stamp_ns = START + number * MS

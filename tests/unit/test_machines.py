@@ -14,7 +14,7 @@ from tests.machines.system import PASSED_ON, SYSTEMS, Machine, package_sources
 
 
 def environment(machine: Machine) -> dict[str, str]:
-    """What the command of a machine starts with."""
+    """The environment of a machine's command."""
     words = machine.command("true")
     assert words[words.index("env") + 1] == "-i"
     return dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("-"))

@@ -160,7 +160,8 @@ def test_of_a_command_only_the_exit_code_for_an_invalid_run_counts(
 
 
 def test_a_drill_says_why_it_has_no_valid_repeat() -> None:
-    """Of each kind: with faults, and with jobs, where a phase without a valid run is enough."""
+    """Drills of each kind: with faults, and with jobs, for which one phase without a valid run is
+    enough."""
     whole = phases_sample.result()
     assert problems_of_drill(whole) == ()
     invalid = [

@@ -1,4 +1,4 @@
-"""setup.sh: what holds packages' services while they are installed, and Docker's client."""
+"""setup.sh: services of packages do not start during the installation, and Docker's client."""
 
 from __future__ import annotations
 

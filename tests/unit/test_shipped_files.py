@@ -1,4 +1,4 @@
-"""The tables of the folders that users read and copy name what is there, as it is."""
+"""The tables of the folders that users read and copy match the files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of the documentation: found in its text, and known to what runs them."""
+"""Commands of the documentation: found in its text, and known to their runner."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ sends = st.lists(st.integers(1, 10_000), min_size=1, max_size=10)
 
 
 class FakePair(QueuePair):
-    """A queue pair that keeps what is posted to it."""
+    """A queue pair that records posted messages."""
 
     def __init__(self) -> None:
         self.posted: deque[tuple[int, int]] = deque()

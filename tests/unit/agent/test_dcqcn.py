@@ -21,7 +21,7 @@ US = 10**3
 MB = 10**6
 
 Event = tuple[str, int]
-"""What happens, and either how many nanoseconds pass first or how many bytes leave."""
+"""The kind of event, and either the nanoseconds before it or the bytes sent."""
 
 EVENTS = st.lists(
     st.one_of(

@@ -1,4 +1,4 @@
-"""A receiver of packets in any order: what it takes, completes, acknowledges and counts."""
+"""A receiver of packets in any order: acceptance, completion, acknowledgements and counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The receiving half of a queue pair: in order, each packet once, and what is answered."""
+"""The receiving half of a queue pair: in order, each packet once, and its answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def take(
 
 
 def answer(responder: Responder) -> tuple[int, int, int] | None:
-    """PSN, syndrome and message sequence number of what is due, or None."""
+    """PSN, syndrome and message sequence number of the due acknowledgement, or None."""
     if not responder.ack_due:
         return None
     psn, aeth = responder.acknowledgement()

@@ -1,4 +1,4 @@
-"""The convergence table: its plan, what routing should be after a failure, statistics, the page."""
+"""The convergence table: its plan, the expected routing after a failure, statistics, the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The page beside published figures: made of its data alone, and its cells are found again."""
+"""The page with published figures: it depends only on its data, and its cells can be found
+again."""
 
 from __future__ import annotations
 

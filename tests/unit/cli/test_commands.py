@@ -1,4 +1,4 @@
-"""The command line without a lab: what it prints, where errors end, and with which exit code."""
+"""The command line without a lab: its output, the handling of errors, and exit codes."""
 
 from __future__ import annotations
 

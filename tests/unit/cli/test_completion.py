@@ -1,4 +1,4 @@
-"""What the shell completes: labs and nodes wherever a command takes one, in bash and in zsh."""
+"""Shell completion: labs and nodes for every command that takes one, in bash and in zsh."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_commands_that_take_labs_and_nodes_are_seen() -> None:
 
 
 def asked_of(shell: str, line: str, word: int) -> str:
-    """What the program answers to a shell."""
+    """The program's answer to a shell."""
     asked = {"COMP_WORDS": line, "COMP_CWORD": str(word), "_TYPER_COMPLETE_ARGS": line}
     environment = {**os.environ, **asked, "_ROCELAB_COMPLETE": f"complete_{shell}"}
     return subprocess.run([PROGRAM], env=environment, capture_output=True, text=True).stdout

@@ -63,7 +63,7 @@ def test_at_a_terminal_all_labs_are_listed_and_asked_about(answer: str, left: li
 
 
 def at_a_terminal(typed: str) -> tuple[int, str]:
-    """Exit code and output of `down --all` where stdin and stdout are a terminal."""
+    """Exit code and output of `down --all` with stdin and stdout on a terminal."""
     child, terminal = pty.fork()
     if child == 0:
         os.execv(sys.executable, [sys.executable, "-c", AT_A_TERMINAL, str(records.RUN_ROOT)])

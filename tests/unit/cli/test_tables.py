@@ -1,6 +1,6 @@
 """Every table that a command prints, at 60 and 80 columns: names and figures whole, lines that fit.
 
-A command runs once, where stdout is wide; each table that it made is then printed at each width.
+A command runs once, with a wide stdout; each of its tables is then printed at each width.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ ELSEWHERE = {
     "rocelab.report.terminal": "test_tables.py",
     "rocelab.diagnose.terminal": "test_forensics.py",
 }
-"""Modules whose tables are held elsewhere to the same."""
+"""Modules whose tables have the same test elsewhere."""
 
 
 @pytest.fixture

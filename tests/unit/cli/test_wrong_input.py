@@ -39,7 +39,7 @@ CONTENTS = {
     "latin-1": b"name: n\xe4me\n",
 }
 HOSTILE = ("empty", "binary", "deep-json")
-"""What every command is given; the readers, of which there are fewer, are given all."""
+"""The inputs for every command; the fewer readers get all inputs."""
 NAMES = {
     "300 characters": "a" * 300,
     "a path of 300": f"/{'a' * 300}.yaml",

@@ -1,4 +1,4 @@
-"""`rocelab drill` and `rocelab fault` without a lab: lists, pictures, and what is refused how."""
+"""`rocelab drill` and `rocelab fault` without a lab: lists, pictures, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drills of jobs: what a file may say, what a phase comes to, how lab and model are compared."""
+"""Drills of jobs: their files, the result of a phase, and the comparison of lab and model."""
 
 from __future__ import annotations
 

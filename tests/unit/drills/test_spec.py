@@ -1,4 +1,4 @@
-"""Drill files: the one that ships, what is refused and where, and how expectations are judged."""
+"""Drill files: the shipped one, errors and their places, and the judgement of expectations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What faults know before any lab runs: names, rates, filters, and the requests to the kernel."""
+"""Faults without a running lab: names, rates, filters, and the requests to the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The numerical model of DCQCN: what it predicts, and that endpoints' reaction points agree."""
+"""The numerical model of DCQCN: its predictions, and their agreement with endpoints' reaction
+points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of `rocelab traffic` and job files: what they make, and how they are refused."""
+"""Options of `rocelab traffic` and job files: the resulting jobs, and the errors."""
 
 from __future__ import annotations
 

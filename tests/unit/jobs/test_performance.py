@@ -156,7 +156,7 @@ def test_no_rows_and_no_time_are_refused() -> None:
 
 
 def test_the_columns_stand_where_nccl_tests_puts_them() -> None:
-    """Up to #wrong, which newer versions print a column wider, as we do."""
+    """Up to #wrong, which newer versions, like rocelab, print a column wider."""
 
     def ends(lines: list[str]) -> list[list[int]]:
         rows = [line for line in lines if re.match(r" +[0-9]|# +(size|\(B\)) ", line)]

@@ -1,4 +1,4 @@
-"""Ranks on NICs: every way to lay them out, what a ring then crosses, and what is refused."""
+"""Ranks on NICs: every layout, the leaves and zones that a ring crosses, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Source ports against values worked out by hand from the kernel's formulas."""
+"""Source ports against values computed by hand from the kernel's formulas."""
 
 from __future__ import annotations
 

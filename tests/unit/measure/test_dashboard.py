@@ -1,4 +1,4 @@
-"""The Grafana dashboard beside the exporter: it asks for what is exported, and for nothing else."""
+"""The Grafana dashboard queries exactly the metrics that the exporter exports."""
 
 from __future__ import annotations
 

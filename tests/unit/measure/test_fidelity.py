@@ -109,7 +109,7 @@ def test_an_outage_may_hide_in_a_stall_of_any_flow_as_the_event_comes() -> None:
 
 
 def rejected(outage_ms: int, trials: int = 300) -> int:
-    """How many of as many outages are rejected where the sender stalls at random, twice a second
+    """The number of rejected outages if the sender stalls at random, twice a second
     for 25 to 60 ms; packets wait for it and none is skipped."""
     draw = np.random.default_rng(outage_ms)
     found = 0

@@ -1,4 +1,4 @@
-"""A job's figures, checks and document, against results worked out on paper."""
+"""A job's figures, checks and document, against results computed by hand."""
 
 from __future__ import annotations
 

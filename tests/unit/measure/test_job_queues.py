@@ -1,4 +1,4 @@
-"""Differences of queue counters: what one run did, whatever ran before it."""
+"""Differences of queue counters: the effect of one run, independent of earlier ones."""
 
 from __future__ import annotations
 

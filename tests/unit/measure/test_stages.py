@@ -1,5 +1,5 @@
-"""Where the time of a reconvergence went: from recorded lines of FRR 8.4.4 to the stages of a
-switch, and how they are shown."""
+"""The stages of a reconvergence: from recorded lines of FRR 8.4.4 to the stages of a switch, and
+their display."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def text_of(name: str) -> str:
 
 
 def recorded(scenario: str, node: str) -> list[LogEvent]:
-    """What all daemons of `node` logged."""
+    """The log events of all daemons of `node`."""
     return [
         event
         for file in sorted(LOGS.glob(f"{scenario}-{node}-*.txt"))

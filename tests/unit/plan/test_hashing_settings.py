@@ -1,4 +1,4 @@
-"""What `hashing` becomes: sysctls of the switches, and lines of their BGP configuration."""
+"""The results of `hashing`: sysctls of the switches, and lines of their BGP configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plan --json`: what it promises to programs, at every shape of fabric."""
+"""`plan --json`: its contract with programs, for every shape of fabric."""
 
 from __future__ import annotations
 

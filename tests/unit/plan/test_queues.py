@@ -1,4 +1,4 @@
-"""Queues on paper: classes of DSCPs, the marking line, bins, and the plan of a fabric."""
+"""The plan of queues: classes of DSCPs, the marking line, bins, and the plan of a fabric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Predicted loads: as flows walked one by one, as worked out by hand, and as documented."""
+"""Predicted loads: compared with single flows' paths, with figures computed by hand, and with the
+documentation."""
 
 from __future__ import annotations
 

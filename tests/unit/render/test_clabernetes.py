@@ -221,7 +221,7 @@ def test_a_switch_s_files_are_split_where_one_config_map_is_too_small(
 
 
 def all_texts(made: list[dict[str, Any]]) -> dict[str, str]:
-    """What every node finds at every path."""
+    """The text at every path of every node."""
     data = {each["metadata"]["name"]: each["data"] for each in made if "data" in each}
     return {
         mount["filePath"]: data[mount["configMapName"]][mount["configMapPath"]]
@@ -241,7 +241,7 @@ def test_a_lab_whose_topology_the_store_would_refuse_is_refused_here(
 
 
 def status_bytes(planned: Fabric) -> int:
-    """What clabernetes writes into the status: a topology of its own for each node, whose links
+    """The size of clabernetes' status: a separate topology for each node, whose links
     end at the host (its definitioncontainerlab.go)."""
     definition = definition_of(planned)["topology"]
     configs = {}

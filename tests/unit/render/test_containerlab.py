@@ -278,7 +278,7 @@ def test_frr_s_own_shell_accepts_the_one_file(lab: str, tmp_path: Path) -> None:
 
 
 def vtysh_refuses(text: str, folder: Path) -> str:
-    """What `vtysh --dryrun` has against a configuration."""
+    """The errors of `vtysh --dryrun` about a configuration."""
     vtysh = shutil.which("vtysh")
     if vtysh is None:
         pytest.skip("vtysh is not installed")

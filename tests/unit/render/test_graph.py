@@ -1,4 +1,4 @@
-"""Pictures of fabrics: what is drawn, what is only counted, and that nothing is left out."""
+"""Pictures of fabrics: the drawn parts, the counted parts, and that nothing is missing."""
 
 from __future__ import annotations
 

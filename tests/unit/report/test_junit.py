@@ -1,4 +1,5 @@
-"""JUnit XML of drills: its structure, what fails where, and that it agrees with the exit code."""
+"""JUnit XML of drills: its structure, the place of failures, and its agreement with the exit
+code."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ ALLOWED = {
     "skipped": ({"type", "message"}, set()),
 }
 """Attributes and children of each element, as in the schema of Jenkins' xUnit plugin (junit-10.xsd)
-and in what pytest writes."""
+and in pytest's output."""
 
 REQUIRED = {
     "testsuite": {"name", "tests", "failures", "errors"},
@@ -51,7 +52,7 @@ def written(document: Xml.Element, folder: Path) -> Xml.Element:
 
 
 def check(root: Xml.Element) -> None:
-    """Raises AssertionError where the document is not of the common schema."""
+    """Raises AssertionError if the document does not fit the common schema."""
     assert root.tag == "testsuites"
     for element in root.iter():
         attributes, children = ALLOWED[element.tag]
@@ -70,7 +71,7 @@ def check(root: Xml.Element) -> None:
 
 
 def outcomes(suite: Xml.Element) -> dict[str, str]:
-    """What came of each case, by name."""
+    """The outcome of each case, by name."""
     return {
         case.get("name", ""): case[0].tag if len(case) else "passed"
         for case in suite.findall("testcase")

@@ -1,4 +1,5 @@
-"""The renderings of a drill of jobs: what terminal and page say, and that the page stands alone."""
+"""The renderings of a drill of jobs: the content of terminal and page, and that the page is
+self-contained."""
 
 from __future__ import annotations
 
@@ -94,7 +95,7 @@ def test_the_terminal_has_the_phases_side_by_side_lab_beside_model_and_the_verdi
 
 
 def at_once() -> DrillResult:
-    """The paper drill with a pair beside the incast of its second phase."""
+    """The sample drill with a pair in addition to the incast of its second phase."""
     first, second = repeat()
     return result((first, of_jobs("shared", *second.reports, idle(), fair=shares())))
 

@@ -1,4 +1,4 @@
-"""The terminal tables and the page: what they say, and that the page stands alone."""
+"""The terminal tables and the page: their content, and that the page is self-contained."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_the_terminal_names_what_made_a_repeat_invalid() -> None:
 
 
 def three() -> DrillResult:
-    """Of three repeats one meets what is expected: the second loses too many packets, the third is
+    """One of three repeats meets the expectations: the second loses too many packets, the third is
     invalid."""
     fewer = expecting({"lost_packets": "<= 60", "restored": True})
     return result(repeat(1), repeat(2), repeat(4, problems=("the <clock> jumped",)), spec=fewer)

@@ -1,4 +1,4 @@
-"""Convergence figures against cases worked out by hand, and properties that always hold."""
+"""Convergence figures against cases computed by hand, and properties that always hold."""
 
 from __future__ import annotations
 

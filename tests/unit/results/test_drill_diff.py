@@ -1,4 +1,4 @@
-"""Two results of a drill side by side: what is told apart, what changed, and what is refused."""
+"""Two results of a drill compared: significant differences, changes, and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def saved(folder: Path, result: DrillResult) -> Path:
 
 
 def drill(*seeds: int) -> DrillResult:
-    """A repeat per seed: outages are so many milliseconds longer."""
+    """A repeat per seed: outages are longer by that many milliseconds."""
     return report_sample.result(*map(report_sample.repeat, seeds))
 
 

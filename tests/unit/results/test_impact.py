@@ -1,4 +1,4 @@
-"""What a failure cost the iteration it hit, on numbers worked out by hand."""
+"""The cost of a failure for its iteration, with numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_a_few_iterations_that_hardly_differ_show_an_impact_above_the_limit() ->
 
 
 def chance_of_none(n: int, spread: float, overhead: float, trials: int = 2000) -> float:
-    """How often an iteration that is longer by `overhead` is said to have no impact, after `n` that
-    spread by so much."""
+    """How often an iteration that is longer by `overhead` counts as without impact, after `n` with
+    that spread."""
     draw = np.random.default_rng(n)
     found = 0
     for _ in range(trials):

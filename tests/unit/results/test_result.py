@@ -1,4 +1,4 @@
-"""The result document: what a repeat comes to, its spread and verdicts, and its JSON."""
+"""The result document: the figures of a repeat, spread and verdicts, and its JSON."""
 
 from __future__ import annotations
 

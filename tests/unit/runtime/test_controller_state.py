@@ -174,7 +174,7 @@ def row(prefix: int, *interfaces: int, protocol: int = RTPROT_BGP, group: int = 
 
 
 def carried_out(before: State, sent: list[bytes]) -> State:
-    """What a kernel holds after these messages; asserts that nothing is used that is not there."""
+    """A kernel's state after these messages; asserts that they use only existing objects."""
     members, groups, routes = dict(before.members), dict(before.groups), dict(before.group_of)
     for message in sent:
         _, kind, _, _, _ = HEADER.unpack_from(message)

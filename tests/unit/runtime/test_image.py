@@ -1,4 +1,4 @@
-"""The image of containers: what this machine needs to build it, and what set-up installs for it."""
+"""The image of containers: the tools that build it, and those that set-up installs."""
 
 from __future__ import annotations
 

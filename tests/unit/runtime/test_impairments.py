@@ -1,4 +1,4 @@
-"""Impairments of cables: what is refused, where each direction is met, and what is held back."""
+"""Impairments of cables: errors, the hook of each direction, and delayed packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which FRR runs: found in folders made up here, with programs that say what FRR's say."""
+"""Finding FRR in made-up folders, with programs that print FRR's output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FRR = Installation("10.3", "/usr/lib/frr", 104, 107, True, "/run/frr", "/usr/bin
 
 
 def make_daemons(folder: Path, *names: str, says: str = FRR_10) -> None:
-    """Programs that print what FRR's print when asked for their version."""
+    """Make programs that print the version output of FRR's."""
     folder.mkdir(parents=True)
     for name in names:
         program = folder / name

@@ -110,7 +110,7 @@ def test_marked_classes_have_red_and_others_a_fifo_of_the_buffer() -> None:
 
 
 def rules_take(rules: list[tuple[list[red.Key], int]], header: bytes) -> int:
-    """The class of the first rule that takes a packet; 0 where none does. As cls_u32 matches."""
+    """The class of the first rule that takes a packet; 0 if none does. It matches like cls_u32."""
     for keys, target in rules:
         if all(
             struct.unpack_from(">I", header.ljust(64, b"\0"), offset)[0] & mask == value

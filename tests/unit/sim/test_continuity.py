@@ -1,4 +1,4 @@
-"""Where the simulator changes its method with size, both give the same figures."""
+"""At the sizes where the simulator changes its method, both give the same figures."""
 
 from __future__ import annotations
 

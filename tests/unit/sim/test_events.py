@@ -1,4 +1,4 @@
-"""Failures and maintenance in time: what is written, what it means, what it does to jobs."""
+"""Failures and maintenance in time: their files, their meaning, and their effect on jobs."""
 
 import io
 import json
@@ -529,7 +529,7 @@ def test_nothing_is_worked_out_before_it_is_asked_for(clos: Network) -> None:
     ],
 )
 def test_the_engine_takes_a_timeline(clos: Network, line: str, finishes_s: list[float]) -> None:
-    """Four flows of five seconds each, none of which shares a send with another."""
+    """Four flows of five seconds each that share no send."""
     fabric, flows = Fabric4(clos), one_flow_per_rack(clos)
     whole = fabric(flows, np.ones(clos.links, bool))
     program = Program(
@@ -603,8 +603,8 @@ def cost(network: Network, line: str, retransmission: Retransmission = PATIENT) 
 
 
 def test_hpns_single_tor_job_survives_a_minute_and_not_two(single_tor: Network) -> None:
-    """HPN (SIGCOMM'24): training stops with the NIC's link, goes on where that is mended
-    within 1 minute, and does not after more than 2."""
+    """HPN (SIGCOMM'24): training stops with the NIC's link, continues if the link is back within 1
+    minute, and does not after more than 2."""
     short = cost(single_tor, "fail nic srv1-2:3 for 1m").jobs[0]
     long = cost(single_tor, "fail nic srv1-2:3 for 130s").jobs[0]
     assert (short.restarted, short.during_s) == (False, None)
@@ -854,7 +854,7 @@ def test_llama3s_54_days_break_about_419_times_and_get_on_for_over_nine_tenths()
     own = np.unique(network.nic_links[:gpus])
 
     def times(up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
-        """What a cable between switches costs is nothing; one at a NIC breaks the job."""
+        """A cable between switches costs nothing; one at a NIC breaks the job."""
         return {"llama-3": 10.0 if (capacity_bps[2 * own] > 0).all() else math.inf}
 
     spec = RatesSpec.model_validate({"preset": "llama3"})

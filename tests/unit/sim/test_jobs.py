@@ -1,4 +1,4 @@
-"""Jobs in arrays: placed, cut and numbered as the lab does it, and what only large ones need."""
+"""Jobs in arrays: placed, cut and numbered as in the lab, and the features of large ones."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ transports = st.builds(
 
 
 class Posted:
-    """A queue pair's end that emits at once what is posted to it."""
+    """A queue pair's end that emits posted messages at once."""
 
     def __init__(self, mtu: int) -> None:
         self.payload_bytes = 0

@@ -1,4 +1,4 @@
-"""Paths of the simulator: where `rocelab predict` puts flows, and what fluid limits divide."""
+"""Paths of the simulator: those of `rocelab predict`, and the divided flows of fluid limits."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def spec_of(name: str) -> LabSpec:
 
 @cache
 def rows_of(name: str) -> tuple[FlowRow, ...]:
-    """An AlltoAll over all NICs, and beside it a ring of 16 QPs on NICs drawn at random."""
+    """An AlltoAll over all NICs, and a ring with 16 QPs on random NICs."""
     every = {"pattern": "alltoall", "ranks": LABS[name], "size": "4MB", "transport": {"qps": 2}}
     ring = {"pattern": "allreduce", "ranks": LABS[name], "size": "64MB", "transport": {"qps": 16}}
     jobs = [every, {**ring, "placement": "random", "seed": 5}]

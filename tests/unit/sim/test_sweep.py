@@ -1,4 +1,4 @@
-"""Sweeps: what a file may ask for, that every cell runs once whatever happens, and what is left."""
+"""Sweeps: their files, that every cell runs exactly once despite interrupts, and their results."""
 
 from __future__ import annotations
 

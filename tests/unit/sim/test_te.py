@@ -1,4 +1,5 @@
-"""Traffic engineering at size: the lab's placements and optimum, and what failures leave."""
+"""Traffic engineering at size: the lab's placements and optimum, and the capacity after
+failures."""
 
 from __future__ import annotations
 
@@ -180,7 +181,7 @@ def test_a_permutation_on_a_non_blocking_fabric_is_placed_without_conflict(seed:
 
 
 def test_the_programme_is_solved_where_a_failed_link_makes_even_splitting_worse() -> None:
-    """Spine 2 has lost rack 3: what goes there is to have spine 1 for itself."""
+    """Spine 2 has lost rack 3: traffic to it should have spine 1 for itself."""
     net = clos(3, 2, 2)
     up = np.ones(net.links, np.bool_)
     up[(net.lower == net.home_leaves[2, 0]) & (net.upper == net.upper.min() + 1)] = False

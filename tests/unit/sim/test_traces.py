@@ -1,5 +1,5 @@
-"""Chakra execution traces: read whatever the file holds, replayed as a workload, written and read
-back; nccl-tests' output in every shape, and what is fitted to it."""
+"""Chakra execution traces: read from any file, replayed as a workload, written and read back;
+nccl-tests' output in every format, and the fit to it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def pairs(sends: Sends | None) -> dict[tuple[int, int], int]:
 
 
 def ends(workload: Workload, lasting: dict[str, float]) -> dict[str, tuple[float, float]]:
-    """When each step's sends start and are over, where those of a name take `lasting` seconds."""
+    """The start and end of each step's sends, if the sends of a name take `lasting` seconds."""
     over: list[float] = []
     times = {}
     for step in workload.steps:

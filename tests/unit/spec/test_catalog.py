@@ -26,7 +26,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "spec.md"
 
 @dataclass(frozen=True)
 class Key:
-    """A key of the spec: the block it stands in and, where a block has kinds, which one it is."""
+    """A key of the spec: its block and, if the block has kinds, the kind."""
 
     block: tuple[str, ...]
     kind: str | None
@@ -37,12 +37,12 @@ class Key:
 
     @property
     def heading(self) -> str:
-        """What its section of the reference is called."""
+        """The heading of its section in the reference."""
         block = ".".join(self.block)
         return f"`{block}: {self.kind}`" if self.kind else f"`{block}`" if block else "Top level"
 
     def part_of(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """What the schema says of it."""
+        """The key's part of the schema."""
         part = schema
         for name in self.block:
             part = properties_of(schema, part, None if name != self.block[-1] else self.kind)[name]
@@ -70,7 +70,7 @@ OF_OTHER_KINDS = {key for key in FIELDS if key.kind not in (None, "clos", "ecmp"
 def properties_of(
     schema: dict[str, Any], part: dict[str, Any], kind: str | None
 ) -> dict[str, dict[str, Any]]:
-    """The properties of the block that a part of the schema is, of `kind` where it has kinds."""
+    """The properties of a block's part of the schema, for `kind` if it has kinds."""
     if "$ref" in part:
         return properties_of(schema, schema["$defs"][part["$ref"].rpartition("/")[2]], kind)
     forms = [properties_of(schema, each, kind) for key in FORMS for each in part.get(key, ())]

@@ -1,4 +1,4 @@
-"""Reading a YAML file: positions, scalars, limits, and nothing but SpecError for what is wrong."""
+"""Reading a YAML file: positions, scalars, limits, and only SpecError for invalid files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The pytest plugin where no lab runs: choice of labs, refusals, names, differences, durations."""
+"""The pytest plugin without a running lab: choice of labs, refusals, names, differences,
+durations."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ def collected(pytester: pytest.Pytester, *options: str) -> list[str]:
 def test_the_frr_of_the_command_line_is_that_of_the_labs(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """This machine's FRR need not be there where another one is chosen."""
+    """This machine needs no FRR if another one is chosen."""
     asked: list[bool] = []
 
     def why_not(*, own_frr: bool) -> None:

@@ -80,7 +80,7 @@ Reading = dict[str, str]
 
 @pytest.fixture(scope="module")
 def readings(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Envelope, Opcode], Reading]:
-    """What tshark reads in a packet of every opcode over IPv4 and IPv6: the fields it found."""
+    """The fields that tshark finds in a packet of every opcode over IPv4 and IPv6."""
     packets = [(envelope, opcode) for envelope in (ENVELOPE_4, ENVELOPE_6) for opcode in Opcode]
     path = tmp_path_factory.mktemp("tshark") / "packets.pcap"
     wrpcap(str(path), [example_frame(*packet) for packet in packets], linktype=1)
