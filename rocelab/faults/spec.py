@@ -33,7 +33,7 @@ from rocelab.units import DurationNs, SharePpm
 
 
 class FlappingSpec(LinkFaultSpec):
-    """The carrier goes down and up repeatedly."""
+    """The carrier goes and comes, again and again."""
 
     no_lasts = ("flapping lasts count x period", "remove lasts, or set count")
     kind: Literal["flapping"]
