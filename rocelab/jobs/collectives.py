@@ -41,6 +41,7 @@ class Pattern(StrEnum):
 
 
 POINT_TO_POINT = frozenset({Pattern.INCAST, Pattern.PAIRS, Pattern.PERMUTATION})
+EXCHANGES = frozenset({Pattern.ALLTOALL, Pattern.ALLTOALLV})
 ROOTED = frozenset({Pattern.BROADCAST, Pattern.GATHER})
 IN_RING_ORDER = frozenset(
     {Pattern.ALLREDUCE, Pattern.ALLGATHER, Pattern.REDUCESCATTER, Pattern.BROADCAST}

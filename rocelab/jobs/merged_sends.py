@@ -27,17 +27,11 @@ from rocelab.jobs.collectives import (
 from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.workload import Sends, Step, Workload
 
-MOST_PAIRS = 2**24
-"""Pairs of ranks that send to each other, at most: AlltoAll among 4,096, a gigabyte."""
-
 MOST_ORDERED = 2**15
-"""The most sends of a job, over all iterations, that are simulated one by one; more are merged,
-except those of an exchange."""
+"""Sends of a job, over all iterations, that are simulated one by one; more are merged."""
 
 MOST_EXCHANGED = 2**20
-"""Sends of an AlltoAll(v), over all iterations: 1,024 ranks once, 1.5 GB."""
-
-EXCHANGES = frozenset({Pattern.ALLTOALL, Pattern.ALLTOALLV})
+"""Sends of a job's AlltoAll(v)s, over all iterations, which go in turn: 1,024 ranks once."""
 
 
 def sends_of(
@@ -56,9 +50,11 @@ def sends_of(
     The sums of `rocelab.jobs.collectives.schedule` with the same arguments, byte for byte; `parts`
     are how many of its sends each is, `rounds` its longest chain. Merging loses when a pair's sends
     may begin. Rings keep every NIC busy throughout, but the first piece of a tree or a chain has to
-    reach its end before the last rank receives anything: `fill_bytes`.
+    reach its end before the last rank receives anything: `fill_bytes`. The sends of an AlltoAll(v)
+    are not merged and go in turn (`exchange`): flows that meet on a link cost up to three times
+    what they would if all went at once.
 
-    Raises InputError if the numbers do not fit, or for more than MOST_PAIRS pairs.
+    Raises InputError if the numbers do not fit.
     """
     check_collective(pattern, ranks, size_bytes, algorithm, channels, group, root)
     match pattern:
@@ -71,7 +67,13 @@ def sends_of(
         case Pattern.BROADCAST:
             return _chain(_orders(ranks, group or ranks, channels), size_bytes, root)
         case Pattern.ALLTOALL | Pattern.ALLTOALLV:
-            return _exchange(pattern, ranks, size_bytes, channels, seed)
+            check_exchanged(ranks * (ranks - 1) * channels)
+            sizes = (
+                np.tile(_split(np.array(size_bytes), ranks), (ranks, 1))
+                if pattern is Pattern.ALLTOALL
+                else _uneven_sizes(ranks, size_bytes, seed)
+            )
+            return exchange(sizes, channels)
         case Pattern.GATHER:
             source = np.arange(ranks)
             sizes = np.where(source == root, 0, _split(np.array(size_bytes), ranks))
@@ -110,9 +112,7 @@ def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
     Up to MOST_ORDERED sends the workload is `ordered`: each send of the schedule is a step that
     waits for the same sends as in the lab, and a rank begins an iteration, after its pause, when
     all its sends and receives of the previous one have finished. Beyond, an iteration is one step
-    of merged sends that all ranks begin together, or three (`_phases`). An exchange is never
-    merged: a rank has one of its sends under way at a time, so that flows that meet on a link cost
-    up to three times what they would if all went at once.
+    of merged sends that all ranks begin together, or three (`_phases`).
 
     Raises InputError for a job of streams, for a group that does not divide the ranks, and for an
     exchange of more than MOST_EXCHANGED sends.
@@ -124,13 +124,7 @@ def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
         )
     compute_s = job.compute / 1e9
     sends = iterations * count_sends(job.pattern, job.ranks, job.size, job.algorithm, job.channels)
-    if job.pattern in EXCHANGES and sends > MOST_EXCHANGED:
-        raise InputError(
-            f"{job.pattern} of {job.ranks:,} ranks is {sends:,} sends, each after its rank's last; "
-            f"at most {MOST_EXCHANGED:,} are simulated",
-            hint="take fewer ranks, channels or iterations, or several jobs of fewer ranks each",
-        )
-    if job.pattern in EXCHANGES or sends <= MOST_ORDERED:
+    if sends <= MOST_ORDERED:
         return _ordered(schedule_of(job, group), iterations, compute_s)
     phases = _phases(job, group if job.group is None else job.group, job.size)
     steps: list[Step] = []
@@ -319,23 +313,29 @@ def _hierarchical_phases(
     return within(reduced), replace(through, tokens=channels), within(spread)
 
 
-def _exchange(pattern: Pattern, ranks: int, size_bytes: int, channels: int, seed: int) -> Sends:
-    pairs = ranks * (ranks - 1)
-    if pairs > MOST_PAIRS:
+def check_exchanged(sends: int) -> None:
+    """Raise InputError where AlltoAll(v)s are more sends than are simulated in turn."""
+    if sends > MOST_EXCHANGED:
         raise InputError(
-            f"{pattern} of {ranks:,} ranks is {pairs:,} pairs; at most {MOST_PAIRS:,} are "
-            "simulated",
-            hint="take fewer ranks, or several jobs of fewer ranks each",
+            f"AlltoAlls of {sends:,} sends, each after its rank's last; at most "
+            f"{MOST_EXCHANGED:,} are simulated",
+            hint="take fewer ranks, channels or iterations, or several jobs of fewer ranks each",
         )
-    if pattern is Pattern.ALLTOALL:
-        sizes = np.tile(_split(np.array(size_bytes), ranks), (ranks, 1))
-    else:
-        sizes = _uneven_sizes(ranks, size_bytes, seed)
-    np.fill_diagonal(sizes, 0)
-    source, destination = np.divmod(np.arange(ranks * ranks), ranks)
-    rounds = int(np.count_nonzero(sizes, axis=1).max())
-    merged = _at_once(source, destination, sizes.reshape(-1), channels, rounds)
-    return replace(merged, chain=merged.source)
+
+
+def exchange(sizes: Longs, channels: int = 1) -> Sends:
+    """An AlltoAllv of bytes [source][destination], ranks x ranks, in rounds: a rank sends to the
+    next but one only when its send to the next is over, in each channel, as
+    `rocelab.jobs.collectives.schedule` has it. What a rank keeps is not sent."""
+    ranks = len(sizes)
+    channel, step, source = np.indices((channels, ranks - 1, ranks)).reshape(3, -1)
+    distance = (channel * (ranks - 1) // channels + step) % (ranks - 1) + 1
+    destination = (source + distance) % ranks
+    part = _split(sizes, channels)[source, destination, channel]
+    sent = np.flatnonzero(part)
+    ends = source[sent].astype(np.int32), destination[sent].astype(np.int32)
+    turn = (channel * ranks + source)[sent].astype(np.int32)
+    return Sends(*ends, part[sent], turn=turn)
 
 
 def _uneven_sizes(ranks: int, size_bytes: int, seed: int) -> Longs:
@@ -352,17 +352,14 @@ def _uneven_sizes(ranks: int, size_bytes: int, seed: int) -> Longs:
     return np.diff(cuts, axis=1, prepend=0, append=size_bytes)
 
 
-def _at_once(
-    source: Longs, destination: Longs, sizes: Longs, channels: int, rounds: int = 1
-) -> Sends:
+def _at_once(source: Longs, destination: Longs, sizes: Longs, channels: int) -> Sends:
     """One send per pair, in as many parts as there are channels."""
     sent = np.flatnonzero(sizes)
     return Sends(
         source[sent].astype(np.int32),
         destination[sent].astype(np.int32),
         sizes[sent],
-        rounds,
-        np.minimum(sizes[sent], channels),
+        parts=np.minimum(sizes[sent], channels),
     )
 
 

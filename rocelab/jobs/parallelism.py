@@ -82,6 +82,7 @@ def over_groups(sends: Sends, members: Ints) -> Sends:
         None if sends.chain is None else _apart([sends.chain] * len(members)),
         sends.fill_bytes,
         sends.tokens,
+        None if sends.turn is None else _apart([sends.turn] * len(members)),
     )
 
 
@@ -125,6 +126,7 @@ def joined(*parts: Sends | None) -> Sends | None:
         _apart([_chain(send) for send in sends]),
         max(send.fill_bytes for send in sends),
         min(send.tokens for send in sends),
+        _apart([turns(send) for send in sends]),
     )
 
 
@@ -132,8 +134,13 @@ def _chain(sends: Sends) -> Ints:
     return np.arange(len(sends.source), dtype=np.int32) if sends.chain is None else sends.chain
 
 
+def turns(sends: Sends) -> Ints:
+    """The turn of each, NONE for one that waits for none."""
+    return np.full(len(sends.source), NONE, np.int32) if sends.turn is None else sends.turn
+
+
 def _apart(chains: Sequence[Ints]) -> Ints:
-    """The chains of several sends, numbered one after the other."""
+    """The chains (or turns) of several sends, numbered one after the other."""
     most = [int(chain.max(initial=NONE)) + 1 for chain in chains]
     first = np.cumsum([0, *most[:-1]])
     return np.concatenate(

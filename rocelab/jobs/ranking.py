@@ -7,17 +7,18 @@ Mudigere et al. 2022).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from rocelab.arrays import Longs
 from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.merged_sends import exchange
 from rocelab.jobs.parallelism import in_groups
 from rocelab.jobs.steps import Steps
 from rocelab.jobs.transport import MAX_DURATION
-from rocelab.jobs.workload import Sends, Workload
+from rocelab.jobs.workload import Workload
 from rocelab.spec.base import SpecModel
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError
@@ -72,18 +73,12 @@ def ranking_workload(spec: RankingSpec, *, iterations: int = 1) -> Workload:
     steps, everyone = Steps(), np.arange(spec.ranks, dtype=np.int32)[None]
     forward_s, backward_s = spec.forward / 2e9, spec.backward / 2e9
     half = in_groups(Pattern.ALLREDUCE, spec.dense_parameters * DENSE_BYTES / 2, everyone)
-    embeddings = embedding_sends(spec)
-    exchanged = steps.add("alltoallv forward", sends=embeddings)
+    sizes = embedding_bytes(spec)
+    exchanged = steps.add("alltoallv forward", sends=exchange(sizes))
     bottom = steps.add("forward bottom", (), forward_s)
     top = steps.add("forward top", (exchanged, bottom), forward_s)
     top = steps.add("backward top", (top,), backward_s)
-    gradients = replace(
-        embeddings,
-        source=embeddings.destination,
-        destination=embeddings.source,
-        chain=embeddings.destination,
-    )
-    exchanged = steps.add("alltoallv backward", (top,), sends=gradients)
+    exchanged = steps.add("alltoallv backward", (top,), sends=exchange(sizes.T))
     reduced = steps.add("allreduce top", (top,), sends=half)
     bottom = steps.add("backward bottom", (top,), backward_s)
     reduced = steps.add("allreduce bottom", (bottom, reduced), sends=half)
@@ -91,16 +86,13 @@ def ranking_workload(spec: RankingSpec, *, iterations: int = 1) -> Workload:
     return steps.workload(spec.ranks, iterations)
 
 
-def embedding_sends(spec: RankingSpec) -> Sends:
-    """The AlltoAllv of the forward pass: each rank sends every other its tables' rows.
+def embedding_bytes(spec: RankingSpec) -> Longs:
+    """The AlltoAllv of the forward pass, [source][destination]: each rank sends every other its
+    tables' rows.
 
     If the tables do not divide evenly the first ranks hold one more, and are the slowest; if there
     are fewer tables than ranks the other ranks send nothing.
     """
-    rank = np.arange(spec.ranks, dtype=np.int32)
+    rank = np.arange(spec.ranks, dtype=np.int64)
     tables = spec.tables // spec.ranks + (rank < spec.tables % spec.ranks)
-    source, destination = np.repeat(rank, spec.ranks), np.tile(rank, spec.ranks)
-    sent = (source != destination) & (tables[source] > 0)
-    size_bytes = tables[source[sent]].astype(np.int64) * spec.row_bytes
-    source, destination = source[sent], destination[sent]
-    return Sends(source, destination, size_bytes, spec.ranks - 1, chain=source)
+    return np.repeat((tables * spec.row_bytes)[:, None], spec.ranks, axis=1)

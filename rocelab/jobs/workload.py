@@ -22,7 +22,9 @@ class Sends:
     not, that each merged send is the sum of; each of them is cut into messages and packets
     separately. None: one. fill_bytes: the bytes that pass NICs one after the other before the last
     rank gets a byte, in a pipeline of pieces. tokens: where chains are rings, how many chunks are
-    on each hop at once, so that chunks hide each other's latency; 0: chains are not rings.
+    on each hop at once, so that chunks hide each other's latency; 0: chains are not rings. turn:
+    the number of the queue in which each send waits for the one before it, in the order of the
+    columns, NONE for one that waits for none. None: no send waits.
     """
 
     source: Ints
@@ -33,6 +35,7 @@ class Sends:
     chain: Ints | None = None
     fill_bytes: int = 0
     tokens: int = 0
+    turn: Ints | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +58,9 @@ class Workload:
     """The steps of a job with ranks 0 to `ranks` - 1.
 
     ordered: each send of a schedule is its own step and waits for the same sends as in the lab;
-    else everything that one rank sends another in a collective is one send, and all begin together.
-    warnings: the parts of a trace that were ignored.
+    else everything that one rank sends another in a collective is one send, and all begin together,
+    except those of an AlltoAll(v), which go in turn. warnings: the parts of a trace that were
+    ignored.
     """
 
     ranks: int

@@ -68,11 +68,11 @@ class JobOutcome:
     """One job.
 
     job: in full. nics: up to 4,096. ordered: sends went in the schedule's own order, one step each;
-    otherwise all that one rank sends another in a step went at once. cut_leaves, cut_zones: the
-    hops of a ring over its ranks that lead to another leaf and to another zone. iterations_ns: None
-    if the job never ended. roofline_ns: the least time of an iteration on average: its busiest NIC
-    at its rate, headers included, or of jobs that compute their longest chain of steps. steps: of
-    the last iteration.
+    otherwise all that one rank sends another in a step went at once, but in an AlltoAll(v) one
+    after the other. cut_leaves, cut_zones: the hops of a ring over its ranks that lead to another
+    leaf and to another zone. iterations_ns: None if the job never ended. roofline_ns: the least
+    time of an iteration on average: its busiest NIC at its rate, headers included, or of jobs that
+    compute their longest chain of steps. steps: of the last iteration.
     """
 
     name: str

@@ -16,7 +16,9 @@ import numpy.typing as npt
 from rocelab.arrays import NONE, Floats, Ints, Longs
 from rocelab.jobs.flow import FIRST_QP
 from rocelab.jobs.jobplan import check_mtu
+from rocelab.jobs.merged_sends import check_exchanged
 from rocelab.jobs.messages import loads_of
+from rocelab.jobs.parallelism import turns
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Sends, Workload
@@ -24,6 +26,7 @@ from rocelab.sim.engine.program import Offsets, Program, Rings
 from rocelab.sim.fabric.flows import Flows
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.queue_pairs import queue_pairs
+from rocelab.sim.tasks import Tasks, tasks_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +76,18 @@ class Chains:
 class Compiled:
     """A program and what its numbers mean.
 
-    job, step: of each task, T; the steps of a job are together and in order. chains: sends that
-    wait for one another; `program` leaves their latency out. The flows of job j are first_flow[j]
-    up to first_flow[j + 1]. payload_bytes: of each transfer, X, without headers.
+    job, step: of each task, T; the tasks of a step are together, in the order of steps. first_task:
+    the tasks of step s, counted over all jobs, are first_task[s] up to first_task[s + 1]; the last
+    ends when the step does. chains: sends that wait for one another; `program` leaves their latency
+    out. The flows of job j are first_flow[j] up to first_flow[j + 1]. payload_bytes: of each
+    transfer, X, without headers.
     """
 
     flows: Flows
     program: Program
     job: Ints
     step: Ints
+    first_task: Offsets
     chains: Chains
     first_flow: Offsets
     payload_bytes: Longs
@@ -123,6 +129,7 @@ class _Job:
     flows: Flows
     next_qp: int
     created: Ints
+    tasks: Tasks
     transfers: Longs
     flow: Longs
     payload_bytes: Longs
@@ -136,20 +143,21 @@ def _compiled(
     workload, ranks, qps = job.workload, job.workload.ranks, job.transport.qps
     if len(job.places) != ranks:
         raise ValueError(f"{len(job.places)} places for {ranks} ranks")
-    sends = [(number, step.sends) for number, step in enumerate(workload.steps) if step.sends]
-    task = np.repeat(
-        np.array([number for number, _ in sends], np.int64),
-        np.array([len(each.source) for _, each in sends], np.int64),
-    )
-    source = _joint([each.source for _, each in sends])
-    destination = _joint([each.destination for _, each in sends])
-    size = _joint([each.size_bytes for _, each in sends])
-    parts = _joint([_parts(each) for _, each in sends])
+    sends = [step.sends for step in workload.steps if step.sends]
+    counts = [0 if step.sends is None else len(step.sends.source) for step in workload.steps]
+    turn = _joint([turns(each) for each in sends])
+    check_exchanged(int(np.count_nonzero(turn != NONE)))
+    tasks = tasks_of(workload.steps, np.repeat(np.arange(len(counts)), counts), turn)
+    task = tasks.task
+    source = _joint([each.source for each in sends])
+    destination = _joint([each.destination for each in sends])
+    size = _joint([each.size_bytes for each in sends])
+    parts = _joint([_parts(each) for each in sends])
 
     used, connection = np.unique(source * ranks + destination, return_inverse=True)
     pairs = queue_pairs(network, job.places, used, job.transport, job.seed, first_qp, created)
     loads = loads_of(connection, size, parts, job.transport, overhead_bytes)
-    chains = _chains(sends)
+    chains = _chains(sends, task)
     chain = np.repeat(chains.of_transfer, qps)
     flow = (connection[:, None] * qps + np.arange(qps)).reshape(-1)
     task = np.repeat(task, qps)
@@ -172,7 +180,8 @@ def _compiled(
         _selected(pairs.flows, sending),
         pairs.next_qp,
         pairs.created,
-        np.bincount(task[kept], minlength=len(workload.steps)),
+        tasks,
+        np.bincount(task[kept], minlength=len(tasks.step)),
         number[flow[kept]],
         payload[kept],
         wire[kept],
@@ -180,21 +189,23 @@ def _compiled(
     )
 
 
-def _chains(sends: Sequence[tuple[int, Sends]]) -> Chains:
-    """The chains of the numbered steps; each send is one transfer."""
+def _chains(sends: Sequence[Sends], of_send_task: Longs) -> Chains:
+    """The chains of steps; each send is one transfer, and the sends of a chain are of one task."""
     of_send, task, rounds, tokens = [], [], [], []
-    first = 0
-    for number, each in sends:
+    first = begin = 0
+    for each in sends:
         count = len(each.source)
         own = np.arange(count) if each.chain is None else each.chain.astype(np.int64)
         chains = 1 + int(own.max(initial=NONE))
         most = np.zeros(chains, np.int64)
         np.maximum.at(most, own[own != NONE], np.broadcast_to(each.rounds, count)[own != NONE])
         of_send.append(np.where(own == NONE, NONE, own + first))
-        task.append(np.full(chains, number))
+        task.append(np.zeros(chains, np.int64))
+        task[-1][own[own != NONE]] = of_send_task[begin : begin + count][own != NONE]
         rounds.append(most)
         tokens.append(np.full(chains, each.tokens))
         first += chains
+        begin += count
     return Chains(_joint(of_send), _joint(task), _joint(rounds), _joint(tokens))
 
 
@@ -209,32 +220,24 @@ def _added(values: Longs, place: Longs, places: int) -> Longs:
 
 
 def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job]) -> Compiled:
-    steps = [step for job in jobs for step in job.workload.steps]
-    tasks = [len(job.workload.steps) for job in jobs]
-    first_task = _offsets(tasks)
+    tasks = [each.tasks for each in compiled]
+    first_task = _offsets([len(each.step) for each in tasks])
     first_flow = _offsets([len(each.flows) for each in compiled])
-    after = [
-        int(first) + before
-        for job, first in zip(jobs, first_task, strict=False)
-        for step in job.workload.steps
-        for before in step.after
-    ]
-    number = np.repeat(np.arange(len(jobs), dtype=np.int32), tasks)
+    delay_s = np.concatenate([np.empty(0), *(each.delay_s for each in tasks)])
     return Compiled(
         flows=_all_flows([each.flows for each in compiled]),
         program=Program(
-            after_start=_offsets([len(step.after) for step in steps]),
-            after=np.array(after, np.int32),
-            delay_s=np.array([step.compute_s for step in steps], np.float64),
-            latency_s=np.zeros(len(steps)),
+            after_start=_offsets(_joint([np.diff(each.after_start) for each in tasks])),
+            after=_following([each.after for each in tasks], first_task).astype(np.int32),
+            delay_s=delay_s,
+            latency_s=np.zeros(len(delay_s)),
             first_transfer=_offsets(_joint([each.transfers for each in compiled])),
-            flow=_joint(
-                [each.flow + first for each, first in zip(compiled, first_flow, strict=False)]
-            ).astype(np.int32),
+            flow=_following([each.flow for each in compiled], first_flow).astype(np.int32),
             size_bits=_joint([8 * each.wire_bytes for each in compiled]).astype(np.float64),
         ),
-        job=number,
-        step=(np.arange(len(steps)) - first_task[number]).astype(np.int32),
+        job=np.repeat(np.arange(len(jobs), dtype=np.int32), np.diff(first_task)),
+        step=_joint([each.step for each in tasks]).astype(np.int32),
+        first_task=_offsets(_joint([np.diff(each.first) for each in tasks])),
         chains=_all_chains([each.chains for each in compiled], first_task),
         first_flow=first_flow,
         payload_bytes=_joint([each.payload_bytes for each in compiled]),
@@ -250,10 +253,15 @@ def _all_chains(jobs: Sequence[Chains], first_task: Offsets) -> Chains:
                 for each, before in zip(jobs, first, strict=False)
             ]
         ),
-        _joint([each.task + before for each, before in zip(jobs, first_task, strict=False)]),
-        _joint([job.rounds for job in jobs]),
-        _joint([job.tokens for job in jobs]),
+        _following([each.task for each in jobs], first_task),
+        _joint([each.rounds for each in jobs]),
+        _joint([each.tokens for each in jobs]),
     )
+
+
+def _following(columns: Iterable[Longs], first: Offsets) -> Longs:
+    """Numbers counted from each column's first one, in one column."""
+    return _joint([each + begin for each, begin in zip(columns, first, strict=False)])
 
 
 def _joint(columns: Iterable[npt.NDArray[np.integer[Any]]]) -> Longs:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -236,11 +237,12 @@ def _steps(simulation: Simulation, outcome: Outcome, number: int) -> tuple[StepT
     workload = simulation.workloads[number]
     if workload.ordered:
         return ()
-    (tasks,) = np.nonzero(simulation.compiled.job == number)
+    first = sum(len(each.steps) for each in simulation.workloads[:number])
+    tasks = simulation.compiled.first_task[first : first + len(workload.steps) + 1]
     last = max(step.iteration for step in workload.steps)
     return tuple(
-        StepTimes(step.name, _ns(float(outcome.start_s[task])), _ns(float(outcome.end_s[task])))
-        for step, task in zip(workload.steps, tasks.tolist(), strict=True)
+        StepTimes(step.name, _ns(float(outcome.start_s[begin])), _ns(float(outcome.end_s[end - 1])))
+        for step, (begin, end) in zip(workload.steps, pairwise(tasks.tolist()), strict=True)
         if step.iteration == last and step.sends is not None
     )[:SHOWN_STEPS]
 

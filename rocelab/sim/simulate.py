@@ -209,7 +209,9 @@ class Simulation:
         found = []
         for number, (job, workload) in enumerate(zip(self.jobs, self.workloads, strict=True)):
             (tasks,) = np.nonzero(self.compiled.job == number)
-            iteration = np.array([step.iteration for step in workload.steps])
+            iteration = np.array([step.iteration for step in workload.steps], np.int64)[
+                self.compiled.step[tasks]
+            ]
             ends = np.zeros(1 + int(iteration.max(initial=-1)))
             np.maximum.at(ends, iteration, outcome.end_s[tasks])
             pause_s = 0.0 if job.collective is None else job.collective.compute / 1e9
@@ -262,7 +264,11 @@ class Simulation:
     def _fill_bits(self) -> Floats:
         """The bits that fill each task's pipeline of pieces, T."""
         steps = [step for workload in self.workloads for step in workload.steps]
-        return np.array([8.0 * step.sends.fill_bytes if step.sends else 0.0 for step in steps])
+        found = np.zeros(self.compiled.program.tasks)
+        found[self.compiled.first_task[1:] - 1] = [
+            8.0 * step.sends.fill_bytes if step.sends else 0.0 for step in steps
+        ]
+        return found
 
     def usable_sends(self) -> Bools:
         """The sends that switches can choose for some flow with any hash, 2L."""

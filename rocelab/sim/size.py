@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rocelab.arrays import NONE
 from rocelab.errors import MachineError
-from rocelab.jobs.collectives import count_sends
-from rocelab.jobs.merged_sends import EXCHANGES, MOST_EXCHANGED, MOST_ORDERED
+from rocelab.jobs.collectives import EXCHANGES, count_sends
+from rocelab.jobs.merged_sends import MOST_ORDERED
 from rocelab.jobs.spec import SimulatedJob
 from rocelab.sim.fabric.network import Network
 from rocelab.spec.schemes import SchemeSpec
@@ -69,7 +69,7 @@ def _ordered(job: SimulatedJob) -> int:
     sends = job.iterations * count_sends(
         spec.pattern, spec.ranks, spec.size, spec.algorithm, spec.channels
     )
-    return min(sends, MOST_EXCHANGED if spec.pattern in EXCHANGES else MOST_ORDERED)
+    return min(sends, MOST_ORDERED)
 
 
 def _most_entries(network: Network, kind: str) -> int:

@@ -34,7 +34,7 @@ _RANKS, _STEPS, _ORDERED = "rocelab_ranks", "rocelab_steps", "rocelab_ordered"
 _STEP, _AFTER, _COMPUTE = "rocelab_step", "rocelab_after", "rocelab_compute_s"
 _ITERATION, _SEND, _PARTS = "rocelab_iteration", "rocelab_send", "rocelab_parts"
 _ROUNDS, _CHAIN = "rocelab_rounds", "rocelab_chain"
-_FILL, _TOKENS = "rocelab_fill_bytes", "rocelab_tokens"
+_FILL, _TOKENS, _TURN = "rocelab_fill_bytes", "rocelab_tokens", "rocelab_turn"
 
 
 def write_trace(
@@ -44,11 +44,11 @@ def write_trace(
     missing.
 
     A send is a COMM_SEND node of its sender and a COMM_RECV node of its receiver, tagged with the
-    step's number; a collective is written as its sends. `compute_s` is a node of each sender; for a
-    step without sends, of the senders of the steps that wait for it. A node depends only on nodes
-    of its own rank, so other programs start a rank's part of a step without waiting for other
-    ranks; this simulator starts all of a step together. Durations are rounded to microseconds,
-    Chakra's unit.
+    step's number; a collective is written as its sends, each after the one before it in its turn.
+    `compute_s` is a node of each sender; for a step without sends, of the senders of the steps that
+    wait for it. A node depends only on nodes of its own rank, so other programs start a rank's part
+    of a step without waiting for other ranks; this simulator starts all of a step together.
+    Durations are rounded to microseconds, Chakra's unit.
 
     Raises InputError if the folder has traces already, cannot be written, or the workload is too
     large; MachineError without protobuf.
@@ -167,6 +167,7 @@ class _Parts:
             sent, received = self._sent[number].get(rank, []), self._received[number].get(rank, [])
             if sent:
                 ends[number] = []
+            last: dict[int, tuple[int, ...]] = {}
             for place in sent:
                 attrs = {**_message(step.sends, place, number), **about, _SEND: place}
                 attrs[_ROUNDS] = int(np.broadcast_to(step.sends.rounds, place + 1)[place])
@@ -175,8 +176,13 @@ class _Parts:
                 attrs[_FILL], attrs[_TOKENS] = step.sends.fill_bytes, step.sends.tokens
                 if step.sends.parts is not None:
                     attrs[_PARTS] = int(step.sends.parts[place])
-                nodes.append(Node(next(ids), step.name, Kind.SEND, (), start, 0, attrs))
-                ends[number].append(nodes[-1].id)
+                before, node_id = start, next(ids)
+                turn = NONE if step.sends.turn is None else int(step.sends.turn[place])
+                if turn != NONE:
+                    attrs[_TURN] = turn
+                    before, last[turn] = last.get(turn, start), (node_id,)
+                nodes.append(Node(node_id, step.name, Kind.SEND, (), before, 0, attrs))
+                ends[number].append(node_id)
             for place in received:
                 attrs = _message(step.sends, place, number)
                 nodes.append(Node(next(ids), step.name, Kind.RECEIVE, (), waits, 0, attrs))
@@ -255,6 +261,7 @@ class _Send:
     rounds: int
     parts: int | None
     chain: int | None
+    turn: int
 
 
 @dataclass
@@ -279,6 +286,7 @@ class _Read:
         for attribute, column in ((_PARTS, parts), (_CHAIN, chain)):
             if len(column) not in (0, len(rows)):
                 raise _changed(place, f"some sends have no {attribute}")
+        turn = np.array([row.turn for row in rows], np.int32)
         sends = Sends(
             np.array([row.source for row in rows], np.int32),
             np.array([row.destination for row in rows], np.int32),
@@ -288,6 +296,7 @@ class _Read:
             np.array(chain, np.int32) if chain else None,
             self.fill_bytes,
             self.tokens,
+            turn if (turn != NONE).any() else None,
         )
         return Step(name, after, compute_s, sends, iteration)
 
@@ -313,9 +322,10 @@ def _take(read: dict[int, _Read], node: Node, rank: int, place: str) -> None:
         raise _changed(place, "it is a send that cannot be")
     parts = _whole(node, _PARTS, place) if _PARTS in attrs else None
     chain = _whole(node, _CHAIN, place, NONE) if _CHAIN in attrs else None
+    turn = _whole(node, _TURN, place, NONE) if _TURN in attrs else NONE
     rounds = _whole(node, _ROUNDS, place)
     step.fill_bytes, step.tokens = _whole(node, _FILL, place), _whole(node, _TOKENS, place)
-    step.sends[index] = _Send(rank, destination, size, rounds, parts, chain)
+    step.sends[index] = _Send(rank, destination, size, rounds, parts, chain, turn)
 
 
 def _whole(node: Node, name: str, place: str, least: int = 0) -> int:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from rocelab.errors import InputError
 from rocelab.jobs import merged_sends as collectives
-from rocelab.jobs.collectives import count_sends
+from rocelab.jobs.collectives import Pattern, count_sends
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.merged_sends import MOST_EXCHANGED, MOST_ORDERED
+from rocelab.jobs.parallelism import in_groups
 from rocelab.jobs.spec import collective_job
+from rocelab.jobs.steps import Steps
+from rocelab.sim import simulate
 from rocelab.sim.simulate import LARGE_EPS, Options, Simulation
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
@@ -35,10 +39,35 @@ def test_an_alltoall_takes_a_little_longer_with_a_rank_more() -> None:
         assert more == pytest.approx(fewer, rel=0.03)
 
 
+@pytest.mark.parametrize("latency_ns", [0, 1000])
+@pytest.mark.parametrize("ranks", [16, 181, 182])
+def test_an_alltoall_takes_as_long_in_a_step_of_a_training_job_as_alone(
+    monkeypatch: pytest.MonkeyPatch, ranks: int, latency_ns: float
+) -> None:
+    keys = {"pattern": "alltoall", "ranks": ranks, "size": "64MB"}
+    alone = microseconds(latency_ns, eps=0.0, **keys)
+    steps, everyone = Steps(), np.arange(ranks, dtype=np.int32)[None]
+    steps.add("exchange", sends=in_groups(Pattern.ALLTOALL, 64e6, everyone))
+    one_step = steps.workload(ranks, 1)
+    monkeypatch.setattr(simulate, "workload_of", lambda job, group, iterations: one_step)
+    assert microseconds(latency_ns, eps=0.0, **keys) == pytest.approx(alone, rel=1e-9)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("pattern", ["alltoall", "alltoallv"])
+def test_an_alltoall_takes_as_long_in_turn_as_in_order(
+    monkeypatch: pytest.MonkeyPatch, pattern: str, channels: int
+) -> None:
+    keys = {"pattern": pattern, "ranks": 12, "size": "1MB", "channels": channels}
+    in_order = microseconds(1000, eps=0.0, **keys)
+    monkeypatch.setattr(collectives, "MOST_ORDERED", 0)
+    assert microseconds(1000, eps=0.0, **keys) == pytest.approx(in_order, rel=1e-9)
+
+
 def test_an_alltoall_of_more_sends_than_are_simulated_in_order_is_refused() -> None:
     job = JobSpec.model_validate({"pattern": "alltoall", "ranks": 1025, "size": "64MB"})
     assert count_sends(job.pattern, 1024, 64 * 10**6) <= MOST_EXCHANGED
-    with pytest.raises(InputError, match="1,025 ranks is 1,049,600 sends") as caught:
+    with pytest.raises(InputError, match="AlltoAlls of 1,049,600 sends") as caught:
         collectives.workload_of(job, None, 1)
     assert "fewer ranks" in (caught.value.hint or "")
 

@@ -545,6 +545,9 @@ def workloads(draw: st.DrawFn) -> Workload:
                 draw(st.sampled_from([None, np.array(parts, np.int64)])),
                 draw(st.sampled_from([None, np.array(parts, np.int32) - 2])),
                 *draw(st.tuples(st.integers(0, 2**40), st.integers(0, 99))),
+                draw(
+                    st.sampled_from([None, np.array([source for (source, _), _ in rows], np.int32)])
+                ),
             )
         seconds = draw(st.just(0.0) | st.floats(0, 100, allow_subnormal=False))
         name = draw(st.text(max_size=5))
@@ -572,7 +575,7 @@ def test_a_workload_reads_back_as_it_was_exported(
         assert np.all(ours.sends.rounds == theirs.sends.rounds)
         assert ours.sends.fill_bytes == theirs.sends.fill_bytes
         assert ours.sends.tokens == theirs.sends.tokens
-        for column in ("source", "destination", "size_bytes", "parts", "chain"):
+        for column in ("source", "destination", "size_bytes", "parts", "chain", "turn"):
             one, other = getattr(ours.sends, column), getattr(theirs.sends, column)
             assert (one is None) == (other is None)
             assert one is None or (one.dtype == other.dtype and one.tolist() == other.tolist())
