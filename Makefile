@@ -114,11 +114,11 @@ docs: $(READY_FOR_DOCS) ## the site of docs/, in site/: needs no network, fails 
 		{ echo "docs: these pages load something from elsewhere" >&2; exit 1; }
 
 .PHONY: soak
-soak: $(READY) ## a hundred killed drills, then a thousand flaps: nothing left, nothing grows
+soak: $(READY_TO_TEST) ## a hundred killed drills, then a thousand flaps: nothing left, nothing grows
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -o junit_family=xunit1 --junitxml=results/soak.xml tests/soak
 
 .PHONY: adversary
-adversary: $(READY) ## every drill on a machine that misbehaves, beside a capture: hours; DRILLS="link-flap" AGAINST="none steal"
+adversary: $(READY_TO_TEST) ## every drill on a machine that misbehaves, beside a capture: hours; DRILLS="link-flap" AGAINST="none steal"
 	@mkdir -p results
 	@$(SUDO) env PYTHONDONTWRITEBYTECODE=1 DRILLS="$(DRILLS)" AGAINST="$(AGAINST)" tests/alone.sh \
 		.venv/bin/python -m pytest -v -p no:cacheprovider -o junit_family=xunit1 --junitxml=results/adversary.xml tests/adversary
