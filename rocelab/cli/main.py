@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def build() -> typer.Typer:
     """The whole command line."""
-    from rocelab.cli import drill, fault
+    from rocelab.cli import drill, fault, image
     from rocelab.cli.app import build_app
     from rocelab.cli.compare import compare
     from rocelab.cli.diagnose import diagnose
@@ -29,6 +29,7 @@ def build() -> typer.Typer:
     app = build_app()
     app.add_typer(drill.app, name="drill", rich_help_panel="Measure")
     app.add_typer(fault.app, name="fault", rich_help_panel="Break")
+    app.add_typer(image.app, name="image", rich_help_panel="Plan")
     app.command("traffic", rich_help_panel="Measure")(traffic)
     app.command("diagnose", rich_help_panel="Measure")(diagnose)
     app.command("compare", rich_help_panel="Measure")(compare)

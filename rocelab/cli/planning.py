@@ -144,7 +144,8 @@ def render(
         str | None,
         typer.Option(
             metavar="IMAGE",
-            help="Container image of every node, with FRR; FRR's own by default.",
+            help="Container image of every node, with FRR; by default that of `rocelab image "
+            "build` if it is here and the target is containerlab, else FRR's own.",
             show_default=False,
         ),
     ] = None,
@@ -158,6 +159,7 @@ def render(
     from rocelab.errors import InputError
     from rocelab.render.files import write_clabernetes, write_containerlab, write_rendered
     from rocelab.render.frr_image import DEFAULT_IMAGE
+    from rocelab.runtime.image import image_here
     from rocelab.runtime.lab import Lab
 
     if image is not None and target is Target.FRR:
@@ -168,9 +170,8 @@ def render(
         if target is Target.FRR:
             write_rendered(fabric, folder, progress, overwrite=force)
         elif target is Target.CONTAINERLAB:
-            warnings = write_containerlab(
-                fabric, folder, image or DEFAULT_IMAGE, progress, overwrite=force
-            )
+            chosen = image or image_here() or DEFAULT_IMAGE
+            warnings = write_containerlab(fabric, folder, chosen, progress, overwrite=force)
         else:
             warnings = write_clabernetes(fabric, folder, image or DEFAULT_IMAGE, overwrite=force)
     for warning in warnings:

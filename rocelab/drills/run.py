@@ -25,7 +25,7 @@ from rocelab.faults.schedule import Timed, expand
 from rocelab.files import replace_file
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.measure.attempts import RETRIES, measure_valid
-from rocelab.measure.environment import read_environment
+from rocelab.measure.environment import environment_of
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.outputs import RESULT, results_folder
 from rocelab.plan.build import plan
@@ -138,7 +138,7 @@ def _run(
 ) -> DrillResult:
     phases = [_planned(lab, drill, phase) for phase in drill.phases]
     with use(lab, progress) as lab:
-        environment = read_environment(lab.installation)
+        environment = environment_of(lab)
         measured = measure_valid(
             repeats,
             retries,

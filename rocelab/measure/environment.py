@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rocelab.results.environment import Environment, environment_with
 from rocelab.runtime.installation import Installation, find_installation
+from rocelab.runtime.lab import Lab
+
+
+def environment_of(lab: Lab) -> Environment:
+    """This machine, now, with the FRR and the runtime of a lab that is up."""
+    provider = lab.runtime.provider
+    return replace(
+        read_environment(lab.installation),
+        runtime=provider.kind.value,
+        runtime_versions=provider.versions(lab.runtime.files),
+    )
 
 
 def read_environment(frr: Installation | None = None) -> Environment:

@@ -29,7 +29,7 @@ from rocelab.measure import job as measure
 from rocelab.measure.accounting import check_all, disagreements
 from rocelab.measure.capture import NicCapture
 from rocelab.measure.devices import DeviceCounts, DeviceWatch
-from rocelab.measure.environment import read_environment
+from rocelab.measure.environment import environment_of
 from rocelab.measure.fidelity import stolen_cpu_s
 from rocelab.measure.job import impact_of
 from rocelab.outputs import RESULT, check_new_file, results_folder
@@ -124,7 +124,7 @@ def _measured(
     progress: ProgressSink,
     faults: Sequence[Timed] = (),
 ) -> MeasuredJobs:
-    environment = read_environment(lab.installation)
+    environment = environment_of(lab)
     with (
         lab.locked(),
         Injector(lab) as injector,

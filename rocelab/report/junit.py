@@ -23,7 +23,7 @@ from rocelab.results.kpis import KPIS, UNITS, KpiValue
 from rocelab.statistics import Spread
 from rocelab.wording import listed
 
-SOFTWARE = ("tool_version", "frr_version", "kernel")
+SOFTWARE = ("tool_version", "frr_version", "kernel", "runtime")
 """The parts of the environment that can influence a result: properties of every suite."""
 
 # Characters that XML 1.0 section 2.2 does not allow in a document, escaped or not.

@@ -6,7 +6,8 @@ import os
 import platform
 import shlex
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,8 @@ class Environment:
     """The machine and the software that gave the result.
 
     started: UTC. command: the command line as typed, None where Python called the library.
+    runtime: that of the lab, as `--runtime` names it, None without a lab. runtime_versions: the
+    releases of the programs that made its nodes, and their image.
     """
 
     tool_version: str
@@ -28,6 +31,14 @@ class Environment:
     memory_bytes: int
     started: str
     command: str | None = None
+    runtime: str | None = None
+    runtime_versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def runtime_text(self) -> str:
+        """The runtime with its versions, for people: `docker (docker 20.10.24, image me/frr)`."""
+        versions = ", ".join(f"{name} {version}" for name, version in self.runtime_versions.items())
+        return f"{self.runtime or 'none'} ({versions})" if versions else self.runtime or "none"
 
 
 def environment_with(frr_version: str) -> Environment:

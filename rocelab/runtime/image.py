@@ -1,12 +1,15 @@
 """The default image of containers: Debian with FRR, built here.
 
 It is built once per recipe from the Debian packages of this machine's own mirrors, so that no
-registry need be reached.
+registry need be reached. Its command starts the daemons that /etc/frr/daemons names, as that of
+FRR's own image does (FRR docker/alpine/docker-start), so that it also runs in a topology that
+containerlab deploys.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
 import tempfile
@@ -14,21 +17,45 @@ from pathlib import Path
 
 from rocelab.errors import MachineError
 from rocelab.progress import Progress, ProgressSink
-from rocelab.runtime.engine import Engine, last_line
+from rocelab.runtime.engine import Engine, find_engine, last_line
 
 SUITE = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 """Debian's keys, from the package debian-archive-keyring: a machine without Debian has no other
 copy, and every package is verified."""
-PACKAGES = ("frr", "iproute2", "iputils-ping", "procps", "tcpdump")
+PACKAGES = ("frr", "iproute2", "iputils-ping", "procps", "tcpdump", "tini")
 REPOSITORY = "rocelab/frr"
 BUILD_TIMEOUT_S = 900.0
 _RECIPE = ("mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE)
+_START = (
+    "install -d -o frr -g frr /run/frr && . /usr/lib/frr/frrcommon.sh && "
+    "exec /usr/lib/frr/watchfrr $(daemon_list)"
+)
+"""watchfrr starts the daemons of the list and has `vtysh -b` configure them
+(FRR tools/frrcommon.sh.in)."""
+_RUNS = (
+    f"ENTRYPOINT {json.dumps(['/usr/bin/tini', '--'])}",
+    f"CMD {json.dumps(['/bin/bash', '-c', _START])}",
+)
 
 
 def image_name() -> str:
     """The image's name; its tag changes with the recipe."""
-    return f"{REPOSITORY}:{hashlib.blake2s(repr(_RECIPE).encode(), digest_size=6).hexdigest()}"
+    recipe = repr((_RECIPE, _RUNS)).encode()
+    return f"{REPOSITORY}:{hashlib.blake2s(recipe, digest_size=6).hexdigest()}"
+
+
+def image_here() -> str | None:
+    """The name of the default image if an engine of this machine has it."""
+    try:
+        engine = find_engine()
+        return image_name() if _has_image(engine) else None
+    except MachineError:
+        return None
+
+
+def _has_image(engine: Engine) -> bool:
+    return engine.call(("image", "inspect", image_name())).returncode == 0
 
 
 def built_image(engine: Engine, progress: ProgressSink) -> str:
@@ -37,7 +64,7 @@ def built_image(engine: Engine, progress: ProgressSink) -> str:
     Raises MachineError where it cannot be built.
     """
     name = image_name()
-    if engine.call(("image", "inspect", name)).returncode == 0:
+    if _has_image(engine):
         return name
     _check_tools()
     progress(Progress("image", 0, 2))
@@ -57,7 +84,8 @@ def built_image(engine: Engine, progress: ProgressSink) -> str:
                 "name an image that has FRR with --image",
             )
         progress(Progress("image", 1, 2))
-        engine.run("import", str(archive), name, timeout_s=BUILD_TIMEOUT_S)
+        changes = (word for line in _RUNS for word in ("--change", line))
+        engine.run("import", *changes, str(archive), name, timeout_s=BUILD_TIMEOUT_S)
     progress(Progress("image", 2, 2))
     return name
 

@@ -18,9 +18,11 @@ from pathlib import Path
 
 from rocelab.errors import MachineError
 from rocelab.files import make_folders
+from rocelab.kernel.rights import missing_capabilities
 from rocelab.runtime.engine import Engine, find_engine
 
 STARTS_WITHIN_S = 300.0
+RUNC = Path(__file__).with_name("runc-without-sys-resource")
 IMAGES = Path("/var/cache/rocelab/docker-for-tests")
 """Kept between runs, so that not each builds the image."""
 
@@ -47,6 +49,7 @@ def _own_engine() -> Iterator[Engine]:
             *("--host", f"unix://{socket}", "--data-root", str(IMAGES), "--exec-root", folder),
             *("--pidfile", str(Path(folder, "pid")), "--bridge=none", "--iptables=false"),
             *("--ip6tables=false", "--ip-forward=false", "--ip-masq=false"),
+            *_mild_runc(),
         )
         log = Path(folder, "log")
         with (
@@ -67,6 +70,14 @@ def _own_engine() -> Iterator[Engine]:
             finally:
                 del os.environ["DOCKER_HOST"]
                 daemon.terminate()
+
+
+def _mild_runc() -> tuple[str, ...]:
+    """Options for a machine that refuses this right even to root: privileged containers would not
+    start."""
+    if all(each.name != "CAP_SYS_RESOURCE" for each in missing_capabilities()):
+        return ()
+    return ("--add-runtime", f"mild={RUNC}", "--default-runtime", "mild")
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from rocelab.files import replace_file
 from rocelab.forwarding.balance import polarization
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.kernel.fib import read_fib
-from rocelab.measure.environment import read_environment
+from rocelab.measure.environment import environment_of
 from rocelab.measure.run import run_job
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.outputs import REPORT, RESULT
@@ -74,7 +74,7 @@ def compare(
     for cell in cells:
         plan_jobs(lab.fabric, [cell.job])
     with _lab_up(lab, progress):
-        environment = read_environment(lab.installation)
+        environment = environment_of(lab)
         notes = lab.notes
         results = _results(lab, cells, repeats, watch)
     return Comparison(

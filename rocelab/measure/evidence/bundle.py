@@ -19,7 +19,7 @@ from rocelab.agent.live import unpacked
 from rocelab.errors import InputError
 from rocelab.files import make_folder, write_file
 from rocelab.interruption import shielded, undone
-from rocelab.measure.environment import read_environment
+from rocelab.measure.environment import environment_of
 from rocelab.measure.evidence.node import Capture, collect_node
 from rocelab.measure.evidence.shelf import Gap, Item, Shelf
 from rocelab.progress import Progress, ProgressSink, no_progress
@@ -196,7 +196,7 @@ def _machine(lab: Lab) -> str:
         "realtime_ns": time.clock_gettime_ns(time.CLOCK_REALTIME),
         "monotonic_ns": time.monotonic_ns(),
     }
-    return json.dumps(asdict(read_environment(lab.installation)) | clocks | load, indent=1)
+    return json.dumps(asdict(environment_of(lab)) | clocks | load, indent=1)
 
 
 def _queues(lab: Lab, nodes: Sequence[str]) -> str:

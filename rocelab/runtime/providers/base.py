@@ -8,6 +8,7 @@ runtimes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from rocelab.plan.fabric import Fabric
@@ -35,6 +36,11 @@ class NodeProvider(Protocol):
 
     def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
         """The FRR in the nodes. Raises MachineError if there is none."""
+        ...
+
+    def versions(self, files: LabFiles) -> Mapping[str, str]:
+        """The releases of the programs that made the nodes of a lab that is up, and their image.
+        Raises MachineError."""
         ...
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:

@@ -36,6 +36,7 @@ from rocelab.runtime.providers.containers import (
     Containers,
     begin,
     container_node,
+    engine_versions,
     find_frr,
     keep_namespace,
     remove_containers,
@@ -73,6 +74,9 @@ class ContainerlabProvider:
 
     def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
         return find_frr(fabric, files)
+
+    def versions(self, files: LabFiles) -> Mapping[str, str]:
+        return {PROGRAM: _version(), **engine_versions(files)}
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return container_node(files, name)
@@ -130,6 +134,19 @@ def _find_program() -> str:
             "install it as https://containerlab.dev/install says, or use --runtime docker",
         )
     return program
+
+
+def _version() -> str:
+    """The release of containerlab. Raises MachineError."""
+    done = subprocess.run(
+        [_find_program(), "version", "--short"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return done.stdout.strip() or "unknown"
 
 
 def _run(files: LabFiles, verb: str, *options: str) -> None:

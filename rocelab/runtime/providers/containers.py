@@ -172,6 +172,13 @@ def container_node(files: LabFiles, name: str) -> ContainerNode:
     return ContainerNode(name, files, read_containers(files))
 
 
+def engine_versions(files: LabFiles) -> dict[str, str]:
+    """The release of the engine of a lab's containers, and their image. Raises MachineError."""
+    containers = read_containers(files)
+    release = containers.engine.run("version", "--format", "{{.Server.Version}}").strip()
+    return {containers.program: release, "image": containers.image}
+
+
 def keep_namespace(files: LabFiles, containers: Containers, node: str) -> None:
     """Mount the namespace of a node's running container."""
     name = containers.container(node)

@@ -7,6 +7,7 @@ runs nothing by itself; processes are started in it as in every runtime.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from rocelab.runtime.providers.containers import (
     Containers,
     begin,
     container_node,
+    engine_versions,
     find_frr,
     keep_namespace,
     remove_containers,
@@ -64,6 +66,9 @@ class DockerProvider:
 
     def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
         return find_frr(fabric, files)
+
+    def versions(self, files: LabFiles) -> Mapping[str, str]:
+        return engine_versions(files)
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return container_node(files, name)

@@ -11,6 +11,7 @@ import importlib.machinery
 import importlib.util
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +74,12 @@ class MininetProvider:
 
     def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
         return find_installation(self.frr)
+
+    def versions(self, files: LabFiles) -> Mapping[str, str]:
+        find_mininet()
+        from mininet.net import VERSION
+
+        return {"mininet": VERSION}
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return NamespaceNode(name, files)

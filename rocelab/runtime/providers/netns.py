@@ -6,6 +6,7 @@ Only its mount keeps it, so that unmounting the lab's tmpfs removes every namesp
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,9 @@ class NetnsProvider:
 
     def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
         return find_installation(self.frr)
+
+    def versions(self, files: LabFiles) -> Mapping[str, str]:
+        return {}
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return NamespaceNode(name, files)

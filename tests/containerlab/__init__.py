@@ -1,0 +1,1 @@
+"""Tests with containerlab itself: run them with `make test-containerlab`."""

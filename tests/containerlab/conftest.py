@@ -1,0 +1,24 @@
+"""A Docker engine for all tests of containerlab."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rocelab.progress import no_progress
+from rocelab.runtime.engine import Engine
+from rocelab.runtime.image import built_image
+from tests.integration.engine import docker_engine
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    with docker_engine() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def image(engine: Engine) -> str:
+    """The image that `rocelab image build` makes."""
+    return built_image(engine, no_progress)
