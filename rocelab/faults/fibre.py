@@ -81,8 +81,7 @@ class BrokenFibre(LinksFault):
         )
 
     def _set_dormant(self, lab: Lab, *, dormant: bool) -> Bracket:
-        indexes = lab.link(self.links[0].name).indexes
-        ports = [indexes[self.side, link.port(self.side).interface] for link in self.links]
+        ports = [link.port(self.side).index for link in self.links]
         return lab.node(self.side).send(
             [wiring.set_dormant(index, dormant=dormant) for index in ports]
         )

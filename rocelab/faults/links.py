@@ -51,18 +51,16 @@ class CarrierDown(LinksFault):
         """All links of a node in one batch: the kernel handles them one after the other."""
         dark = []
         for node, links in _by_lower_end(self.links):
-            indexes = lab.link(links[0].name).indexes
-            messages = [wiring.set_up(indexes[node, link.a.interface], up=False) for link in links]
+            messages = [wiring.set_up(link.a.index, up=False) for link in links]
             dark.append(lab.node(node).send(messages))
         return spanning(dark)
 
     def restore(self, lab: Lab) -> Bracket:
         lit = []
         for node, links in _by_lower_end(self.links):
-            indexes = lab.link(links[0].name).indexes
             messages = []
             for link in links:
-                messages += wiring.bring_up(link, node, indexes)
+                messages += wiring.bring_up(link, node)
             lit.append(lab.node(node).send(messages))
             if not lab.fabric.node(node).is_switch:
                 _restore_default_route(lab, node)
@@ -121,10 +119,9 @@ class MtuMismatch(LinksFault):
         )
 
     def _set(self, lab: Lab, mtus: list[int]) -> Bracket:
-        indexes = lab.link(self.links[0].name).indexes
         return lab.node(self.side).send(
             [
-                wiring.set_mtu(indexes[self.side, link.port(self.side).interface], mtu)
+                wiring.set_mtu(link.port(self.side).index, mtu)
                 for link, mtu in zip(self.links, mtus, strict=True)
             ]
         )
@@ -159,7 +156,7 @@ class RateDegrade(LinksFault):
                 queued=queued,
                 buffer_bytes=buffer_bytes,
             )
-            message = tc.on_interface(request, _index(lab, link))
+            message = tc.on_interface(request, link.port.index)
             slowed.append(lab.node(link.sender).send([message]))
         return spanning(slowed)
 
@@ -174,7 +171,7 @@ class RateDegrade(LinksFault):
                 request = rates.change(own, link.link.mtu, queued=True, buffer_bytes=buffer_bytes)
             else:
                 request = rates.bucket_removal()
-            message = tc.on_interface(request, _index(lab, link))
+            message = tc.on_interface(request, link.port.index)
             mended.append(lab.node(link.sender).send([message]))
         return spanning(mended) if mended else None
 
@@ -193,7 +190,7 @@ class RateDegrade(LinksFault):
         return directed(self.links, self.towards)
 
     def _is_slower(self, lab: Lab, link: DirectedLink) -> bool:
-        index = _index(lab, link)
+        index = link.port.index
         found = namespaces.inside(lab.node(link.sender).netns, lambda: rates.read_rate(index))
         if found is None:
             return False
@@ -210,10 +207,6 @@ def _by_lower_end(links: tuple[Link, ...]) -> list[tuple[str, list[Link]]]:
 
 def _has_queues(lab: Lab) -> bool:
     return read_engine(LabFiles(lab.name)) is not QueueEngine.OFF
-
-
-def _index(lab: Lab, link: DirectedLink) -> int:
-    return lab.link(link.name).indexes[link.sender, link.port.interface]
 
 
 def _lacking_ports(lab: Lab, server: str) -> tuple[Link, ...]:
@@ -235,8 +228,7 @@ def _restore_default_route(lab: Lab, server: str) -> None:
     node = lab.node(server)
     ports = read_ports(node)
     usable = [link for link in lab.fabric.nics(server)[0].links if ports[link.a.interface].up]
-    indexes = lab.link(usable[0].name).indexes
-    node.send([wiring.default_route(lab.fabric, server, indexes, by=usable)])
+    node.send([wiring.default_route(lab.fabric, server, by=usable)])
 
 
 class CarrierDownSpec(LinkFaultSpec):

@@ -40,7 +40,8 @@ class SwitchPowerLoss(NodeFault):
     def inject(self, lab: Lab) -> Bracket:
         """The instant is that of the carriers: no neighbour sees the daemons die."""
         node = lab.node(self.node)
-        dark = node.send([wiring.set_up(index, up=False) for index in self._indexes(lab)])
+        indexes = [link.port(self.node).index for link in self._links(lab)]
+        dark = node.send([wiring.set_up(index, up=False) for index in indexes])
         node.kill_daemons(daemons.DAEMONS)
         return dark
 
@@ -54,7 +55,7 @@ class SwitchPowerLoss(NodeFault):
         node.start_daemons(lab.daemons)
         messages = []
         for link in self._links(lab):
-            messages += wiring.bring_up(link, self.node, lab.link(link.name).indexes)
+            messages += wiring.bring_up(link, self.node)
         node.send(messages)
         return begun
 
@@ -64,12 +65,6 @@ class SwitchPowerLoss(NodeFault):
 
     def _links(self, lab: Lab) -> tuple[Link, ...]:
         return lab.fabric.links_of[self.node]
-
-    def _indexes(self, lab: Lab) -> list[int]:
-        return [
-            lab.link(link.name).indexes[self.node, link.port(self.node).interface]
-            for link in self._links(lab)
-        ]
 
 
 class PowerLossSpec(SwitchFaultSpec):

@@ -127,17 +127,18 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
     role_of = {site.name: site.role for site in layout.sites}
     links: list[Link] = []
     cabled: Counter[tuple[str, str]] = Counter()
+    ports: Counter[str] = Counter()
     for number, attachment in enumerate(layout.attachments):
         addresses = _nic_addresses(attachment, start_of[number], loopback_of)
         for switch, ends in zip(attachment.switches, addresses, strict=True):
             cabled[attachment.server, switch] += 1
             cable = Cable(attachment.server, switch, cabled[attachment.server, switch])
-            links.append(
-                _link(cable, role_of, ends, len(links), spec.links.server_rate, spec.links.mtu)
-            )
+            rate_bps = spec.links.server_rate
+            links.append(_link(cable, role_of, ends, len(links), ports, rate_bps, spec.links.mtu))
     for cable in layout.cables:
         pair = _point_to_point(space.take(2)) if numbered else (None, None)
-        links.append(_link(cable, role_of, pair, len(links), spec.links.rate, spec.links.mtu))
+        rate_bps = spec.links.rate
+        links.append(_link(cable, role_of, pair, len(links), ports, rate_bps, spec.links.mtu))
     return Fabric(spec, tuple(nodes), tuple(links), tuple(prefixes), numbered)
 
 
@@ -176,22 +177,29 @@ def _link(
     cable: Cable,
     role_of: Mapping[str, Role],
     ends: tuple[str | None, str | None],
-    index: int,
+    number: int,
+    ports: Counter[str],
     rate_bps: int,
     mtu: int,
 ) -> Link:
-    """A link over `cable` with the addresses of its lower and upper end.
+    """A link over `cable` with the addresses of its lower and upper end. `ports` counts the ports
+    of each node so far, and then has two more.
 
     MAC addresses are locally administered and count links, so a capture identifies the cable.
+    Interface indexes are even at lower ends and odd at upper ends, never the same at both: with
+    equal ones the kernel takes a veth's loss of carrier for not urgent and may report it up to 1 s
+    late (net/core/link_watch.c, linkwatch_urgent_event, which ignores namespaces).
     """
-    mac_tail = ":00:" + index.to_bytes(4, "big").hex(":")
+    mac_tail = ":00:" + number.to_bytes(4, "big").hex(":")
 
-    def port(node: str, neighbour: str, address: str | None, mac_head: str) -> Port:
+    def port(node: str, neighbour: str, address: str | None, *, is_upper: bool) -> Port:
+        ports[node] += 1
         interface = interface_name(neighbour, cable.parallel)
-        return Port(node, role_of[node], interface, address, mac_head + mac_tail)
+        mac = ("06" if is_upper else "02") + mac_tail
+        return Port(node, role_of[node], interface, 2 * ports[node] + is_upper, address, mac)
 
-    lower, upper = cable.lower, cable.upper
-    return Link(port(lower, upper, ends[0], "02"), port(upper, lower, ends[1], "06"), rate_bps, mtu)
+    lower = port(cable.lower, cable.upper, ends[0], is_upper=False)
+    return Link(lower, port(cable.upper, cable.lower, ends[1], is_upper=True), rate_bps, mtu)
 
 
 def hash_seed(plan: SeedPlan | int, site: Site) -> int:

@@ -87,13 +87,14 @@ class Node:
 class Port:
     """One end of a link, at a node of that role.
 
-    `address` is `a.b.c.d/31`, or `a.b.c.d/32` if a NIC's ports share one, or None if the link is
-    unnumbered.
+    `index` is the interface's number in its namespace. `address` is `a.b.c.d/31`, or `a.b.c.d/32`
+    if a NIC's ports share one, or None if the link is unnumbered.
     """
 
     node: str
     role: Role
     interface: str
+    index: int
     address: str | None
     mac: str
 

@@ -37,6 +37,7 @@ class QueuedPort:
     slot: int
     node: str
     interface: str
+    index: int
     rate_bps: int
     mtu: int
 
@@ -169,6 +170,7 @@ def _ports(fabric: Fabric) -> tuple[QueuedPort, ...]:
             slot,
             port.node,
             port.interface,
+            port.index,
             lab_rate_bps(link, fabric.spec.dilation),
             link.mtu,
         )

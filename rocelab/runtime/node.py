@@ -167,7 +167,6 @@ class VethLink:
 
     link: Link
     files: LabFiles
-    indexes: Mapping[tuple[str, str], int]
 
     @property
     def name(self) -> str:
@@ -175,12 +174,11 @@ class VethLink:
 
     def down(self) -> None:
         """Take the lower end down: both ends lose carrier at once."""
-        index = self.indexes[self.link.a.node, self.link.a.interface]
-        self._send([wiring.set_up(index, up=False)])
+        self._send([wiring.set_up(self.link.a.index, up=False)])
 
     def up(self) -> None:
         """Restore the carrier."""
-        self._send(wiring.bring_up(self.link, self.link.a.node, self.indexes))
+        self._send(wiring.bring_up(self.link, self.link.a.node))
 
     def _send(self, messages: Sequence[bytes]) -> None:
         NamespaceNode(self.link.a.node, self.files).send(messages)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import as_completed
 from contextlib import contextmanager
-from functools import cached_property
 from importlib.metadata import version
 
 from rocelab.errors import InputError, MachineError
@@ -56,10 +55,6 @@ class LabRuntime:
         self.was_brought_up = False
         """Whether this object brought the lab up: its caller then takes it down."""
 
-    @cached_property
-    def _indexes(self) -> dict[tuple[str, str], int]:
-        return wiring.interface_indexes(self.fabric)
-
     @property
     def installation(self) -> Installation:
         """The FRR that the switches run. Raises FileNotFoundError before the nodes are made."""
@@ -77,7 +72,7 @@ class LabRuntime:
     def link(self, name: str) -> VethLink:
         """Raises KeyError when the fabric has no such link."""
         link = self.fabric.link_by_name[name]
-        return VethLink(link, self.files, self._indexes)
+        return VethLink(link, self.files)
 
     def up(self, progress: ProgressSink = no_progress) -> None:
         """Create everything and return when every FIB is complete.
@@ -192,21 +187,19 @@ class LabRuntime:
             step = 256
             for start in range(0, len(links), step):
                 batch = links[start : start + step]
-                netlink.send_batch(
-                    channel, wiring.create_links(batch, self._indexes, descriptors, slots)
-                )
+                netlink.send_batch(channel, wiring.create_links(batch, descriptors, slots))
                 progress(Progress("links", min(start + step, len(links)), len(links)))
 
         def configure(name: str) -> None:
             node = fabric.node(name)
             kernel.write_settings(node_settings(fabric, node))
             ready = fabric.downlinks(name) if node.is_switch else fabric.links_of[name]
-            messages = wiring.configure_node(fabric, node, self._indexes)
-            messages += queues.messages_of(name, self._indexes)
+            messages = wiring.configure_node(fabric, node)
+            messages += queues.messages_of(name)
             for link in ready:
-                messages += wiring.bring_up(link, name, self._indexes)
+                messages += wiring.bring_up(link, name)
             if not node.is_switch:
-                messages.append(wiring.default_route(fabric, name, self._indexes))
+                messages.append(wiring.default_route(fabric, name))
             # The answers to a whole batch of small messages queue up in this buffer.
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
                 netlink.send_batch(channel, messages)
@@ -234,7 +227,7 @@ class LabRuntime:
                 [
                     message
                     for link in fabric.uplinks(name)
-                    for message in wiring.bring_up(link, name, self._indexes)
+                    for message in wiring.bring_up(link, name)
                 ]
             )
 

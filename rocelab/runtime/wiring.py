@@ -1,8 +1,7 @@
 """The netlink messages that turn a planned fabric into interfaces, as batches of bytes.
 
 Pure: encodes messages from a `Fabric` and open namespace descriptors. Interface indexes are
-planned too (loopback is 1, lower ends have even ones, upper ends odd ones), so that addresses can
-be set without reading the kernel's choice.
+planned too, so that addresses can be set without reading the kernel's choice.
 """
 
 from __future__ import annotations
@@ -36,24 +35,8 @@ IF_LINK_MODE_DEFAULT = 0
 """include/uapi/linux/if.h."""
 
 
-def interface_indexes(fabric: Fabric) -> dict[tuple[str, str], int]:
-    """The index of every interface, by node and interface name; never the same at both ends of a
-    link.
-
-    With equal indexes the kernel treats a veth's loss of carrier as not urgent and may report it up
-    to 1 s later (net/core/link_watch.c, linkwatch_urgent_event compares a device's index with its
-    peer's, and ignores their namespaces).
-    """
-    return {
-        (node, link.port(node).interface): 2 * position + (link.b.node == node)
-        for node, links in fabric.links_of.items()
-        for position, link in enumerate(links, start=LOOPBACK_INDEX)
-    }
-
-
 def create_links(
     links: Iterable[Link],
-    indexes: Mapping[tuple[str, str], int],
     namespaces: Mapping[str, int],
     slots: Mapping[tuple[str, str], int],
 ) -> list[bytes]:
@@ -61,12 +44,10 @@ def create_links(
 
     A port with queues has its slot (`rocelab.plan.queues`) as group, and no packet limit.
     """
-    return [_encode(_veth(link, indexes, namespaces, slots), RTM_NEWLINK, _NEW) for link in links]
+    return [_encode(_veth(link, namespaces, slots), RTM_NEWLINK, _NEW) for link in links]
 
 
-def configure_node(
-    fabric: Fabric, node: Node, indexes: Mapping[tuple[str, str], int]
-) -> list[bytes]:
+def configure_node(fabric: Fabric, node: Node) -> list[bytes]:
     """The messages that set a node's loopback up with every address."""
     messages = [set_up(LOOPBACK_INDEX, up=True)]
     if node.loopback is not None:
@@ -75,17 +56,11 @@ def configure_node(
         port = link.port(node.name)
         if port.address is not None:
             peer = link.far(node.name).ip if port.is_shared else port.ip
-            messages.append(_address(indexes[node.name, port.interface], port.address, peer))
+            messages.append(_address(port.index, port.address, peer))
     return messages
 
 
-def default_route(
-    fabric: Fabric,
-    server: str,
-    indexes: Mapping[tuple[str, str], int],
-    *,
-    by: Sequence[Link] | None = None,
-) -> bytes:
+def default_route(fabric: Fabric, server: str, *, by: Sequence[Link] | None = None) -> bytes:
     """A server's default route: through its first NIC, over all its ports. The NIC must be up.
 
     Replaces an existing one. `by`: only over these ports of the NIC, if others are down.
@@ -97,7 +72,7 @@ def default_route(
     message["type"] = 1
     hops = [
         {
-            "oif": indexes[server, link.a.interface],
+            "oif": link.a.index,
             "hops": 0,
             "attrs": [("RTA_GATEWAY", link.b.ip)],
         }
@@ -139,7 +114,7 @@ def _change(index: int, attributes: list[tuple[str, object]]) -> bytes:
     return _encode(message, RTM_NEWLINK, NLM_F_REQUEST)
 
 
-def bring_up(link: Link, node: str, indexes: Mapping[tuple[str, str], int]) -> list[bytes]:
+def bring_up(link: Link, node: str) -> list[bytes]:
     """The messages that set a node's end of a link up, with a permanent neighbour entry for the far
     end.
 
@@ -147,8 +122,7 @@ def bring_up(link: Link, node: str, indexes: Mapping[tuple[str, str], int]) -> l
     permanent entries do not count. Taking an interface down flushes them, so they are set whenever
     it goes up.
     """
-    index = indexes[node, link.port(node).interface]
-    far = link.far(node)
+    index, far = link.port(node).index, link.far(node)
     message = ndmsg()
     message["family"] = AF_INET if far.address else AF_INET6
     message["ifindex"] = index
@@ -167,7 +141,6 @@ def link_local(mac: str) -> str:
 
 def _veth(
     link: Link,
-    indexes: Mapping[tuple[str, str], int],
     namespaces: Mapping[str, int],
     slots: Mapping[tuple[str, str], int],
 ) -> ifinfmsg:
@@ -184,7 +157,7 @@ def _veth(
             ("IFLA_NET_NS_FD", namespaces[port.node]),
         ]
 
-    peer = {"index": indexes[link.b.node, link.b.interface], "attrs": attributes(link.b)}
+    peer = {"index": link.b.index, "attrs": attributes(link.b)}
     kind = {
         "attrs": [
             ("IFLA_INFO_KIND", "veth"),
@@ -192,7 +165,7 @@ def _veth(
         ]
     }
     message = ifinfmsg()
-    message["index"] = indexes[link.a.node, link.a.interface]
+    message["index"] = link.a.index
     message["attrs"] = [*attributes(link.a), ("IFLA_LINKINFO", kind)]
     return message
 

@@ -250,7 +250,7 @@ def test_a_timeout_names_what_is_missing_and_leaves_nothing(
     monkeypatch.setattr(
         wiring,
         "bring_up",
-        lambda link, node, indexes: [] if node == "rtsw1" else bring_up(link, node, indexes),
+        lambda link, node: [] if node == "rtsw1" else bring_up(link, node),
     )
     monkeypatch.setattr(runtime, "convergence_timeout_s", lambda _: 0.0)
     with pytest.raises(ExpectationError) as caught:

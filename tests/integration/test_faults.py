@@ -402,8 +402,7 @@ def test_a_rack_switch_without_power_leaves_its_servers_their_routes(rig: Rig) -
 def test_a_power_loss_that_was_half_done_is_undone(rig: Rig) -> None:
     fault = SwitchPowerLoss("ctsw2")
     first = rig.link("rtsw1:ctsw2")
-    indexes = rig.lab.link(first.name).indexes
-    rig.lab.node("ctsw2").send([wiring.set_up(indexes["ctsw2", "rtsw1"], up=False)])
+    rig.lab.node("ctsw2").send([wiring.set_up(first.port("ctsw2").index, up=False)])
     rig.lab.node("ctsw2").kill_daemons(["zebra"])
     assert len(fault.remains(rig.lab)) == 2
     rig.restore(fault)

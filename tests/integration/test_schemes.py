@@ -27,7 +27,6 @@ from rocelab.forwarding.entries import program
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.forwarding.steering import EntryKey, PinKey, SteeringModel, planned_pins, steering_hash
 from rocelab.kernel import bpf, namespaces, netlink, tc
-from rocelab.runtime import wiring
 from rocelab.runtime.daemons import vty_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
@@ -255,7 +254,9 @@ def test_the_models_hash_is_the_programs_to_the_bit(zone: Lab) -> None:
 @contextmanager
 def attached(lab: Lab, program: int, node: str, interfaces: tuple[str, ...]) -> Iterator[None]:
     """A program at the egress of some interfaces of a node, after all others."""
-    indexes = wiring.interface_indexes(lab.fabric)
+    index_of = {
+        link.port(node).interface: link.port(node).index for link in lab.fabric.links_of[node]
+    }
     options = netlink.attribute(6, struct.pack("=I", program)) + netlink.attribute(7, b"tap\0")
     request = tc.message(
         tc.RTM_NEWTFILTER,
@@ -267,7 +268,7 @@ def attached(lab: Lab, program: int, node: str, interfaces: tuple[str, ...]) -> 
 
     def attach() -> None:
         with netlink.open_socket() as channel:
-            messages = [tc.on_interface(request, indexes[node, name]) for name in interfaces]
+            messages = [tc.on_interface(request, index_of[name]) for name in interfaces]
             netlink.send_batch(channel, messages)
 
     namespaces.inside(lab.node(node).netns, attach)

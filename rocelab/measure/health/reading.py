@@ -25,7 +25,6 @@ from rocelab.measure.health.sessions import SessionReader
 from rocelab.plan.fabric import DirectedLink
 from rocelab.plan.queues import plan_queues
 from rocelab.plan.routes import expected_routes, expected_width
-from rocelab.runtime import wiring
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.maps import ImpairmentCounters
 from rocelab.runtime.lab import Lab
@@ -84,10 +83,13 @@ class HealthReader:
             keep.callback(self._close_sockets)
             keep.callback(self.endpoints.close)
             self._expected = expected_routes(self._fabric)
-            indexes = wiring.interface_indexes(self._fabric)
-            self._named: dict[str, dict[int, str]] = {name: {} for name in descriptors}
-            for (node_name, interface), index in indexes.items():
-                self._named[node_name][index] = interface
+            self._named = {
+                name: {
+                    port.index: port.interface
+                    for port in (link.port(name) for link in self._fabric.links_of[name])
+                }
+                for name in descriptors
+            }
             namespaces.inside_each(descriptors, self._open)
             self._queues: QueueReader | None = None
             if read_engine(self._files) is not QueueEngine.OFF:

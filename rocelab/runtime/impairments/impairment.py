@@ -10,7 +10,6 @@ from enum import IntEnum
 
 from rocelab.errors import InputError
 from rocelab.plan.fabric import DirectedLink, Fabric
-from rocelab.runtime import wiring
 
 SECOND_NS = 10**9
 MAX_DELAY_NS = 10 * SECOND_NS
@@ -86,7 +85,6 @@ class Hooks:
 
     def __init__(self, fabric: Fabric) -> None:
         self._links = fabric.directed_links
-        self._indexes = wiring.interface_indexes(fabric)
         self._slot_of = {link: slot for slot, link in enumerate(self._links, 1)}
         self.most = len(self._links)
         """The largest slot."""
@@ -101,8 +99,7 @@ class Hooks:
                 f"link {link.name} is beyond the {MAX_SLOT // 2:,} that can be impaired",
                 hint="break one of the first, or a smaller lab",
             )
-        index = self._indexes[end.node, end.interface]
-        return Hook(link, end.node, end.interface, index, at_egress, slot)
+        return Hook(link, end.node, end.interface, end.index, at_egress, slot)
 
     def at(self, slot: int) -> Hook:
         """The hook of that slot."""

@@ -107,12 +107,12 @@ class SwitchQueues(Closing):
             return {}
         return {place: port.slot for place, port in self._plan.port_of.items()}
 
-    def messages_of(self, node: str, indexes: Mapping[tuple[str, str], int]) -> list[bytes]:
+    def messages_of(self, node: str) -> list[bytes]:
         """The messages that give each port of a switch its queues; the ports must be down."""
         if self._engine is None:
             return []
         return [
-            tc.on_interface(request, indexes[node, port.interface])
+            tc.on_interface(request, port.index)
             for port in self._plan.ports_of.get(node, ())
             for request in self._template(port)
         ]

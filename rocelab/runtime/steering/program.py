@@ -15,7 +15,6 @@ from rocelab.files import make_folder
 from rocelab.kernel import bpf, namespaces, netlink, tc
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
-from rocelab.runtime import wiring
 from rocelab.runtime.queues.engine import bpf_folder
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering.maps import MAPS, node_ids
@@ -74,13 +73,12 @@ def _on_every_port(
     requests_of: Callable[[str], Sequence[bytes]],
     progress: ProgressSink,
 ) -> None:
-    indexes = wiring.interface_indexes(fabric)
     total = len(fabric.switches)
     done = 0
 
     def visit(name: str) -> None:
         nonlocal done
-        ports = [indexes[name, link.port(name).interface] for link in fabric.links_of[name]]
+        ports = [link.port(name).index for link in fabric.links_of[name]]
         messages = [
             tc.on_interface(request, port) for port in ports for request in requests_of(name)
         ]

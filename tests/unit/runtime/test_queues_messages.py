@@ -16,7 +16,7 @@ from rocelab.plan.queues import QueuedPort, QueuePlan, class_of_dscp, dscp_block
 from rocelab.runtime.queues import htb, marker, red, red_reader
 from rocelab.spec.model import LabSpec
 
-PORT = QueuedPort(1, "rtsw1", "srv1-1", 400_000_000, 9000)
+PORT = QueuedPort(1, "rtsw1", "srv1-1", 2, 400_000_000, 9000)
 EVERY_CLASS = tuple(range(8))
 
 
@@ -66,7 +66,7 @@ def test_a_frame_counts_with_what_ethernet_adds_and_at_its_least_size() -> None:
 
 
 def test_a_rate_beyond_32_bits_is_in_its_own_attribute() -> None:
-    _, root, *_ = htb.tree(QueuedPort(1, "a", "b", 800 * 10**9, 9000), (3,))
+    _, root, *_ = htb.tree(QueuedPort(1, "a", "b", 2, 800 * 10**9, 9000), (3,))
     told = options_of(decoded(root))
     assert (told["TCA_HTB_PARMS"]["rate"], told["TCA_HTB_RATE64"]) == (2**32 - 1, 10**11)
 
