@@ -5,7 +5,7 @@ An `Outcome` has the number of valid repeats and every comparison of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,12 +40,14 @@ JOB_SLOTS = 150_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a drill. `unseen`: valid repeats that the observer cannot judge because it
-    lost packets itself. `refused`: the drill ended with an error and no figure."""
+    """The outcome of a drill. `valid_faults`: valid repeats of phases with faults. `unseen`: valid
+    repeats that the observer cannot judge because it lost packets itself. `refused`: the drill
+    ended with an error and no figure."""
 
     repeats: int
     valid: int
     comparisons: tuple[Comparison, ...]
+    valid_faults: int = 0
     problems: tuple[str, ...] = ()
     unseen: int = 0
     refused: str | None = None
@@ -96,7 +98,8 @@ def run_against(drill: str, disturbance: str, seed: int) -> Outcome:
     except RocelabError as error:
         return Outcome(1, 0, (), refused=error.message)
     steps = scenes[0].steps
-    return _compared(result, seen, phases, ports_on_one_clock(ports, steps), steps)
+    faulty = {phase.name for phase in spec.phases if phase.faults}
+    return _compared(result, faulty, seen, phases, ports_on_one_clock(ports, steps), steps)
 
 
 def faults_of(lab: Lab, spec: DrillSpec) -> tuple[Timed, ...]:
@@ -150,6 +153,7 @@ def _noting(observer: Observer, seen: list[_Seen], phases: list[_SeenPhase]) -> 
 
 def _compared(
     result: DrillResult,
+    faulty: Collection[str],
     seen: Sequence[_Seen],
     phases: Sequence[_SeenPhase],
     ports: Sequence[PortChange],
@@ -179,6 +183,7 @@ def _compared(
         len(runs),
         sum(run.valid for run in runs),
         tuple(comparisons),
+        sum(run.valid and run.phase in faulty for run in runs),
         tuple(problem for run in runs for problem in run.problems),
         unseen,
     )

@@ -26,4 +26,4 @@ def test_a_valid_repeat_is_right(
     wrong = "\n".join(map(str, outcome.wrong[:SHOWN]))
     assert not wrong, f"{len(outcome.wrong)} of {len(outcome.comparisons)} figures:\n{wrong}"
     if against == "nothing":
-        assert not outcome.valid, "a fault that did nothing gave a valid repeat"
+        assert not outcome.valid_faults, "a fault that did nothing gave a valid repeat"
