@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from rocelab.cli import (
+    adopt,
     capture,
     catalog,
     doctor,
@@ -107,6 +108,8 @@ def build_app() -> typer.Typer:
         ("graph", planning.graph, _PLAN),
         ("schema", planning.schema, _PLAN),
         ("doctor", doctor.doctor, _RUN),
+        ("adopt", adopt.adopt, _RUN),
+        ("release", adopt.release, _RUN),
         ("up", lifecycle.up, _RUN),
         ("down", lifecycle.down, _RUN),
         ("list", lifecycle.list_labs, _RUN),

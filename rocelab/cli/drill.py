@@ -18,9 +18,11 @@ from rocelab.cli.arguments import (
     ImageOption,
     JsonOption,
     RuntimeOption,
+    complete_running,
     completed,
     file_of,
     note_own,
+    running_lab,
 )
 from rocelab.cli.catalog import listed, marked, say_own
 from rocelab.cli.handover import handed_over
@@ -131,6 +133,16 @@ def run(
             "--keep", help="Leave the lab up afterwards, and use it where it is up already."
         ),
     ] = False,
+    lab: Annotated[
+        str | None,
+        typer.Option(
+            "--lab",
+            metavar="LAB",
+            help="Run it on this lab, which is up or adopted, instead of its own; it stays up.",
+            autocompletion=complete_running,
+            show_default=False,
+        ),
+    ] = None,
     junit: Annotated[
         Path | None,
         typer.Option(
@@ -148,6 +160,8 @@ def run(
     from rocelab.runtime.providers import provider_of
 
     provider = provider_of(runtime, image, frr)
+    running = None if lab is None else running_lab(lab)
+    keep = keep or running is not None
 
     def note(text: str) -> None:
         err().print(f"note: {text}", markup=False, soft_wrap=True)
@@ -178,6 +192,7 @@ def run(
                     progress=progress,
                     use=use,
                     provider=provider,
+                    lab=running,
                     on_result=found.append,
                 )
         if junit is not None:

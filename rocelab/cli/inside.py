@@ -76,8 +76,7 @@ def vtysh(
     """Talk to the FRR daemons of a switch."""
     need_root("entering a node")
     chosen = running_lab(lab)
-    files = chosen.node(switch_of(chosen, node).name).frr
-    arguments = [str(files.programs / "vtysh")]
+    arguments = [chosen.node(switch_of(chosen, node).name).vtysh]
     for command in commands or []:
         arguments += ["-c", command]
     _become(chosen, node, arguments)
@@ -170,7 +169,7 @@ def _become_in(
 ) -> NoReturn:
     from rocelab.errors import InputError
 
-    if not os.path.ismount(handle.netns):
+    if not handle.netns.exists():
         raise InputError(
             f"node {handle.name} of lab {lab} is gone",
             hint=f"take the rest down with `rocelab down {lab}`",

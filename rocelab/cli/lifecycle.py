@@ -100,7 +100,7 @@ def _check_reusable(planned: Lab) -> None:
     differing = differing_keys(as_it_runs(planned.fabric.spec), running.fabric.spec)
     if "scheme" not in differing and running.steering.read_scheme() != running.fabric.spec.scheme:
         differing = (*differing, "scheme")
-    if planned.runtime.provider.kind is not running.runtime.provider.kind:
+    if planned.runtime.provider.kind != running.runtime.provider.kind:
         differing = (*differing, "runtime")
     again = f"take it down with `rocelab down {planned.name}`, then bring it up"
     if differing:

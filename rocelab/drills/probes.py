@@ -102,8 +102,9 @@ def _compare_hashing(
     own = lab.fabric.spec.hashing.seed
     runs: list[HashingRun] = []
     problems: tuple[str, ...] = ()
-    # A kernel without seeds has one hash for all: there is nothing to compare.
-    settable = kernel.seeds_supported()
+    # A kernel without seeds has one hash for all, and an adopted lab keeps its own: there is
+    # nothing to compare.
+    settable = kernel.seeds_supported() and lab.fabric.observed is None
     others = [other for other in phase.compare_hashing if other != own] if settable else []
     for seed in (own, *others):
         seeded = reseeded(lab.fabric, seed)

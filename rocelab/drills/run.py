@@ -53,13 +53,15 @@ def run_drill(
     progress: ProgressSink = no_progress,
     use: LabUse = fresh,
     provider: NodeProvider | None = None,
+    lab: Lab | None = None,
     on_result: Callable[[DrillResult], object] = lambda result: None,
 ) -> DrillResult:
     """Run the drill in the file `path`, `repeats` times on one lab, and return its result. Up to
     `retries` invalid repeats are repeated.
 
     The lab is brought up for it and taken down after it, also after an error or interrupt; with
-    `use=kept(...)` it stays up, and is used if it is up already. `provider` makes its nodes. `out`
+    `use=kept(...)` it stays up, and is used if it is up already. `provider` makes its nodes. `lab`
+    is a lab that is up, to run the drill on instead of its own, with `use=kept(...)`. `out`
     is a folder, made if missing, for `result.json` and `report.html`; with `overwrite` these may
     exist and are replaced. `dilation` replaces that of the drill and of its lab. `on_result` gets
     the result before it is written.
@@ -77,8 +79,9 @@ def run_drill(
         evidence = None if out is None else out / "evidence"
         if evidence is not None and overwrite and evidence.exists():
             shutil.rmtree(evidence)
-        lab = planned_lab(drill, path, provider)
-        concluded = _run(lab, drill, repeats, retries, evidence, progress, use)
+        chosen = planned_lab(drill, path, provider) if lab is None else lab
+        drill, notes = _as_allowed(drill, chosen)
+        concluded = _run(chosen, drill, notes, repeats, retries, evidence, progress, use)
         on_result(concluded)
         if out is not None:
             _write(concluded, out, progress)
@@ -116,6 +119,29 @@ def planned_faults(fabric: Fabric, phase: PhaseSpec) -> tuple[Timed, ...]:
     return faults
 
 
+def _as_allowed(drill: DrillSpec, lab: Lab) -> tuple[DrillSpec, tuple[str, ...]]:
+    """The drill with only what may be done to the lab, and notes of what was left out: faults alone
+    may change a lab that was adopted."""
+    if lab.fabric.observed is None:
+        return drill, ()
+    left_out = []
+    if any(phase.measure.stages for phase in drill.phases):
+        left_out.append("stages, for which every daemon would trace")
+    if any(phase.compare_hashing for phase in drill.phases):
+        left_out.append("compare_hashing, for which switches would get other seeds")
+    phases = tuple(
+        phase.model_copy(
+            update={
+                "measure": phase.measure.model_copy(update={"stages": False}),
+                "compare_hashing": (),
+            }
+        )
+        for phase in drill.phases
+    )
+    notes = tuple(f"done without {what}: the lab was adopted" for what in left_out)
+    return drill.model_copy(update={"phases": phases}), notes
+
+
 def _dilated(drill: DrillSpec, dilation: float) -> DrillSpec:
     """The drill with another dilation. Raises InputError for a drill that only sends probes."""
     if any(phase.jobs for phase in drill.phases):
@@ -130,6 +156,7 @@ def _dilated(drill: DrillSpec, dilation: float) -> DrillSpec:
 def _run(
     lab: Lab,
     drill: DrillSpec,
+    notes: tuple[str, ...],
     repeats: int,
     retries: int,
     evidence: Path | None,
@@ -150,7 +177,7 @@ def _run(
         lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
         environment=environment,
         dilation=lab.fabric.spec.dilation,
-        notes=lab.notes,
+        notes=(*lab.notes, *notes),
         repeats=measured,
         expectations={phase.name: phase.expect.expectations() for phase in drill.phases},
         probes={

@@ -13,7 +13,16 @@ from typing import Annotated, ClassVar, Protocol, Self, runtime_checkable
 
 from pydantic import Field, model_validator
 
-from rocelab.faults.selectors import LinkSelector, NodeName, check_end, check_switch, named
+from rocelab.errors import InputError
+from rocelab.faults.selectors import (
+    LinkSelector,
+    NodeName,
+    check_end,
+    check_node,
+    check_switch,
+    links_between,
+    named,
+)
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.runtime.lab import Lab
@@ -169,21 +178,36 @@ class LinkFaultSpec(TimedSpec):
         tuple[LinkSelector, ...],
         Field(strict=False, max_length=64, description="instead of link: all of them at once"),
     ] = ()
+    between: Annotated[
+        tuple[NodeName, NodeName] | None,
+        Field(strict=False, description="instead of link: every link between two nodes"),
+    ] = None
 
     @model_validator(mode="after")
     def _one_way_to_name_links(self) -> Self:
-        if (self.link is None) == (not self.links):
-            raise RefusedError("expected link or links, one of the two")
+        if [self.link is not None, bool(self.links), self.between is not None].count(True) != 1:
+            raise RefusedError("expected link, links or between, one of the three")
         return self
 
     def find(self, fabric: Fabric, end: str | None) -> tuple[Link, ...]:
         """The links meant in `fabric`, each once. Raises InputError as `LinkSelector.find` does,
         and where one does not end at the node `end`."""
-        selectors = self.links if self.link is None else (self.link,)
-        links = tuple(dict.fromkeys(selector.find(fabric) for selector in selectors))
+        if self.between is not None:
+            links = self._between(fabric, *self.between)
+        else:
+            selectors = self.links if self.link is None else (self.link,)
+            links = tuple(dict.fromkeys(selector.find(fabric) for selector in selectors))
         for link in links:
             if end is not None:
                 check_end(link, end)
+        return links
+
+    def _between(self, fabric: Fabric, one: str, other: str) -> tuple[Link, ...]:
+        for name in (one, other):
+            check_node(fabric, name)
+        links = links_between(fabric, one, other)
+        if not links:
+            raise InputError(f"no link joins {one} and {other}")
         return links
 
 

@@ -44,6 +44,10 @@ class Drain(NodeFault):
 
     kind: str = "drain"
 
+    def prepare(self, lab: Lab) -> None:
+        """Raises InputError if the switch is drained already: the fault's end would change it."""
+        _check_whole(self.remains(lab))
+
     def intact(self, lab: Lab) -> frozenset[str]:
         """Some neighbours with a running bgpd, each with normal paths from the switch."""
         links = [link for link in lab.fabric.links_of[self.node] if link in lab.fabric.sessions]
@@ -78,6 +82,10 @@ class AbruptRemoval(NodeFault):
     """
 
     kind: str = "abrupt-removal"
+
+    def prepare(self, lab: Lab) -> None:
+        """Raises InputError if a session is shut already: the fault's end would open it."""
+        _check_whole(self.remains(lab))
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(
@@ -155,6 +163,11 @@ class SessionReset(NodeFault):
 
     def _peers(self) -> list[str]:
         return [policy.peer_name(link, self.node) for link in self.links]
+
+
+def _check_whole(found: tuple[str, ...]) -> None:
+    if found:
+        raise InputError(f"{found[0]} already", hint="undo that first, or break something else")
 
 
 class DrainSpec(SwitchFaultSpec):

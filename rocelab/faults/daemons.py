@@ -41,8 +41,8 @@ class DaemonFault(NodeFault):
         return f"{self.daemon} of {self.node}"
 
     def prepare(self, lab: Lab) -> None:
-        """Raises InputError where the lab's switches run no such daemon."""
-        _check(lab.name, lab.daemons, self.daemon)
+        """Raises InputError if the switch runs no such daemon."""
+        _check(lab.name, self.node, lab.daemons_of(self.node), self.daemon)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class DaemonCrash(DaemonFault):
         if self.daemon in lab.node(self.node).daemons():
             return None
         begun = Bracket.now()
-        lab.node(self.node).start_daemons(lab.daemons)
+        lab.node(self.node).start_daemons(lab.daemons_of(self.node))
         return begun
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
@@ -106,17 +106,21 @@ class DaemonHang(DaemonFault):
         return [] if pid is None else [pid]
 
 
-def check_planned(fabric: Fabric, daemon: str) -> None:
-    """Raises InputError if the fabric's switches run no such daemon with any FRR."""
-    _check(fabric.name, ("mgmtd", *frr.daemons(fabric)), daemon)
+def check_planned(fabric: Fabric, switch: str, daemon: str) -> None:
+    """Raises InputError if a switch of the fabric runs no such daemon with any FRR."""
+    if fabric.observed is None:
+        known: Sequence[str] = ("mgmtd", *frr.daemons(fabric))
+    else:
+        known = fabric.observed.daemons.get(switch, ())
+    _check(fabric.name, switch, known, daemon)
 
 
-def _check(lab: str, known: Sequence[str], daemon: str) -> None:
+def _check(lab: str, switch: str, known: Sequence[str], daemon: str) -> None:
     if daemon not in known:
         hints = {"bfdd": "set routing.bfd", "mgmtd": "FRR has it since release 10"}
         raise InputError(
-            f"the switches of lab {lab} run no {daemon}",
-            hint=hints.get(daemon, f"they run {', '.join(known)}"),
+            f"{switch} of lab {lab} runs no {daemon}",
+            hint=hints.get(daemon, f"it runs {', '.join(known)}"),
         )
 
 
@@ -132,7 +136,9 @@ def missing_daemons(lab: Lab, switch: str) -> tuple[str, ...]:
     """Each daemon that a switch should run but does not."""
     alive = lab.node(switch).daemons()
     return tuple(
-        f"{daemon} of {switch} does not run" for daemon in lab.daemons if daemon not in alive
+        f"{daemon} of {switch} does not run"
+        for daemon in lab.daemons_of(switch)
+        if daemon not in alive
     )
 
 
@@ -144,7 +150,7 @@ class DaemonCrashSpec(SwitchFaultSpec):
 
     def resolve(self, fabric: Fabric) -> DaemonCrash:
         switch = self.find(fabric)
-        check_planned(fabric, self.daemon)
+        check_planned(fabric, switch, self.daemon)
         return DaemonCrash(switch, self.daemon.value)
 
 
@@ -156,5 +162,5 @@ class DaemonHangSpec(SwitchFaultSpec):
 
     def resolve(self, fabric: Fabric) -> DaemonHang:
         switch = self.find(fabric)
-        check_planned(fabric, self.daemon)
+        check_planned(fabric, switch, self.daemon)
         return DaemonHang(switch, self.daemon.value)

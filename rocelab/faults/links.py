@@ -15,7 +15,7 @@ from pydantic import Field
 from rocelab.errors import InputError
 from rocelab.faults.base import ALL_PPM, LinkFaultSpec, LinksFault, NicFaultSpec, Towards
 from rocelab.faults.fibre import BrokenFibre
-from rocelab.faults.ports import port_faults, read_default_ports, read_ports, running_ports
+from rocelab.faults.ports import read_default_ports, read_ports, running_ports
 from rocelab.faults.selectors import NodeName, check_end, directed, find_nic_link
 from rocelab.kernel import namespaces, tc
 from rocelab.kernel.bracket import Bracket, spanning
@@ -47,21 +47,21 @@ class CarrierDown(LinksFault):
             lab, [(end.node, end) for link in self.links for end in (link.a, link.b)]
         )
 
+    def prepare(self, lab: Lab) -> None:
+        for node, links in _by_lower_end(self.links):
+            lab.node(node).keep_ports(links)
+
     def inject(self, lab: Lab) -> Bracket:
         """All links of a node in one batch: the kernel handles them one after the other."""
         dark = []
         for node, links in _by_lower_end(self.links):
-            messages = [wiring.set_up(link.a.index, up=False) for link in links]
-            dark.append(lab.node(node).send(messages))
+            dark.append(lab.node(node).lower_ports(links))
         return spanning(dark)
 
     def restore(self, lab: Lab) -> Bracket:
         lit = []
         for node, links in _by_lower_end(self.links):
-            messages = []
-            for link in links:
-                messages += wiring.bring_up(link, node)
-            lit.append(lab.node(node).send(messages))
+            lit.append(lab.node(node).raise_ports(links))
             if not lab.fabric.node(node).is_switch:
                 _restore_default_route(lab, node)
         return spanning(lit)
@@ -69,7 +69,7 @@ class CarrierDown(LinksFault):
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found: list[str] = []
         for node, links in _by_lower_end(self.links):
-            found += port_faults(lab.node(node), links)
+            found += lab.node(node).port_faults(links)
             if not lab.fabric.node(node).is_switch and _lacking_ports(lab, node):
                 found.append(f"{node} has not its default route")
         return tuple(found)
@@ -138,6 +138,14 @@ class RateDegrade(LinksFault):
     share_ppm: int
     towards: str | None = None
     kind: str = "rate-degrade"
+
+    def prepare(self, lab: Lab) -> None:
+        """Raises InputError if the links have no rate."""
+        if lab.fabric.observed is not None:
+            raise InputError(
+                f"the links of lab {lab.name}, which was adopted, have no rate to reduce",
+                hint="loss, delay and carrier-down work on any link",
+            )
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rocelab.errors import MachineError
+from rocelab.errors import InputError, MachineError
 from rocelab.kernel import processes
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
@@ -38,13 +38,23 @@ class Filter:
 
 
 def rendered_lines(fabric: Fabric, switch: str) -> tuple[str, ...]:
-    """The lines of a switch's bgpd.conf."""
+    """The lines of a switch's bgpd.conf. Raises InputError if the lab was adopted: its
+    configuration is not rendered here."""
+    if fabric.observed is not None:
+        raise InputError(
+            f"lab {fabric.name} was adopted, and the fault is of the policy that rocelab renders",
+            hint="others are drain, abrupt-removal and session-reset",
+        )
     text = frr_configuration(fabric, fabric.node(switch))["bgpd"]
     return tuple(line.strip() for line in text.splitlines())
 
 
 def peer_groups(fabric: Fabric, switch: str) -> tuple[str, ...]:
-    """The names of a switch's peer groups: every neighbour is in one."""
+    """The names by which a switch's neighbours are all reached: its peer groups or, in a lab that
+    was adopted, the neighbours themselves."""
+    if fabric.observed is not None:
+        links = (link for link in fabric.sessions if switch in (link.a.node, link.b.node))
+        return tuple(peer_name(link, switch) for link in links)
     matches = (_GROUP.fullmatch(line) for line in rendered_lines(fabric, switch))
     return tuple(match[1] for match in matches if match)
 

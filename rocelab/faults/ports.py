@@ -1,4 +1,4 @@
-"""A node's ports, their neighbours and its default route, as its kernel reports them.
+"""A node's ports and its default route, as its kernel reports them.
 
 Every call reads them again: they prove that faults are undone.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import fcntl
 import socket
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from rocelab.kernel import fib, links, namespaces, netlink
-from rocelab.plan.fabric import Link, Port
+from rocelab.plan.fabric import Port
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 
@@ -67,24 +67,3 @@ def running_ports(lab: Lab, ports: Sequence[tuple[str, Port]]) -> frozenset[str]
 def _flags(kernel: socket.socket, interface: str) -> int:
     answer = fcntl.ioctl(kernel, SIOCGIFFLAGS, _IFREQ.pack(interface.encode(), 0))
     return int(_IFREQ.unpack(answer)[1])
-
-
-def port_faults(node: NamespaceNode, cables: Iterable[Link]) -> list[str]:
-    """The problems of a node's ports of these links: down, or without their neighbour."""
-
-    def read() -> set[tuple[int, str]]:
-        with netlink.open_socket() as channel:
-            return {
-                (neighbour.interface, neighbour.mac) for neighbour in links.read_neighbours(channel)
-            }
-
-    ports, known = read_ports(node), namespaces.inside(node.netns, read)
-    found = []
-    for cable in cables:
-        interface = cable.port(node.name).interface
-        name, port = f"{node.name}:{interface}", ports[interface]
-        if not port.up:
-            found.append(f"{name} is down")
-        elif (port.index, cable.far(node.name).mac) not in known:
-            found.append(f"{name} has no entry for its neighbour")
-    return found

@@ -10,10 +10,10 @@ from typing import Literal
 
 from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.faults.daemons import missing_daemons, running_daemons
-from rocelab.faults.ports import port_faults, running_ports
+from rocelab.faults.ports import running_ports
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
-from rocelab.runtime import daemons, wiring
+from rocelab.runtime import daemons
 from rocelab.runtime.lab import Lab
 
 
@@ -35,13 +35,12 @@ class SwitchPowerLoss(NodeFault):
 
     def intact(self, lab: Lab) -> frozenset[str]:
         lit = running_ports(lab, [(self.node, link.port(self.node)) for link in self._links(lab)])
-        return lit | running_daemons(lab, self.node, lab.daemons)
+        return lit | running_daemons(lab, self.node, lab.daemons_of(self.node))
 
     def inject(self, lab: Lab) -> Bracket:
         """The instant is that of the carriers: no neighbour sees the daemons die."""
         node = lab.node(self.node)
-        indexes = [link.port(self.node).index for link in self._links(lab)]
-        dark = node.send([wiring.set_up(index, up=False) for index in indexes])
+        dark = node.lower_ports(self._links(lab))
         node.kill_daemons(daemons.DAEMONS)
         return dark
 
@@ -52,15 +51,12 @@ class SwitchPowerLoss(NodeFault):
         # The fault may be half done: a boot begins without carrier, routes and processes.
         begun = self.inject(lab)
         node = lab.node(self.node)
-        node.start_daemons(lab.daemons)
-        messages = []
-        for link in self._links(lab):
-            messages += wiring.bring_up(link, self.node)
-        node.send(messages)
+        node.start_daemons(lab.daemons_of(self.node))
+        node.raise_ports(self._links(lab))
         return begun
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
-        found = port_faults(lab.node(self.node), self._links(lab))
+        found = lab.node(self.node).port_faults(self._links(lab))
         return (*missing_daemons(lab, self.node), *found)
 
     def _links(self, lab: Lab) -> tuple[Link, ...]:

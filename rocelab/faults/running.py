@@ -16,12 +16,20 @@ from typing import Literal
 from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.base import Fault
 from rocelab.faults.injector import Change, Injector, restore_faults, wait_for_effect
-from rocelab.faults.record import RecordedFault, faults_folder, read_faults, write_fault
+from rocelab.faults.record import (
+    RecordedFault,
+    faults_folder,
+    read_faults,
+    remove_fault,
+    write_fault,
+)
 from rocelab.faults.schedule import Timed, expand
+from rocelab.faults.selectors import with_names
 from rocelab.faults.spec import FaultSpec, SingleFaultSpec
 from rocelab.faults.timetable import carry_out
 from rocelab.interruption import shielded
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.runtime.adoption.adopt import check_adopted, forget
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
@@ -66,6 +74,7 @@ def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fa
     Raises as the fault's `prepare` and `inject` and as `wait_for_effect` do, and then leaves
     nothing of it; InputError while a drill or a job uses the lab.
     """
+    spec = with_names(spec, lab.fabric)
     fault = spec.resolve(lab.fabric)
     with (
         _by_hand(lab),
@@ -108,6 +117,29 @@ def inject_and_wait(
 
 def _reasons(problems: Sequence[str]) -> tuple[str, ...]:
     return tuple(problem.removeprefix("not valid because ") for problem in problems)
+
+
+def release(name: str) -> tuple[Fault, ...]:
+    """Give a lab that was adopted back: undo its faults, except on nodes that are gone, and forget
+    it. Returns what was undone.
+
+    Raises InputError if the lab was not adopted, or a drill or a job uses it; ExpectationError if
+    something of a fault remains.
+    """
+    files = LabFiles(name)
+    check_adopted(files)
+    lab = Lab.recorded(name)
+    gone = set(lab.runtime.provider.gone(files))
+    restored: list[Fault] = []
+    with in_use(files, "its release"):
+        for recorded in reversed(read_faults(files)):
+            fault = recorded.spec.resolve(lab.fabric)
+            if gone.intersection(fault.nodes):
+                remove_fault(files, recorded)
+            else:
+                restored += restore_faults(lab, [recorded])
+    forget(name)
+    return tuple(restored)
 
 
 def _by_hand(lab: Lab) -> AbstractContextManager[None]:

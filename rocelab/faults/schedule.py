@@ -10,9 +10,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rocelab.errors import InputError
 from rocelab.faults.base import ALL_PPM
 from rocelab.faults.links import CarrierDownSpec
-from rocelab.faults.selectors import LinkSelector
+from rocelab.faults.selectors import LinkSelector, with_names
 from rocelab.faults.spec import (
     SINGLE_FAULT,
     CampaignKind,
@@ -42,9 +43,11 @@ class Timed:
 
 
 def expand(fabric: Fabric, faults: Sequence[FaultSpec]) -> tuple[Timed, ...]:
-    """Single faults in the order of their beginnings."""
+    """Single faults in the order of their beginnings, with the names of their nodes. Raises
+    InputError if the fabric lacks a node that one calls by its place."""
     found: list[Timed] = []
-    for fault in faults:
+    for written in faults:
+        fault = with_names(written, fabric)
         match fault:
             case FlappingSpec():
                 found += _flaps(fault)
@@ -60,7 +63,9 @@ def _flaps(fault: FlappingSpec) -> list[Timed]:
     draw = random.Random(fault.seed)  # noqa: S311 - a repeatable draw, no secret
     down_ns = fault.period * fault.duty // ALL_PPM
     spread_ns = min(down_ns, fault.period - down_ns) * fault.jitter // ALL_PPM
-    spec = CarrierDownSpec(kind="carrier-down", link=fault.link, links=fault.links)
+    spec = CarrierDownSpec(
+        kind="carrier-down", link=fault.link, links=fault.links, between=fault.between
+    )
 
     def moved(instant_ns: int) -> int:
         return instant_ns + draw.randint(-spread_ns, spread_ns) if spread_ns else instant_ns
@@ -95,11 +100,15 @@ def _draw_fault(
     fabric: Fabric, kind: CampaignKind, draw: random.Random
 ) -> tuple[tuple[str, ...], SingleFaultSpec]:
     """A random fault of that kind, and its nodes."""
-    link = draw.choice(fabric.sessions)
+    between = [link for link in fabric.links if link.is_between_switches]
+    if not between:
+        raise InputError(f"no link of lab {fabric.name} joins two switches: nothing to draw from")
+    link = draw.choice(fabric.sessions or between)
     ends = (link.a.node, link.b.node)
     selector = LinkSelector(node=link.a.node, interface=link.a.interface)
     # Without their only switch, a rack's servers lose all traffic, which routing cannot prevent.
-    upper = draw.choice([node for node in fabric.switches if not node.is_leaf]).name
+    uppers = [node for node in fabric.switches if not node.is_leaf] or fabric.switches
+    upper = draw.choice(uppers).name
     anywhere = draw.choice(fabric.switches).name
     if kind in _OF_LINKS:
         return ends, SINGLE_FAULT.validate_python({"kind": kind.value, "link": selector})

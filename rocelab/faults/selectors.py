@@ -1,28 +1,79 @@
-"""Selectors of a fault's target in a file: a link, one of its ends, a server's NIC.
+"""Selectors of a fault's target in a file: a node, a link, one of its ends, a server's NIC.
 
-They are parsed from text first and find parts of a fabric later.
+They are parsed from text first and find parts of a fabric later. A node is called by its name or by
+its place: `leaf#1` is the first switch of the lowest tier in any lab, whatever it is called there.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from rocelab.errors import InputError
-from rocelab.plan.fabric import DirectedLink, Fabric, Link
+from rocelab.plan.fabric import DirectedLink, Fabric, Link, Role
 from rocelab.spec.base import SpecModel
 from rocelab.wording import RefusedError, listed, name_hint, shown
 
-NodeName = Annotated[str, Field(min_length=1, max_length=32)]
+Spec = TypeVar("Spec", bound=SpecModel)
+
+NodeName = Annotated[str, Field(min_length=1, max_length=64)]
+NODE_KEYS = ("node", "switch", "server", "side", "towards", "peer", "of")
+"""The keys of faults and selectors that name a node."""
+_PLACE = re.compile(r"([a-z]+)#([1-9][0-9]*)")
+
+
+def node_name(fabric: Fabric, text: str) -> str:
+    """The name of the node that a file calls `text`: by its name, or by its tier and its number in
+    it, such as `spine#2`. Any name that is not of that form is returned as it is.
+
+    Raises InputError if the fabric has no such tier or fewer nodes in it.
+    """
+    place = _PLACE.fullmatch(text)
+    if place is None or text in fabric.node_by_name:
+        return text
+    tiers = {role.value: role.tier for role in Role}
+    if place[1] not in tiers:
+        raise InputError(f"{place[1]} is no role of nodes", name_hint(place[1], tiers))
+    found = [node.name for node in fabric.nodes if node.role.tier == tiers[place[1]]]
+    if int(place[2]) > len(found):
+        there = Counter(node.role.value for node in fabric.nodes)
+        counts = [f"{count} {role}" for role, count in there.items()]
+        raise InputError(
+            f"lab {fabric.name} has no {text}: {len(found)} nodes of its tier",
+            hint=f"it has {listed(counts, 'and')}",
+        )
+    return found[int(place[2]) - 1]
+
+
+def with_names(spec: Spec, fabric: Fabric) -> Spec:
+    """A fault or a selector with the names of the nodes that it calls by their place. Raises
+    InputError as `node_name` does."""
+    changed: dict[str, object] = {}
+    for key in type(spec).model_fields:
+        value = getattr(spec, key)
+        if key in NODE_KEYS and isinstance(value, str):
+            changed[key] = node_name(fabric, value)
+        elif isinstance(value, SpecModel):
+            changed[key] = with_names(value, fabric)
+        elif key == "between" and value is not None:
+            changed[key] = tuple(node_name(fabric, name) for name in value)
+        elif isinstance(value, tuple):
+            changed[key] = tuple(
+                with_names(each, fabric) if isinstance(each, SpecModel) else each for each in value
+            )
+    return spec.model_copy(update=changed)
 
 
 class LinkSelector(SpecModel):
-    """A link: `rtsw1:ctsw2` (node and its interface), or a node and the number of its uplink."""
+    """A link: `rtsw1:ctsw2` (a node, and its interface or its neighbour on it), or a node and the
+    number of its uplink."""
 
     node: NodeName
-    interface: Annotated[str | None, Field(min_length=1, max_length=15)] = None
+    interface: Annotated[str | None, Field(min_length=1, max_length=64)] = None
     uplink: Annotated[int | None, Field(ge=1, description="from 1, in build order")] = None
 
     @model_validator(mode="before")
@@ -55,12 +106,24 @@ class LinkSelector(SpecModel):
                 )
             return uplinks[self.uplink - 1]
         links = {link.port(self.node).interface: link for link in fabric.links_of[self.node]}
-        if self.interface not in links:
+        assert self.interface is not None
+        if self.interface in links:
+            return links[self.interface]
+        neighbour = node_name(fabric, self.interface)
+        cables = links_between(fabric, self.node, neighbour)
+        if not cables:
             raise InputError(
-                f"{self.node} has no interface {self.interface}",
-                hint=name_hint(self.interface or "", sorted(links)),
+                f"{self.node} has no interface {self.interface} and no neighbour of that name",
+                hint=name_hint(self.interface, sorted(links)),
             )
-        return links[self.interface]
+        return cables[0]
+
+
+def links_between(fabric: Fabric, one: str, other: str) -> tuple[Link, ...]:
+    """The links between two nodes, in build order."""
+    return tuple(
+        link for link in fabric.links_of[one] if {link.a.node, link.b.node} == {one, other}
+    )
 
 
 def check_node(fabric: Fabric, name: str) -> None:

@@ -10,8 +10,10 @@ import array
 import fcntl
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,21 +21,25 @@ from rocelab.kernel import netlink
 
 RTNLGRP_LINK = 1
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
-RTM_GETNEIGH = 30
+RTM_GETADDR, RTM_GETNEIGH, RTM_GETNSID = 22, 30, 90
 IFF_UP, IFF_LOWER_UP = 0x1, 1 << 16
 IF_LINK_MODE_DORMANT, IF_OPER_DORMANT = 1, 5
 NUD_PERMANENT = 0x80
 IFINFOMSG = struct.Struct("=BxHiII")
 
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_QDISC, IFLA_OPERSTATE, IFLA_LINKMODE = 1, 3, 4, 6, 16, 17
-IFLA_LINKINFO, IFLA_STATS64, IFLA_NET_NS_FD, IFLA_CARRIER_DOWN_COUNT = 18, 23, 28, 48
-IFLA_GRO_MAX_SIZE = 58
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_QDISC = 1, 3, 4, 5, 6
+IFLA_OPERSTATE, IFLA_LINKMODE, IFLA_LINKINFO, IFLA_STATS64, IFLA_NET_NS_FD = 16, 17, 18, 23, 28
+IFLA_LINK_NETNSID, IFLA_CARRIER_DOWN_COUNT, IFLA_GRO_MAX_SIZE = 37, 48, 58
 IFLA_INFO_KIND, IFLA_INFO_DATA, VETH_INFO_PEER = 1, 2, 1
 SIOCETHTOOL = 0x8946
 ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGRO = 0x17, 0x1F, 0x2C
 _IFREQ = struct.Struct("16sP16x")
 _STATS = struct.Struct("=4Q16x2Q")
 """struct rtnl_link_stats64 up to the dropped packets, without errors."""
+_IFADDRMSG = struct.Struct("=BBBBI")
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+RT_SCOPE_UNIVERSE = 0
+_NETNSA_NSID, _NETNSA_FD = 1, 3
 _NDMSG = struct.Struct("=BxxxiHBB")
 _NDA_DST, _NDA_LLADDR = 1, 2
 
@@ -72,6 +78,19 @@ class Link:
         return bool(self.flags & IFF_LOWER_UP)
 
     @property
+    def kind(self) -> str:
+        """The kernel's name for what it is, such as `veth`; empty for a device."""
+        info = self._find(IFLA_LINKINFO)
+        return netlink.text(netlink.find(info, 0, IFLA_INFO_KIND))
+
+    @property
+    def peer(self) -> tuple[int, int | None]:
+        """Of one end of a veth pair: the index of the other end, and the number of its namespace as
+        this one calls it (`read_namespace_number`), None for the same namespace."""
+        number = self._find(IFLA_LINK_NETNSID)
+        return netlink.number(self._find(IFLA_LINK)), netlink.number(number) if number else None
+
+    @property
     def operstate(self) -> int:
         """The kernel's number: 2 down, 6 up."""
         return self._find(IFLA_OPERSTATE)[0]
@@ -104,6 +123,16 @@ class Link:
 
     def _find(self, kind: int) -> bytes:
         return netlink.find(self.body, IFINFOMSG.size, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address of an interface; `is_global`: not of the link or the host alone."""
+
+    interface: int
+    ip: IPv4Address | IPv6Address
+    length: int
+    is_global: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +181,26 @@ def read_neighbours(channel: socket.socket) -> Iterator[Neighbour]:
         if state & NUD_PERMANENT and _NDA_DST in found:
             mac = found.get(_NDA_LLADDR, b"").hex(":")
             yield Neighbour(interface, found[_NDA_DST], mac)
+
+
+def read_addresses(channel: socket.socket) -> Iterator[Address]:
+    """The addresses of the socket's namespace, of IPv4 and IPv6. Raises OSError."""
+    for body in netlink.dump(channel, RTM_GETADDR, bytes(_IFADDRMSG.size)):
+        _, length, _, scope, interface = _IFADDRMSG.unpack_from(body)
+        found = netlink.attributes(body, _IFADDRMSG.size)
+        # A point-to-point address has the peer's as IFA_ADDRESS.
+        local = found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS)
+        if local:
+            yield Address(interface, ip_address(local), length, scope == RT_SCOPE_UNIVERSE)
+
+
+def read_namespace_number(channel: socket.socket, netns: int) -> int | None:
+    """The number by which the socket's namespace knows another one, an open descriptor; None if it
+    does not (rtnetlink's RTM_GETNSID, net/core/net_namespace.c). Raises OSError."""
+    body = bytes(4) + netlink.attribute(_NETNSA_FD, netlink.u32(netns))
+    (answer,) = netlink.ask(channel, [netlink.request(RTM_GETNSID, body, netlink.REQUEST)])
+    number = int.from_bytes(netlink.find(answer, 4, _NETNSA_NSID), sys.byteorder, signed=True)
+    return None if number < 0 else number
 
 
 def veth(

@@ -31,6 +31,7 @@ BATCH_BYTES = 256 * 1024
 DATAGRAM_BYTES = 128 * 1024
 """More than the kernel puts into one datagram (net/netlink/af_netlink.c)."""
 
+REQUEST = 0x001
 REQUEST_ACK = 0x005
 REQUEST_ACK_REPLACE = 0x505
 REQUEST_ACK_CREATE = 0x405

@@ -120,6 +120,19 @@ def is_stopped(pid: int) -> bool:
     return state == "T" or (state == "D" and _is_told_to_stop(pid))
 
 
+def name_of(pid: int) -> str:
+    """The name of a process (proc_pid_comm(5)), empty if it does not exist."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process exists and is not dead; it may be stopped."""
+    return _state(pid) not in ("", "Z", "X")
+
+
 def is_running(pid: int) -> bool:
     """Whether the process exists and is neither stopped nor dead."""
     return _state(pid) not in ("", "T", "t", "Z", "X") and not is_stopped(pid)

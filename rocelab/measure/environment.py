@@ -14,7 +14,7 @@ def environment_of(lab: Lab) -> Environment:
     provider = lab.runtime.provider
     return replace(
         read_environment(lab.installation),
-        runtime=provider.kind.value,
+        runtime=str(provider.kind),
         runtime_versions=provider.versions(lab.runtime.files),
     )
 

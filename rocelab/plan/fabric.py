@@ -6,6 +6,7 @@ simulators: nothing downstream derives a name or an address again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -231,15 +232,33 @@ class Prefix:
     per_port: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a lab that others made had when it was adopted, where a planned one has what its policy
+    says.
+
+    routes: of each switch, the links of the next hops of each prefix. sessions: the names of the
+    links that carry a BGP session. daemons: the routing daemons of each node.
+    """
+
+    routes: Mapping[str, Mapping[str, tuple[Link, ...]]]
+    sessions: frozenset[str]
+    daemons: Mapping[str, tuple[str, ...]]
+
+
 @dataclass(frozen=True)
 class Fabric:
-    """A resolved fabric. Node, link and prefix order is the build order, stable between runs."""
+    """A resolved fabric. Node, link and prefix order is the build order, stable between runs.
+
+    `observed` is None for a lab that rocelab plans; one that it adopted has no prefixes.
+    """
 
     spec: LabSpec
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
     prefixes: tuple[Prefix, ...]
     numbered: bool
+    observed: Observed | None = None
 
     @property
     def name(self) -> str:
@@ -286,7 +305,10 @@ class Fabric:
 
     @cached_property
     def sessions(self) -> tuple[Link, ...]:
-        """The links that carry an eBGP session: every switch-to-switch link, single hop."""
+        """The links that carry a BGP session: in a planned lab every switch-to-switch link, single
+        hop."""
+        if self.observed is not None:
+            return tuple(link for link in self.links if link.name in self.observed.sessions)
         return tuple(link for link in self.links if link.is_between_switches)
 
     @cached_property
@@ -317,7 +339,8 @@ class Fabric:
         for server in self.servers:
             by_ip: dict[str, list[Link]] = {}
             for link in self.uplinks(server.name):
-                by_ip.setdefault(link.a.ip, []).append(link)
+                if link.a.address is not None:  # an adopted lab may have ports without
+                    by_ip.setdefault(link.a.ip, []).append(link)
             found[server.name] = tuple(
                 Nic(server.name, number, ip, tuple(links))
                 for number, (ip, links) in enumerate(by_ip.items(), start=1)

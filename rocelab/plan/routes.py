@@ -45,8 +45,11 @@ def spread(fabric: Fabric, origins: Sequence[str]) -> dict[str, NextHops]:
 def expected_routes(fabric: Fabric) -> Mapping[str, Mapping[str, NextHops]]:
     """For each switch, the next-hop links of every prefix that it must hold, except its own.
 
-    Groups wider than routing.max_paths are cut by BGP; `expected_width` gives the width.
+    Groups wider than routing.max_paths are cut by BGP; `expected_width` gives the width. A lab that
+    was adopted must hold what it had then.
     """
+    if fabric.observed is not None:
+        return {node.name: fabric.observed.routes.get(node.name, {}) for node in fabric.switches}
     routes: dict[str, dict[str, NextHops]] = {node.name: {} for node in fabric.switches}
     spread_from: dict[tuple[str, ...], dict[str, NextHops]] = {}
     for prefix in fabric.prefixes:

@@ -21,6 +21,7 @@ FIELD_BIT = {
 }
 """FIB_MULTIPATH_HASH_FIELD_* of include/net/ip_fib.h."""
 
+POLICY = "ipv4/fib_multipath_hash_policy"
 SEED = "ipv4/fib_multipath_hash_seed"
 
 
@@ -44,7 +45,7 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
             # A port without carrier gets no packets even before zebra reacts, as in a real switch.
             "ipv4/conf/all/ignore_routes_with_linkdown": "1",
             "ipv4/conf/default/ignore_routes_with_linkdown": "1",
-            "ipv4/fib_multipath_hash_policy": str(POLICY_NUMBER[fabric.hash_policy]),
+            POLICY: str(POLICY_NUMBER[fabric.hash_policy]),
             # A router must answer every expired TTL, or a probe of a thousand paths would not end.
             "ipv4/icmp_ratelimit": "0",
             "ipv4/icmp_msgs_per_sec": "1000000",

@@ -114,6 +114,10 @@ class FrrFiles:
     def vty(self, daemon: str) -> Path:
         return self.daemon_folder / f"{daemon}.vty"
 
+    def open_vty(self, daemon: str) -> int:
+        """A descriptor of what is at the place of a daemon's vty socket. Raises OSError."""
+        return os.open(self.vty(daemon), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+
 
 def make_folders(files: FrrFiles) -> None:
     """Make a switch's folders if they are missing. Only its daemons may enter theirs:
@@ -241,12 +245,8 @@ def not_started(
 
 def _starting(daemon: str, netns: Path) -> list[int]:
     """The processes of a daemon in a namespace, whether or not it has written its pid file yet."""
-    found = []
-    for pid in namespaces.processes_in([netns.stat().st_ino]):
-        with suppress(OSError):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == daemon:
-                found.append(pid)
-    return found
+    pids = namespaces.processes_in([netns.stat().st_ino])
+    return [pid for pid in pids if processes.name_of(pid) == daemon]
 
 
 def schedule(daemon: str, pid: int, niceness: int) -> None:
@@ -388,7 +388,7 @@ def _vty_answers(
     deadline_s = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as vty:
         vty.settimeout(timeout_s)
-        _connect(vty, files.vty(daemon))
+        _connect(vty, files, daemon)
         answers = []
         for line in ("enable", *commands):
             vty.sendall(line.encode() + b"\0")
@@ -412,12 +412,12 @@ def vty_json(files: FrrFiles, daemon: str, command: str, shape: type[T]) -> T:
     return parsed
 
 
-def _connect(vty: socket.socket, path: Path) -> None:
-    """Connect to the socket at `path` itself, without following a symbolic link."""
-    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _connect(vty: socket.socket, files: FrrFiles, daemon: str) -> None:
+    """Connect to a daemon's socket. Raises OSError."""
+    descriptor = files.open_vty(daemon)
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            raise UntrustedFileError(errno.ENOTSOCK, "is not a socket", str(path))
+            raise UntrustedFileError(errno.ENOTSOCK, "is not a socket", f"{daemon}.vty")
         vty.connect(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)

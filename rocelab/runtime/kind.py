@@ -15,3 +15,7 @@ class RuntimeKind(StrEnum):
     MININET = "mininet"
     DOCKER = "docker"
     CONTAINERLAB = "containerlab"
+
+
+ADOPTED = "adopted"
+"""The runtime of a lab that others deployed, which no command makes."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from rocelab.errors import InputError
+from rocelab.errors import ExpectationError, InputError
 from rocelab.forwarding.fib import Fib, FibOf
 from rocelab.interruption import shielded
 from rocelab.kernel import settings as kernel
@@ -27,7 +27,12 @@ from rocelab.progress import ProgressSink, no_progress
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.installation import Installation, find_installation
 from rocelab.runtime.node import NamespaceNode, VethLink
-from rocelab.runtime.providers import NodeProvider, RuntimeKind, provider_of
+from rocelab.runtime.providers import (
+    NodeProvider,
+    RuntimeKind,
+    provider_of,
+    recorded_provider,
+)
 from rocelab.runtime.record import DamagedRecordError, State, locked, read_record, recorded_labs
 from rocelab.runtime.runtime import LabRuntime
 from rocelab.runtime.steering import Steering
@@ -36,7 +41,7 @@ from rocelab.spec.base import is_name
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec, read_name
 from rocelab.spec.model import LabSpec
-from rocelab.wording import name_hint
+from rocelab.wording import listed, name_hint
 
 
 def as_it_runs(spec: LabSpec) -> LabSpec:
@@ -109,14 +114,28 @@ class Lab:
         """A lab that is up, by its name or by its file, as `planned` finds it.
 
         It is planned from its record, even if the file has changed since. Raises InputError if it
-        is not up, SpecError for a file without a lab's name.
+        is not up, SpecError for a file without a lab's name, ExpectationError if nodes of a lab
+        that was adopted are gone.
         """
+        lab = cls.recorded(text)
+        gone = lab.runtime.provider.gone(lab.runtime.files)
+        if gone:
+            raise ExpectationError(
+                f"{listed(gone, 'and')} of lab {lab.name} ended or was started again since it was "
+                "adopted",
+                f"`rocelab adopt` it again, or give it back with `rocelab release {lab.name}`",
+            )
+        return lab
+
+    @classmethod
+    def recorded(cls, text: str | Path) -> Lab:
+        """A lab as `running` finds it, also if nodes of a lab that was adopted are gone."""
         name = name_of(text)
         record = read_record(name)
         if record is None or record.state is not State.RUNNING:
             raise _not_up(str(text), name)
         try:
-            provider = provider_of(RuntimeKind(record.runtime))
+            provider = recorded_provider(record.runtime)
             spec = LabSpec.model_validate(record.spec)
         except ValueError as error:
             first = str(error).splitlines()[0]
@@ -142,10 +161,12 @@ class Lab:
                 hint=f"take it down with `rocelab down {self.name}`, or leave --frr out",
             )
 
-    @property
-    def daemons(self) -> tuple[str, ...]:
-        """The daemons that every switch runs, in start order. Raises as `installation`."""
-        return self.runtime.daemons
+    def daemons_of(self, node: str) -> tuple[str, ...]:
+        """The routing daemons that a node should run, in start order: the same on every switch that
+        rocelab planned. Raises as `installation`."""
+        if self.fabric.observed is not None:
+            return self.fabric.observed.daemons.get(node, ())
+        return self.runtime.daemons if self.fabric.node(node).is_switch else ()
 
     @property
     def is_running(self) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from rocelab.errors import InputError, MachineError
-from rocelab.kernel import namespaces, netlink, processes
+from rocelab.kernel import links, namespaces, netlink, processes
 from rocelab.kernel.bracket import Bracket
 from rocelab.kernel.links import LinkCounters, read_counters
 from rocelab.plan.fabric import Link
@@ -43,6 +43,11 @@ class NamespaceNode:
     def installation(self) -> Installation:
         """The FRR that the lab was brought up with."""
         return read_installation(self.files.root)
+
+    @property
+    def vtysh(self) -> str:
+        """The vtysh for the node's own daemons, as a command in the node."""
+        return str(self.frr.programs / "vtysh")
 
     def exec(
         self, argv: Sequence[str], *, timeout_s: float = 30.0
@@ -160,13 +165,48 @@ class NamespaceNode:
 
         return namespaces.inside(self.netns, send)
 
+    def keep_ports(self, cables: Sequence[Link]) -> None:
+        """Remember what the kernel forgets of the ports of these links when they go down. Nothing
+        for a planned node: `raise_ports` sets what its plan says."""
+
+    def lower_ports(self, cables: Sequence[Link]) -> Bracket:
+        """Set the ports of these links down, in one batch; return when the kernel did."""
+        return self.send([wiring.set_up(link.port(self.name).index, up=False) for link in cables])
+
+    def raise_ports(self, cables: Sequence[Link]) -> Bracket:
+        """Set the ports of these links up, with all that they had; return when the kernel did."""
+        return self.send(
+            [message for link in cables for message in wiring.bring_up(link, self.name)]
+        )
+
+    def port_faults(self, cables: Iterable[Link]) -> list[str]:
+        """The problems of the ports of these links: down, or without their neighbour."""
+
+        def read() -> tuple[dict[str, links.Link], set[tuple[int, str]]]:
+            with netlink.open_socket() as channel:
+                ports = {port.name: port for port in links.read_links(channel)}
+                known = {(each.interface, each.mac) for each in links.read_neighbours(channel)}
+                return ports, known
+
+        ports, known = namespaces.inside(self.netns, read)
+        found = []
+        for cable in cables:
+            near = cable.port(self.name)
+            port = ports[near.interface]
+            if not port.up:
+                found.append(f"{near} is down")
+            elif (port.index, cable.far(self.name).mac) not in known:
+                found.append(f"{near} has no entry for its neighbour")
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class VethLink:
-    """A veth pair; its state is that of its lower end."""
+    """A veth pair between two nodes; its state is that of its lower end."""
 
     link: Link
-    files: LabFiles
+    lower: NamespaceNode
+    upper: NamespaceNode
 
     @property
     def name(self) -> str:
@@ -174,19 +214,15 @@ class VethLink:
 
     def down(self) -> None:
         """Take the lower end down: both ends lose carrier at once."""
-        self._send([wiring.set_up(self.link.a.index, up=False)])
+        self.lower.keep_ports([self.link])
+        self.lower.lower_ports([self.link])
 
     def up(self) -> None:
         """Restore the carrier."""
-        self._send(wiring.bring_up(self.link, self.link.a.node))
-
-    def _send(self, messages: Sequence[bytes]) -> None:
-        NamespaceNode(self.link.a.node, self.files).send(messages)
+        self.lower.raise_ports([self.link])
 
     def counters(self) -> dict[str, LinkCounters]:
-        ports = (self.link.a, self.link.b)
-        read = {
-            port.node: namespaces.inside(self.files.netns_of(port.node), read_counters)
-            for port in ports
-        }
-        return {port.node: read[port.node][port.interface] for port in ports}
+        found = {}
+        for port, node in ((self.link.a, self.lower), (self.link.b, self.upper)):
+            found[port.node] = namespaces.inside(node.netns, read_counters)[port.interface]
+        return found

@@ -66,6 +66,13 @@ def bgp_peers(files: FrrFiles) -> dict[str, BgpPeer]:
     return found
 
 
+def local_asn(files: FrrFiles) -> int | None:
+    """A switch's own AS number; None if it has no BGP. Raises as `bgp_peers` does."""
+    summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict)
+    asn = summary.get("as")
+    return None if asn is None else _Answer(files, "bgpd").number(asn)
+
+
 def session_counts(files: FrrFiles) -> dict[str, SessionCounts]:
     """bgpd's counters of a switch's sessions, by neighbour. Raises as `bgp_peers` does."""
     neighbours = vty_json(files, "bgpd", "show bgp neighbors json", dict)

@@ -72,7 +72,7 @@ class LabRuntime:
     def link(self, name: str) -> VethLink:
         """Raises KeyError when the fabric has no such link."""
         link = self.fabric.link_by_name[name]
-        return VethLink(link, self.files)
+        return VethLink(link, self.node(link.a.node), self.node(link.b.node))
 
     def up(self, progress: ProgressSink = no_progress) -> None:
         """Create everything and return when every FIB is complete.

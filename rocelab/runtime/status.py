@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -132,11 +133,12 @@ def read_status(lab: Lab) -> LabStatus:
         name: {prefix: expected_width(fabric, links) for prefix, links in routes.items()}
         for name, routes in expected_routes(fabric).items()
     }
+    sessions = Counter(end.node for link in fabric.sessions for end in (link.a, link.b))
 
     def read(node: Node) -> NodeStatus:
         if not node.is_switch:
             return NodeStatus(node.name, node.role, {}, 0, 0, 0, 0, 0)
-        return _read_switch(lab, node, expected[node.name])
+        return _read_switch(lab, node, expected[node.name], sessions[node.name])
 
     with workers(4 * (os.cpu_count() or 1)) as pool:
         nodes = tuple(pool.map(read, fabric.nodes))
@@ -156,8 +158,8 @@ def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:
     return tuple(sorted(found, key=lambda fault: fault.number))
 
 
-def _read_switch(lab: Lab, node: Node, expected: Mapping[str, int]) -> NodeStatus:
-    fabric, handle = lab.fabric, lab.node(node.name)
+def _read_switch(lab: Lab, node: Node, expected: Mapping[str, int], sessions: int) -> NodeStatus:
+    handle = lab.node(node.name)
     # A process that was killed and not yet reaped still has its id and its name, but no memory.
     pids = handle.daemons()
     memory = {name: _pss_bytes(pid) for name, pid in pids.items()}
@@ -167,9 +169,9 @@ def _read_switch(lab: Lab, node: Node, expected: Mapping[str, int]) -> NodeStatu
     return NodeStatus(
         name=node.name,
         role=node.role,
-        daemons={name: alive.get(name) for name in lab.daemons},
+        daemons={name: alive.get(name) for name in lab.daemons_of(node.name)},
         sessions_established=established,
-        sessions_expected=sum(link.is_between_switches for link in fabric.links_of[node.name]),
+        sessions_expected=sessions,
         routes_complete=sum(widths.get(prefix, 0) >= width for prefix, width in expected.items()),
         routes_expected=len(expected),
         pss_bytes=sum(memory.values()),
@@ -180,7 +182,7 @@ def _read_switch(lab: Lab, node: Node, expected: Mapping[str, int]) -> NodeStatu
 def _widths(netns: Path) -> dict[str, int]:
     """The number of next hops with carrier of each prefix in the main table; empty if the node has
     gone."""
-    if not os.path.ismount(netns):
+    if not netns.exists():
         return {}
 
     def read() -> dict[str, int]:
@@ -249,9 +251,11 @@ def _known(name: str) -> KnownLab:
     found = Presence.LEFT_BEHIND
     nodes = 0
     with suppress(FileNotFoundError):  # where another command takes it down
-        namespaces = files.netns.iterdir() if os.path.ismount(files.netns) else ()
-        # A management network has a namespace but is no node.
-        nodes = sum(files.node(namespace.name).exists() for namespace in namespaces)
+        # A management network has a namespace but is no node; that of an adopted node may be gone.
+        nodes = sum(
+            namespace.exists() and files.node(namespace.name).exists()
+            for namespace in files.netns.iterdir()
+        )
     if record.state is State.STARTING and _is_locked(files.lock):
         found = Presence.STARTING
     elif record.state is State.RUNNING and nodes:

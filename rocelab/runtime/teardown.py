@@ -10,12 +10,18 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from rocelab.errors import MachineError
+from rocelab.errors import InputError, MachineError
 from rocelab.interruption import shielded, undone
 from rocelab.kernel import namespaces, netns_cleanup, processes
 from rocelab.kernel.rights import check_rights
 from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.runtime.providers import NodeProvider, RuntimeKind, provider_of
+from rocelab.runtime.providers import (
+    NodeProvider,
+    RuntimeKind,
+    provider_of,
+    recorded_provider,
+)
+from rocelab.runtime.providers.adopted import is_adopted
 from rocelab.runtime.queues.engine import remove as remove_queues
 from rocelab.runtime.record import DamagedRecordError, LabFiles, locked, read_record, remove_files
 
@@ -28,11 +34,16 @@ namespace first: it is then still in the mount namespace of its switch."""
 def take_down(lab: str, progress: ProgressSink = no_progress) -> None:
     """Remove everything that the lab owns, from its record alone. Idempotent.
 
-    Raises InputError if another command works on the lab; MachineError, before anything is removed,
-    if this process lacks the rights.
+    Raises InputError if another command works on the lab, or it was adopted; MachineError, before
+    anything is removed, if this process lacks the rights.
     """
     if LabFiles(lab).root.exists():
         check_rights(taking_down=True)
+        if is_adopted(LabFiles(lab)):
+            raise InputError(
+                f"lab {lab} was adopted: rocelab takes down only what it brought up",
+                f"give it back with `rocelab release {lab}`",
+            )
     with locked(lab) as files, shielded(f"lab {lab} is taken down"):
         tear_down(files, progress)
 
@@ -76,7 +87,7 @@ def _provider(files: LabFiles) -> NodeProvider:
     with suppress(DamagedRecordError, ValueError):
         record = read_record(files.lab)
         if record is not None:
-            return provider_of(RuntimeKind(record.runtime))
+            return recorded_provider(record.runtime)
     # It removes all recorded containers, or nothing if there are none.
     return provider_of(RuntimeKind.CONTAINERLAB)
 

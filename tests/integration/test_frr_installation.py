@@ -73,7 +73,7 @@ def test_a_lab_runs_the_frr_it_was_given_and_remembers_it(lab: Lab, system: Path
     assert lab.installation.root == str(system)
     assert read_environment(lab.installation).frr_version == lab.installation.version
     for node in read_status(lab).nodes:
-        assert tuple(node.daemons) == (lab.daemons if node.role.tier else ())
+        assert tuple(node.daemons) == (lab.daemons_of(node.name) if node.role.tier else ())
         assert None not in node.daemons.values()
         assert node.converged
 
@@ -111,7 +111,7 @@ def test_vtysh_of_a_switch_is_of_its_frr_and_asks_its_daemons(lab: Lab) -> None:
 
 @pytest.mark.parametrize("daemon", daemons.DAEMONS)
 def test_a_daemon_that_was_killed_comes_back_and_routing_with_it(lab: Lab, daemon: str) -> None:
-    if daemon not in lab.daemons:
+    if daemon not in lab.daemons_of("rtsw1"):
         with pytest.raises(Exception, match=f"run no {daemon}"):
             DaemonCrash("rtsw1", daemon).prepare(lab)
         return

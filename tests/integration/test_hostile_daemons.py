@@ -374,5 +374,5 @@ def test_folders_in_folders_do_not_keep_a_lab_from_going_down(files: daemons.Frr
 
 def test_the_record_of_the_lab_is_whole_after_all_this(lab: Lab) -> None:
     assert json.loads(lab.runtime.files.record.read_text())["lab"] == LAB
-    assert set(lab.node("rtsw1").daemons()) == set(lab.daemons)
+    assert set(lab.node("rtsw1").daemons()) == set(lab.daemons_of("rtsw1"))
     assert os.path.ismount(lab.runtime.files.netns)

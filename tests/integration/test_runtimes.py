@@ -119,8 +119,7 @@ def test_vtysh_in_a_switch_talks_to_its_own_daemons(lab: Lab) -> None:
         node = lab.node(name)
         outcomes = [node.exec(["vtysh", "-c", "show running-config"])]
         if isinstance(node, ContainerNode):
-            engine = node.containers.engine
-            outcomes.append(engine.call(("exec", node.container, "vtysh", "-c", "show run")))
+            outcomes.append(node.engine.call(("exec", node.container, "vtysh", "-c", "show run")))
         for outcome in outcomes:
             assert f"bgp router-id {lab.fabric.node(name).loopback}" in outcome.stdout, outcome
 

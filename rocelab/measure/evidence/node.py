@@ -64,7 +64,7 @@ def collect_node(lab: Lab, name: str, shelf: Shelf, capture: Capture | None) -> 
     """Fill `shelf`; `capture` captures the node's packets meanwhile, if not None."""
     node = lab.node(name)
     if lab.fabric.node(name).is_switch:
-        _daemons(node, lab.daemons, shelf)
+        _daemons(node, lab.daemons_of(name), shelf)
     for file, what, command in COMMANDS:
         shelf.keep(file, what, lambda argv=command: _ran(node, argv))  # type: ignore[misc]
     _traffic_control(node, _interfaces(lab, name), shelf)
@@ -104,7 +104,7 @@ def _daemons(node: NamespaceNode, names: Sequence[str], shelf: Shelf) -> None:
             lambda configuration=configuration: configuration.read_bytes(),  # type: ignore[misc]
         )
         answers = True
-        for file, what, question in QUESTIONS[name]:
+        for file, what, question in QUESTIONS.get(name, ()):
             if not answers:
                 shelf.miss(file, what, f"{name} did not answer an earlier question")
                 continue

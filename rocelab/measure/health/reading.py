@@ -21,7 +21,7 @@ from rocelab.measure.health.endpoints import EndpointTracker
 from rocelab.measure.health.losses import LossTracker
 from rocelab.measure.health.ports import PortReader, PortReading
 from rocelab.measure.health.routes import RouteReader
-from rocelab.measure.health.sessions import SessionReader
+from rocelab.measure.health.sessions import AskedSessions, SessionReader
 from rocelab.plan.fabric import DirectedLink
 from rocelab.plan.queues import plan_queues
 from rocelab.plan.routes import expected_routes, expected_width
@@ -99,7 +99,11 @@ class HealthReader:
             self._losses = LossTracker(
                 self._fabric, queues_in_clsact=read_engine(self._files) is QueueEngine.BPF
             )
-            self._sessions = SessionReader(self._fabric)
+            self._sessions: SessionReader | AskedSessions = (
+                SessionReader(self._fabric)
+                if self._fabric.observed is None
+                else AskedSessions(self._lab)
+            )
             self._cleanup = keep.pop_all()
         return self
 

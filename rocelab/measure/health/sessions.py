@@ -1,4 +1,4 @@
-"""Finds which BGP sessions are established, from bgpd's logs.
+"""Finds which BGP sessions are established, from bgpd's logs, or from bgpd in an adopted lab.
 
 A log has a line for every session that comes up or goes down (`bgp log-neighbor-changes`, which
 every rendered configuration has). bgpd itself is not queried: a summary over its vty takes
@@ -17,6 +17,8 @@ from pathlib import Path
 from rocelab.files import UntrustedFileError, read_untrusted
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.daemons import FrrFiles
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.peers import bgp_peers
 from rocelab.runtime.record import LabFiles
 
 _CHANGE = re.compile(rb"%ADJCHANGE: neighbor ([^\s(]+)\S* .*?\b(Up|Down)\b")
@@ -31,15 +33,7 @@ class SessionReader:
         self._logs = {
             node.name: _Log(FrrFiles(files.node(node.name)).log("bgpd")) for node in fabric.switches
         }
-        self._link_of = {
-            (link.port(node).node, neighbour): link.name
-            for link in fabric.sessions
-            for node in (link.a.node, link.b.node)
-            for neighbour in (
-                link.port(node).interface,
-                *((link.far(node).ip,) if link.far(node).address else ()),
-            )
-        }
+        self._link_of = _links_by_neighbour(fabric)
 
     def established(self) -> dict[str, bool]:
         """Whether each session is up, by its link's name."""
@@ -59,6 +53,47 @@ def both_up(ends: Mapping[str, bool]) -> bool:
 def parse_changes(log: bytes) -> list[tuple[str, bool]]:
     """Neighbour and whether it came up, of each line about a session."""
     return [(match[1].decode(), match[2] == b"Up") for match in _CHANGE.finditer(log)]
+
+
+class AskedSessions:
+    """Asks bgpd of every switch of a lab that was adopted, whose logs may be anywhere."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._frr_of = {
+            node.name: lab.node(node.name).frr
+            for node in lab.fabric.switches
+            if "bgpd" in lab.daemons_of(node.name)
+        }
+        self._link_of = _links_by_neighbour(lab.fabric)
+        self._links = tuple(link.name for link in lab.fabric.sessions)
+
+    def established(self) -> dict[str, bool]:
+        """Whether each session is up at every end that answers, by its link's name."""
+        ends: dict[str, list[bool]] = {name: [] for name in self._links}
+        for node, frr in self._frr_of.items():
+            try:
+                peers = bgp_peers(frr)
+            except OSError:
+                continue
+            for neighbour, peer in peers.items():
+                link = self._link_of.get((node, neighbour))
+                if link is not None:
+                    ends[link].append(peer.established)
+        return {link: bool(found) and all(found) for link, found in ends.items()}
+
+
+def _links_by_neighbour(fabric: Fabric) -> dict[tuple[str, str], str]:
+    """The name of a session's link, by a switch and its name for its neighbour: an interface, or an
+    address."""
+    return {
+        (link.port(node).node, neighbour): link.name
+        for link in fabric.sessions
+        for node in (link.a.node, link.b.node)
+        for neighbour in (
+            link.port(node).interface,
+            *((link.far(node).ip,) if link.far(node).address else ()),
+        )
+    }
 
 
 class _Log:

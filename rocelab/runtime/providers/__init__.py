@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocelab.errors import InputError
-from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.kind import ADOPTED, RuntimeKind
 from rocelab.runtime.providers.base import NodeProvider
 from rocelab.runtime.providers.netns import NetnsProvider
 
-__all__ = ["NodeProvider", "RuntimeKind", "provider_of"]
+__all__ = ["NodeProvider", "RuntimeKind", "provider_of", "recorded_provider"]
 
 
 def provider_of(
@@ -44,3 +44,12 @@ def provider_of(
 
         return MininetProvider(frr)
     return NetnsProvider(frr)
+
+
+def recorded_provider(runtime: str) -> NodeProvider:
+    """The runtime of a lab whose record says `runtime`. Raises ValueError if there is none."""
+    if runtime == ADOPTED:
+        from rocelab.runtime.providers.adopted import AdoptedProvider
+
+        return AdoptedProvider()
+    return provider_of(RuntimeKind(runtime))

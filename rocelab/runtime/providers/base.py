@@ -14,7 +14,6 @@ from typing import Protocol
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink
 from rocelab.runtime.installation import Installation
-from rocelab.runtime.kind import RuntimeKind
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import LabFiles
 
@@ -23,7 +22,9 @@ class NodeProvider(Protocol):
     """A way to make nodes."""
 
     @property
-    def kind(self) -> RuntimeKind: ...
+    def kind(self) -> str:
+        """Its name in records and results."""
+        ...
 
     def check(self) -> None:
         """Raises MachineError if this machine lacks what the runtime needs."""
@@ -41,6 +42,10 @@ class NodeProvider(Protocol):
     def versions(self, files: LabFiles) -> Mapping[str, str]:
         """The releases of the programs that made the nodes of a lab that is up, and their image.
         Raises MachineError."""
+        ...
+
+    def gone(self, files: LabFiles) -> tuple[str, ...]:
+        """The nodes of a lab that is up that are gone. Raises DamagedRecordError."""
         ...
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:

@@ -54,7 +54,7 @@ class ContainerlabProvider:
     image: str | None
 
     @property
-    def kind(self) -> RuntimeKind:
+    def kind(self) -> str:
         return RuntimeKind.CONTAINERLAB
 
     def check(self) -> None:
@@ -77,6 +77,10 @@ class ContainerlabProvider:
 
     def versions(self, files: LabFiles) -> Mapping[str, str]:
         return {PROGRAM: _version(), **engine_versions(files)}
+
+    def gone(self, files: LabFiles) -> tuple[str, ...]:
+        """None is: the lab's folder keeps their namespaces."""
+        return ()
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return container_node(files, name)

@@ -82,19 +82,15 @@ class Containers:
 
 @dataclass(frozen=True, slots=True)
 class ContainerNode(NamespaceNode):
-    """A node that is a container."""
+    """A node that is a container: `container` is its name or its id, for the engine's commands."""
 
-    containers: Containers
-
-    @property
-    def container(self) -> str:
-        """The container's name, as the engine's commands take it."""
-        return self.containers.container(self.name)
+    engine: Engine
+    container: str
 
     def exec(
         self, argv: Sequence[str], *, timeout_s: float = 30.0
     ) -> subprocess.CompletedProcess[str]:
-        done = self.containers.engine.call(("exec", self.container, *argv), timeout_s=timeout_s)
+        done = self.engine.call(("exec", self.container, *argv), timeout_s=timeout_s)
         # Docker 20 writes it to standard output.
         said = done.stdout + done.stderr
         if done.returncode in _EXEC_FAILED and "executable file not found" in said:
@@ -102,7 +98,7 @@ class ContainerNode(NamespaceNode):
         return done
 
     def become(self, argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-        program = self.containers.program
+        program = self.engine.program
         terminal = ("--interactive", *(("--tty",) if os.isatty(0) else ()))
         arguments = ["exec", *terminal, *_variables(environment), self.container, *argv]
         os.execvp(program, [program, *arguments])  # noqa: S606 - the user's own program
@@ -125,7 +121,7 @@ class ContainerNode(NamespaceNode):
     def start_daemon(self, name: str, niceness: int = 0) -> None:
         arguments = daemons.start_arguments(self.installation.program(name), name, self.frr)
         try:
-            done = self.containers.engine.call(
+            done = self.engine.call(
                 ("exec", *_variables(daemons.ENVIRONMENT), self.container, *arguments),
                 timeout_s=daemons.START_TIMEOUT_S,
             )
@@ -169,7 +165,8 @@ def begin(files: LabFiles, prefix: str, image: str | None, progress: ProgressSin
 
 def container_node(files: LabFiles, name: str) -> ContainerNode:
     """The handle of a node that is a container. Raises FileNotFoundError."""
-    return ContainerNode(name, files, read_containers(files))
+    containers = read_containers(files)
+    return ContainerNode(name, files, containers.engine, containers.container(name))
 
 
 def engine_versions(files: LabFiles) -> dict[str, str]:

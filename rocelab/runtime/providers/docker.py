@@ -45,7 +45,7 @@ class DockerProvider:
     image: str | None
 
     @property
-    def kind(self) -> RuntimeKind:
+    def kind(self) -> str:
         return RuntimeKind.DOCKER
 
     def check(self) -> None:
@@ -69,6 +69,10 @@ class DockerProvider:
 
     def versions(self, files: LabFiles) -> Mapping[str, str]:
         return engine_versions(files)
+
+    def gone(self, files: LabFiles) -> tuple[str, ...]:
+        """None is: the lab's folder keeps their namespaces."""
+        return ()
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return container_node(files, name)

@@ -50,7 +50,7 @@ class MininetProvider:
     frr: Path | None
 
     @property
-    def kind(self) -> RuntimeKind:
+    def kind(self) -> str:
         return RuntimeKind.MININET
 
     def check(self) -> None:
@@ -80,6 +80,10 @@ class MininetProvider:
         from mininet.net import VERSION
 
         return {"mininet": VERSION}
+
+    def gone(self, files: LabFiles) -> tuple[str, ...]:
+        """None is: the lab's folder keeps their namespaces."""
+        return ()
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return NamespaceNode(name, files)

@@ -27,7 +27,7 @@ class NetnsProvider:
     frr: Path | None
 
     @property
-    def kind(self) -> RuntimeKind:
+    def kind(self) -> str:
         return RuntimeKind.NETNS
 
     def check(self) -> None:
@@ -48,6 +48,10 @@ class NetnsProvider:
 
     def versions(self, files: LabFiles) -> Mapping[str, str]:
         return {}
+
+    def gone(self, files: LabFiles) -> tuple[str, ...]:
+        """None is: the lab's folder keeps their namespaces."""
+        return ()
 
     def node(self, files: LabFiles, name: str) -> NamespaceNode:
         return NamespaceNode(name, files)

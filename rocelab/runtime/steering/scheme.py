@@ -80,6 +80,11 @@ class Steering:
                 f"scheme {scheme.kind} needs hashing.policy: l4, the lab has {policy}",
                 hint="the kernel takes a packet's own hash in that policy alone",
             )
+        if self._fabric.observed is not None and scheme.kind != "ecmp":
+            raise InputError(
+                f"lab {self._fabric.name} was adopted, and a scheme would change it",
+                hint="only faults do, which are undone",
+            )
         with shielded(f"lab {self._fabric.name} is switched to {scheme.kind}"):
             self._switch(scheme, progress)
             undone(f"lab {self._fabric.name} runs {scheme.kind}")

@@ -7,15 +7,19 @@ functions; what only a lab needs (MACs, /31s between switches, prefixes as text)
 
 from __future__ import annotations
 
+from collections import Counter
+from ipaddress import IPv4Address
 from itertools import chain
 
 import numpy as np
 
 from rocelab.arrays import NONE, Ints, Words
 from rocelab.plan.addressing import SPACE_START, AddressSpace
-from rocelab.plan.build import Home, hash_seed, homes_of, layout_of
-from rocelab.plan.layout import Attachment, Layout
+from rocelab.plan.build import Home, build_fabric, hash_seed, homes_of, layout_of
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.layout import Attachment
 from rocelab.sim.fabric.network import Network
+from rocelab.spec.adopted import AdoptedSpec
 from rocelab.spec.model import LabSpec
 
 IPV4_END = 2**32
@@ -27,6 +31,8 @@ def network_of(spec: LabSpec) -> Network:
     A fabric too large for 198.18.0.0/15, which a lab refuses, continues into the addresses that
     follow: here they are only hashed.
     """
+    if isinstance(spec.fabric, AdoptedSpec):
+        return _of_fabric(build_fabric(spec))
     layout = layout_of(spec.fabric)
     sites = layout.sites
     number = {site.name: index for index, site in enumerate(sites)}
@@ -65,8 +71,50 @@ def network_of(spec: LabSpec) -> Network:
         nic_address=address,
         nic_links=nic_links,
         nic_home=home,
-        home_leaves=_leaves(homes, number, layout),
+        home_leaves=_leaves(homes, number),
     )
+
+
+def _of_fabric(fabric: Fabric) -> Network:
+    """The network of a fabric that was adopted, whose addresses follow no plan."""
+    number = {node.name: index for index, node in enumerate(fabric.nodes)}
+    link_number = {link: index for index, link in enumerate(fabric.links)}
+    nics = [nic for server in fabric.servers for nic in fabric.nics(server.name)]
+    homes = list(dict.fromkeys(tuple(link.b.node for link in nic.links) for nic in nics))
+    cabled: Counter[tuple[str, str]] = Counter()
+    parallel = []
+    for link in fabric.links:
+        cabled[link.a.node, link.b.node] += 1
+        parallel.append(cabled[link.a.node, link.b.node])
+    home_of = {switches: index for index, switches in enumerate(homes)}
+    return Network(
+        spec=fabric.spec,
+        node_names=tuple(number),
+        roles=tuple(node.role for node in fabric.nodes),
+        asn=np.array([node.asn or 0 for node in fabric.nodes], np.int64),
+        zone=np.full(len(number), NONE, np.int32),
+        hash_seed=np.array([node.hash_seed for node in fabric.nodes], np.uint32),
+        lower=np.array([number[link.a.node] for link in fabric.links], np.int32),
+        upper=np.array([number[link.b.node] for link in fabric.links], np.int32),
+        parallel=np.array(parallel, np.int32),
+        rate_bps=np.array([link.rate_bps for link in fabric.links], np.float64),
+        nic_server=np.array([number[nic.server] for nic in nics], np.int32),
+        nic_number=np.array([nic.number for nic in nics], np.int32),
+        nic_address=np.array([int(IPv4Address(nic.ip)) for nic in nics], np.uint32),
+        nic_links=_padded([[link_number[link] for link in nic.links] for nic in nics]),
+        nic_home=np.array(
+            [home_of[tuple(link.b.node for link in nic.links)] for nic in nics], np.int32
+        ),
+        home_leaves=_padded([[number[name] for name in switches] for switches in homes]),
+    )
+
+
+def _padded(rows: list[list[int]]) -> Ints:
+    """Rows of any length as an array, padded with NONE."""
+    made = np.full((len(rows), max(map(len, rows), default=1)), NONE, np.int32)
+    for index, row in enumerate(rows):
+        made[index, : len(row)] = row
+    return made
 
 
 def _nic_links(nics: tuple[Attachment, ...], ports: Ints) -> tuple[Ints, Ints]:
@@ -101,9 +149,5 @@ def _dealt(homes: list[Home], nics: int) -> tuple[Ints, Words]:
     return home, address
 
 
-def _leaves(homes: list[Home], number: dict[str, int], layout: Layout) -> Ints:
-    widest = max((len(nic.switches) for nic in layout.attachments), default=1)
-    leaves = np.full((len(homes), widest), NONE, np.int32)
-    for index, home in enumerate(homes):
-        leaves[index, : len(home.switches)] = [number[name] for name in home.switches]
-    return leaves
+def _leaves(homes: list[Home], number: dict[str, int]) -> Ints:
+    return _padded([[number[name] for name in home.switches] for home in homes])

@@ -159,7 +159,7 @@ def test_a_container_starts_mgmtd_first_where_its_image_has_it(
         return CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(Engine, "call", call)
-    lab.node("rtsw1").start_daemons(lab.daemons)
+    lab.node("rtsw1").start_daemons(lab.daemons_of("rtsw1"))
     assert started == [
         f"/usr/lib/frr/{name}" for name in ("mgmtd", "zebra", "bgpd")[not image.has_mgmtd :]
     ]

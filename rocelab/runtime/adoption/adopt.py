@@ -1,0 +1,247 @@
+"""Adopts a lab that containerlab deployed: finds it, reads it, records it. Changes nothing in it.
+
+The record is as that of a lab that rocelab brought up, with the fabric that was found; the lab's
+folder has a link to the namespace of every node instead of a mount, which would keep the namespace
+of a container that is removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+
+from rocelab.errors import InputError
+from rocelab.files import make_folder
+from rocelab.kernel import namespaces
+from rocelab.kernel.bracket import realtime_ns
+from rocelab.kernel.rights import check_rights
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.runtime.adoption.containers import Container, find_containers
+from rocelab.runtime.adoption.graph import HOST_KINDS, cables, lab_name, lab_of
+from rocelab.runtime.adoption.survey import Surveyed, survey
+from rocelab.runtime.engine import Engine
+from rocelab.runtime.installation import Installation, version_in, write_installation
+from rocelab.runtime.kind import ADOPTED
+from rocelab.runtime.peers import bgp_peers, local_asn
+from rocelab.runtime.providers.adopted import (
+    Adopted,
+    AdoptedContainer,
+    ContainerFrr,
+    is_adopted,
+    read_adopted,
+    write_adopted,
+)
+from rocelab.runtime.record import (
+    LabFiles,
+    Record,
+    State,
+    locked,
+    remove_files,
+    write_record,
+)
+from rocelab.spec.model import LabSpec
+from rocelab.wording import listed
+
+NO_FRR = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """A lab that was adopted: its name here, and what the user should know about it."""
+
+    name: str
+    spec: LabSpec
+    notes: tuple[str, ...]
+
+
+def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
+    """Adopt the running lab that containerlab calls `text`, a name or a topology file. One that was
+    adopted before is read again.
+
+    Raises InputError if there is none, it has no two nodes that a link joins, or a lab of rocelab's
+    own or with faults has the name; MachineError if no engine answers or rights are missing.
+    """
+    check_rights()
+    lab, engine, found = find_containers(text)
+    containers = _with_own_namespace(found)
+    name = lab_name(lab)
+    with locked(name) as files:
+        _check_free(files, lab)
+        nodes = _read(files, containers, progress)
+        if not any(cables(nodes)):
+            raise InputError(
+                f"no two nodes of lab {lab} are joined by a link",
+                "there is nothing to break or to measure",
+            )
+        spec = lab_of(name, nodes)
+        _record(files, lab, engine, containers, nodes, spec)
+    left_out = {each.name for each in found} - {each.name for each in containers}
+    return Adoption(name, spec, _notes(name, lab, nodes, left_out))
+
+
+def _with_own_namespace(containers: Sequence[Container]) -> tuple[Container, ...]:
+    """Those containers that are nodes: a fault in the machine's own network namespace would break
+    the machine, and one in a namespace of two nodes both."""
+    machine = {namespaces.inode_of(os.getpid()), namespaces.inode_of(1)}
+    by_netns: dict[int, list[Container]] = {}
+    for each in containers:
+        by_netns.setdefault(namespaces.inode_of(each.pid), []).append(each)
+    return tuple(
+        sharing[0]
+        for inode, sharing in by_netns.items()
+        if inode not in machine and len(sharing) == 1
+    )
+
+
+def forget(name: str) -> None:
+    """Remove the record of a lab that was adopted. Its faults must have been restored. Idempotent;
+    raises InputError if rocelab brought the lab up."""
+    with locked(name) as files:
+        if not files.root.exists():
+            return
+        check_adopted(files)
+        remove_files(files)
+
+
+def check_adopted(files: LabFiles) -> None:
+    """Raises InputError if rocelab brought the lab up."""
+    if not is_adopted(files):
+        raise InputError(
+            f"lab {files.lab} was brought up here and not adopted",
+            f"take it down with `rocelab down {files.lab}`",
+        )
+
+
+def _check_free(files: LabFiles, lab: str) -> None:
+    """Raises InputError if a lab of this name is rocelab's own, another one, or has faults."""
+    if not files.root.exists():
+        return
+    check_adopted(files)
+    was = read_adopted(files).lab
+    if was != lab:
+        raise InputError(
+            f"lab {was} of containerlab has the name {files.lab} here",
+            f"give that back first with `rocelab release {files.lab}`",
+        )
+    if any((files.root / "faults").glob("*.json")):
+        raise InputError(
+            f"lab {files.lab} is adopted and has faults",
+            f"undo them with `rocelab fault restore {files.lab} --all`",
+        )
+
+
+def _read(
+    files: LabFiles, containers: Sequence[Container], progress: ProgressSink
+) -> tuple[Surveyed, ...]:
+    """The survey of all nodes, with what bgpd of those that run FRR says."""
+    nodes = []
+    for done, node in enumerate(survey(containers), start=1):
+        container = next(each for each in containers if each.name == node.name)
+        nodes.append(_with_bgp(files, container, node) if "bgpd" in node.daemons else node)
+        progress(Progress("nodes", done, len(containers)))
+    return tuple(nodes)
+
+
+def _with_bgp(files: LabFiles, container: Container, node: Surveyed) -> Surveyed:
+    frr = ContainerFrr(files.node(node.name), container.root)
+    with suppress(OSError):  # Another NOS may call its daemon bgpd too.
+        return replace(node, asn=local_asn(frr), neighbours=tuple(bgp_peers(frr)))
+    return node
+
+
+def _record(
+    files: LabFiles,
+    lab: str,
+    engine: Engine,
+    containers: Sequence[Container],
+    nodes: Sequence[Surveyed],
+    spec: LabSpec,
+) -> None:
+    """Write the lab's folder; a record that is there is replaced."""
+    for folder in (files.root, files.nodes, files.netns):
+        make_folder(folder, exist_ok=True)
+    commands_of = {node.name: node.daemons for node in nodes}
+    write_adopted(
+        files,
+        Adopted(
+            lab,
+            engine.program,
+            {
+                each.name: AdoptedContainer(
+                    each.container,
+                    each.image,
+                    each.pid,
+                    namespaces.inode_of(each.pid),
+                    commands_of[each.name],
+                )
+                for each in containers
+            },
+        ),
+    )
+    for each in containers:
+        make_folder(files.node(each.name), exist_ok=True)
+        link = files.netns_of(each.name)
+        link.unlink(missing_ok=True)
+        link.symlink_to(each.netns)
+    write_installation(files.root, _installation(engine, containers, nodes))
+    write_record(
+        files,
+        Record(
+            lab=files.lab,
+            runtime=ADOPTED,
+            state=State.RUNNING,
+            started_unix_s=realtime_ns() / 1e9,
+            version=version("rocelab"),
+            spec=spec.model_dump(mode="json"),
+            machine_netns=namespaces.inode_of(os.getpid()),
+        ),
+    )
+
+
+_VERSION = "for each in /usr/lib/frr /usr/libexec/frr; do $each/bgpd --version && exit; done"
+
+
+def _installation(
+    engine: Engine, containers: Sequence[Container], nodes: Sequence[Surveyed]
+) -> Installation:
+    """The FRR of the first node that runs one, for results; with version `none` if none does."""
+    running = {node.name for node in nodes if "zebra" in node.daemons}
+    release = NO_FRR
+    for each in containers:
+        if each.name in running:
+            done = engine.call(("exec", each.container, "sh", "-c", _VERSION))
+            release = version_in(done.stdout)
+            break
+    return Installation(release, "", 0, 0, False, "", "")
+
+
+def _notes(
+    name: str, lab: str, nodes: Sequence[Surveyed], left_out: Collection[str]
+) -> tuple[str, ...]:
+    """What the user should know: the name, and what cannot be done on which nodes."""
+    found = [f"containerlab's lab {lab} is called {name} here"] if name != lab else []
+    waiting = sorted(node.name for node in nodes if node.daemons and not node.routes)
+    if waiting:
+        found.append(
+            f"{listed(waiting, 'and')}: no route of a routing daemon; if routing has not converged "
+            "yet, adopt the lab again once it has"
+        )
+    others = sorted(node.name for node in nodes if node.kind not in HOST_KINDS)
+    if others:
+        found.append(
+            f"{listed(others, 'and')}: of a kind that may forward by other tables than its "
+            "kernel's: what is read of routes there may not be what forwards"
+        )
+    wired = {end for one, other in cables(nodes) for end in (one[0], other[0])}
+    alone = sorted({node.name for node in nodes} - wired)
+    if alone:
+        found.append(f"{listed(alone, 'and')}: no link to another node was found")
+    if left_out:
+        found.append(
+            f"{listed(sorted(left_out), 'and')}: left out, in the machine's own network namespace "
+            "or another node's"
+        )
+    return tuple(found)

@@ -1,0 +1,105 @@
+"""The containers of a lab that containerlab deployed, as the engine describes them.
+
+containerlab labels them: `containerlab` has the lab's name, `clab-node-name` the node's
+(containerlab docs/manual/inventory.md and nodes/default_node.go). Its topology file, or its name,
+is what users know it by.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rocelab.errors import InputError, MachineError
+from rocelab.runtime.engine import Engine, find_engine
+from rocelab.wording import name_hint
+
+LAB, NODE, KIND, GROUP = "containerlab", "clab-node-name", "clab-node-kind", "clab-node-group"
+MOST_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A running container that is a node: `kind` and `group` as its topology says, `pid` that of
+    its first process."""
+
+    name: str
+    container: str
+    image: str
+    kind: str
+    group: str
+    pid: int
+
+    @property
+    def netns(self) -> Path:
+        return Path("/proc", str(self.pid), "ns/net")
+
+    @property
+    def root(self) -> Path:
+        """Its file system, as this machine reaches it."""
+        return Path("/proc", str(self.pid), "root")
+
+
+def find_containers(text: str) -> tuple[str, Engine, tuple[Container, ...]]:
+    """The lab that a user calls `text`, the name of a lab or the path of a topology file: its name,
+    its engine, and its running containers by name.
+
+    Raises InputError if there is no such lab, MachineError if no engine answers.
+    """
+    engine = find_engine()
+    lab = _lab_name(text)
+    label = f"label={LAB}={lab}"
+    found = engine.run("ps", "--quiet", "--no-trunc", "--filter", label).split()
+    if not found:
+        raise InputError(f"containerlab has no lab {lab} up", _others(engine, lab))
+    described = json.loads(engine.run("inspect", *found))
+    nodes = tuple(sorted(map(_container, described), key=lambda node: node.name))
+    return lab, engine, nodes
+
+
+def _lab_name(text: str) -> str:
+    """Raises InputError for a file that is no topology."""
+    path = Path(text)
+    if not path.is_file():
+        return text
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path} is too large for a topology")
+    try:
+        topology = yaml.safe_load(path.read_text())
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"{path} is no topology of containerlab: {first}") from None
+    name = topology.get("name") if isinstance(topology, dict) else None
+    if not isinstance(name, str):
+        raise InputError(
+            f"{path} is no topology of containerlab: it has no name",
+            "name a file such as mine.clab.yml, or the lab itself",
+        )
+    return name
+
+
+def _others(engine: Engine, lab: str) -> str:
+    names = set(
+        engine.run("ps", "--filter", f"label={LAB}", "--format", f'{{{{.Label "{LAB}"}}}}').split()
+    )
+    return name_hint(lab, names) or "deploy it with `containerlab deploy`"
+
+
+def _container(described: Mapping[str, Any]) -> Container:
+    labels = described["Config"]["Labels"]
+    pid = described["State"]["Pid"]
+    if not isinstance(pid, int) or pid <= 0:
+        raise MachineError(f"container {described['Name'].lstrip('/')} does not run")
+    return Container(
+        name=labels.get(NODE) or described["Name"].lstrip("/"),
+        container=described["Id"],
+        image=described["Config"]["Image"],
+        kind=labels.get(KIND, ""),
+        group=labels.get(GROUP, ""),
+        pid=pid,
+    )

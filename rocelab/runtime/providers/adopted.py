@@ -1,0 +1,248 @@
+"""The runtime of labs that other tools deployed and rocelab adopted: nodes are their containers.
+
+Nothing is made and nothing removed. A node is reached from outside: by its namespace, which the
+lab's folder has as a link to that of its process, by the sockets of its daemons, and by the
+engine's `exec`. A container that was started again has another process and another namespace: then
+the lab has to be adopted again, and the namespace's number tells.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rocelab.errors import InputError
+from rocelab.files import replace_file
+from rocelab.kernel import namespaces, netlink, portstate, processes
+from rocelab.kernel.bracket import Bracket
+from rocelab.kernel.links import read_links
+from rocelab.kernel.rootfs import open_below
+from rocelab.plan.fabric import Fabric, Link
+from rocelab.progress import ProgressSink
+from rocelab.runtime import wiring
+from rocelab.runtime.daemons import FrrFiles
+from rocelab.runtime.engine import Engine
+from rocelab.runtime.installation import Installation, read_installation
+from rocelab.runtime.kind import ADOPTED
+from rocelab.runtime.providers.containers import ContainerNode
+from rocelab.runtime.record import DamagedRecordError, LabFiles
+
+FILE = "adopted.json"
+RUN_FOLDERS = ("run/frr", "var/run/frr")
+"""Where FRR's sockets are in a container."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedContainer:
+    """A node's container: its id, its image, its first process, the number of the process's network
+    namespace, and the commands of the routing daemons that ran in it, by name."""
+
+    container: str
+    image: str
+    pid: int
+    netns: int
+    commands: Mapping[str, tuple[str, ...]]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the process still runs, in the same namespace: its id may be another's by now."""
+        try:
+            return namespaces.inode_of(self.pid) == self.netns
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """What is recorded of a lab that was adopted: how containerlab and its engine call it."""
+
+    lab: str
+    program: str
+    nodes: Mapping[str, AdoptedContainer]
+
+    @property
+    def engine(self) -> Engine:
+        return Engine(self.program)
+
+
+def is_adopted(files: LabFiles) -> bool:
+    """Whether the lab was adopted, whatever else is recorded of it."""
+    return (files.root / FILE).exists()
+
+
+def write_adopted(files: LabFiles, adopted: Adopted) -> None:
+    """Write the record of the containers atomically."""
+    replace_file(files.root / FILE, json.dumps(asdict(adopted), indent=1))
+
+
+def read_adopted(files: LabFiles) -> Adopted:
+    """Read the record of the containers. Raises FileNotFoundError, DamagedRecordError."""
+    try:
+        found = json.loads((files.root / FILE).read_text())
+        nodes = {
+            name: AdoptedContainer(**{**node, "commands": _tuples(node["commands"])})
+            for name, node in found["nodes"].items()
+        }
+        return Adopted(found["lab"], found["program"], nodes)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise DamagedRecordError(files.lab, f"{FILE} names no containers") from None
+
+
+def _tuples(commands: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:
+    return {name: tuple(command) for name, command in commands.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFrr(FrrFiles):
+    """The files of FRR in somebody else's container, whose root folder is `root`."""
+
+    root: Path
+
+    def open_vty(self, daemon: str) -> int:
+        for folder in RUN_FOLDERS[:-1]:
+            try:
+                return open_below(self.root, f"{folder}/{daemon}.vty", os.O_PATH | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                continue
+        place = f"{RUN_FOLDERS[-1]}/{daemon}.vty"
+        return open_below(self.root, place, os.O_PATH | os.O_NOFOLLOW)
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedNode(ContainerNode):
+    """A node of a lab that was adopted."""
+
+    record: AdoptedContainer
+
+    @property
+    def frr(self) -> ContainerFrr:
+        return ContainerFrr(self.files.node(self.name), Path(f"/proc/{self.record.pid}/root"))
+
+    @property
+    def vtysh(self) -> str:
+        return "vtysh"
+
+    def daemons(self) -> dict[str, int]:
+        """The routing daemons that run, of those that ran when the lab was adopted."""
+        found = {}
+        for pid in self.processes():
+            name = processes.name_of(pid)
+            if name in self.record.commands and processes.is_alive(pid):
+                found[name] = pid
+        return found
+
+    def start_daemons(self, names: Iterable[str]) -> None:
+        """Start those that do not run, by their commands, unless FRR's watchfrr does. Raises
+        MachineError."""
+        alive = self.daemons()
+        if any(processes.name_of(pid) == "watchfrr" for pid in self.processes()):
+            return
+        for name in names:
+            if name not in alive:
+                self.engine.run("exec", "--detach", self.container, *self.record.commands[name])
+
+    def keep_ports(self, cables: Sequence[Link]) -> None:
+        """A port that is down has been kept before, when it was whole."""
+
+        def read() -> dict[int, tuple[portstate.Kept, ...]]:
+            with netlink.open_socket() as channel:
+                up = {link.index for link in read_links(channel) if link.up}
+                wanted = up.intersection(link.port(self.name).index for link in cables)
+                return {index: portstate.read_port(channel, index) for index in wanted}
+
+        states = namespaces.inside(self.netns, read)
+        for link in cables:
+            state = states.get(link.port(self.name).index)
+            if state is not None:
+                replace_file(self._kept_file(link), portstate.to_json(state))
+
+    def raise_ports(self, cables: Sequence[Link]) -> Bracket:
+        done = self.send([wiring.set_up(link.port(self.name).index, up=True) for link in cables])
+        for link in cables:
+            lost = self._lost(link)
+
+            def send_back(lost: Sequence[portstate.Kept] = lost) -> None:
+                with netlink.open_socket() as channel:
+                    portstate.send_back(channel, lost)
+
+            if lost:
+                namespaces.inside(self.netns, send_back)
+        return done
+
+    def port_faults(self, cables: Iterable[Link]) -> list[str]:
+        def read() -> dict[int, bool]:
+            with netlink.open_socket() as channel:
+                return {link.index: link.up for link in read_links(channel)}
+
+        up = namespaces.inside(self.netns, read)
+        found = []
+        for link in cables:
+            port = link.port(self.name)
+            if port.index not in up:
+                found.append(f"{port} is gone")
+            elif not up[port.index]:
+                found.append(f"{port} is down")
+            elif lost := self._lost(link):
+                found.append(
+                    f"{port} lacks {len(lost)} addresses, neighbours or routes that it had"
+                )
+        return found
+
+    def _lost(self, link: Link) -> tuple[portstate.Kept, ...]:
+        """What was kept of a port and is not there now."""
+        try:
+            before = portstate.from_json(self._kept_file(link).read_text())
+        except FileNotFoundError:
+            return ()
+
+        def read() -> tuple[portstate.Kept, ...]:
+            with netlink.open_socket() as channel:
+                return portstate.read_port(channel, link.port(self.name).index)
+
+        return portstate.missing(before, namespaces.inside(self.netns, read))
+
+    def _kept_file(self, link: Link) -> Path:
+        return self.files.node(self.name) / f"{link.port(self.name).interface}.port"
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedProvider:
+    """The containers of a lab that others deployed."""
+
+    @property
+    def kind(self) -> str:
+        return ADOPTED
+
+    def check(self) -> None:
+        raise InputError(
+            "a lab that was adopted is not brought up here",
+            "deploy it with `containerlab deploy`, then `rocelab adopt` it",
+        )
+
+    def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
+        self.check()
+
+    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
+        return read_installation(files.root)
+
+    def versions(self, files: LabFiles) -> Mapping[str, str]:
+        adopted = read_adopted(files)
+        release = adopted.engine.run("version", "--format", "{{.Server.Version}}").strip()
+        images = sorted({node.image for node in adopted.nodes.values()})
+        return {adopted.program: release, "images": ", ".join(images)}
+
+    def gone(self, files: LabFiles) -> tuple[str, ...]:
+        """Those whose containers have ended or were started again since the lab was adopted."""
+        nodes = read_adopted(files).nodes
+        return tuple(name for name, node in nodes.items() if not node.is_there)
+
+    def node(self, files: LabFiles, name: str) -> AdoptedNode:
+        adopted = read_adopted(files)
+        record = adopted.nodes[name]
+        return AdoptedNode(name, files, adopted.engine, record.container, record)
+
+    def remove(self, files: LabFiles) -> None:
+        """Nothing to do: nothing was made outside the lab's folder."""
