@@ -101,7 +101,7 @@ def release(lab: RunningLab) -> None:
 
     need_root("giving a lab back")
     name = name_of(lab)
-    undone = release_lab(name)
+    undone = release_lab(lab)
     for fault in undone:
         say(f"undid {fault.kind} of {fault.subject}")
     say(f"lab {name} is given back: it stays up, as it was")

@@ -24,7 +24,7 @@ from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.results.diagnosis import SCHEMA_VERSION, Cause, Diagnosis, Stretch, Verdict
 from rocelab.results.job import JobReport
-from rocelab.spec.model import LabSpec
+from rocelab.spec.adopted import recorded_spec
 
 EXPLAINED = {
     Cause.GREY_LINK: ("counters disagree on",),
@@ -42,7 +42,7 @@ def diagnose_report(report: JobReport) -> tuple[Diagnosis, Case]:
 
     Raises InputError if the document does not have the times of a collective.
     """
-    fabric = plan(LabSpec.model_validate(report.lab))
+    fabric = plan(recorded_spec(report.lab))
     try:
         paths = predicted_paths(fabric, report)
     except (InputError, NoPathError) as error:

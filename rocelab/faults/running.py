@@ -31,8 +31,9 @@ from rocelab.interruption import shielded
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.adoption.adopt import check_adopted, forget
 from rocelab.runtime.inuse import in_use
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.record import LabFiles
+from rocelab.runtime.lab import Lab, name_of
+from rocelab.runtime.providers.adopted import is_adopted
+from rocelab.runtime.record import DamagedRecordError, LabFiles
 from rocelab.wording import listed
 
 NS_PER_S = 10**9
@@ -119,16 +120,22 @@ def _reasons(problems: Sequence[str]) -> tuple[str, ...]:
     return tuple(problem.removeprefix("not valid because ") for problem in problems)
 
 
-def release(name: str) -> tuple[Fault, ...]:
+def release(text: str) -> tuple[Fault, ...]:
     """Give a lab that was adopted back: undo its faults, except on nodes that are gone, and forget
     it. Returns what was undone.
 
-    Raises InputError if the lab was not adopted, or a drill or a job uses it; ExpectationError if
-    something of a fault remains.
+    Raises InputError if the lab is not up or was not adopted, or a drill or a job uses it;
+    ExpectationError if something of a fault remains; DamagedRecordError if its faults cannot be
+    read: then the lab is forgotten too.
     """
-    files = LabFiles(name)
+    try:
+        lab = Lab.recorded(text)
+    except DamagedRecordError:
+        if is_adopted(LabFiles(name_of(text))):
+            forget(name_of(text))
+        raise
+    files = lab.runtime.files
     check_adopted(files)
-    lab = Lab.recorded(name)
     gone = set(lab.runtime.provider.gone(files))
     restored: list[Fault] = []
     with in_use(files, "its release"):
@@ -138,7 +145,7 @@ def release(name: str) -> tuple[Fault, ...]:
                 remove_fault(files, recorded)
             else:
                 restored += restore_faults(lab, [recorded])
-    forget(name)
+    forget(lab.name)
     return tuple(restored)
 
 

@@ -23,14 +23,14 @@ from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
 from rocelab.plan.kinds import adopted, clos, fat_tree, hpn, rail
 from rocelab.plan.layout import Attachment, Cable, Layout, Site
 from rocelab.plan.naming import interface_name
-from rocelab.spec.adopted import AdoptedSpec
+from rocelab.spec.adopted import AdoptedLabSpec
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
 from rocelab.spec.model import LabSpec, Numbering, SeedPlan
 
 
 def build_fabric(spec: LabSpec) -> Fabric:
     """The fabric that `spec` describes. Raises AddressSpaceFullError if it does not fit."""
-    if isinstance(spec.fabric, AdoptedSpec):
+    if isinstance(spec, AdoptedLabSpec):
         return adopted.fabric(spec, spec.fabric)
     layout = layout_of(spec.fabric)
     numbering = spec.routing.numbering
@@ -50,11 +50,8 @@ def build_fabric(spec: LabSpec) -> Fabric:
 
 
 def layout_of(fabric: FabricSpec) -> Layout:
-    """The layout of a spec's fabric. Raises InputError for one that was adopted: nothing plans
-    it."""
+    """The layout of a spec's fabric."""
     match fabric:
-        case AdoptedSpec():
-            raise InputError("this is of labs that rocelab plans, and the lab was adopted")
         case ClosSpec():
             return clos.layout(fabric)
         case RailSpec():

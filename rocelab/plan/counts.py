@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocelab.plan.addressing import SPACE_SIZE, block_size
-from rocelab.spec.adopted import AdoptedSpec
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
 from rocelab.spec.model import LabSpec, Numbering
 
@@ -58,16 +57,6 @@ def counts_of(fabric: FabricSpec) -> Counts:
             )
         case HpnSpec():
             return _hpn(fabric)
-        case AdoptedSpec():
-            hosts = {node.name for node in fabric.nodes if node.role == "server"}
-            return Counts(
-                switches=len(fabric.nodes) - len(hosts),
-                servers=len(hosts),
-                nics=sum(link.a.node in hosts for link in fabric.links),
-                sessions=sum(link.session for link in fabric.links),
-                homes=0,
-                home_addresses=0,
-            )
         case FatTreeSpec():
             half = fabric.k // 2
             edges = fabric.k * half

@@ -130,7 +130,7 @@ def _suite(
         hostname=_clean(socket.gethostname()),
     )
     holder = Xml.SubElement(suite, "properties")
-    machine = [(name, getattr(environment, name)) for name in SOFTWARE]
+    machine = [(name, getattr(environment, name) or "unknown") for name in SOFTWARE]
     for key, value in (*machine, *properties, *_figures_of(runs)):
         Xml.SubElement(holder, "property", name=key, value=_clean(value))
     measured = any(not run.problems for run in runs)

@@ -21,7 +21,7 @@ from rocelab.plan.queues import class_of_dscp
 from rocelab.results.job import JobReport
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
-from rocelab.spec.model import LabSpec
+from rocelab.spec.adopted import recorded_spec
 from rocelab.units import format_duration
 
 KpiValue = int | float | bool | None
@@ -79,7 +79,7 @@ class PhaseJob:
 
     @cached_property
     def fabric(self) -> Fabric:
-        return build_fabric(LabSpec.model_validate(self.report.lab))
+        return build_fabric(recorded_spec(self.report.lab))
 
     def headline(self, name: str) -> float | None:
         """The median of a headline; None if the job has none of that name."""
@@ -618,7 +618,7 @@ def phase_figures(jobs: Sequence[Figures]) -> tuple[Figures, ...]:
 
 def data_class(report: JobReport) -> int:
     """The traffic class of the job's data in its lab."""
-    lab = LabSpec.model_validate(report.lab)
+    lab = recorded_spec(report.lab)
     dscp = JobSpec.model_validate(report.job).transport.dscp
     return class_of_dscp(lab.queues.dscp)[dscp]
 

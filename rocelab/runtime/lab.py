@@ -37,6 +37,7 @@ from rocelab.runtime.record import DamagedRecordError, State, locked, read_recor
 from rocelab.runtime.runtime import LabRuntime
 from rocelab.runtime.steering import Steering
 from rocelab.runtime.teardown import take_down
+from rocelab.spec.adopted import recorded_spec
 from rocelab.spec.base import is_name
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec, read_name
@@ -136,7 +137,7 @@ class Lab:
             raise _not_up(str(text), name)
         try:
             provider = recorded_provider(record.runtime)
-            spec = LabSpec.model_validate(record.spec)
+            spec = recorded_spec(record.spec)
         except ValueError as error:
             first = str(error).splitlines()[0]
             raise DamagedRecordError(name, f"this version does not know it: {first}") from None

@@ -1,16 +1,18 @@
-"""The fabric of a lab that other tools made, as `rocelab adopt` found it: the kind `adopted`.
+"""The spec of a lab that other tools made, as `rocelab adopt` found it: the kind `adopted`.
 
-Nothing is planned: every interface, address and route is one that a kernel had.
+Nothing is planned: every interface, address and route is one that a kernel had. Nobody writes such
+a spec, so the file format of labs does not have it; records and results do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from rocelab.spec.base import SpecModel
+from rocelab.spec.model import LabSpec
 
 NodeName = Annotated[str, Field(min_length=1, max_length=64)]
 RoleName = Literal["server", "rtsw", "leaf", "tor", "edge", "ctsw", "spine", "agg", "atsw", "core"]
@@ -57,3 +59,16 @@ class AdoptedSpec(SpecModel):
     routes: Mapping[NodeName, Mapping[str, Annotated[tuple[str, ...], Field(strict=False)]]] = (
         Field(default_factory=dict)
     )
+
+
+class AdoptedLabSpec(LabSpec):
+    """A lab that was adopted."""
+
+    fabric: AdoptedSpec  # type: ignore[assignment]
+
+
+def recorded_spec(document: Mapping[str, Any]) -> LabSpec:
+    """The spec of a lab in a record or a result. Raises ValueError."""
+    fabric = document.get("fabric")
+    is_adopted = isinstance(fabric, Mapping) and fabric.get("kind") == "adopted"
+    return (AdoptedLabSpec if is_adopted else LabSpec).model_validate(document)

@@ -11,7 +11,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from rocelab.spec.adopted import AdoptedSpec
 from rocelab.spec.base import SpecModel
 from rocelab.wording import RefusedError
 
@@ -197,7 +196,7 @@ def _clos_unless_said(value: object) -> object:
 
 
 FabricSpec = Annotated[
-    ClosSpec | RailSpec | HpnSpec | FatTreeSpec | AdoptedSpec,
+    ClosSpec | RailSpec | HpnSpec | FatTreeSpec,
     Field(discriminator="kind"),
     BeforeValidator(_clos_unless_said),
 ]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +13,7 @@ from rocelab.render.containerlab import container_name, topology_file
 from rocelab.render.files import write_containerlab
 from rocelab.runtime.engine import Engine
 from rocelab.runtime.lab import Lab
+from tests.containerlab.labs import deployed as deployed_by_containerlab
 from tests.integration.waiting import wait_until
 
 CONVERGES_WITHIN_S = 120.0
@@ -34,25 +32,9 @@ def deployed(
     """The rendered lab, deployed by `containerlab deploy` and destroyed afterwards."""
     folder = tmp_path_factory.mktemp("rendered")
     write_containerlab(fabric, folder, image)
-    with containerlab_lab(folder / topology_file(fabric.name)):
+    with deployed_by_containerlab(folder / topology_file(fabric.name)):
         yield fabric
     assert fabric.name not in engine.run("ps", "--all", "--format", "{{.Names}}")
-
-
-@contextmanager
-def containerlab_lab(topology: Path) -> Iterator[None]:
-    """A topology deployed by containerlab, and destroyed with all that it left."""
-    try:
-        containerlab("deploy", "--topo", str(topology))
-        yield
-    finally:
-        containerlab("destroy", "--topo", str(topology), "--cleanup")
-
-
-def containerlab(*arguments: str) -> str:
-    done = subprocess.run(["containerlab", *arguments], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-2000:]
-    return done.stdout
 
 
 def in_node(engine: Engine, fabric: Fabric, node: str, *command: str) -> str:

@@ -10,6 +10,7 @@ from tests.machines.how import DOWN, OUT, UP, NotRun, Run, write
 
 README_HAS_IT = NotRun("README has it")
 DRILLS_HAVE_IT = NotRun("docs/drills.md has it")
+NEEDS_CONTAINERLAB = NotRun("these machines have no containerlab: make test-containerlab runs it")
 OWN_JOB = "jobs:\n  - {name: ring, collective: {pattern: allreduce, ranks: 16, size: 1GB}}\n"
 
 COMMAND_RUNS: dict[str, Run | NotRun] = {
@@ -39,6 +40,9 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
         ),
         shows=(r'"reused": false', r'"reused": true'),
     ),
+    "rocelab adopt TOPOLOGY|LAB [OPTIONS]": NEEDS_CONTAINERLAB,
+    "rocelab release LAB": NEEDS_CONTAINERLAB,
+    "rocelab image build [OPTIONS]": NotRun("`rocelab up --runtime docker` builds it"),
     "rocelab down [LAB] [OPTIONS]": Run(("rocelab down tiny", "rocelab down zone-small"), after=UP),
     "rocelab list [OPTIONS]": Run(
         ("rocelab list", "rocelab list --json"), shows=(r"zone-small", r"running")

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rocelab.errors import InputError, MachineError
 from rocelab.runtime.engine import Engine, find_engine
+from rocelab.spec.source import read_source
 from rocelab.wording import name_hint
 
 LAB, NODE, KIND, GROUP = "containerlab", "clab-node-name", "clab-node-kind", "clab-node-group"
-MOST_BYTES = 16 << 20
+
+MOST_CHARACTERS = 255
+"""Of a name of containerlab's, which is a part of file names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ def find_containers(text: str) -> tuple[str, Engine, tuple[Container, ...]]:
 
     Raises InputError if there is no such lab, MachineError if no engine answers.
     """
-    engine = find_engine()
     lab = _lab_name(text)
+    engine = find_engine()
     label = f"label={LAB}={lab}"
     found = engine.run("ps", "--quiet", "--no-trunc", "--filter", label).split()
     if not found:
@@ -63,21 +64,15 @@ def find_containers(text: str) -> tuple[str, Engine, tuple[Container, ...]]:
 
 
 def _lab_name(text: str) -> str:
-    """Raises InputError for a file that is no topology."""
-    path = Path(text)
-    if not path.is_file():
+    """Raises InputError, or SpecError, for a file that is no topology."""
+    if not text.endswith((".yml", ".yaml")) and "/" not in text:
+        if len(text) > MOST_CHARACTERS:
+            raise InputError(f"no lab has a name of {len(text)} characters")
         return text
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path} is too large for a topology")
-    try:
-        topology = yaml.safe_load(path.read_text())
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        first = str(error).splitlines()[0]
-        raise InputError(f"{path} is no topology of containerlab: {first}") from None
-    name = topology.get("name") if isinstance(topology, dict) else None
+    name = read_source(Path(text)).data.get("name")
     if not isinstance(name, str):
         raise InputError(
-            f"{path} is no topology of containerlab: it has no name",
+            f"{text} is no topology of containerlab: it has no name",
             "name a file such as mine.clab.yml, or the lab itself",
         )
     return name

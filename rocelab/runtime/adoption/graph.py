@@ -15,7 +15,7 @@ from ipaddress import IPv4Interface
 from rocelab.plan.fabric import Role
 from rocelab.plan.settings import POLICY, POLICY_NUMBER, SEED
 from rocelab.runtime.adoption.survey import Interface, Surveyed
-from rocelab.spec.adopted import AdoptedLink, AdoptedNode, AdoptedPort, AdoptedSpec
+from rocelab.spec.adopted import AdoptedLabSpec, AdoptedLink, AdoptedNode, AdoptedPort, AdoptedSpec
 from rocelab.spec.base import MAX_NAME_LENGTH
 from rocelab.spec.model import HashingSpec, HashPolicy, LabSpec
 from rocelab.spec.queues import QueueEngine, QueuesSpec
@@ -41,7 +41,7 @@ def lab_of(name: str, nodes: Sequence[Surveyed]) -> LabSpec:
     ]
     wired = {(end.node, end.interface) for link in links for end in (link.a, link.b)}
     sessions = {(node.name, neighbour) for node in nodes for neighbour in node.neighbours}
-    return LabSpec(
+    return AdoptedLabSpec(
         name=name,
         fabric=AdoptedSpec(
             kind="adopted",

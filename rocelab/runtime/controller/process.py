@@ -32,7 +32,7 @@ from rocelab.runtime.controller.loop import ResilientRounds, TeRounds, period_s,
 from rocelab.runtime.controller.rounds import RoundLog
 from rocelab.runtime.record import LabFiles, read_record
 from rocelab.runtime.steering import Steering
-from rocelab.spec.model import LabSpec
+from rocelab.spec.adopted import recorded_spec
 from rocelab.spec.schemes import ResilientScheme, SchemeSpec, TeScheme
 
 START_TIMEOUT_S = 60.0
@@ -158,7 +158,7 @@ def main() -> None:
     if record is None:
         raise InputError(f"lab {lab} is not up")
     with background.serving(*found_by) as ready:
-        fabric = plan(LabSpec.model_validate(record.spec))
+        fabric = plan(recorded_spec(record.spec))
         run_controller(fabric, LabFiles(lab), parse_scheme(scheme), ready)
 
 

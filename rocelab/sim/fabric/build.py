@@ -19,7 +19,7 @@ from rocelab.plan.build import Home, build_fabric, hash_seed, homes_of, layout_o
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.layout import Attachment
 from rocelab.sim.fabric.network import Network
-from rocelab.spec.adopted import AdoptedSpec
+from rocelab.spec.adopted import AdoptedLabSpec
 from rocelab.spec.model import LabSpec
 
 IPV4_END = 2**32
@@ -31,7 +31,7 @@ def network_of(spec: LabSpec) -> Network:
     A fabric too large for 198.18.0.0/15, which a lab refuses, continues into the addresses that
     follow: here they are only hashed.
     """
-    if isinstance(spec.fabric, AdoptedSpec):
+    if isinstance(spec, AdoptedLabSpec):
         return _of_fabric(build_fabric(spec))
     layout = layout_of(spec.fabric)
     sites = layout.sites

@@ -23,6 +23,7 @@ BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3
 
 COMMANDS = (
     *("labs", "plan", "render", "graph", "schema", "doctor", "up", "down", "list", "status"),
+    *("adopt", "release"),
     *(
         "exec",
         "ping",
@@ -42,6 +43,7 @@ COMMANDS = (
 GROUPS = {
     "drill": ("list", "show", "run", "diff"),
     "fault": ("inject", "list", "restore", "kinds"),
+    "image": ("build",),
 }
 
 

@@ -17,14 +17,15 @@ from typing import Any
 
 import pytest
 
+from rocelab.cli import adopt, lifecycle, te
 from rocelab.cli import fault as fault_command
 from rocelab.cli import host as remote
-from rocelab.cli import lifecycle, te
 from rocelab.cli.health import print_report as print_health
 from rocelab.cli.reach import print_reachability
 from rocelab.faults.running import ListedFault
 from rocelab.measure.health.objectives import DEFINITIONS
 from rocelab.measure.run import assemble
+from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
 from rocelab.remote.runs import Listed
 from rocelab.report.console import out, seconds_table
@@ -36,6 +37,7 @@ from rocelab.runtime.controller.rounds import Round, TierUse
 from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus, Presence
 from rocelab.traffic.reachability import Reachability
 from tests.helpers import job_sample
+from tests.helpers.adopted_sample import leaf_spine
 from tests.helpers.narrow import broken, too_long
 from tests.helpers.nccl_sample import nccl_output
 
@@ -168,6 +170,10 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
     "doctor": (show_doctor, "rocelab.cli.doctor"),
     "list": (called(show_labs), "rocelab.cli.lifecycle"),
     "status": (called(show_status), "rocelab.cli.lifecycle"),
+    "adopt": (
+        called(lambda: adopt._print_fabric(build_fabric(leaf_spine()))),
+        "rocelab.cli.adopt",
+    ),
     "up": (
         called(lambda: out().print(seconds_table({"routes of all switches": 1234.5}))),
         "rocelab.report.console",

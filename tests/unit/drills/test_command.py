@@ -229,7 +229,7 @@ command line: a fault on a running lab begins at once
   hint: remove at""",
     "blackhole rtsw1:ctsw1": """\
 command line: expected KEY=VALUE, got 'rtsw1:ctsw1'
-  hint: the keys allowed here: link, links, towards, lasts""",
+  hint: the keys allowed here: link, links, between, towards, lasts""",
     "blackhole link=rtsw1:ctsw1 toward=rtsw1 lasts=5s lasts=6s": """\
 command line: unknown key 'toward'
   hint: did you mean towards?
@@ -239,7 +239,7 @@ command line: lasts is given twice
 command line: unknown key 'link'
   hint: the keys allowed here: switch, lasts""",
     "drain switch=": """\
-command line: switch: expected text of 1 to 32 characters, got nothing
+command line: switch: expected text of 1 to 64 characters, got nothing
   hint: give it a value, or remove the key""",
     "grey-loss link=rtsw1:ctsw1 loss=0.5": """\
 command line: loss: expected a share such as 5% or 200ppm, got '0.5'
@@ -300,6 +300,7 @@ def test_every_kind_is_explained_with_its_keys_and_defaults(rocelab) -> None:
     assert {key["name"]: key["default"] for key in document["grey-loss"]["keys"]} == {
         "link": None,
         "links": None,
+        "between": None,
         "towards": None,
         "loss": "1%",
         "lasts": None,

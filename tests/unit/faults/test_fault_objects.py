@@ -92,8 +92,8 @@ def test_an_mtu_may_not_take_the_address_from_a_port() -> None:
 
 def test_bfdd_can_fail_only_where_it_runs() -> None:
     with pytest.raises(InputError, match=r"routing\.bfd"):
-        check_planned(FABRIC, "bfdd")
-    check_planned(fabric(routing={"bfd": True}), "bfdd")
+        check_planned(FABRIC, "rtsw1", "bfdd")
+    check_planned(fabric(routing={"bfd": True}), "rtsw1", "bfdd")
 
 
 def test_the_filters_of_a_rack_and_of_its_neighbours_are_read_from_what_is_rendered() -> None:

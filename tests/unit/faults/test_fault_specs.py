@@ -83,7 +83,7 @@ def test_sessions_are_reset_with_one_neighbour_or_with_all() -> None:
         ("nic-port-down", {"port": 2}, "has no port 2"),
         ("host-pause", {"server": "rtsw1"}, "rtsw1 is a switch"),
         ("power-loss", {"switch": "srv1-1"}, "srv1-1 is a server"),
-        ("daemon-crash", {"daemon": "bfdd"}, "run no bfdd"),
+        ("daemon-crash", {"daemon": "bfdd"}, "runs no bfdd"),
         ("session-reset", {"peer": "rtsw2"}, "rtsw1 has no session with rtsw2"),
         ("route-leak", {"switch": "ctsw1"}, "ctsw1 has no rack"),
         ("bad-prefix", {"of": "rtsw1"}, "announces its own prefix"),

@@ -1,0 +1,285 @@
+"""Labs that others wrote and containerlab deployed: adopted, broken, measured, given back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocelab.drills.labuse import kept
+from rocelab.drills.run import run_drill
+from rocelab.errors import ExpectationError, InputError
+from rocelab.faults.record import read_faults
+from rocelab.faults.running import inject_and_leave, release, restore_ownerless
+from rocelab.faults.spec import SINGLE_FAULT
+from rocelab.plan.fabric import Role
+from rocelab.runtime.adoption.adopt import adopt
+from rocelab.runtime.engine import Engine
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles, recorded_labs
+from rocelab.runtime.status import read_status
+from rocelab.runtime.teardown import take_down
+from rocelab.traffic.reachability import probe_reachability
+from tests.containerlab.labs import deployed, idle_image, write_leaf_spine, write_triangle
+from tests.integration.waiting import wait_until
+from tests.measured import probe_runs
+
+CONVERGES_WITHIN_S = 120.0
+WRITTEN = {"leaf-spine": write_leaf_spine, "triangle": write_triangle}
+DRILL = """name: flap
+lab: tiny
+traffic: {flows: 6, rate_pps: 200, warmup: 300ms, duration: 3s, seed: 2}
+faults: [{kind: carrier-down, at: 500ms, link: {node: "leaf#1", uplink: 1}, lasts: 900ms}]
+measure: {sampling_interval: 50ms, sustained: 200ms, stages: true}
+health: {}
+expect: {restored: true}
+"""
+
+
+@pytest.fixture(scope="module", params=list(WRITTEN))
+def name(
+    request: pytest.FixtureRequest,
+    engine: Engine,
+    image: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
+    """A lab that containerlab deployed and whose routing has converged, by its name here."""
+    folder = tmp_path_factory.mktemp("topology")
+    topology = WRITTEN[request.param](folder, image, idle_image(engine, image))
+    with deployed(topology):
+        wait_until(lambda: is_converged(topology), "routes", limit_s=CONVERGES_WITHIN_S)
+        yield request.param
+
+
+@pytest.fixture
+def lab(name: str) -> Iterator[Lab]:
+    """It, adopted; given back at the end."""
+    yield Lab.running(adopt(containerlabs(name)).name)
+    with suppress(InputError):
+        release(name)
+
+
+def containerlabs(name: str) -> str:
+    """containerlab's name of a lab."""
+    return "Leaf_Spine" if name == "leaf-spine" else name
+
+
+def is_converged(topology: Path) -> bool:
+    """Whether every router has a route to every network of hosts."""
+    adopted = adopt(str(topology))
+    lab = Lab.running(adopted.name)
+    assert lab.fabric.observed is not None
+    routes = lab.fabric.observed.routes
+    hosts = [f"192.168.{number}.0/24" for number in (1, 2, 3)]
+    whole = all(
+        sum(host in routes[node.name] for host in hosts) >= 2 for node in lab.fabric.switches
+    )
+    release(adopted.name)
+    return whole
+
+
+def state_of(engine: Engine, lab: str) -> dict[str, Any]:
+    """What adopting must leave as it is: each node's addresses, routes, rules, qdiscs, permanent
+    neighbours, settings, processes and changed files."""
+    label = f"label=containerlab={lab}"
+    names = engine.run("ps", "--filter", label, "--format", "{{.Names}}").split()
+    return {name: state_of_node(engine, name) for name in sorted(names)}
+
+
+def without_numbers(value: Any) -> Any:
+    """Without the numbers that FRR gives its next-hop objects anew, and remaining lifetimes."""
+    if isinstance(value, dict):
+        return {
+            key: without_numbers(each)
+            for key, each in value.items()
+            if key not in ("nhid", "expires", "valid_life_time", "preferred_life_time")
+        }
+    return [without_numbers(each) for each in value] if isinstance(value, list) else value
+
+
+def state_of_node(engine: Engine, container: str) -> dict[str, Any]:
+    pid = engine.run("inspect", "--format", "{{.State.Pid}}", container).strip()
+
+    def inside(*command: str) -> str:
+        enter = ["nsenter", f"--net=/proc/{pid}/ns/net", *command]
+        return subprocess.run(enter, capture_output=True, text=True, check=False).stdout
+
+    def listed(*command: str) -> list[str]:
+        shown = json.loads(inside(*command))
+        return sorted(json.dumps(without_numbers(each), sort_keys=True) for each in shown)
+
+    settings = inside("grep", "-rsH", ".", "/proc/sys/net/ipv4", "/proc/sys/net/ipv6/conf")
+    processes = engine.run("exec", container, "ps", "-e", "-o", "comm=").split()
+    return {
+        "links": listed("ip", "-json", "address", "show"),
+        "routes": listed("ip", "-json", "-4", "route", "show", "table", "all"),
+        # Those that a router's advertisement made come with the next one.
+        "routes6": [
+            route
+            for route in listed("ip", "-json", "-6", "route", "show", "table", "all")
+            if '"protocol": "ra"' not in route
+        ],
+        "rules": listed("ip", "-json", "rule", "show"),
+        "qdiscs": listed("tc", "-json", "qdisc", "show"),
+        "neighbours": listed("ip", "-json", "neigh", "show", "nud", "permanent"),
+        "settings": sorted(settings.splitlines()),
+        "processes": sorted(each for each in processes if each != "ps"),
+        "files": sorted(engine.run("diff", container).splitlines()),
+    }
+
+
+def assert_same(engine: Engine, lab: str, before: dict[str, Any]) -> None:
+    """Routing has to converge first, and addresses pass duplicate detection."""
+
+    def differences() -> list[str]:
+        now = state_of(engine, lab)
+        return [
+            f"{node} {part}: {set(map(str, before[node][part])) ^ set(map(str, now[node][part]))}"
+            for node in before
+            for part in before[node]
+            if before[node][part] != now[node][part]
+        ]
+
+    end = time.monotonic() + CONVERGES_WITHIN_S
+    while found := differences():
+        assert time.monotonic() < end, "\n".join(found)
+        time.sleep(0.5)
+
+
+def test_roles_links_and_daemons_are_found(name: str, lab: Lab) -> None:
+    fabric = lab.fabric
+    roles = {node.name: node.role for node in fabric.nodes}
+    if name == "leaf-spine":
+        assert {roles[f"Spine_{number}"] for number in (1, 2)} == {Role.SPINE}
+        assert {roles[f"Leaf_{number}"] for number in (1, 2, 3)} == {Role.LEAF}
+        assert len(fabric.links) == 9 and len(fabric.sessions) == 6
+        assert fabric.node("Leaf_2").asn == 65002
+        assert fabric.node("Leaf_2").loopback == "10.0.0.2"
+    else:
+        assert {roles[f"router{number}"] for number in (1, 2, 3)} == {Role.LEAF}
+        assert len(fabric.links) == 6 and not fabric.sessions
+    assert len(fabric.servers) == 3
+    assert all("zebra" in lab.daemons_of(node.name) for node in fabric.switches)
+
+
+def test_it_is_whole_and_hosts_reach_each_other(lab: Lab) -> None:
+    state = read_status(lab)
+    assert state.converged, state.document()
+    found = probe_reachability(lab.fabric, lambda node: lab.node(node).netns)
+    assert found.pairs == 6 and not found.failed
+
+
+def test_adopting_changes_nothing(name: str, engine: Engine) -> None:
+    before = state_of(engine, containerlabs(name))
+    adopt(containerlabs(name))
+    lab = Lab.running(name)
+    read_status(lab)
+    lab.node(lab.fabric.switches[0].name).exec(["vtysh", "-c", "show version"])
+    release(name)
+    assert_same(engine, containerlabs(name), before)
+    assert name not in recorded_labs()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "carrier-down", "link": {"node": "leaf#1", "uplink": 1}},
+        {"kind": "carrier-down", "link": {"node": "server#1", "uplink": 1}},
+        {"kind": "blackhole", "link": {"node": "leaf#1", "uplink": 1}},
+        {"kind": "grey-loss", "link": {"node": "leaf#1", "uplink": 1}, "loss": 100_000},
+        {"kind": "delay", "link": {"node": "leaf#1", "uplink": 1}},
+        {"kind": "mtu-mismatch", "link": {"node": "leaf#1", "uplink": 1}},
+        {"kind": "daemon-hang", "switch": "leaf#2", "daemon": "zebra"},
+        {"kind": "host-pause", "server": "server#1"},
+    ],
+    ids=lambda fault: f"{fault['kind']}-{fault.get('link', {}).get('node', '')}",
+)
+def test_a_fault_is_undone_to_the_last_route(
+    name: str, engine: Engine, lab: Lab, fault: dict[str, Any]
+) -> None:
+    before = state_of(engine, containerlabs(name))
+    inject_and_leave(lab, SINGLE_FAULT.validate_python(fault))
+    assert state_of(engine, containerlabs(name)) != before or fault["kind"] in (
+        *("daemon-hang", "host-pause"),
+    )
+    undone, _ = restore_ownerless(lab)
+    assert len(undone) == 1
+    assert_same(engine, containerlabs(name), before)
+
+
+def test_a_drill_measures_it(name: str, engine: Engine, lab: Lab, tmp_path: Path) -> None:
+    before = state_of(engine, containerlabs(name))
+    drill = tmp_path / "drill.yaml"
+    drill.write_text(DRILL)
+    result = run_drill(drill, retries=0, out=tmp_path / "out", use=kept(lambda _: None), lab=lab)
+    (repeat,) = probe_runs(result)
+    assert [record.event.change for record in repeat.events] == ["begin", "end"]
+    assert repeat.overall.restored
+    assert {change.node for change in repeat.fib}
+    assert result.environment.runtime == "adopted"
+    assert result.environment.frr_version.startswith(("8.", "9.", "10."))
+    assert any("stages" in note for note in result.notes)
+    assert_same(engine, containerlabs(name), before)
+
+
+def test_a_driver_that_is_killed_leaves_nothing_broken(
+    name: str, engine: Engine, lab: Lab, tmp_path: Path
+) -> None:
+    before = state_of(engine, containerlabs(name))
+    drill = tmp_path / "drill.yaml"
+    drill.write_text(DRILL)
+    command = [
+        Path(sys.executable).with_name("rocelab"),
+        "drill",
+        "run",
+        str(drill),
+        "--lab",
+        lab.name,
+    ]
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out")], cwd=tmp_path, stdout=subprocess.DEVNULL
+    ) as driver:
+        wait_until(lambda: state_of(engine, containerlabs(name)) != before or driver.poll())
+        assert driver.poll() is None
+        os.kill(driver.pid, signal.SIGKILL)
+    wait_until(lambda: not read_faults(LabFiles(lab.name)), "the guardian", limit_s=60)
+    release(lab.name)
+    assert_same(engine, containerlabs(name), before)
+
+
+def test_it_is_not_taken_down_here(name: str, lab: Lab, engine: Engine) -> None:
+    with pytest.raises(InputError, match="rocelab release"):
+        take_down(lab.name)
+    assert lab.node(lab.fabric.switches[0].name).daemons()
+
+
+def test_what_would_change_it_is_refused(lab: Lab) -> None:
+    for fault in (
+        {"kind": "rate-degrade", "link": {"node": "leaf#1", "uplink": 1}},
+        {"kind": "route-leak", "switch": "leaf#1"},
+    ):
+        with pytest.raises(InputError, match="was adopted"):
+            inject_and_leave(lab, SINGLE_FAULT.validate_python(fault))
+    assert not read_faults(LabFiles(lab.name))
+
+
+def test_a_node_that_was_restarted_is_said_to_be_gone(
+    name: str, engine: Engine, lab: Lab, tmp_path: Path
+) -> None:
+    """Last: its container has no links afterwards."""
+    host = lab.fabric.servers[-1].name
+    adopted = lab.runtime.provider.node(lab.runtime.files, host)
+    engine.run("restart", "--time", "0", adopted.container)  # type: ignore[attr-defined]
+    with pytest.raises(ExpectationError, match=host):
+        Lab.running(lab.name)
+    release(lab.name)
+    assert lab.name not in recorded_labs()
