@@ -8,6 +8,7 @@ is what users know it by.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,11 @@ from typing import Any
 from rocelab.errors import InputError, MachineError
 from rocelab.runtime.engine import Engine, find_engine
 from rocelab.spec.source import read_source
-from rocelab.wording import name_hint
+from rocelab.wording import name_hint, shown
 
 LAB, NODE, KIND, GROUP = "containerlab", "clab-node-name", "clab-node-kind", "clab-node-group"
 
-MOST_CHARACTERS = 255
-"""Of a name of containerlab's, which is a part of file names."""
+_NAME = re.compile(r"[\w.-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,10 @@ def find_containers(text: str) -> tuple[str, Engine, tuple[Container, ...]]:
 def _lab_name(text: str) -> str:
     """Raises InputError, or SpecError, for a file that is no topology."""
     if not text.endswith((".yml", ".yaml")) and "/" not in text:
-        if len(text) > MOST_CHARACTERS:
-            raise InputError(f"no lab has a name of {len(text)} characters")
+        if _NAME.fullmatch(text) is None:
+            raise InputError(
+                f"{shown(text)} is not the name of a lab", "name a topology file or a lab"
+            )
         return text
     name = read_source(Path(text)).data.get("name")
     if not isinstance(name, str):
