@@ -123,6 +123,11 @@ adversary: $(READY_TO_TEST) ## every drill on a machine that misbehaves, beside 
 	@$(SUDO) env PYTHONDONTWRITEBYTECODE=1 DRILLS="$(DRILLS)" AGAINST="$(AGAINST)" tests/alone.sh \
 		.venv/bin/python -m pytest -v -p no:cacheprovider -o junit_family=xunit1 --junitxml=results/adversary.xml tests/adversary
 
+.PHONY: test-containerlab
+test-containerlab: $(READY_TO_TEST) ## containerlab itself: deploy what is rendered, adopt what others wrote; builds it with Go where it is missing
+	@mkdir -p results
+	@$(AS_ROOT) tests/containerlab/run.sh
+
 .PHONY: test-machines
 test-machines: $(READY) ## both commands of README, and all others, on fresh machines: SYSTEMS="debian-12" RUN="drill test"
 	@$(AS_ROOT) .venv/bin/python -m tests.machines.run --cache "$(MACHINES)" --systems "$(SYSTEMS)" --run "$(RUN)"

@@ -240,6 +240,7 @@ class RouteLeakSpec(SwitchFaultSpec):
     ] = True
 
     def resolve(self, fabric: Fabric) -> RouteLeak:
+        policy.check_rendered(fabric)
         check_leaf(fabric, self.switch)
         return RouteLeak(self.switch, self.filtered)
 
@@ -255,6 +256,7 @@ class BadPrefixSpec(SwitchFaultSpec):
 
     def resolve(self, fabric: Fabric) -> BadPrefix:
         """Of the first prefix of the other rack's servers."""
+        policy.check_rendered(fabric)
         check_leaf(fabric, self.switch)
         check_leaf(fabric, self.of)
         if self.of == self.switch:

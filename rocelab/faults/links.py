@@ -62,7 +62,7 @@ class CarrierDown(LinksFault):
         lit = []
         for node, links in _by_lower_end(self.links):
             lit.append(lab.node(node).raise_ports(links))
-            if not lab.fabric.node(node).is_switch:
+            if not lab.fabric.node(node).is_switch and lab.fabric.observed is None:
                 _restore_default_route(lab, node)
         return spanning(lit)
 
@@ -70,7 +70,9 @@ class CarrierDown(LinksFault):
         found: list[str] = []
         for node, links in _by_lower_end(self.links):
             found += lab.node(node).port_faults(links)
-            if not lab.fabric.node(node).is_switch and _lacking_ports(lab, node):
+            if lab.fabric.observed is not None or lab.fabric.node(node).is_switch:
+                continue
+            if _lacking_ports(lab, node):
                 found.append(f"{node} has not its default route")
         return tuple(found)
 
@@ -138,14 +140,6 @@ class RateDegrade(LinksFault):
     share_ppm: int
     towards: str | None = None
     kind: str = "rate-degrade"
-
-    def prepare(self, lab: Lab) -> None:
-        """Raises InputError if the links have no rate."""
-        if lab.fabric.observed is not None:
-            raise InputError(
-                f"the links of lab {lab.name}, which was adopted, have no rate to reduce",
-                hint="loss, delay and carrier-down work on any link",
-            )
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(
@@ -239,6 +233,15 @@ def _restore_default_route(lab: Lab, server: str) -> None:
     node.send([wiring.default_route(lab.fabric, server, by=usable)])
 
 
+def _check_rates(fabric: Fabric) -> None:
+    """Raises InputError if the fabric's links have no rate."""
+    if fabric.observed is not None:
+        raise InputError(
+            f"lab {fabric.name} was adopted: its links have no rate to reduce",
+            hint="loss, delay and carrier-down work on any link",
+        )
+
+
 class CarrierDownSpec(LinkFaultSpec):
     """The carrier goes away, as when a cable is pulled; with `side`, one end alone sees it go and
     gets nothing, as when one fibre of two breaks."""
@@ -261,6 +264,7 @@ class RateDegradeSpec(LinkFaultSpec):
     )
 
     def resolve(self, fabric: Fabric) -> RateDegrade:
+        _check_rates(fabric)
         links = self.find(fabric, self.towards)
         for link in links:
             if not link.is_between_switches and self.towards != link.a.node:
@@ -308,6 +312,7 @@ class SlowReceiverSpec(NicFaultSpec):
     )
 
     def resolve(self, fabric: Fabric) -> RateDegrade:
+        _check_rates(fabric)
         find_nic_link(fabric, self.server, self.nic, 1)
         links = fabric.nics(self.server)[self.nic - 1].links
         return RateDegrade(links, self.rate, self.server, kind=self.kind)

@@ -38,15 +38,18 @@ class Filter:
 
 
 def rendered_lines(fabric: Fabric, switch: str) -> tuple[str, ...]:
-    """The lines of a switch's bgpd.conf. Raises InputError if the lab was adopted: its
-    configuration is not rendered here."""
+    """The lines of a switch's bgpd.conf."""
+    text = frr_configuration(fabric, fabric.node(switch))["bgpd"]
+    return tuple(line.strip() for line in text.splitlines())
+
+
+def check_rendered(fabric: Fabric) -> None:
+    """Raises InputError if the lab was adopted: its configuration is not rendered here."""
     if fabric.observed is not None:
         raise InputError(
             f"lab {fabric.name} was adopted, and the fault is of the policy that rocelab renders",
             hint="others are drain, abrupt-removal and session-reset",
         )
-    text = frr_configuration(fabric, fabric.node(switch))["bgpd"]
-    return tuple(line.strip() for line in text.splitlines())
 
 
 def peer_groups(fabric: Fabric, switch: str) -> tuple[str, ...]:

@@ -28,7 +28,14 @@ NUD_PERMANENT = 0x80
 IFINFOMSG = struct.Struct("=BxHiII")
 
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_QDISC = 1, 3, 4, 5, 6
-IFLA_OPERSTATE, IFLA_LINKMODE, IFLA_LINKINFO, IFLA_STATS64, IFLA_NET_NS_FD = 16, 17, 18, 23, 28
+IFLA_TXQLEN, IFLA_OPERSTATE, IFLA_LINKMODE, IFLA_LINKINFO, IFLA_STATS64, IFLA_NET_NS_FD = (
+    13,
+    16,
+    17,
+    18,
+    23,
+    28,
+)
 IFLA_LINK_NETNSID, IFLA_CARRIER_DOWN_COUNT, IFLA_GRO_MAX_SIZE = 37, 48, 58
 IFLA_INFO_KIND, IFLA_INFO_DATA, VETH_INFO_PEER = 1, 2, 1
 SIOCETHTOOL = 0x8946
@@ -112,6 +119,10 @@ class Link:
     def qdisc(self) -> str:
         """The name of the root qdisc."""
         return netlink.text(self._find(IFLA_QDISC))
+
+    @property
+    def txqlen(self) -> int:
+        return netlink.number(self._find(IFLA_TXQLEN))
 
     @property
     def carrier_losses(self) -> int:

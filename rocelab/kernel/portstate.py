@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rocelab.kernel import netlink
+from rocelab.kernel.links import IFINFOMSG, IFLA_TXQLEN, RTM_NEWLINK, Link
 
 RTM_NEWADDR, RTM_GETADDR = 20, 22
 RTM_NEWROUTE, RTM_GETROUTE = 24, 26
@@ -49,33 +50,54 @@ class Kept:
     key: Key
 
 
-def read_port(channel: socket.socket, index: int) -> tuple[Kept, ...]:
-    """What the kernel would forget of an interface, addresses first. Raises OSError."""
+@dataclass(frozen=True, slots=True)
+class PortState:
+    """The state of an interface: its queue length in packets, and what is set on it, addresses
+    first."""
+
+    txqlen: int
+    kept: tuple[Kept, ...]
+
+
+def set_txqlen(index: int, txqlen: int) -> bytes:
+    """A request to set an interface's txqlen: the kernel raises a 0 when it gets a first qdisc
+    (net/sched/sch_api.c, qdisc_create), clsact included."""
+    body = IFINFOMSG.pack(0, 0, index, 0, 0) + netlink.attribute(IFLA_TXQLEN, netlink.u32(txqlen))
+    return netlink.request(RTM_NEWLINK, body)
+
+
+def read_port(channel: socket.socket, port: Link) -> PortState:
+    """What the kernel would forget of an interface. Raises OSError."""
+    index = port.index
     addresses = netlink.dump(channel, RTM_GETADDR, bytes(_IFADDRMSG.size))
     neighbours = netlink.dump(channel, RTM_GETNEIGH, bytes(_NDMSG.size))
     routes = netlink.dump(channel, RTM_GETROUTE, bytes(_RTMSG.size))
-    return (
+    kept = (
         *(_address(each) for each in addresses if _is_kept_address(each, index)),
         *(_neighbour(each) for each in neighbours if _is_kept_neighbour(each, index)),
         *(_route(each) for each in routes if _is_kept_route(each, index)),
     )
+    return PortState(port.txqlen, kept)
 
 
-def to_json(state: Iterable[Kept]) -> str:
+def to_json(state: PortState) -> str:
     """The state as text."""
-    return json.dumps([[each.kind, each.body.hex()] for each in state])
+    kept = [[each.kind, each.body.hex()] for each in state.kept]
+    return json.dumps({"txqlen": state.txqlen, "kept": kept})
 
 
-def from_json(text: str) -> tuple[Kept, ...]:
+def from_json(text: str) -> PortState:
     """The state that `to_json` wrote."""
+    document = json.loads(text)
     bodies: dict[int, list[bytes]] = {RTM_NEWADDR: [], RTM_NEWNEIGH: [], RTM_NEWROUTE: []}
-    for kind, body in json.loads(text):
+    for kind, body in document["kept"]:
         bodies[kind].append(bytes.fromhex(body))
-    return (
+    kept = (
         *map(_address, bodies[RTM_NEWADDR]),
         *map(_neighbour, bodies[RTM_NEWNEIGH]),
         *map(_route, bodies[RTM_NEWROUTE]),
     )
+    return PortState(document["txqlen"], kept)
 
 
 def missing(before: Iterable[Kept], now: Iterable[Kept]) -> tuple[Kept, ...]:

@@ -179,6 +179,10 @@ class NamespaceNode:
             [message for link in cables for message in wiring.bring_up(link, self.name)]
         )
 
+    def mend_ports(self, cables: Sequence[Link]) -> None:
+        """Set again what a fault has changed of the ports of these links, which are up. Nothing for
+        a planned node."""
+
     def port_faults(self, cables: Iterable[Link]) -> list[str]:
         """The problems of the ports of these links: down, or without their neighbour."""
 

@@ -145,7 +145,10 @@ def _write_frr(folder: Path, name: str, configuration: str) -> None:
     ospfd = "yes" if "router ospf" in configuration else "no"
     (folder / "daemons").write_text(DAEMONS.format(ospfd=ospfd))
     (folder / "vtysh.conf").write_text("service integrated-vtysh-config\n")
-    (folder / "frr.conf").write_text(f"hostname {name}\nip forwarding\n!\n{configuration}")
+    # With next-hop objects FRR 8.4 forgets that the kernel took a dead link out of a group, and does
+    # not put it back: routes would stay narrow after a flap, whoever makes it.
+    start = f"hostname {name}\nip forwarding\nno zebra nexthop kernel enable\n!\n"
+    (folder / "frr.conf").write_text(f"{start}{configuration}")
 
 
 def _node(

@@ -34,6 +34,8 @@ from tests.integration.waiting import wait_until
 from tests.measured import probe_runs
 
 CONVERGES_WITHIN_S = 120.0
+SETTLES_S = 10.0
+"""From the first route to every network until the last equal path: OSPF's delays."""
 WRITTEN = {"leaf-spine": write_leaf_spine, "triangle": write_triangle}
 DRILL = """name: flap
 lab: tiny
@@ -57,6 +59,7 @@ def name(
     topology = WRITTEN[request.param](folder, image, idle_image(engine, image))
     with deployed(topology):
         wait_until(lambda: is_converged(topology), "routes", limit_s=CONVERGES_WITHIN_S)
+        time.sleep(SETTLES_S)
         yield request.param
 
 
@@ -195,7 +198,7 @@ def test_adopting_changes_nothing(name: str, engine: Engine) -> None:
         {"kind": "carrier-down", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "carrier-down", "link": {"node": "server#1", "uplink": 1}},
         {"kind": "blackhole", "link": {"node": "leaf#1", "uplink": 1}},
-        {"kind": "grey-loss", "link": {"node": "leaf#1", "uplink": 1}, "loss": 100_000},
+        {"kind": "grey-loss", "link": {"node": "leaf#1", "uplink": 1}, "loss": "10%"},
         {"kind": "delay", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "mtu-mismatch", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "daemon-hang", "switch": "leaf#2", "daemon": "zebra"},

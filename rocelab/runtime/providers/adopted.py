@@ -145,32 +145,44 @@ class AdoptedNode(ContainerNode):
                 self.engine.run("exec", "--detach", self.container, *self.record.commands[name])
 
     def keep_ports(self, cables: Sequence[Link]) -> None:
-        """A port that is down has been kept before, when it was whole."""
+        """Not those of a port that is down, or that another fault has changed already: they have
+        been kept before."""
 
-        def read() -> dict[int, tuple[portstate.Kept, ...]]:
+        def read() -> dict[int, portstate.PortState]:
             with netlink.open_socket() as channel:
-                up = {link.index for link in read_links(channel) if link.up}
-                wanted = up.intersection(link.port(self.name).index for link in cables)
-                return {index: portstate.read_port(channel, index) for index in wanted}
+                ports = {port.index: port for port in read_links(channel) if port.up}
+                wanted = ports.keys() & {link.port(self.name).index for link in cables}
+                return {index: portstate.read_port(channel, ports[index]) for index in wanted}
 
+        others = len(list((self.files.root / "faults").glob("*.json"))) > 1
         states = namespaces.inside(self.netns, read)
         for link in cables:
-            state = states.get(link.port(self.name).index)
-            if state is not None:
-                replace_file(self._kept_file(link), portstate.to_json(state))
+            file, state = self._kept_file(link), states.get(link.port(self.name).index)
+            if state is not None and not (others and file.exists()):
+                replace_file(file, portstate.to_json(state))
 
     def raise_ports(self, cables: Sequence[Link]) -> Bracket:
         done = self.send([wiring.set_up(link.port(self.name).index, up=True) for link in cables])
-        for link in cables:
-            lost = self._lost(link)
+        self.mend_ports(cables)
+        return done
 
-            def send_back(lost: Sequence[portstate.Kept] = lost) -> None:
+    def mend_ports(self, cables: Sequence[Link]) -> None:
+        for link in cables:
+            index = link.port(self.name).index
+            txqlen, lost = self._lost(link)
+
+            def mend(
+                index: int = index,
+                txqlen: int | None = txqlen,
+                lost: Sequence[portstate.Kept] = lost,
+            ) -> None:
                 with netlink.open_socket() as channel:
+                    if txqlen is not None:
+                        netlink.send_batch(channel, [portstate.set_txqlen(index, txqlen)])
                     portstate.send_back(channel, lost)
 
-            if lost:
-                namespaces.inside(self.netns, send_back)
-        return done
+            if txqlen is not None or lost:
+                namespaces.inside(self.netns, mend)
 
     def port_faults(self, cables: Iterable[Link]) -> list[str]:
         def read() -> dict[int, bool]:
@@ -185,24 +197,28 @@ class AdoptedNode(ContainerNode):
                 found.append(f"{port} is gone")
             elif not up[port.index]:
                 found.append(f"{port} is down")
-            elif lost := self._lost(link):
-                found.append(
-                    f"{port} lacks {len(lost)} addresses, neighbours or routes that it had"
-                )
+            elif lost := self._lost(link)[1]:
+                found.append(f"{port} lacks {len(lost)} addresses, neighbours or routes")
         return found
 
-    def _lost(self, link: Link) -> tuple[portstate.Kept, ...]:
-        """What was kept of a port and is not there now."""
+    def _lost(self, link: Link) -> tuple[int | None, tuple[portstate.Kept, ...]]:
+        """What was kept of a port and is not so now: its txqlen, and what was set on it."""
         try:
             before = portstate.from_json(self._kept_file(link).read_text())
         except FileNotFoundError:
-            return ()
+            return None, ()
 
-        def read() -> tuple[portstate.Kept, ...]:
+        def read() -> portstate.PortState | None:
             with netlink.open_socket() as channel:
-                return portstate.read_port(channel, link.port(self.name).index)
+                index = link.port(self.name).index
+                ports = (port for port in read_links(channel) if port.index == index)
+                return next((portstate.read_port(channel, port) for port in ports), None)
 
-        return portstate.missing(before, namespaces.inside(self.netns, read))
+        now = namespaces.inside(self.netns, read)
+        if now is None:
+            return None, ()
+        txqlen = before.txqlen if before.txqlen != now.txqlen else None
+        return txqlen, portstate.missing(before.kept, now.kept)
 
     def _kept_file(self, link: Link) -> Path:
         return self.files.node(self.name) / f"{link.port(self.name).interface}.port"

@@ -3,8 +3,6 @@
 containerlab gets a topology of nodes without links. As in every runtime, rocelab makes the links by
 netlink, with their addresses, queues and indexes. The lab is then one of containerlab's, for
 `containerlab inspect` and the like, and one of rocelab's.
-
-Not tested with containerlab itself: the topology file is checked against its published schema.
 """
 
 from __future__ import annotations

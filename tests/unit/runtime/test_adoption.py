@@ -145,10 +145,10 @@ def test_a_lab_gets_a_name_that_is_taken_here(text: str, name: str) -> None:
 
 def test_what_was_kept_of_a_port_is_read_back_and_compared() -> None:
     body = bytes([socket.AF_INET, 24, 0x80, 0, 7, 0, 0, 0]) + b"\x08\0\x02\0\x0a\0\0\x01"
-    kept = portstate.from_json(f'[[20, "{body.hex()}"]]')
-    assert portstate.from_json(portstate.to_json(kept)) == kept
-    assert portstate.missing(kept, kept) == ()
-    assert portstate.missing(kept, ()) == kept
+    state = portstate.from_json(f'{{"txqlen": 0, "kept": [[20, "{body.hex()}"]]}}')
+    assert portstate.from_json(portstate.to_json(state)) == state
+    assert portstate.missing(state.kept, state.kept) == ()
+    assert portstate.missing(state.kept, ()) == state.kept
 
 
 def test_a_link_in_a_containers_files_does_not_lead_out_of_them(tmp_path: Path) -> None:
