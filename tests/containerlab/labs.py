@@ -145,8 +145,8 @@ def _write_frr(folder: Path, name: str, configuration: str) -> None:
     ospfd = "yes" if "router ospf" in configuration else "no"
     (folder / "daemons").write_text(DAEMONS.format(ospfd=ospfd))
     (folder / "vtysh.conf").write_text("service integrated-vtysh-config\n")
-    # With next-hop objects FRR 8.4 forgets that the kernel took a dead link out of a group, and does
-    # not put it back: routes would stay narrow after a flap, whoever makes it.
+    # With next-hop objects FRR 8.4 forgets that the kernel took a dead link out of a group: routes
+    # would stay narrow after a flap, whoever makes it.
     start = f"hostname {name}\nip forwarding\nno zebra nexthop kernel enable\n!\n"
     (folder / "frr.conf").write_text(f"{start}{configuration}")
 
@@ -179,3 +179,57 @@ def _write_topology(
     file = folder / f"{name}.clab.yml"
     file.write_text(yaml.safe_dump(topology, sort_keys=False))
     return file
+
+
+def write_bird(folder: Path, image: str, host_image: str) -> Path:
+    """Two leaves under two spines with BIRD, numbered links, and a host at each leaf."""
+    nodes, links = [], []
+    spines, leaves = (1, 2), (1, 2)
+    for spine in spines:
+        peers = [(f"10.{spine}.{leaf}.1", 65000 + leaf) for leaf in leaves]
+        _write_bird(folder / f"spine{spine}", f"10.0.0.{100 + spine}", 65000, peers)
+        commands = [
+            f"ip addr add 10.{spine}.{leaf}.0/31 dev eth{place}"
+            for place, leaf in enumerate(leaves, 1)
+        ]
+        nodes.append(_bird_node(f"spine{spine}", image, commands))
+    for leaf in leaves:
+        peers = [(f"10.{spine}.{leaf}.0", 65000) for spine in spines]
+        _write_bird(folder / f"leaf{leaf}", f"10.0.0.{leaf}", 65000 + leaf, peers)
+        commands = [
+            *(f"ip addr add 10.{spine}.{leaf}.1/31 dev eth{spine}" for spine in spines),
+            f"ip addr add 192.168.{leaf}.1/24 dev eth9",
+        ]
+        nodes.append(_bird_node(f"leaf{leaf}", image, commands))
+        address, gateway = f"192.168.{leaf}.2/24", f"192.168.{leaf}.1"
+        routed = (
+            f"ip addr add {address} dev eth1",
+            f"ip route add 192.168.0.0/16 via {gateway} dev eth1",
+        )
+        nodes.append(_node(f"host{leaf}", host_image, commands=routed))
+        links.append((f"host{leaf}:eth1", f"leaf{leaf}:eth9"))
+        links += [(f"leaf{leaf}:eth{spine}", f"spine{spine}:eth{leaf}") for spine in spines]
+    return _write_topology(folder, "birds", nodes, links)
+
+
+def _bird_node(name: str, image: str, commands: list[str]) -> tuple[str, dict[str, object]]:
+    _, node = _node(name, image, bound=False, commands=tuple(commands))
+    node["binds"] = [f"{name}/bird.conf:/etc/bird/bird.conf"]
+    node["sysctls"] = {"net.ipv4.ip_forward": 1, "net.ipv4.fib_multipath_hash_policy": 1}
+    return name, node
+
+
+def _write_bird(folder: Path, router: str, asn: int, neighbours: list[tuple[str, int]]) -> None:
+    sessions = "".join(
+        f"protocol bgp peer{number} {{\n  local as {asn};\n  neighbor {address} as {other};\n"
+        "  connect delay time 1;\n  connect retry time 2;\n"
+        "  ipv4 { import all; export all; };\n}\n"
+        for number, (address, other) in enumerate(neighbours, 1)
+    )
+    folder.mkdir(parents=True)
+    (folder / "bird.conf").write_text(
+        f"router id {router};\nprotocol device {{ scan time 1; }}\n"
+        'protocol direct { ipv4; interface "-eth0", "*"; }\n'
+        "protocol kernel { ipv4 { export where source = RTS_BGP; }; merge paths on; }\n"
+        f"{sessions}"
+    )

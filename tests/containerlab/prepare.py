@@ -9,14 +9,17 @@ by a wrapper: containerlab 0.79 opens that file and gives up without it.
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from rocelab.files import make_folders, replace_file
 from rocelab.progress import no_progress
-from rocelab.runtime.image import built_image
+from rocelab.runtime.engine import Engine
+from rocelab.runtime.image import SUITE, built_image
 from tests.integration.engine import docker_engine
 
 VERSION = "0.79.0"
@@ -32,6 +35,7 @@ go 1.24
 
 require github.com/srl-labs/containerlab v{VERSION}
 """
+BIRD = "rocelab-tests/bird:1"
 WRAPPER = Path(__file__).with_name("with-proc-modules")
 
 
@@ -70,8 +74,23 @@ def _built() -> Path:
     return program
 
 
+def built_bird(engine: Engine) -> None:
+    """An image of Debian with BIRD, which starts it."""
+    if engine.call(("image", "inspect", BIRD)).returncode == 0:
+        return
+    with tempfile.TemporaryDirectory(prefix="rocelab-bird-") as scratch:
+        archive = Path(scratch, "root.tar")
+        wanted = "--include=bird2,iproute2,procps"
+        command = ["mmdebstrap", "--variant=minbase", wanted, SUITE, archive]
+        subprocess.run(command, check=True, timeout=BUILD_TIMEOUT_S, capture_output=True)
+        starts = "mkdir -p /run/bird && exec bird -f -c /etc/bird/bird.conf"
+        entry = f"ENTRYPOINT {json.dumps(['/bin/sh', '-c', starts])}"
+        engine.run("import", "--change", entry, str(archive), BIRD, timeout_s=BUILD_TIMEOUT_S)
+
+
 if __name__ == "__main__":
     folder = folder_of_containerlab()
     with docker_engine() as engine:
         built_image(engine, no_progress)
+        built_bird(engine)
     sys.stdout.write(f"{folder}\n")
