@@ -117,7 +117,7 @@ def _address_use(fabric: Fabric) -> str:
     originated = sum(
         ip_network(prefix.prefix).num_addresses for prefix in fabric.prefixes if not prefix.per_port
     )
-    linked = 2 * len(fabric.sessions) if fabric.numbered else 0
+    linked = 2 * len(fabric.trunks) if fabric.numbered else 0
     used = originated + linked
     return (
         f"Addresses: {used:,} of the {SPACE_SIZE:,} of {SPACE_TEXT} are in use "

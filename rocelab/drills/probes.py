@@ -110,7 +110,7 @@ def _compare_hashing(
         seeded = reseeded(lab.fabric, seed)
         with (
             seeds_of(seeded, lab, netns_of) if settable else nullcontext(),
-            Taps(lab.fabric, netns_of, lab.fabric.sessions, probe_filter()) as taps,
+            Taps(lab.fabric, netns_of, lab.fabric.trunks, probe_filter()) as taps,
             TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session,
         ):
             start_ns = session.start()

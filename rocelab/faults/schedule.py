@@ -100,10 +100,9 @@ def _draw_fault(
     fabric: Fabric, kind: CampaignKind, draw: random.Random
 ) -> tuple[tuple[str, ...], SingleFaultSpec]:
     """A random fault of that kind, and its nodes."""
-    between = [link for link in fabric.links if link.is_between_switches]
-    if not between:
+    if not fabric.trunks:
         raise InputError(f"no link of lab {fabric.name} joins two switches: nothing to draw from")
-    link = draw.choice(fabric.sessions or between)
+    link = draw.choice(fabric.trunks)
     ends = (link.a.node, link.b.node)
     selector = LinkSelector(node=link.a.node, interface=link.a.interface)
     # Without their only switch, a rack's servers lose all traffic, which routing cannot prevent.

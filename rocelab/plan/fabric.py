@@ -304,12 +304,16 @@ class Fabric:
         return tuple(node for node in self.nodes if not node.is_switch)
 
     @cached_property
-    def sessions(self) -> tuple[Link, ...]:
-        """The links that carry a BGP session: in a planned lab every switch-to-switch link, single
-        hop."""
-        if self.observed is not None:
-            return tuple(link for link in self.links if link.name in self.observed.sessions)
+    def trunks(self) -> tuple[Link, ...]:
+        """The links between switches."""
         return tuple(link for link in self.links if link.is_between_switches)
+
+    @cached_property
+    def sessions(self) -> tuple[Link, ...]:
+        """The links that carry a BGP session: in a planned lab every trunk, single hop."""
+        if self.observed is None:
+            return self.trunks
+        return tuple(link for link in self.links if link.name in self.observed.sessions)
 
     @cached_property
     def prefixes_of(self) -> dict[str, tuple[Prefix, ...]]:

@@ -39,7 +39,7 @@ def divisions(fabric: Fabric) -> tuple[Division, ...]:
     roles = sorted(by_role, key=lambda role: role.tier)
     crossed = {
         fabric.node(link.b.node).role
-        for link in fabric.sessions
+        for link in fabric.trunks
         if fabric.node(link.a.node).zone != fabric.node(link.b.node).zone
     }
     groups: list[list[Role]] = []

@@ -347,7 +347,7 @@ def _summary(fabric: Fabric, drawn: Sketch) -> str:
             *(division.counted(len(division.zones)) for division in divided),
             f"{len(fabric.switches):,} switches",
             f"{len(fabric.servers):,} servers",
-            f"{len(fabric.sessions):,} switch-to-switch links",
+            f"{len(fabric.trunks):,} switch-to-switch links",
             "numbered links" if fabric.numbered else "unnumbered links",
         ]
     )

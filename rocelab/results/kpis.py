@@ -191,7 +191,7 @@ def _uplinks(tiers: Iterable[TierBalance], figure: str) -> float | None:
 
 def _carried(job: PhaseJob) -> list[bool]:
     """Whether each link between switches, in each direction, carried a packet."""
-    inside = {link.name for link in job.fabric.sessions}
+    inside = {link.name for link in job.fabric.trunks}
     return [bool(each.packets) for each in job.report.links if each.link in inside]
 
 

@@ -34,7 +34,7 @@ class SwitchHandle(Protocol):
 
 def convergence_timeout_s(fabric: Fabric) -> float:
     """The time limit for a fabric: a minute, and more where there are thousands of sessions."""
-    return 60.0 + 0.1 * len(fabric.sessions)
+    return 60.0 + 0.1 * len(fabric.trunks)
 
 
 class ConvergenceWait:

@@ -216,6 +216,6 @@ def _links(
             * 8
             / (each.link.rate_bps / report.clock.dilation * seconds),
         )
-        for link in fabric.sessions
+        for link in fabric.trunks
         for each in (link.up, link.down)
     )

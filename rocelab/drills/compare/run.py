@@ -174,7 +174,7 @@ def _run(lab: Lab, cell: Cell) -> Run:
     fabric = lab.fabric
     with (
         opened_namespaces(lab, fabric.switches) as netns_of,
-        Taps(fabric, netns_of, fabric.sessions, data_filter()) as taps,
+        Taps(fabric, netns_of, fabric.trunks, data_filter()) as taps,
     ):
         report = run_job(lab, cell.job)
         packets = taps.read()

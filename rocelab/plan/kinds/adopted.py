@@ -43,6 +43,6 @@ def fabric(spec: LabSpec, adopted: AdoptedSpec) -> Fabric:
         made.name for made, link in zip(links, adopted.links, strict=True) if link.session
     )
     daemons = {node.name: node.daemons for node in adopted.nodes}
-    between = [link for link in links if link.is_between_switches]
-    numbered = all(link.a.address and link.b.address for link in between)
+    trunks = [link for link in links if link.is_between_switches]
+    numbered = all(link.a.address and link.b.address for link in trunks)
     return Fabric(spec, nodes, links, (), numbered, Observed(routes, sessions, daemons))

@@ -170,7 +170,7 @@ def place(
 def tier_use(fabric: Fabric, utilisation: Mapping[DirectedLink, float]) -> dict[str, TierUse]:
     """Utilisation by the roles that links join, as in `rtsw>ctsw`; idle links count."""
     found: dict[str, list[float]] = {}
-    for link in fabric.sessions:
+    for link in fabric.trunks:
         for each in (link.up, link.down):
             name = f"{each.port.role}>{each.far.role}"
             found.setdefault(name, []).append(utilisation.get(each, 0.0))
