@@ -112,7 +112,7 @@ def test_vtysh_of_a_switch_is_of_its_frr_and_asks_its_daemons(lab: Lab) -> None:
 @pytest.mark.parametrize("daemon", daemons.DAEMONS)
 def test_a_daemon_that_was_killed_comes_back_and_routing_with_it(lab: Lab, daemon: str) -> None:
     if daemon not in lab.daemons_of("rtsw1"):
-        with pytest.raises(Exception, match=f"run no {daemon}"):
+        with pytest.raises(Exception, match=f"runs no {daemon}"):
             DaemonCrash("rtsw1", daemon).prepare(lab)
         return
     before = lab.node("rtsw1").daemons()
