@@ -61,18 +61,21 @@ class DaemonCrash(DaemonFault):
         return running_daemons(lab, self.node, (self.daemon,))
 
     def inject(self, lab: Lab) -> Bracket:
-        return lab.node(self.node).kill_daemons((self.daemon,)) or Bracket.now()
+        node = lab.node(self.node)
+        node.hold_supervisor()
+        return node.kill_daemons((self.daemon,)) or Bracket.now()
 
     def restore(self, lab: Lab) -> Bracket | None:
         """The time that a daemon needs to load is part of the recovery."""
-        if self.daemon in lab.node(self.node).daemons():
+        node, begun = lab.node(self.node), Bracket.now()
+        node.free_supervisor()
+        if self.daemon in node.daemons():
             return None
-        begun = Bracket.now()
-        lab.node(self.node).start_daemons(lab.daemons_of(self.node))
+        node.start_daemons(lab.daemons_of(self.node))
         return begun
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
-        return missing_daemons(lab, self.node)
+        return (*lab.node(self.node).supervisor_faults(), *missing_daemons(lab, self.node))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +95,18 @@ class DaemonHang(DaemonFault):
         )
 
     def inject(self, lab: Lab) -> Bracket:
+        lab.node(self.node).hold_supervisor()
         return processes.stop(self._pids(lab)) or Bracket.now()
 
     def restore(self, lab: Lab) -> Bracket | None:
-        return processes.resume(self._pids(lab))
+        resumed = processes.resume(self._pids(lab))
+        lab.node(self.node).free_supervisor()
+        return resumed
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         stopped = any(processes.is_stopped(pid) for pid in self._pids(lab))
-        return (f"{self.daemon} of {self.node} is stopped",) if stopped else ()
+        found = (f"{self.daemon} of {self.node} is stopped",) if stopped else ()
+        return (*found, *lab.node(self.node).supervisor_faults())
 
     def _pids(self, lab: Lab) -> list[int]:
         pid = lab.node(self.node).daemons().get(self.daemon)

@@ -40,6 +40,7 @@ class SwitchPowerLoss(NodeFault):
     def inject(self, lab: Lab) -> Bracket:
         """The instant is that of the carriers: no neighbour sees the daemons die."""
         node = lab.node(self.node)
+        node.hold_supervisor()
         dark = node.lower_ports(self._links(lab))
         node.kill_daemons(daemons.DAEMONS)
         return dark
@@ -51,13 +52,15 @@ class SwitchPowerLoss(NodeFault):
         # The fault may be half done: a boot begins without carrier, routes and processes.
         begun = self.inject(lab)
         node = lab.node(self.node)
+        node.free_supervisor()
         node.start_daemons(lab.daemons_of(self.node))
         node.raise_ports(self._links(lab))
         return begun
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found = lab.node(self.node).port_faults(self._links(lab))
-        return (*missing_daemons(lab, self.node), *found)
+        held = lab.node(self.node).supervisor_faults()
+        return (*held, *missing_daemons(lab, self.node), *found)
 
     def _links(self, lab: Lab) -> tuple[Link, ...]:
         return lab.fabric.links_of[self.node]

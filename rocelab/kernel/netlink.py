@@ -132,7 +132,7 @@ def number(value: bytes) -> int:
 
 def text(value: bytes) -> str:
     """The string in an attribute's value."""
-    return value.rstrip(b"\0").decode()
+    return value.rstrip(b"\0").decode(errors="replace")
 
 
 def send_batch(netlink: socket.socket, requests: Sequence[bytes]) -> None:

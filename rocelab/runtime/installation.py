@@ -223,8 +223,8 @@ def _version_text(command: tuple[str, ...], environment: Mapping[str, str]) -> s
 
 def version_in(said: str) -> str:
     """`8.4.4` of `bgpd version 8.4.4`; `unknown` of anything else."""
-    words = said.split()
-    return words[2] if words[1:2] == ["version"] and len(words) > 2 else "unknown"
+    found = re.match(r"\w+ version ([\w.+~-]+)", said)
+    return found[1] if found else "unknown"
 
 
 def run_folder_in(said: str) -> str:

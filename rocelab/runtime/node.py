@@ -165,6 +165,16 @@ class NamespaceNode:
 
         return namespaces.inside(self.netns, send)
 
+    def hold_supervisor(self) -> None:
+        """Keep what starts the node's daemons again from doing so. Here nothing does."""
+
+    def free_supervisor(self) -> None:
+        """Let what starts the node's daemons again do so."""
+
+    def supervisor_faults(self) -> tuple[str, ...]:
+        """What `hold_supervisor` has left, empty after `free_supervisor`."""
+        return ()
+
     def keep_ports(self, cables: Sequence[Link]) -> None:
         """Remember what the kernel forgets of the ports of these links when they go down. Nothing
         for a planned node: `raise_ports` sets what its plan says."""

@@ -21,6 +21,7 @@ from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave, release, restore_ownerless
 from rocelab.faults.spec import SINGLE_FAULT
+from rocelab.kernel.processes import is_stopped
 from rocelab.plan.fabric import Role
 from rocelab.runtime.adoption.adopt import adopt
 from rocelab.runtime.engine import Engine
@@ -41,6 +42,8 @@ from tests.integration.waiting import wait_until
 from tests.measured import probe_runs
 
 CONVERGES_WITHIN_S = 120.0
+WATCHFRR_WOULD_S = 15.0
+"""watchfrr starts a daemon again at once, or after 10 s without an answer."""
 SETTLES_S = 10.0
 """From the first route to every network until the last equal path: OSPF's delays."""
 WRITTEN = {"leaf-spine": write_leaf_spine, "triangle": write_triangle, "birds": write_bird}
@@ -229,6 +232,29 @@ def test_a_fault_is_undone_to_the_last_route(
     undone, _ = restore_ownerless(lab)
     assert len(undone) == 1
     assert_same(engine, containerlabs(name), before)
+
+
+def test_a_fault_of_a_daemon_lasts_until_its_end(name: str, engine: Engine, lab: Lab) -> None:
+    """FRR's watchfrr would start a daemon again that was killed or does not answer."""
+    daemon = {"leaf-spine": "bgpd", "triangle": "zebra", "birds": "bgpd"}[name]
+    before = state_of(engine, containerlabs(name))
+    for kind in ("daemon-hang", "daemon-crash"):
+        fault = SINGLE_FAULT.validate_python({"kind": kind, "switch": "leaf#2", "daemon": daemon})
+        if name == "birds":
+            with pytest.raises(InputError, match="runs no bgpd"):
+                inject_and_leave(lab, fault)
+            continue
+        node = lab.node([node.name for node in lab.fabric.switches if node.is_leaf][1])
+        pid = node.daemons()[daemon]
+        inject_and_leave(lab, fault)
+        time.sleep(WATCHFRR_WOULD_S)
+        if kind == "daemon-hang":
+            assert node.daemons()[daemon] == pid and is_stopped(pid)
+        else:
+            assert daemon not in node.daemons()
+        restore_ownerless(lab)
+        assert daemon in node.daemons() and not is_stopped(node.daemons()[daemon])
+        assert_same(engine, containerlabs(name), before)
 
 
 def test_a_drill_measures_it(name: str, engine: Engine, lab: Lab, tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from rocelab.wording import name_hint, shown
 LAB, NODE, KIND, GROUP = "containerlab", "clab-node-name", "clab-node-kind", "clab-node-group"
 
 _NAME = re.compile(r"[\w.-]{1,255}")
+_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+"""It names files here: whoever deploys a lab chooses its labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,11 @@ def _container(described: Mapping[str, Any]) -> Container:
     pid = described["State"]["Pid"]
     if not isinstance(pid, int) or pid <= 0:
         raise MachineError(f"container {described['Name'].lstrip('/')} does not run")
+    name = labels.get(NODE) or described["Name"].lstrip("/")
+    if _NODE_NAME.fullmatch(name) is None:
+        raise InputError(f"{shown(name)} is no name of a node", "letters, digits, - _ and .")
     return Container(
-        name=labels.get(NODE) or described["Name"].lstrip("/"),
+        name=name,
         container=described["Id"],
         image=described["Config"]["Image"],
         kind=labels.get(KIND, ""),

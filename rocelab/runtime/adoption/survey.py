@@ -76,7 +76,8 @@ def survey(nodes: Sequence[Container]) -> tuple[Surveyed, ...]:
 def _surveyed(node: Container, descriptors: Mapping[str, int]) -> Surveyed:
     """In the node's namespace."""
     with netlink.open_socket(receive_buffer_bytes=4 << 20) as channel:
-        here = links.read_links(channel)
+        # The kernel lets a name have control characters, and a container choose it.
+        here = [link for link in links.read_links(channel) if link.name.isprintable()]
         addresses = [each for each in links.read_addresses(channel) if each.is_global]
         routes = fib.read_routes(channel)
         known = {
@@ -111,7 +112,9 @@ def _surveyed(node: Container, descriptors: Mapping[str, int]) -> Surveyed:
         routes={
             route.prefix: tuple(name_of[hop.interface] for hop in route.hops)
             for route in fib.used(routes)
-            if route.protocol != _RTPROT_KERNEL and route.hops
+            if route.protocol != _RTPROT_KERNEL
+            and route.hops
+            and all(hop.interface in name_of for hop in route.hops)
         },
         settings=dict(_settings()),
         daemons=_daemons(node),

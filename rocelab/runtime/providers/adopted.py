@@ -31,6 +31,7 @@ from rocelab.runtime.providers.containers import ContainerNode
 from rocelab.runtime.record import DamagedRecordError, LabFiles
 
 FILE = "adopted.json"
+SUPERVISOR = "watchfrr"
 RUN_FOLDERS = ("run/frr", "var/run/frr")
 """Where FRR's sockets are in a container."""
 
@@ -134,12 +135,26 @@ class AdoptedNode(ContainerNode):
                 found[name] = pid
         return found
 
+    def hold_supervisor(self) -> None:
+        """FRR's watchfrr, which starts a daemon again that was killed or does not answer."""
+        processes.stop(self._supervisors())
+
+    def free_supervisor(self) -> None:
+        processes.resume(self._supervisors())
+
+    def supervisor_faults(self) -> tuple[str, ...]:
+        stopped = any(processes.is_stopped(pid) for pid in self._supervisors())
+        return (f"{SUPERVISOR} of {self.name} is stopped",) if stopped else ()
+
+    def _supervisors(self) -> list[int]:
+        return [pid for pid in self.processes() if processes.name_of(pid) == SUPERVISOR]
+
     def start_daemons(self, names: Iterable[str]) -> None:
-        """Start those that do not run, by their commands, unless FRR's watchfrr does. Raises
+        """Start those that do not run, by their commands, unless watchfrr does. Raises
         MachineError."""
-        alive = self.daemons()
-        if any(processes.name_of(pid) == "watchfrr" for pid in self.processes()):
+        if self._supervisors():
             return
+        alive = self.daemons()
         for name in names:
             if name not in alive:
                 self.engine.run("exec", "--detach", self.container, *self.record.commands[name])

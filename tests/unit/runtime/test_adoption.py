@@ -16,7 +16,7 @@ from rocelab.kernel.rootfs import open_below
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
 from rocelab.plan.routes import expected_routes
-from rocelab.runtime.adoption import graph
+from rocelab.runtime.adoption import containers, graph
 from rocelab.sim.fabric.build import network_of
 from rocelab.spec.adopted import recorded_spec
 from rocelab.spec.model import LabSpec
@@ -168,3 +168,15 @@ def test_a_link_in_a_containers_files_does_not_lead_out_of_them(tmp_path: Path) 
     for path in ("out", "far", "../secret"):
         with pytest.raises(FileNotFoundError):
             open_below(root, path, os.O_RDONLY)
+
+
+@pytest.mark.parametrize("name", ["../../etc", "a/b", "", "-x", "a\x1b[31m", "x" * 65])
+def test_a_label_that_is_no_name_of_a_node_is_refused(name: str) -> None:
+    described = {
+        "Id": "1",
+        "Name": f"/{name}",
+        "Config": {"Image": "x", "Labels": {"clab-node-name": name}},
+        "State": {"Pid": 1},
+    }
+    with pytest.raises(InputError, match="no name of a node"):
+        containers._container(described)
