@@ -30,13 +30,19 @@ def check_name(name: object) -> object:
             "it becomes part of the names of namespaces and files",
         )
     if not is_name(name):
-        safe = "-".join(re.findall(r"[a-z0-9]+", name.lower())).lstrip("0123456789-")
+        safe = safe_name(name)
         raise RefusedError(
             "expected lower-case letters, digits and single dashes, starting with a letter, "
             f"got {shown(name)}",
             f"for example {safe}" if safe else "for example zone-small",
         )
     return name
+
+
+def safe_name(text: str) -> str:
+    """A name made of any text: `my-lab` of `My_Lab`; empty if nothing of it can be in a name."""
+    safe = "-".join(re.findall(r"[a-z0-9]+", text.lower())).lstrip("0123456789-")
+    return safe[:MAX_NAME_LENGTH].rstrip("-")
 
 
 def is_name(text: str) -> bool:

@@ -30,6 +30,13 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
         (f"rocelab graph zone-small -o {OUT}/graph.svg", "rocelab graph tiny --format mermaid"),
         shows=(r"rtsw1",),
     ),
+    "rocelab import TOPOLOGY [OPTIONS]": Run(
+        (
+            f"rocelab render zone-small -o {OUT}/drawn --target containerlab",
+            f"rocelab import {OUT}/drawn/zone-small.clab.yml",
+        ),
+        shows=(r"spines: 4",),
+    ),
     "rocelab schema": Run(shows=(r"properties",)),
     "rocelab doctor [OPTIONS]": Run(("rocelab doctor --json",), shows=(r'"can_run": true',)),
     "rocelab up LAB [OPTIONS]": Run(

@@ -20,7 +20,7 @@ from rocelab.kernel.bracket import realtime_ns
 from rocelab.kernel.rights import check_rights
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.adoption.containers import Container, find_containers
-from rocelab.runtime.adoption.graph import HOST_KINDS, cables, lab_name, lab_of
+from rocelab.runtime.adoption.graph import HOST_KINDS, cables, lab_of
 from rocelab.runtime.adoption.survey import Surveyed, survey
 from rocelab.runtime.engine import Engine
 from rocelab.runtime.installation import Installation, version_in, write_installation
@@ -42,6 +42,7 @@ from rocelab.runtime.record import (
     remove_files,
     write_record,
 )
+from rocelab.spec.base import safe_name
 from rocelab.spec.model import LabSpec
 from rocelab.wording import listed
 
@@ -67,7 +68,7 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
     check_rights()
     lab, engine, found = find_containers(text)
     containers = _with_own_namespace(found)
-    name = lab_name(lab)
+    name = safe_name(lab) or ADOPTED
     with locked(name) as files:
         _check_free(files, lab)
         nodes = _read(files, containers, progress)

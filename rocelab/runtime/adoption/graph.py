@@ -14,21 +14,15 @@ from ipaddress import IPv4Interface
 
 from rocelab.plan.fabric import Role
 from rocelab.plan.settings import POLICY, POLICY_NUMBER, SEED
+from rocelab.plan.shape import tiers
 from rocelab.runtime.adoption.survey import Interface, Surveyed
 from rocelab.spec.adopted import AdoptedLabSpec, AdoptedLink, AdoptedNode, AdoptedPort, AdoptedSpec
-from rocelab.spec.base import MAX_NAME_LENGTH
 from rocelab.spec.model import HashingSpec, HashPolicy, LabSpec
 from rocelab.spec.queues import QueueEngine, QueuesSpec
 
 HOST_KINDS = frozenset({"", "linux", "host", "ext-container", "k8s-kind"})
 ROLES_BY_TIER = (Role.SERVER, Role.LEAF, Role.SPINE, Role.CORE)
 _ROLES = {role.value for role in Role}
-
-
-def lab_name(text: str) -> str:
-    """A name that rocelab takes, from containerlab's, which may have capitals and underscores."""
-    safe = "-".join(re.findall(r"[a-z0-9]+", text.lower())).lstrip("0123456789-")
-    return safe[:MAX_NAME_LENGTH].rstrip("-") or "adopted"
 
 
 def lab_of(name: str, nodes: Sequence[Surveyed]) -> LabSpec:
@@ -78,25 +72,11 @@ def roles(nodes: Sequence[Surveyed]) -> Mapping[str, Role]:
     """The role of each node."""
     named = {node.name: Role(node.group) for node in nodes if node.group in _ROLES}
     switches = {node.name for node in nodes if _is_switch(node)}
-    near: dict[str, set[str]] = {node.name: set() for node in nodes}
-    for one, other in cables(nodes):
-        near[one[0]].add(other[0])
-        near[other[0]].add(one[0])
     hosts = {node.name for node in nodes} - switches
-    lowest = {name for name in switches if near[name] & hosts}
-    if not lowest and switches:
-        fewest = min(len(near[name]) for name in switches)
-        lowest = {name for name in switches if len(near[name]) == fewest}
-    tier = dict.fromkeys(hosts, 0) | dict.fromkeys(lowest, 1)
-    frontier = lowest
-    while frontier:
-        above = {far for name in frontier for far in near[name] if far not in tier}
-        tier |= {name: tier[next(iter(near[name] & frontier))] + 1 for name in above}
-        frontier = above
-    top = len(ROLES_BY_TIER) - 1
+    pairs = [(one[0], other[0]) for one, other in cables(nodes)]
+    tier = tiers(pairs, hosts, switches)
     return {
-        node.name: named.get(node.name) or ROLES_BY_TIER[min(tier.get(node.name, 1), top)]
-        for node in nodes
+        node.name: named.get(node.name) or ROLES_BY_TIER[tier.get(node.name, 1)] for node in nodes
     }
 
 

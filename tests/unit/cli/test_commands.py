@@ -23,7 +23,7 @@ BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3
 
 COMMANDS = (
     *("labs", "plan", "render", "graph", "schema", "doctor", "up", "down", "list", "status"),
-    *("adopt", "release"),
+    *("adopt", "release", "import"),
     *(
         "exec",
         "ping",

@@ -1,0 +1,79 @@
+"""`rocelab import`: a lab file from the shape of a topology that others drew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocelab.cli.arguments import ForceOption
+from rocelab.report.console import note, say, write
+
+if TYPE_CHECKING:
+    from rocelab.render.imported import Imported
+    from rocelab.spec.fabrics import ClosSpec
+
+_SHOWN = 12
+
+
+def import_topology(
+    topology: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TOPOLOGY",
+            help="A topology of containerlab (mine.clab.yml), or of netlab as JSON "
+            "(`netlab create -o json`).",
+            show_default=False,
+        ),
+    ],
+    file: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Where to write; stdout by default."),
+    ] = None,
+    force: ForceOption = False,
+) -> None:
+    """Write a lab file with the shape of a Clos that others drew, or say which part is no Clos.
+
+    Addresses, ASNs and policy are rocelab's own; what the bound FRR configurations say otherwise is
+    listed. A lab that runs is measured as it is with `rocelab adopt`.
+    """
+    from rocelab.outputs import check_new_file, create_file
+    from rocelab.plan.shape import clos_in
+    from rocelab.render.imported import read_topology
+
+    if file is not None:
+        check_new_file(file, overwrite=force)
+    imported = read_topology(topology)
+    text = lab_text(imported, clos_in(imported.drawn), topology)
+    if file is None:
+        write([text])
+    else:
+        with create_file(file, overwrite=force) as opened:
+            opened.write(text.encode())
+        say(f"the lab of {topology} is in {file}")
+    _note_the_rest(imported)
+
+
+def lab_text(imported: Imported, fabric: ClosSpec, topology: Path) -> str:
+    """The lab file."""
+    import yaml
+
+    from rocelab.spec.base import safe_name
+
+    joined = ("atsws", "links_per_atsw") if fabric.atsws == 0 else ()
+    keys = fabric.model_dump(exclude={"zones", *joined} if fabric.zones == 1 else {*joined})
+    body = {"name": safe_name(imported.name) or "imported", "fabric": keys}
+    head = (
+        f"# The shape of {topology.name}; addresses and ASNs are planned here: `rocelab plan`.\n\n"
+    )
+    return head + yaml.safe_dump(body, sort_keys=False)
+
+
+def _note_the_rest(imported: Imported) -> None:
+    """Note on stderr what the nodes are configured with there."""
+    told = {name: lines for name, lines in imported.configured.items() if lines}
+    for name, lines in list(told.items())[:_SHOWN]:
+        note(f"not imported, {name}: {', '.join(lines)}")
+    if len(told) > _SHOWN:
+        note(f"not imported: the configurations of {len(told) - _SHOWN} more nodes")

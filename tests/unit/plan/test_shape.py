@@ -1,0 +1,70 @@
+"""The Clos in a graph: what a fabric draws is found again, and what is no Clos is named."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocelab.errors import InputError
+from rocelab.plan.build import build_fabric
+from rocelab.plan.shape import Drawn, clos_in
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.model import LabSpec
+
+
+def drawn(spec: ClosSpec) -> Drawn:
+    fabric = build_fabric(LabSpec(name="drawn", fabric=spec))
+    return Drawn(
+        {node.name: node.role.tier for node in fabric.nodes},
+        [(link.b.node, link.a.node) for link in fabric.links],
+    )
+
+
+@given(
+    zones=st.integers(1, 2),
+    racks=st.integers(1, 4),
+    spines=st.integers(1, 3),
+    links_per_pair=st.integers(1, 3),
+    servers_per_rack=st.integers(0, 3),
+    nics_per_server=st.integers(1, 2),
+    atsws=st.integers(1, 2),
+    links_per_atsw=st.integers(1, 2),
+)
+def test_what_is_drawn_is_found_again(**counts: int) -> None:
+    spec = ClosSpec(**counts)
+    found = clos_in(drawn(spec))
+    if spec.servers_per_rack == 0:
+        spec = spec.model_copy(update={"nics_per_server": 1})
+    assert found == spec
+
+
+BASE = drawn(ClosSpec(racks=3, spines=2, servers_per_rack=2))
+
+
+@pytest.mark.parametrize(
+    ("cables", "said"),
+    [
+        ([*BASE.cables, ("rtsw1", "rtsw2")], "a cable joins leaf rtsw1 and leaf rtsw2"),
+        ([*BASE.cables, ("srv1-1", "ctsw1")], "a cable joins server srv1-1 and spine ctsw1"),
+        ([*BASE.cables, ("srv1-1", "rtsw2")], "server srv1-1 is on rtsw1 and rtsw2"),
+        ([*BASE.cables, ("srv1-1", "rtsw1")], "server srv1-1 has 2 cables, others 1"),
+        ([*BASE.cables, ("rtsw1", "ctsw1")], "2 cables join rtsw1 and ctsw1, others 1"),
+        (
+            [pair for pair in BASE.cables if pair != ("ctsw2", "rtsw3")],
+            "0 cables join rtsw3 and ctsw2, others 1",
+        ),
+        (
+            [pair for pair in BASE.cables if "srv3-2" not in pair],
+            "server srv3-2 is on no leaf",
+        ),
+    ],
+)
+def test_each_part_that_is_no_clos_is_named(cables: list[tuple[str, str]], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        clos_in(Drawn(BASE.tier, cables))
+
+
+def test_a_graph_without_spines_is_none() -> None:
+    with pytest.raises(InputError, match="3 leaves and 0 spines"):
+        clos_in(Drawn({"a": 1, "b": 1, "c": 1}, [("a", "b"), ("b", "c")]))
