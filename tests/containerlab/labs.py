@@ -56,7 +56,9 @@ ospfd_options="  -A 127.0.0.1"
 """
 
 
-def write_leaf_spine(folder: Path, image: str, host_image: str) -> Path:
+def write_leaf_spine(
+    folder: Path, image: str, host_image: str, name_of_lab: str = "Leaf_Spine"
+) -> Path:
     """A leaf-spine as users of containerlab write it: BGP unnumbered, a folder bound to /etc/frr, a
     management network, hosts with static routes. Returns the topology file."""
     nodes, links = [], []
@@ -90,7 +92,7 @@ def write_leaf_spine(folder: Path, image: str, host_image: str) -> Path:
         )
         links.append((f"host{number}:eth1", f"{name}:eth9"))
         links += [(f"{name}:eth{s}", f"Spine_{s}:eth{number}") for s in range(1, SPINES + 1)]
-    return _write_topology(folder, "Leaf_Spine", nodes, links)
+    return _write_topology(folder, name_of_lab, nodes, links)
 
 
 def write_triangle(folder: Path, image: str, host_image: str) -> Path:

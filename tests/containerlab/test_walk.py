@@ -1,0 +1,51 @@
+"""The walk of docs/adopt.md, typed as it stands there: from a topology to a report."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from rocelab.results.drill import from_json
+from rocelab.runtime.engine import Engine
+from rocelab.runtime.record import recorded_labs
+from tests.containerlab.labs import containerlab, idle_image, write_leaf_spine
+from tests.containerlab.test_adopt import CONVERGES_WITHIN_S, is_converged
+from tests.integration.waiting import wait_until
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "adopt.md"
+
+
+def typed() -> list[str]:
+    """The commands of the page's first block."""
+    block = re.search(r"^```\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert block is not None
+    return [line.removeprefix("sudo ") for line in block[1].splitlines()]
+
+
+def test_the_page_is_walked(engine: Engine, image: str, tmp_path: Path) -> None:
+    commands = typed()
+    assert [command.split()[:2] for command in commands] == [
+        *(["containerlab", "deploy"], ["rocelab", "adopt"]),
+        *(["rocelab", "drill"], ["rocelab", "release"]),
+    ]
+    topology = write_leaf_spine(tmp_path, image, idle_image(engine, image), "mine")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    try:
+        for command in commands:
+            done = subprocess.run(
+                command.split(), cwd=tmp_path, env=environment, capture_output=True, text=True
+            )
+            assert done.returncode == 0, (command, done.stdout[-3000:], done.stderr[-3000:])
+            if command.startswith("containerlab"):
+                # A person would look at their routers meanwhile.
+                wait_until(lambda: is_converged(topology), "routes", limit_s=CONVERGES_WITHIN_S)
+    finally:
+        containerlab("destroy", "--topo", str(topology), "--cleanup")
+    (folder,) = (tmp_path / "results").iterdir()
+    result = from_json((folder / "result.json").read_text())
+    assert result.passed and result.environment.runtime == "adopted"
+    assert (folder / "report.html").stat().st_size > 10_000
+    assert "mine" not in recorded_labs()
