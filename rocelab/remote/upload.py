@@ -22,6 +22,7 @@ from rocelab.spec.source import MAX_FILE_BYTES
 INPUTS = frozenset(
     {
         "lab",
+        "topology",
         "drill",
         "job_file",
         "objectives",
