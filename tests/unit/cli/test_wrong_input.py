@@ -57,6 +57,7 @@ READERS = {
     ("sweep",): "sweep_file",
     ("reference",): "measured",
     ("longrun",): "timeline",
+    ("import",): "topology",
     ("health",): "objectives",
     ("diagnose",): "result",
     ("drill", "diff"): "old new",
