@@ -121,9 +121,14 @@ def planned_faults(fabric: Fabric, phase: PhaseSpec) -> tuple[Timed, ...]:
 
 def _as_allowed(drill: DrillSpec, lab: Lab) -> tuple[DrillSpec, tuple[str, ...]]:
     """The drill with only what may be done to the lab, and notes of what was left out: faults alone
-    may change a lab that was adopted."""
+    may change a lab that was adopted. Raises InputError for a phase with seeds of its own."""
     if lab.fabric.observed is None:
         return drill, ()
+    if any(phase.seed is not None for phase in drill.phases):
+        raise InputError(
+            f"drill {drill.name} gives switches other hash seeds, and lab {lab.name} was adopted",
+            hint="only faults change an adopted lab: remove `seed` in a copy of the drill",
+        )
     left_out = []
     if any(phase.measure.stages for phase in drill.phases):
         left_out.append("stages, for which every daemon would trace")

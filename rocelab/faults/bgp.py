@@ -19,6 +19,7 @@ from rocelab.faults.selectors import NodeName, check_node
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import recorded_count
 
 GRACEFUL_SHUTDOWN = "bgp graceful-shutdown"
 NEIGHBOURS_ASKED = 4
@@ -45,8 +46,8 @@ class Drain(NodeFault):
     kind: str = "drain"
 
     def prepare(self, lab: Lab) -> None:
-        """Raises InputError if the switch is drained already: the fault's end would change it."""
-        _check_whole(self.remains(lab))
+        """Raises InputError if the switch of an adopted lab is drained already."""
+        _check_whole(lab, self.remains(lab))
 
     def intact(self, lab: Lab) -> frozenset[str]:
         """Some neighbours with a running bgpd, each with normal paths from the switch."""
@@ -84,8 +85,8 @@ class AbruptRemoval(NodeFault):
     kind: str = "abrupt-removal"
 
     def prepare(self, lab: Lab) -> None:
-        """Raises InputError if a session is shut already: the fault's end would open it."""
-        _check_whole(self.remains(lab))
+        """Raises InputError if a session of an adopted lab is shut already."""
+        _check_whole(lab, self.remains(lab))
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(
@@ -165,8 +166,10 @@ class SessionReset(NodeFault):
         return [policy.peer_name(link, self.node) for link in self.links]
 
 
-def _check_whole(found: tuple[str, ...]) -> None:
-    if found:
+def _check_whole(lab: Lab, found: tuple[str, ...]) -> None:
+    """The end of a fault would undo what somebody else has configured; other faults of ours are
+    undone by themselves."""
+    if found and lab.fabric.observed is not None and recorded_count(lab.runtime.files) <= 1:
         raise InputError(f"{found[0]} already", hint="undo that first, or break something else")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rocelab.errors import InputError
 from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.faults.daemons import missing_daemons, running_daemons
 from rocelab.faults.ports import running_ports
@@ -40,7 +41,6 @@ class SwitchPowerLoss(NodeFault):
     def inject(self, lab: Lab) -> Bracket:
         """The instant is that of the carriers: no neighbour sees the daemons die."""
         node = lab.node(self.node)
-        node.hold_supervisor()
         dark = node.lower_ports(self._links(lab))
         node.kill_daemons(daemons.DAEMONS)
         return dark
@@ -52,15 +52,13 @@ class SwitchPowerLoss(NodeFault):
         # The fault may be half done: a boot begins without carrier, routes and processes.
         begun = self.inject(lab)
         node = lab.node(self.node)
-        node.free_supervisor()
         node.start_daemons(lab.daemons_of(self.node))
         node.raise_ports(self._links(lab))
         return begun
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found = lab.node(self.node).port_faults(self._links(lab))
-        held = lab.node(self.node).supervisor_faults()
-        return (*held, *missing_daemons(lab, self.node), *found)
+        return (*missing_daemons(lab, self.node), *found)
 
     def _links(self, lab: Lab) -> tuple[Link, ...]:
         return lab.fabric.links_of[self.node]
@@ -72,4 +70,9 @@ class PowerLossSpec(SwitchFaultSpec):
     kind: Literal["power-loss"]
 
     def resolve(self, fabric: Fabric) -> SwitchPowerLoss:
+        if fabric.observed is not None:
+            raise InputError(
+                f"lab {fabric.name} was adopted: rocelab cannot boot a switch that it did not make",
+                hint="take its links down, with `links`, or kill a daemon of it",
+            )
         return SwitchPowerLoss(self.find(fabric))

@@ -46,7 +46,7 @@ class RecordedFault:
 
 def faults_folder(files: LabFiles) -> Path:
     """The folder of a lab's faults."""
-    return files.root / "faults"
+    return files.faults
 
 
 def write_fault(files: LabFiles, spec: SingleFaultSpec, driver: Driver | None) -> RecordedFault:

@@ -122,6 +122,10 @@ class LabFiles:
         return self.root / "nodes"
 
     @property
+    def faults(self) -> Path:
+        return self.root / "faults"
+
+    @property
     def lock(self) -> Path:
         return RUN_ROOT / f"{self.lab}.lock"
 
@@ -133,6 +137,11 @@ class LabFiles:
 
     def node(self, node: str) -> Path:
         return self.nodes / node
+
+
+def recorded_count(files: LabFiles) -> int:
+    """The number of faults in a lab's record (`rocelab.faults.record`)."""
+    return len(list(files.faults.glob("*.json")))
 
 
 def write_record(files: LabFiles, record: Record) -> None:

@@ -149,7 +149,7 @@ def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:
     """The faults in a lab's record, by number. Reads the files of `rocelab.faults.record` without
     importing the faults."""
     found = []
-    for path in (files.root / "faults").glob("*.json"):
+    for path in files.faults.glob("*.json"):
         try:
             kind = json.loads(path.read_text())["spec"]["kind"]
         except FileNotFoundError:

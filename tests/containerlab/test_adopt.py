@@ -17,7 +17,7 @@ import pytest
 
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
-from rocelab.errors import ExpectationError, InputError
+from rocelab.errors import ExpectationError, InputError, MachineError
 from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave, release, restore_ownerless
 from rocelab.faults.spec import SINGLE_FAULT
@@ -222,6 +222,7 @@ def test_adopting_changes_nothing(name: str, engine: Engine) -> None:
         {"kind": "carrier-down", "link": {"node": "server#1", "uplink": 1}},
         {"kind": "blackhole", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "grey-loss", "link": {"node": "leaf#1", "uplink": 1}, "loss": "10%"},
+        {"kind": "corruption", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "delay", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "mtu-mismatch", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "host-pause", "server": "server#1"},
@@ -237,6 +238,26 @@ def test_a_fault_is_undone_to_the_last_route(
     undone, _ = restore_ownerless(lab)
     assert len(undone) == 1
     assert_same(engine, containerlabs(name), before)
+
+
+@pytest.mark.parametrize("kind", ["drain", "abrupt-removal", "session-reset"])
+def test_a_fault_of_sessions_is_undone(name: str, engine: Engine, lab: Lab, kind: str) -> None:
+    fault = SINGLE_FAULT.validate_python(
+        {"kind": kind, "switch": "spine#1"}
+        if name != "triangle"
+        else {"kind": kind, "switch": "leaf#1"}
+    )
+    if name != "leaf-spine":
+        with pytest.raises((InputError, MachineError, ExpectationError)):
+            inject_and_leave(lab, fault)
+        assert not read_faults(LabFiles(lab.name))
+        return
+    before = state_of(engine, containerlabs(name))
+    configured = lab.node("Spine_1").exec(["vtysh", "-c", "show running-config"]).stdout
+    inject_and_leave(lab, fault)
+    restore_ownerless(lab)
+    assert_same(engine, containerlabs(name), before)
+    assert lab.node("Spine_1").exec(["vtysh", "-c", "show running-config"]).stdout == configured
 
 
 def test_a_fault_of_a_daemon_lasts_until_its_end(name: str, engine: Engine, lab: Lab) -> None:
@@ -312,6 +333,7 @@ def test_what_would_change_it_is_refused(lab: Lab) -> None:
     for fault in (
         {"kind": "rate-degrade", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "route-leak", "switch": "leaf#1"},
+        {"kind": "power-loss", "switch": "leaf#1"},
     ):
         with pytest.raises(InputError, match="was adopted"):
             inject_and_leave(lab, SINGLE_FAULT.validate_python(fault))

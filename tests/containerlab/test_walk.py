@@ -19,17 +19,21 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "adopt.md"
 
 
 def typed() -> list[str]:
-    """The commands of the page's first block."""
-    block = re.search(r"^```\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert block is not None
-    return [line.removeprefix("sudo ") for line in block[1].splitlines()]
+    """The commands of the page's first two blocks: the second is of a lab that is adopted, before
+    the last command of the first. Its leaf1 is our Leaf_1."""
+    blocks = re.findall(r"^```\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    walk, tour = (
+        [line.partition("#")[0].removeprefix("sudo ").strip() for line in block.splitlines()]
+        for block in blocks[:2]
+    )
+    return [*walk[:-1], *(line.replace("leaf1", "Leaf_1") for line in tour), walk[-1]]
 
 
 def test_the_page_is_walked(engine: Engine, image: str, tmp_path: Path) -> None:
     commands = typed()
-    assert [command.split()[:2] for command in commands] == [
-        *(["containerlab", "deploy"], ["rocelab", "adopt"]),
-        *(["rocelab", "drill"], ["rocelab", "release"]),
+    assert [command.split()[1] for command in commands] == [
+        *("deploy", "adopt", "drill", "status", "reach", "path", "fault", "fault"),
+        *("health", "evidence", "release"),
     ]
     topology = write_leaf_spine(tmp_path, image, idle_image(engine, image), "mine")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

@@ -39,6 +39,7 @@ from rocelab.runtime.record import (
     Record,
     State,
     locked,
+    recorded_count,
     remove_files,
     write_record,
 )
@@ -127,7 +128,7 @@ def _check_free(files: LabFiles, lab: str) -> None:
             f"lab {was} of containerlab has the name {files.lab} here",
             f"give that back first with `rocelab release {files.lab}`",
         )
-    if any((files.root / "faults").glob("*.json")):
+    if recorded_count(files):
         raise InputError(
             f"lab {files.lab} is adopted and has faults",
             f"undo them with `rocelab fault restore {files.lab} --all`",

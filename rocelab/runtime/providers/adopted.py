@@ -28,12 +28,12 @@ from rocelab.runtime.engine import Engine
 from rocelab.runtime.installation import Installation, read_installation
 from rocelab.runtime.kind import ADOPTED
 from rocelab.runtime.providers.containers import ContainerNode
-from rocelab.runtime.record import DamagedRecordError, LabFiles
+from rocelab.runtime.record import DamagedRecordError, LabFiles, recorded_count
 
 FILE = "adopted.json"
 SUPERVISOR = "watchfrr"
-RUN_FOLDERS = ("run/frr", "var/run/frr")
-"""Where FRR's sockets are in a container."""
+RUN_FOLDER = "var/run/frr"
+"""Where FRR's sockets are in a container; /var/run is a link to /run there as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,7 @@ class ContainerFrr(FrrFiles):
     root: Path
 
     def open_vty(self, daemon: str) -> int:
-        for folder in RUN_FOLDERS[:-1]:
-            try:
-                return open_below(self.root, f"{folder}/{daemon}.vty", os.O_PATH | os.O_NOFOLLOW)
-            except FileNotFoundError:
-                continue
-        place = f"{RUN_FOLDERS[-1]}/{daemon}.vty"
-        return open_below(self.root, place, os.O_PATH | os.O_NOFOLLOW)
+        return open_below(self.root, f"{RUN_FOLDER}/{daemon}.vty", os.O_PATH | os.O_NOFOLLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +128,17 @@ class AdoptedNode(ContainerNode):
             if name in self.record.commands and processes.is_alive(pid):
                 found[name] = pid
         return found
+
+    def kill_daemons(self, names: Iterable[str]) -> Bracket | None:
+        """Raises InputError, before any is killed, if one is the container's first process: the
+        container would end with it, and its links."""
+        wanted, alive = tuple(names), self.daemons()
+        if self.record.pid in (alive.get(name) for name in wanted):
+            raise InputError(
+                f"the container of {self.name} runs a daemon as its first process and ends with it",
+                hint="daemon-hang stops it without an end",
+            )
+        return ContainerNode.kill_daemons(self, wanted)
 
     def hold_supervisor(self) -> None:
         """FRR's watchfrr, which starts a daemon again that was killed or does not answer."""
@@ -169,7 +174,7 @@ class AdoptedNode(ContainerNode):
                 wanted = ports.keys() & {link.port(self.name).index for link in cables}
                 return {index: portstate.read_port(channel, ports[index]) for index in wanted}
 
-        others = len(list((self.files.root / "faults").glob("*.json"))) > 1
+        others = recorded_count(self.files) > 1
         states = namespaces.inside(self.netns, read)
         for link in cables:
             file, state = self._kept_file(link), states.get(link.port(self.name).index)
