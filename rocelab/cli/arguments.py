@@ -124,6 +124,10 @@ DilationOption = Annotated[
         show_default=False,
     ),
 ]
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE", help="Where to write; stdout by default."),
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")]
 FrrOption = Annotated[
     Path | None,

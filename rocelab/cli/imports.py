@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import ForceOption
+from rocelab.cli.arguments import FileOption, ForceOption
 from rocelab.report.console import note, say, write
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ def import_topology(
             show_default=False,
         ),
     ],
-    file: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Where to write; stdout by default."),
-    ] = None,
+    file: FileOption = None,
     force: ForceOption = False,
 ) -> None:
     """Write a lab file with the shape of a Clos that others drew, or say which part is no Clos.

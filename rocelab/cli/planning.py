@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import ForceOption, JsonOption, LabArgument, lab_file
+from rocelab.cli.arguments import FileOption, ForceOption, JsonOption, LabArgument, lab_file
 from rocelab.report.console import err, out, progress_bars, say, table, write
 
 if TYPE_CHECKING:
@@ -189,10 +189,7 @@ class Picture(StrEnum):
 def graph(
     lab: LabArgument,
     picture: Annotated[Picture, typer.Option("--format", help="What to write.")] = Picture.SVG,
-    file: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Where to write; stdout by default."),
-    ] = None,
+    file: FileOption = None,
     force: ForceOption = False,
 ) -> None:
     """Draw a lab's fabric, tiers in rows."""
