@@ -19,7 +19,6 @@ from rocelab.faults.selectors import NodeName, check_node
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.record import recorded_count
 
 GRACEFUL_SHUTDOWN = "bgp graceful-shutdown"
 NEIGHBOURS_ASKED = 4
@@ -44,10 +43,6 @@ class Drain(NodeFault):
     """
 
     kind: str = "drain"
-
-    def prepare(self, lab: Lab) -> None:
-        """Raises InputError if the switch of an adopted lab is drained already."""
-        _check_whole(lab, self.remains(lab))
 
     def intact(self, lab: Lab) -> frozenset[str]:
         """Some neighbours with a running bgpd, each with normal paths from the switch."""
@@ -83,10 +78,6 @@ class AbruptRemoval(NodeFault):
     """
 
     kind: str = "abrupt-removal"
-
-    def prepare(self, lab: Lab) -> None:
-        """Raises InputError if a session of an adopted lab is shut already."""
-        _check_whole(lab, self.remains(lab))
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(
@@ -166,19 +157,13 @@ class SessionReset(NodeFault):
         return [policy.peer_name(link, self.node) for link in self.links]
 
 
-def _check_whole(lab: Lab, found: tuple[str, ...]) -> None:
-    """The end of a fault would undo what somebody else has configured; other faults of ours are
-    undone by themselves."""
-    if found and lab.fabric.observed is not None and recorded_count(lab.runtime.files) <= 1:
-        raise InputError(f"{found[0]} already", hint="undo that first, or break something else")
-
-
 class DrainSpec(SwitchFaultSpec):
     """Graceful shutdown (RFC 8326): neighbours are asked to prefer any other path."""
 
     kind: Literal["drain"]
 
     def resolve(self, fabric: Fabric) -> Drain:
+        policy.check_rendered(fabric)
         return Drain(self.find(fabric))
 
 
@@ -188,6 +173,7 @@ class AbruptRemovalSpec(SwitchFaultSpec):
     kind: Literal["abrupt-removal"]
 
     def resolve(self, fabric: Fabric) -> AbruptRemoval:
+        policy.check_rendered(fabric)
         return AbruptRemoval(self.find(fabric))
 
 

@@ -48,16 +48,12 @@ def check_rendered(fabric: Fabric) -> None:
     if fabric.observed is not None:
         raise InputError(
             f"lab {fabric.name} was adopted, and the fault is of the policy that rocelab renders",
-            hint="others are drain, abrupt-removal and session-reset",
+            hint="session-reset, daemon-crash and daemon-hang work on its FRR",
         )
 
 
 def peer_groups(fabric: Fabric, switch: str) -> tuple[str, ...]:
-    """The names by which a switch's neighbours are all reached: its peer groups or, in a lab that
-    was adopted, the neighbours themselves."""
-    if fabric.observed is not None:
-        links = (link for link in fabric.sessions if switch in (link.a.node, link.b.node))
-        return tuple(peer_name(link, switch) for link in links)
+    """The names of a switch's peer groups: every neighbour is in one."""
     matches = (_GROUP.fullmatch(line) for line in rendered_lines(fabric, switch))
     return tuple(match[1] for match in matches if match)
 
