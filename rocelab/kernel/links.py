@@ -209,7 +209,7 @@ def read_namespace_number(channel: socket.socket, netns: int) -> int | None:
     """The number by which the socket's namespace knows another one, an open descriptor; None if it
     does not (rtnetlink's RTM_GETNSID, net/core/net_namespace.c). Raises OSError."""
     body = bytes(4) + netlink.attribute(_NETNSA_FD, netlink.u32(netns))
-    (answer,) = netlink.ask(channel, [netlink.request(RTM_GETNSID, body, netlink.REQUEST)])
+    (answer,) = netlink.ask(channel, [netlink.request(RTM_GETNSID, body)])
     number = int.from_bytes(netlink.find(answer, 4, _NETNSA_NSID), sys.byteorder, signed=True)
     return None if number < 0 else number
 

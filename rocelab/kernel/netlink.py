@@ -31,13 +31,12 @@ BATCH_BYTES = 256 * 1024
 DATAGRAM_BYTES = 128 * 1024
 """More than the kernel puts into one datagram (net/netlink/af_netlink.c)."""
 
-REQUEST = 0x001
 REQUEST_ACK = 0x005
 REQUEST_ACK_REPLACE = 0x505
 REQUEST_ACK_CREATE = 0x405
 REQUEST_ACK_CREATE_EXCL = 0x605
 REQUEST_DUMP = 0x301
-REQUEST_ECHO = 0x009
+REQUEST_ACK_ECHO = 0x00D
 """The kernel answers some requests by a notification, which the sender receives only with this
 flag."""
 
@@ -157,14 +156,15 @@ def send_batch(netlink: socket.socket, requests: Sequence[bytes]) -> None:
 
 
 def ask(netlink: socket.socket, requests: Sequence[bytes]) -> list[bytes]:
-    """The body of each answer to `requests` that is not an error. Each is answered once."""
+    """The body of each answer to `requests`, each with a requested acknowledgement: the kernel
+    answers some neither with what was asked for nor with an error."""
     return [body for kind, body in _answers(netlink, requests) if kind != NLMSG_ERROR]
 
 
 def _answers(netlink: socket.socket, requests: Sequence[bytes]) -> list[tuple[int, bytes]]:
     netlink.send(b"".join(requests))
     answers: list[tuple[int, bytes]] = []
-    while len(answers) < len(requests):
+    while sum(kind == NLMSG_ERROR for kind, _ in answers) < len(requests):
         answers += messages(netlink.recv(DATAGRAM_BYTES), 0)
     return answers
 

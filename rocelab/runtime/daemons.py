@@ -396,12 +396,18 @@ def _vty_answers(
     return answers[1:]
 
 
-def vty_json(files: FrrFiles, daemon: str, command: str, shape: type[T]) -> T:
+def vty_json(
+    files: FrrFiles,
+    daemon: str,
+    command: str,
+    shape: type[T],
+    timeout_s: float = VTY_TIMEOUT_S,
+) -> T:
     """The answer to a `show ... json` command, of that type; an empty answer is an empty value.
 
     Raises OSError as `vty_command` does, UnreadableAnswerError for anything else.
     """
-    text = vty_command(files, daemon, command)
+    text = vty_command(files, daemon, command, timeout_s=timeout_s)
     try:
         parsed = json.loads(text) if text.strip() else shape()
     except (ValueError, RecursionError):

@@ -11,7 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from rocelab.runtime.daemons import FrrFiles, UnreadableAnswerError, vty_json
+from rocelab.runtime.daemons import (
+    VTY_TIMEOUT_S,
+    FrrFiles,
+    UnreadableAnswerError,
+    vty_json,
+)
 from rocelab.wording import printable, shown
 
 MOST_CHARACTERS = 64
@@ -50,12 +55,12 @@ class BfdPeer:
     remote_interval_ms: int
 
 
-def bgp_peers(files: FrrFiles) -> dict[str, BgpPeer]:
+def bgp_peers(files: FrrFiles, timeout_s: float = VTY_TIMEOUT_S) -> dict[str, BgpPeer]:
     """A switch's BGP sessions by neighbour: an interface, or an address.
 
     Raises OSError as `vty_command` does, UnreadableAnswerError if the answer has another shape.
     """
-    summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict)
+    summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict, timeout_s)
     answer = _Answer(files, "bgpd")
     found = {}
     for name, peer in answer.mapping(summary.get("peers", {})).items():

@@ -20,6 +20,7 @@ from rocelab.measure.evidence.bundle import collect_evidence
 from rocelab.measure.health.monitor import HealthMonitor, Snapshot
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.measure.health.prometheus import Exporter
+from rocelab.measure.health.reading import HealthReader
 from rocelab.measure.run import run_job
 from rocelab.results.health import HealthReport, Sli
 from rocelab.runtime.impairments.control import Impairments
@@ -281,6 +282,25 @@ def test_what_is_exported_parses_and_says_what_the_kernel_counted(lab: Lab, tmp_
     assert {s.value for s in families["rocelab_bgp_session_up"].samples} == {1}
     assert {s.value for s in families["rocelab_link_up"].samples} == {1}
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_port_whose_fault_has_ended_is_read(make_lab: MakeLab) -> None:
+    """Without queues nothing is left of the port's traffic control, and the kernel does not answer
+    a request for it."""
+    lab = make_lab(
+        "t-health-plain",
+        "fabric: {racks: 1, spines: 1, servers_per_rack: 0}\nqueues: {engine: 'off'}",
+    )
+    lab.up()
+    impairments = Impairments(lab.fabric, lab.runtime.files)
+    (link,) = lab.fabric.directed_links[:1]
+    impairments.impair(link, Impairment(Kind.LOSS, share=0.5))
+    impairments.clear_all()
+    with HealthReader(lab) as reader:
+        reading = reader.read()
+    assert reading.gaps == ()
+    ends = [(port.node, port.interface) for port in (link.link.a, link.link.b)]
+    assert reading.ports.keys() >= set(ends)
 
 
 def test_watching_ends_with_the_lab_and_lets_its_links_go(make_lab: MakeLab) -> None:

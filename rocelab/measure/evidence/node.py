@@ -64,7 +64,8 @@ def collect_node(lab: Lab, name: str, shelf: Shelf, capture: Capture | None) -> 
     """Fill `shelf`; `capture` captures the node's packets meanwhile, if not None."""
     node = lab.node(name)
     if lab.fabric.node(name).is_switch:
-        _daemons(node, lab.daemons_of(name), shelf)
+        # In a lab that others deployed logs and files are anywhere.
+        _daemons(node, lab.daemons_of(name), shelf, started_here=lab.fabric.observed is None)
     for file, what, command in COMMANDS:
         shelf.keep(file, what, lambda argv=command: _ran(node, argv))  # type: ignore[misc]
     _traffic_control(node, _interfaces(lab, name), shelf)
@@ -91,18 +92,15 @@ def _ran(node: NamespaceNode, argv: Sequence[str]) -> str:
     return done.stdout
 
 
-def _daemons(node: NamespaceNode, names: Sequence[str], shelf: Shelf) -> None:
+def _daemons(
+    node: NamespaceNode, names: Sequence[str], shelf: Shelf, *, started_here: bool
+) -> None:
     alive = node.daemons()
     states = {name: _state(alive.get(name)) for name in names}
     shelf.keep("daemons.json", "daemons and their state", lambda: json.dumps(states, indent=1))
     for name in names:
-        log, configuration = node.frr.log(name), node.frr.configuration(name)
-        shelf.keep(f"{name}.log", f"log of {name}", lambda log=log: tail(log))  # type: ignore[misc]
-        shelf.keep(
-            f"{name}.conf",
-            f"configuration that {name} was started with",
-            lambda configuration=configuration: configuration.read_bytes(),  # type: ignore[misc]
-        )
+        if started_here:
+            _started_with(node, name, shelf)
         answers = True
         for file, what, question in QUESTIONS.get(name, ()):
             if not answers:
@@ -115,6 +113,13 @@ def _daemons(node: NamespaceNode, names: Sequence[str], shelf: Shelf) -> None:
                     node.frr, name, question, timeout_s=VTY_TIMEOUT_S
                 ),
             )
+
+
+def _started_with(node: NamespaceNode, name: str, shelf: Shelf) -> None:
+    log, configuration = node.frr.log(name), node.frr.configuration(name)
+    shelf.keep(f"{name}.log", f"log of {name}", lambda: tail(log))
+    what = f"configuration that {name} was started with"
+    shelf.keep(f"{name}.conf", what, lambda: configuration.read_bytes())
 
 
 def _state(pid: int | None) -> dict[str, object]:

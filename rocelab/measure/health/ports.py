@@ -4,7 +4,7 @@ A read gives carrier, packets, bytes and drops of each port, in two exchanges pe
 number of ports. An open socket keeps its namespace alive, so a reader must be closed before its lab
 can be removed.
 
-Source: net/sched/sch_api.c (tc_get_qdisc).
+Source: net/sched/sch_api.c (tc_get_qdisc, tc_qdisc_dump_ignore).
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def _reading(link: links.Link, tc_drops: int) -> PortReading:
 
 
 def clsact_request(index: int) -> bytes:
-    """A request for a port's clsact qdisc. A port may have none."""
+    """A request for a port's clsact qdisc. A port may have none: that is an error, or no answer if
+    it had one before (its place then holds a built-in qdisc, which is not dumped)."""
     body = tc.TCMSG.pack(socket.AF_UNSPEC, index, 0, tc.TC_H_CLSACT, 0)
-    return netlink.request(tc.RTM_GETQDISC, body, netlink.REQUEST_ECHO)
+    return netlink.request(tc.RTM_GETQDISC, body, netlink.REQUEST_ACK_ECHO)

@@ -102,7 +102,14 @@ class HealthReader:
             self._sessions: SessionReader | AskedSessions = (
                 SessionReader(self._fabric)
                 if self._fabric.observed is None
-                else AskedSessions(self._lab)
+                else AskedSessions(
+                    self._fabric,
+                    {
+                        node.name: self._lab.node(node.name).frr
+                        for node in self._fabric.switches
+                        if "bgpd" in self._lab.daemons_of(node.name)
+                    },
+                )
             )
             self._cleanup = keep.pop_all()
         return self
@@ -146,6 +153,7 @@ class HealthReader:
             for interface, port in found.items():
                 ports[node, interface] = port
         queues = {} if self._queues is None else self._queues.counters()
+        sessions = self._sessions.established()
         lost = self._losses.look(ports, queues, self._on_wire())
         self.endpoints.look()
         return Reading(
@@ -155,8 +163,8 @@ class HealthReader:
             lost=lost,
             endpoints=self.endpoints.totals(),
             routes_incomplete=incomplete,
-            sessions=self._sessions.established(),
-            gaps=tuple(gaps),
+            sessions=sessions,
+            gaps=(*gaps, *self._sessions.gaps),
         )
 
     def _check_there(self) -> None:

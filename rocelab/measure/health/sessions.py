@@ -12,20 +12,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rocelab.files import UntrustedFileError, read_untrusted
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.daemons import FrrFiles
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.peers import bgp_peers
+from rocelab.runtime.peers import BgpPeer, bgp_peers
 from rocelab.runtime.record import LabFiles
 
 _CHANGE = re.compile(rb"%ADJCHANGE: neighbor ([^\s(]+)\S* .*?\b(Up|Down)\b")
 
 
+ANSWER_LIMIT_S = 1.0
+"""How long bgpd may take to answer: a stopped one never does."""
+
+
 class SessionReader:
     """Follows the logs of a lab's bgpd from their beginning."""
+
+    gaps = ()
 
     def __init__(self, fabric: Fabric) -> None:
         files = LabFiles(fabric.name)
@@ -58,28 +64,38 @@ def parse_changes(log: bytes) -> list[tuple[str, bool]]:
 class AskedSessions:
     """Asks bgpd of every switch of a lab that was adopted, whose logs may be anywhere."""
 
-    def __init__(self, lab: Lab) -> None:
-        self._frr_of = {
-            node.name: lab.node(node.name).frr
-            for node in lab.fabric.switches
-            if "bgpd" in lab.daemons_of(node.name)
-        }
-        self._link_of = _links_by_neighbour(lab.fabric)
-        self._links = tuple(link.name for link in lab.fabric.sessions)
+    def __init__(self, fabric: Fabric, frr_of: Mapping[str, FrrFiles]) -> None:
+        """`frr_of` are the switches that run bgpd."""
+        self._frr_of = frr_of
+        self._link_of = _links_by_neighbour(fabric)
+        self.gaps: tuple[str, ...] = ()
 
     def established(self) -> dict[str, bool]:
-        """Whether each session is up at every end that answers, by its link's name."""
-        ends: dict[str, list[bool]] = {name: [] for name in self._links}
-        for node, frr in self._frr_of.items():
-            try:
-                peers = bgp_peers(frr)
-            except OSError:
+        """Whether each session is up at every end that answers, by its link's name; one without an
+        answer is left out. All are asked at once, and one that hangs is waited for a second."""
+        ends: dict[str, list[bool]] = {}
+        gaps = []
+        with ThreadPoolExecutor(max(1, len(self._frr_of))) as pool:
+            answers = dict(
+                zip(self._frr_of, pool.map(_answered, self._frr_of.values()), strict=True)
+            )
+        for node, peers in answers.items():
+            if isinstance(peers, OSError):
+                gaps.append(f"{node}: {peers}")
                 continue
             for neighbour, peer in peers.items():
                 link = self._link_of.get((node, neighbour))
                 if link is not None:
-                    ends[link].append(peer.established)
-        return {link: bool(found) and all(found) for link, found in ends.items()}
+                    ends.setdefault(link, []).append(peer.established)
+        self.gaps = tuple(gaps)
+        return {link: all(found) for link, found in ends.items()}
+
+
+def _answered(frr: FrrFiles) -> dict[str, BgpPeer] | OSError:
+    try:
+        return bgp_peers(frr, ANSWER_LIMIT_S)
+    except OSError as error:
+        return error
 
 
 def _links_by_neighbour(fabric: Fabric) -> dict[tuple[str, str], str]:

@@ -26,6 +26,7 @@ from rocelab.kernel.fib import live_widths, parse_route
 from rocelab.measure.evidence import bundle
 from rocelab.measure.evidence.shelf import MOST_BYTES, Shelf, tail
 from rocelab.measure.health import monitor as monitoring
+from rocelab.measure.health import sessions
 from rocelab.measure.health.endpoints import EndpointTracker
 from rocelab.measure.health.losses import LossTracker
 from rocelab.measure.health.monitor import HealthMonitor
@@ -37,12 +38,16 @@ from rocelab.measure.health.report import Account
 from rocelab.measure.health.sample import Places, Sample, compare, deepest
 from rocelab.measure.health.sessions import both_up, parse_changes
 from rocelab.measure.timeline import FibTimeline
+from rocelab.plan.build import build_fabric
 from rocelab.plan.queues import plan_queues
 from rocelab.results.convergence import Method
 from rocelab.results.health import HealthReport, Sli
+from rocelab.runtime.daemons import FrrFiles
 from rocelab.runtime.impairments.maps import ImpairmentCounters
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.peers import BgpPeer
 from rocelab.runtime.record import LabFiles
+from tests.helpers.adopted_sample import leaf_spine
 
 FABRIC = Lab.planned("zone-small").fabric
 PLAN = plan_queues(FABRIC)
@@ -404,6 +409,28 @@ def test_a_session_is_up_when_both_ends_say_so() -> None:
     assert both_up({"rtsw1": True, "ctsw1": True})
     assert not both_up({"rtsw1": True, "ctsw1": False})
     assert not both_up({"rtsw1": True})
+
+
+def test_a_session_counts_at_the_ends_that_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = {"spine1": {"eth1": "Established", "10.0.5.1": "Idle"}}
+
+    def answer(frr: FrrFiles, _: float) -> dict[str, BgpPeer]:
+        if frr.folder.name not in states:
+            raise TimeoutError("timed out")
+        return {name: BgpPeer(state, 0, 0) for name, state in states[frr.folder.name].items()}
+
+    monkeypatch.setattr(sessions, "bgp_peers", answer)
+    fabric = build_fabric(leaf_spine())
+    frr_of = {name: FrrFiles(tmp_path / name) for name in ("leaf1", "spine1")}
+    asked = sessions.AskedSessions(fabric, frr_of)
+    # Nothing is said of leaf1:eth3: neither end answered.
+    assert asked.established() == {"leaf1:eth2": True, "leaf2:eth2": False}
+    assert asked.gaps == ("leaf1: timed out",)
+    states["leaf1"] = {"eth2": "Active", "10.0.3.2": "Established"}
+    assert asked.established() == {"leaf1:eth2": False, "leaf1:eth3": True, "leaf2:eth2": False}
+    assert asked.gaps == ()
 
 
 def test_next_hops_without_carrier_do_not_count() -> None:
