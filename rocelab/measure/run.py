@@ -40,6 +40,7 @@ from rocelab.results.probes import Event, rebased
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
+from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
@@ -174,8 +175,15 @@ def _send(
         return session.stop(paused), elapsed_s, stolen_s, tuple(problems)
 
 
-def _warnings(jobs: Sequence[JobResult], cpu_count: int, moves: int) -> tuple[str, ...]:
+def _warnings(
+    jobs: Sequence[JobResult], cpu_count: int, moves: int, engine: QueueEngine
+) -> tuple[str, ...]:
     found = []
+    if engine is QueueEngine.OFF:
+        found.append(
+            "ports have no rate and no queue here: flows do not slow each other, so that times and "
+            "bandwidths are those of NICs alone"
+        )
     warned = warning([job.plan for job in jobs], cpu_count)
     if warned is not None:
         found.append(warned)
@@ -209,7 +217,7 @@ def assemble(
     # ended a queue pair, or moved some to another port.
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
     differ = () if jobs[0].errors or moves or events else disagreements(checks)
-    warnings = _warnings(jobs, environment.cpu_count, moves)
+    warnings = _warnings(jobs, environment.cpu_count, moves, counts.engine)
     ports = [port for job in jobs for port in job.ports]
     fidelity = Fidelity(
         lost_share=max(map(measure.lost_share, jobs)),

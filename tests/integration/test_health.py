@@ -20,7 +20,6 @@ from rocelab.measure.evidence.bundle import collect_evidence
 from rocelab.measure.health.monitor import HealthMonitor, Snapshot
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.measure.health.prometheus import Exporter
-from rocelab.measure.health.reading import HealthReader
 from rocelab.measure.run import run_job
 from rocelab.results.health import HealthReport, Sli
 from rocelab.runtime.impairments.control import Impairments
@@ -296,11 +295,15 @@ def test_a_port_whose_fault_has_ended_is_read(make_lab: MakeLab) -> None:
     (link,) = lab.fabric.directed_links[:1]
     impairments.impair(link, Impairment(Kind.LOSS, share=0.5))
     impairments.clear_all()
-    with HealthReader(lab) as reader:
-        reading = reader.read()
-    assert reading.gaps == ()
-    ends = [(port.node, port.interface) for port in (link.link.a, link.link.b)]
-    assert reading.ports.keys() >= set(ends)
+    with HealthMonitor(lab, SPEC) as monitor:
+        pass
+    report = monitor.report
+    assert (report.samples, report.unread_samples) == (1, 0)
+    # What this lab has no counters for is not reported as zero.
+    assert {sli.sli for sli in report.slis}.isdisjoint({"queue_drops", "queue_depth", "ce_ratio"})
+    assert report.problems == (
+        "ports have no queue that counts here: no queue_drops, queue_depth, ce_ratio",
+    )
 
 
 def test_watching_ends_with_the_lab_and_lets_its_links_go(make_lab: MakeLab) -> None:

@@ -105,6 +105,7 @@ class HealthMonitor:
         except BaseException:
             self._reader.__exit__(None, None, None)
             raise
+        self._account.leave_out(self._reader.unmeasured)
         self._started_ns = self._ended_ns = self._before.time_ns
         self._thread.start()
         return self

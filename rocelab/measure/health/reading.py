@@ -25,6 +25,7 @@ from rocelab.measure.health.sessions import AskedSessions, SessionReader
 from rocelab.plan.fabric import DirectedLink
 from rocelab.plan.queues import plan_queues
 from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.results.health import Sli
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.maps import ImpairmentCounters
 from rocelab.runtime.lab import Lab
@@ -32,6 +33,8 @@ from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.queues.reading import QueueReader
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
+
+QUEUE_SLIS = frozenset({Sli.QUEUE_DROPS, Sli.QUEUE_DEPTH, Sli.CE_RATIO})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,11 @@ class HealthReader:
             port.close()
         for route in self._routes.values():
             route.close()
+
+    @property
+    def unmeasured(self) -> frozenset[Sli]:
+        """The SLIs that this lab has no counters for."""
+        return QUEUE_SLIS if self._queues is None else frozenset()
 
     def read(self) -> Reading:
         """All counters now. Raises ExpectationError if the lab went down meanwhile."""

@@ -40,6 +40,7 @@ class Account:
         self._spec = spec
         self._tallies = {sli: _Tally() for sli in Sli}
         self._problems: dict[str, None] = {}
+        self._unmeasured: frozenset[Sli] = frozenset()
         self.samples = 0
         self.unread_samples = 0
         self.longest_interval_ns = 0
@@ -72,6 +73,13 @@ class Account:
         """Samples so far in which the SLI missed its objective."""
         return self._tallies[sli].breached_samples
 
+    def leave_out(self, slis: frozenset[Sli]) -> None:
+        """Report nothing of SLIs that the lab has no counters for, and say so."""
+        self._unmeasured = slis
+        if slis:
+            names = ", ".join(sli.value for sli in Sli if sli in slis)
+            self.note(f"ports have no queue that counts here: no {names}")
+
     def note(self, problem: str) -> None:
         """Note a problem of the monitoring itself, once."""
         self._problems[problem] = None
@@ -81,8 +89,12 @@ class Account:
         return tuple(self._problems)
 
     def slis(self) -> tuple[SliReport, ...]:
-        """Every SLI, in the order of `Sli`."""
-        return tuple(self._of(sli, tally) for sli, tally in self._tallies.items())
+        """Every SLI that is measured, in the order of `Sli`."""
+        return tuple(
+            self._of(sli, tally)
+            for sli, tally in self._tallies.items()
+            if sli not in self._unmeasured
+        )
 
     def _of(self, sli: Sli, tally: _Tally) -> SliReport:
         worst_first = sorted(tally.places.items(), key=lambda item: (-item[1].worst, item[0]))

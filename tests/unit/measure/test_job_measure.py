@@ -42,6 +42,15 @@ def failing(job: JobResult, counts: DeviceCounts) -> list[str]:
     return [check.name for check in checks if not check.agrees]
 
 
+def test_without_queues_a_report_warns_that_flows_do_not_share_links() -> None:
+    result = sample.result(sample.allreduce())
+    counts = sample.counts(result)
+    plain = replace(counts, engine=QueueEngine.OFF, queues=())
+    usual = the_report(sample.traffic(result), counts).warnings
+    (added,) = set(the_report(sample.traffic(result), plain).warnings).difference(usual)
+    assert "no rate and no queue" in added
+
+
 def test_an_iterations_time_is_given_in_both_clocks_and_bandwidth_in_the_models() -> None:
     report = report_of(sample.result(sample.allreduce()))
     time = report.headline("iteration_time")
