@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from rocelab.forwarding.entries import EntryTable, program, wanted_entries
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.network import Network, Placement
 from rocelab.kernel import netlink
-from rocelab.kernel.fib import read_objects
+from rocelab.kernel.fib import KernelRoute, read_objects
 from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime.controller import resilient
 from rocelab.runtime.controller.collector import Collector, Reason
@@ -30,6 +30,9 @@ from rocelab.spec.schemes import ResilientScheme, TeEngine, TeScheme
 
 RESILIENT_PERIOD_S = 1.0
 """Between rounds of scheme `resilient` without events: only lost events wait for it."""
+
+SETTLED_S = 1.0
+"""Routes that have not changed for this long are taken for BGP's last word."""
 
 MS_PER_S = 1000.0
 
@@ -186,6 +189,7 @@ class ResilientRounds:
     def __init__(self, collector: Collector, scheme: ResilientScheme) -> None:
         self._collector = collector
         self._buckets = scheme.buckets
+        self._bgp: dict[str, tuple[tuple[KernelRoute, ...], float]] = {}
 
     def __call__(self, report: Report) -> None:
         with report.part("collect"):
@@ -197,7 +201,12 @@ class ResilientRounds:
                 present = resilient.own_state(
                     routes[name], *read_objects(self._collector.channel(name))
                 )
-                wanted = resilient.wanted_state(routes[name], present, self._buckets)
+                wanted = resilient.wanted_state(
+                    routes[name],
+                    present,
+                    self._buckets,
+                    settled=self._unchanged_s(name, routes[name]) >= SETTLED_S,
+                )
                 states.append(wanted)
                 if messages := resilient.messages(present, wanted):
                     planned[name] = messages
@@ -213,6 +222,14 @@ class ResilientRounds:
             "changed": sum(len(messages) for messages in planned.values()),
             "total": groups + grouped,
         }
+
+    def _unchanged_s(self, switch: str, routes: Iterable[KernelRoute]) -> float:
+        """For how long a switch's own routes have been as they are."""
+        now = time.monotonic()
+        bgp = tuple(route for route in routes if not resilient.is_own(route))
+        if switch not in self._bgp or self._bgp[switch][0] != bgp:
+            self._bgp[switch] = bgp, now
+        return now - self._bgp[switch][1]
 
 
 def period_s(scheme: TeScheme | ResilientScheme) -> float:

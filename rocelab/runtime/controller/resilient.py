@@ -9,6 +9,7 @@ continues from what the kernel holds.
 
 from __future__ import annotations
 
+import itertools
 import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -96,11 +97,17 @@ def is_own(route: KernelRoute) -> bool:
     return GROUPS_FROM <= route.group < IDS_END
 
 
-def wanted_state(routes: Iterable[KernelRoute], present: State, buckets: int) -> State:
+def wanted_state(
+    routes: Iterable[KernelRoute], present: State, buckets: int, *, settled: bool = True
+) -> State:
     """The state to reach: a group for each set of two or more next hops of a BGP route.
 
     An existing group keeps its id, and so its buckets, for the largest set of its prefixes that
     have equal next hops; the others leave it. New prefixes share a group of equal next hops.
+
+    While routes still change (not `settled`), a group that next hops come back to keeps those that
+    it has until all its prefixes agree: zebra writes them one after another, and a prefix that
+    leaves a group takes new buckets, which moves its flows.
     """
     members: dict[int, Member] = {}
     wanted: dict[Place, tuple[tuple[int, int], ...]] = {}
@@ -115,6 +122,12 @@ def wanted_state(routes: Iterable[KernelRoute], present: State, buckets: int) ->
     groups: dict[int, Group] = {}
     group_of: dict[Place, int] = {}
     for number, places in _users(wanted, present, buckets).items():
+        held = present.groups[number]
+        grows = all(set(held.members) <= set(entries) for entries in places)
+        if grows and len(places) > 1 and not settled:
+            groups[number] = held
+            group_of |= dict.fromkeys(itertools.chain(*places.values()), number)
+            continue
         entries, kept = max(places.items(), key=lambda part: (len(part[1]), part[0]))
         groups[number] = Group(entries, buckets)
         group_of |= dict.fromkeys(kept, number)

@@ -233,6 +233,24 @@ def test_a_group_whose_next_hops_change_for_all_its_prefixes_keeps_its_id() -> N
     assert after(smaller, row(1, 5, 6, 7), row(2, 5, 6, 7)) == state
 
 
+def test_while_routes_change_a_group_grows_when_all_its_prefixes_have_the_next_hop() -> None:
+    state = after(EMPTY, row(1, 5, 7), row(2, 5, 7), row(3, 5, 7))
+    all_of_them = [row(prefix, 5, 6, 7) for prefix in (1, 2, 3)]
+    one = [all_of_them[0], row(2, 5, 7), row(3, 5, 7)]
+    waiting = wanted_state(one, state, BUCKETS, settled=False)
+    assert (waiting.groups, waiting.group_of) == (state.groups, state.group_of)
+    grown = wanted_state(all_of_them, state, BUCKETS, settled=False)
+    assert grown.group_of == state.group_of
+    (group,) = grown.groups.values()
+    assert [number - MEMBERS_FROM for number, _ in group.members] == [5, 6, 7]
+    # Where BGP stays so, the prefix gets the next hops that it has.
+    apart = after(state, *one)
+    assert apart.group_of[1, 24] != apart.group_of[2, 24] == apart.group_of[3, 24]
+    # A next hop that is lost is not waited for.
+    lost = wanted_state([row(1, 5, 6), *one[1:]], state, BUCKETS, settled=False)
+    assert lost.group_of[1, 24] != lost.group_of[2, 24]
+
+
 def test_a_prefix_that_loses_a_next_hop_alone_gets_a_group_that_began_like_the_old_one() -> None:
     state = after(EMPTY, row(1, 5, 6, 7), row(2, 5, 6, 7), row(3, 5, 6, 7))
     rows = (row(1, 5, 7), row(2, 5, 6, 7), row(3, 5, 6, 7))
