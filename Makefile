@@ -128,6 +128,11 @@ test-containerlab: $(READY_TO_TEST) ## containerlab itself: deploy what is rende
 	@mkdir -p results
 	@$(AS_ROOT) tests/containerlab/run.sh
 
+.PHONY: test-kubernetes
+test-kubernetes: $(READY_TO_TEST) ## clabernetes' manager on a Kubernetes API server: what it makes of rendered labs; builds both with Go
+	@mkdir -p results
+	@$(AS_ROOT) tests/kubernetes/run.sh
+
 .PHONY: test-machines
 test-machines: $(READY) ## both commands of README, and all others, on fresh machines: SYSTEMS="debian-12" RUN="drill test"
 	@$(AS_ROOT) .venv/bin/python -m tests.machines.run --cache "$(MACHINES)" --systems "$(SYSTEMS)" --run "$(RUN)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import yaml
 
@@ -23,17 +24,25 @@ STORE_BYTES = 1_572_864
 """Largest request that etcd accepts by default, 1.5 MiB (etcd.io, system limits)."""
 CONFIG_MAP_BYTES = 1_048_576
 """Largest ConfigMap that Kubernetes accepts, 1 MiB of data (MaxSecretSize, pkg/apis/core)."""
-_ROOM = 100_000
-"""Reserved in every object for additions of the cluster: ownership of fields, status, names."""
+_MARGIN = 0.03
+"""Part of each limit that stays free: sizes of what clabernetes makes are estimated."""
+_TOPOLOGY_BYTES_PER_NODE = 270
+"""Of a Topology's status and ownership of fields, beside the node's own topology (measured)."""
 _LABELS = {"app.kubernetes.io/managed-by": "rocelab"}
 
 
 @dataclass(frozen=True, slots=True)
-class Manifests:
-    """Files of YAML documents by name, in the order to apply them, and what may go wrong."""
+class ClusterObject:
+    """An object that the cluster has to store for a lab, by its kind: its size and its limit."""
 
-    files: Mapping[str, str]
-    warnings: tuple[str, ...]
+    kind: str
+    size_bytes: int
+    limit_bytes: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether the cluster surely accepts it."""
+        return self.size_bytes <= (1 - _MARGIN) * self.limit_bytes
 
 
 def namespace_name(lab: str) -> str:
@@ -41,28 +50,29 @@ def namespace_name(lab: str) -> str:
     return f"rocelab-{lab}"
 
 
-def manifests(fabric: Fabric, image: str = DEFAULT_IMAGE) -> Manifests:
-    """Every object of a lab.
+def manifests(fabric: Fabric, image: str = DEFAULT_IMAGE) -> dict[str, str]:
+    """Every object of a lab: files of YAML documents by name, in the order to apply them.
 
-    Raises InputError if the Topology, or one file of a switch, exceeds the store's limit.
+    Raises InputError if one file of a switch, or an object that clabernetes makes of the lab, is
+    too large for a cluster.
     """
     containers = in_pods(deployment(short_names(fabric), image))
     config_maps, mounts = _configurations(containers)
     topology = _topology(containers, mounts)
-    size = object_bytes(topology)
-    if size > STORE_BYTES - _ROOM:
-        raise InputError(
-            f"lab {fabric.name} is too large for clabernetes: its Topology has {size:,} bytes and "
-            f"a cluster's store takes {STORE_BYTES:,}",
-            hint="a smaller fabric: all nodes and links of a lab are one object",
-        )
+    for each in made_objects(topology, containers):
+        if not each.fits:
+            raise InputError(
+                f"lab {fabric.name} is too large for clabernetes: its {each.kind} would have "
+                f"{each.size_bytes:,} bytes, and a cluster takes {each.limit_bytes:,}",
+                hint="a fabric with fewer nodes or links: clabernetes keeps all of a lab's in one "
+                "object",
+            )
     namespace = _object("v1", "Namespace", namespace_name(fabric.name), None)
-    files = {
+    return {
         "00-namespace.yaml": _text([namespace]),
         "10-configurations.yaml": _text(config_maps),
         "20-topology.yaml": _text([topology]),
     }
-    return Manifests(files, tuple(_warnings(topology, containers)))
 
 
 def short_names(fabric: Fabric) -> Fabric:
@@ -134,7 +144,7 @@ def packed(files: Mapping[str, str], budget_bytes: int) -> list[dict[str, str]]:
 def object_bytes(value: object) -> int:
     """The size of an object as JSON, the form in which the cluster's store keeps custom
     resources."""
-    return len(json.dumps(value, ensure_ascii=False).encode())
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def _configurations(
@@ -147,7 +157,7 @@ def _configurations(
         sources = {container.source(path): text for path, text in container.files.items()}
         by_key = {source.rpartition("/")[2]: source for source in sources}
         texts = {key: sources[source] for key, source in by_key.items()}
-        groups = packed(texts, CONFIG_MAP_BYTES - _ROOM)
+        groups = packed(texts, int((1 - _MARGIN) * CONFIG_MAP_BYTES))
         for number, data in enumerate(groups, start=1):
             part = f"-{number}" if number > 1 else ""
             name = f"{made.name}-{container.name}-frr{part}"
@@ -186,25 +196,64 @@ def _object(api_version: str, kind: str, name: str, namespace: str | None) -> di
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 
-def bytes_with_status(topology: Mapping[str, object], made: Deployment) -> int:
-    """About how large a Topology gets once clabernetes has written its status.
+def made_objects(topology: Mapping[str, Any], made: Deployment) -> Iterator[ClusterObject]:
+    """The objects that grow with the lab once clabernetes' manager has read its Topology.
 
-    That holds, for each node, the node's part of the definition with its ends of links once more
-    (controllers/topology/definitioncontainerlab.go).
+    The manager writes both ends of every link into one Connectivity (controllers/topology/
+    connectivity.go), and a topology for each node into one ConfigMap (configmap.go) and once more
+    into the Topology's status.
     """
-    per_node, per_link = 180, 40
-    definition = topology_text(made, brief=True)
-    again = object_bytes(definition) + per_node * len(made.containers)
-    return object_bytes(topology) + again + per_link * len(made.links)
+    yield ClusterObject("Connectivity", object_bytes(_tunnels(made)), STORE_BYTES)
+    texts = node_topologies(topology["spec"]["definition"]["containerlab"])
+    yield ClusterObject("ConfigMap", sum(map(len, texts.values())), CONFIG_MAP_BYTES)
+    with_status = object_bytes(topology) + object_bytes(texts)
+    with_status += _TOPOLOGY_BYTES_PER_NODE * len(made.containers)
+    yield ClusterObject("Topology", with_status, STORE_BYTES)
 
 
-def _warnings(topology: Mapping[str, object], made: Deployment) -> Iterator[str]:
-    size = bytes_with_status(topology, made)
-    if size > STORE_BYTES:
-        yield (
-            f"with the status that clabernetes adds, the Topology will have about {size:,} bytes "
-            f"and a cluster's store takes {STORE_BYTES:,}"
+def node_topologies(definition: str) -> dict[str, str]:
+    """The topology that clabernetes makes for each node, as long as it writes it
+    (controllers/topology/definitioncontainerlab.go)."""
+    topology = yaml.load(definition, Loader=yaml.CSafeLoader)["topology"]
+    links: dict[str, list[str]] = {name: [] for name in topology["nodes"]}
+    for link in topology["links"]:
+        for end in link["endpoints"]:
+            node, _, interface = end.partition(":")
+            links[node] += [
+                "        - endpoints:\n",
+                f"            - {end}\n",
+                f"            - host:{node}-{interface}\n",
+            ]
+    defaults = {**topology["defaults"], "ports": []}
+    return {
+        name: _node_text(
+            {
+                "name": f"clabernetes-{name}",
+                "prefix": "",
+                "topology": {"defaults": defaults, "nodes": {name: {**node, "ports": []}}},
+            }
         )
+        + "".join(("    links:\n", *links[name], "debug: false\n"))
+        for name, node in topology["nodes"].items()
+    }
+
+
+def _tunnels(made: Deployment) -> dict[str, list[dict[str, object]]]:
+    tunnels: dict[str, list[dict[str, object]]] = {each.name: [] for each in made.containers}
+    for number, link in enumerate(made.links, start=1):
+        for near, far in ((link.a, link.b), (link.b, link.a)):
+            service = f"{made.name}-{far.node}-vx.{namespace_name(made.name)}.svc.cluster.local"
+            tunnels[near.node].append(
+                {
+                    "tunnelID": number,
+                    "destination": service,
+                    "localNode": near.node,
+                    "localInterface": near.interface,
+                    "remoteNode": far.node,
+                    "remoteInterface": far.interface,
+                }
+            )
+    return tunnels
 
 
 class _Dumper(yaml.SafeDumper):
@@ -212,6 +261,17 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: object) -> bool:
         return True
+
+
+class _NodeDumper(_Dumper):
+    """Dumps as Go's yaml.v3: the items of a list are indented."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _node_text(node: Mapping[str, object]) -> str:
+    return yaml.dump(node, Dumper=_NodeDumper, sort_keys=False, width=1 << 16, indent=4)
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

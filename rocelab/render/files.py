@@ -76,12 +76,11 @@ def write_containerlab(
 
 def write_clabernetes(
     fabric: Fabric, folder: Path, image: str = DEFAULT_IMAGE, *, overwrite: bool = False
-) -> tuple[str, ...]:
-    """Write manifests for `kubectl apply`. Returns warnings. Raises InputError as `write_rendered`,
-    and if an object would be too large for a cluster's store."""
-    made = clabernetes.manifests(fabric, image)
-    _write(fabric.name, folder, made.files.items(), overwrite=overwrite)
-    return made.warnings
+) -> None:
+    """Write manifests for `kubectl apply`. Raises InputError as `write_rendered`, and if an object
+    would be too large for a cluster."""
+    files = clabernetes.manifests(fabric, image)
+    _write(fabric.name, folder, files.items(), overwrite=overwrite)
 
 
 def _write(name: str, folder: Path, files: Iterable[tuple[str, str]], *, overwrite: bool) -> None:

@@ -20,21 +20,14 @@ from rocelab.files import make_folders, replace_file
 from rocelab.progress import no_progress
 from rocelab.runtime.engine import Engine
 from rocelab.runtime.image import SUITE, built_image
+from tests.helpers.goprograms import BUILD_TIMEOUT_S, KEPT, go_program
 from tests.integration.engine import docker_engine
 
-VERSION = "0.79.0"
-CACHE = Path("/var/cache/rocelab") / f"containerlab-{VERSION}"
-BUILD_TIMEOUT_S = 1800.0
+VERSION = "v0.79.0"
 HOW = (
     "containerlab is not installed, and there is no Go to build it: install it as "
     "https://containerlab.dev/install says, or install Go, and run `make test-containerlab` again"
 )
-MODULE = f"""module build
-
-go 1.24
-
-require github.com/srl-labs/containerlab v{VERSION}
-"""
 BIRD = "rocelab-tests/bird:1"
 WRAPPER = Path(__file__).with_name("with-proc-modules")
 
@@ -42,36 +35,17 @@ WRAPPER = Path(__file__).with_name("with-proc-modules")
 def folder_of_containerlab() -> Path:
     """A folder whose `containerlab` runs on this machine. Raises SystemExit with what to do."""
     own = shutil.which("containerlab")
-    program = Path(own) if own else _built()
+    program = (
+        Path(own)
+        if own
+        else go_program("containerlab", "github.com/srl-labs/containerlab", VERSION, HOW)
+    )
     if Path("/proc/modules").exists():
         return program.parent
-    wrapped = CACHE / "wrapped"
+    wrapped = KEPT / "containerlab-wrapped"
     make_folders(wrapped, 0o755)
     replace_file(wrapped / "containerlab", f'#!/bin/sh\nexec {WRAPPER} {program} "$@"\n', 0o755)
     return wrapped
-
-
-def _built() -> Path:
-    program = CACHE / "containerlab"
-    if program.exists():
-        return program
-    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-    if go is None:
-        raise SystemExit(HOW)
-    sys.stderr.write(f"building containerlab {VERSION}: a few minutes, once\n")
-    # `go install PATH@VERSION` asks for the list of versions, which not every proxy has.
-    source = CACHE / "build"
-    make_folders(source, 0o755)
-    (source / "go.mod").write_text(MODULE)
-    fresh = CACHE / "containerlab.new"
-    subprocess.run(
-        [go, "build", "-mod=mod", "-o", fresh, "github.com/srl-labs/containerlab"],
-        cwd=source,
-        check=True,
-        timeout=BUILD_TIMEOUT_S,
-    )
-    fresh.replace(program)
-    return program
 
 
 def built_bird(engine: Engine) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from itertools import pairwise
@@ -25,9 +24,11 @@ from rocelab.render import clabernetes
 from rocelab.render.clabernetes import (
     CONFIG_MAP_BYTES,
     STORE_BYTES,
-    bytes_with_status,
+    ClusterObject,
     in_pods,
+    made_objects,
     manifests,
+    node_topologies,
     object_bytes,
     packed,
     short_names,
@@ -45,7 +46,7 @@ DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def objects(planned: Fabric) -> list[dict[str, Any]]:
-    return [each for text in manifests(planned).files.values() for each in yaml.safe_load_all(text)]
+    return [each for text in manifests(planned).values() for each in yaml.safe_load_all(text)]
 
 
 def topology_of(planned: Fabric) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def definition_of(planned: Fabric) -> dict[str, Any]:
 
 
 def test_the_topology_of_a_tiny_fabric_is_as_recorded() -> None:
-    text = manifests(fabric()).files["20-topology.yaml"]
+    text = manifests(fabric())["20-topology.yaml"]
     golden = GOLDEN / "clabernetes-topology.yaml"
     if os.environ.get("RECORD"):
         golden.write_text(text)
@@ -160,7 +161,7 @@ def test_nothing_in_a_definition_looks_like_a_variable(lab: str) -> None:
 def test_objects_come_in_the_order_in_which_they_need_each_other() -> None:
     kinds = [each["kind"] for each in objects(fabric())]
     assert kinds == ["Namespace", "ConfigMap", "ConfigMap", "ConfigMap", "Topology"]
-    assert list(manifests(fabric()).files) == sorted(manifests(fabric()).files)
+    assert list(manifests(fabric())) == sorted(manifests(fabric()))
 
 
 def test_every_object_is_in_the_lab_s_own_namespace() -> None:
@@ -197,10 +198,10 @@ def test_files_are_packed_whole_in_order_and_within_the_budget(
     groups = packed(files, budget)
     assert [each for group in groups for each in group.items()] == list(files.items())
     assert all(group for group in groups)
-    assert all(len(json.dumps(group)) <= budget for group in groups)
+    assert all(object_bytes(group) <= budget for group in groups)
     for first, second in pairwise(groups):
         key, text = next(iter(second.items()))
-        assert len(json.dumps(first)) + len(json.dumps({key: text})) > budget
+        assert object_bytes(first) + object_bytes({key: text}) > budget
 
 
 def test_a_file_larger_than_a_config_map_is_refused() -> None:
@@ -212,7 +213,7 @@ def test_a_switch_s_files_are_split_where_one_config_map_is_too_small(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = objects(fabric())
-    monkeypatch.setattr(clabernetes, "CONFIG_MAP_BYTES", clabernetes._ROOM + 1300)
+    monkeypatch.setattr(clabernetes, "packed", lambda texts, _: packed(texts, 1300))
     split = objects(fabric())
     assert len(split) > len(whole)
     names = [each["metadata"]["name"] for each in split if each["kind"] == "ConfigMap"]
@@ -230,49 +231,45 @@ def all_texts(made: list[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def test_a_lab_whose_topology_the_store_would_refuse_is_refused_here(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def sizes(planned: Fabric) -> dict[str, ClusterObject]:
+    made = in_pods(deployment(short_names(planned)))
+    return {each.kind: each for each in made_objects(topology_of(planned), made)}
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Topology", "Connectivity"])
+def test_a_lab_of_which_an_object_would_be_too_large_is_refused_before_a_file_is_written(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    size = object_bytes(topology_of(fabric()))
-    monkeypatch.setattr(clabernetes, "STORE_BYTES", clabernetes._ROOM + size - 1)
-    with pytest.raises(InputError, match=f"its Topology has {size:,} bytes"):
+    size = sizes(fabric())[kind].size_bytes
+    monkeypatch.setattr(ClusterObject, "fits", property(lambda each: each.kind != kind))
+    with pytest.raises(InputError, match=f"its {kind} would have {size:,} bytes"):
         write_clabernetes(fabric(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def status_bytes(planned: Fabric) -> int:
-    """The size of clabernetes' status: a separate topology for each node, whose links
-    end at the host (its definitioncontainerlab.go)."""
-    definition = definition_of(planned)["topology"]
-    configs = {}
-    for name, node in definition["nodes"].items():
-        ends = [end for link in definition["links"] for end in link["endpoints"]]
-        own = [end for end in ends if end.startswith(f"{name}:")]
-        links = [{"endpoints": [end, f"host:{end.replace(':', '-')}"]} for end in own]
-        nodes = {name: node | {"ports": []}}
-        topology = {"defaults": definition["defaults"], "nodes": nodes, "links": links}
-        config = {"name": f"clabernetes-{name}", "prefix": "", "topology": topology}
-        configs[name] = yaml.safe_dump(config)
-    return object_bytes(configs)
+def test_an_object_fits_while_some_of_the_limit_stays_free() -> None:
+    assert ClusterObject("ConfigMap", 970, 1000).fits
+    assert not ClusterObject("ConfigMap", 971, 1000).fits
 
 
-@pytest.mark.parametrize("lab", ["tiny", "zone-small", "fat-tree-4"])
-def test_the_size_with_status_is_estimated_within_a_fifth(lab: str) -> None:
-    planned = small(lab)
-    topology = topology_of(planned)
-    real = object_bytes(topology) + status_bytes(planned)
-    guess = bytes_with_status(topology, in_pods(deployment(short_names(planned))))
-    assert abs(guess - real) / real < 0.2
+def test_the_objects_of_a_lab_with_many_links_and_of_one_with_many_nodes_are_refused() -> None:
+    """Both were refused by a real API server, and the same with fewer nodes or links were not
+    (tests/kubernetes)."""
+    for shape, kind in (({"racks": 60, "spines": 76}, "Connectivity"), (NODES, "Topology")):
+        planned = plan(LabSpec.model_validate({"name": "large", "fabric": shape}))
+        with pytest.raises(InputError, match=f"its {kind} would have"):
+            manifests(planned)
 
 
-def test_a_lab_that_the_store_may_refuse_once_it_has_a_status_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert manifests(fabric()).warnings == ()
-    size = object_bytes(topology_of(fabric()))
-    monkeypatch.setattr(clabernetes, "_ROOM", 0)
-    monkeypatch.setattr(clabernetes, "STORE_BYTES", size)
-    assert "with the status that clabernetes adds" in manifests(fabric()).warnings[0]
+NODES = {"racks": 322, "spines": 2, "servers_per_rack": 1}
+
+
+def test_the_topology_of_a_node_is_what_clabernetes_writes() -> None:
+    """As its manager 0.6.0 wrote it, but for the order of keys and the style of quotes."""
+    found = node_topologies(topology_of(small("tiny"))["spec"]["definition"]["containerlab"])
+    recorded = (GOLDEN / "clabernetes-node.yaml").read_text()
+    assert yaml.safe_load(found["ctsw1"]) == yaml.safe_load(recorded)
+    assert len(found["ctsw1"]) == len(recorded)
 
 
 def test_the_command_writes_what_kubectl_applies(tmp_path: Path) -> None:
