@@ -133,11 +133,12 @@ def packed(files: Mapping[str, str], budget_bytes: int) -> list[dict[str, str]]:
                 f"{key} has {size:,} bytes and a ConfigMap takes {budget_bytes:,}",
                 hint="a fabric with fewer links per switch",
             )
-        if size > room:
+        more = size - 1  # a comma, and not two braces, once it is in a group
+        if more > room:
             groups.append({})
-            room = budget_bytes
+            room = budget_bytes - 1
         groups[-1][key] = text
-        room -= size
+        room -= more
     return groups
 
 

@@ -179,6 +179,7 @@ UNFENCED: dict[str, str] = {
     "make docs": "for contributors; needs nothing of the machine",
     "make soak": "a hundred kills and a thousand flaps",
     "make test-containerlab": "these machines have no containerlab",
+    "make test-kubernetes": "these machines have no Go to build Kubernetes with",
     "make adversary": "hours, of a machine that is made to misbehave",
     "make drills": "every drill, one after the other: over half an hour",
     "make bench": "minutes of measuring, for a quiet machine",
