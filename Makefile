@@ -150,6 +150,11 @@ bench: $(READY) ## time and weigh two fabrics, beside Mininet
 bench-endpoints: $(READY) ## packets per second of an agent, beside Scapy, UDP and C
 	$(AS_ROOT) .venv/bin/python -m bench.endpoints
 
+.PHONY: bench-containerlab
+bench-containerlab: $(READY_TO_TEST) ## our runtime beside a plain `containerlab deploy`, and one drill on three runtimes: an hour
+	@$(AS_ROOT) tests/containerlab/alone.sh .venv/bin/python -m tests.containerlab.with_engine \
+		.venv/bin/python -m bench.containerlab
+
 .PHONY: bench-simulator
 bench-simulator: $(READY) ## the simulator's engine up to 131,072 GPUs, and beside SimGrid
 	.venv/bin/python -m bench.simulator

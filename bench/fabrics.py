@@ -16,16 +16,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from rocelab.errors import ExpectationError, MachineError
+from rocelab.faults.running import release
 from rocelab.kernel import mounts, namespaces
+from rocelab.kernel.fib import read_fib
 from rocelab.kernel.fibwatch import FibWatch
+from rocelab.measure.timeline import expected_widths, narrow_routes
+from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
 from rocelab.progress import no_progress
 from rocelab.render import frr
+from rocelab.render.containerlab import topology_file
+from rocelab.render.files import write_containerlab
 from rocelab.runtime import daemons
+from rocelab.runtime.adoption.adopt import adopt
+from rocelab.runtime.adoption.containers import find_containers
 from rocelab.runtime.convergence import ConvergenceWait, convergence_timeout_s
+from rocelab.runtime.engine import find_engine
+from rocelab.runtime.image import built_image
 from rocelab.runtime.installation import Installation, find_installation
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.providers import RuntimeKind, provider_of
+from rocelab.spec.catalog import find_lab
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -75,11 +87,7 @@ def measure_rocelab(lab_name: str, kind: RuntimeKind = RuntimeKind.NETNS) -> Up:
     stages = lab.up()
     up_s = time.monotonic() - started
     after = _Before.now()
-    pss = sum(
-        _pss_bytes(pid)
-        for node in lab.fabric.switches
-        for pid in lab.node(node.name).daemons().values()
-    )
+    pss = _daemons_pss_bytes(lab)
     started = time.monotonic()
     lab.down()
     return Up(
@@ -91,6 +99,69 @@ def measure_rocelab(lab_name: str, kind: RuntimeKind = RuntimeKind.NETNS) -> Up:
         machine_lost_bytes=before.available_bytes - after.available_bytes,
         machine_cpu_s=after.busy_s - before.busy_s,
     )
+
+
+def measure_adopted(lab_name: str) -> Up:
+    """Bring a catalog lab up as it is rendered, by `containerlab deploy`, and take it down."""
+    before = _Before.now()
+    with deployed_by_containerlab(find_lab(lab_name)) as stages:
+        after = _Before.now()
+        lab = Lab.running(adopt(lab_name).name)
+        pss = _daemons_pss_bytes(lab)
+        release(lab.name)
+        started = time.monotonic()
+    return Up(
+        up_s=sum(stages.values()),
+        wiring_s=stages["nodes"],
+        stages_s=stages,
+        down_s=time.monotonic() - started,
+        daemons_pss_bytes=pss,
+        machine_lost_bytes=before.available_bytes - after.available_bytes,
+        machine_cpu_s=after.busy_s - before.busy_s,
+    )
+
+
+@contextmanager
+def deployed_by_containerlab(lab_file: Path) -> Iterator[Mapping[str, float]]:
+    """A lab as it is rendered, deployed by containerlab itself, with every route at full width; the
+    seconds of each stage. Destroyed at the end."""
+    fabric = Lab.planned(lab_file).fabric
+    image = built_image(find_engine(), no_progress)
+    with tempfile.TemporaryDirectory(prefix="rocelab-bench-") as scratch:
+        started = time.monotonic()
+        write_containerlab(fabric, Path(scratch, "lab"), image)
+        topology = Path(scratch, "lab", topology_file(fabric.name))
+        rendered = time.monotonic()
+        try:
+            _containerlab("deploy", "-t", topology)
+            deployed = time.monotonic()
+            _wait_until_whole(fabric)
+            yield {
+                "render": rendered - started,
+                "nodes": deployed - rendered,
+                "convergence": time.monotonic() - deployed,
+            }
+        finally:
+            _containerlab("destroy", "-t", topology, "--cleanup")
+
+
+def _containerlab(*arguments: str | Path) -> None:
+    command = ["containerlab", "--timeout", "10m", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise MachineError(f"containerlab {arguments[0]} failed: {done.stderr.strip()[-2000:]}")
+
+
+def _wait_until_whole(fabric: Fabric) -> None:
+    netns_of = {each.name: each.netns for each in find_containers(fabric.name)[2]}
+    expected = expected_widths(fabric)
+    deadline = time.monotonic() + convergence_timeout_s(fabric)
+    while missing := narrow_routes(
+        expected, {node.name: read_fib(netns_of[node.name]) for node in fabric.switches}
+    ):
+        if time.monotonic() > deadline:
+            raise ExpectationError(f"containerlab's lab {fabric.name} lacks {missing[0]}")
+        time.sleep(0.1)
 
 
 def measure_mininet(lab_name: str, *, with_daemons: bool) -> Up:
@@ -245,6 +316,14 @@ def _document(
             for daemon in installation.daemons(frr.daemons(fabric))
         ],
     }
+
+
+def _daemons_pss_bytes(lab: Lab) -> int:
+    return sum(
+        _pss_bytes(pid)
+        for node in lab.fabric.switches
+        for pid in lab.node(node.name).daemons().values()
+    )
 
 
 def _pss_bytes(pid: int) -> int:

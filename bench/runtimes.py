@@ -56,8 +56,8 @@ def main(
             ups.append(measure_rocelab(LAB, kind))
     _write(measured, lacking)
     shown = Table("runtime", *(name for name, *_ in COLUMNS), title=LAB)
-    for cells in _rows(measured):
-        shown.add_row(*cells)
+    for row in _rows(measured):
+        shown.add_row(*row)
     Console().print(shown)
 
 
@@ -73,10 +73,12 @@ def _lacking() -> dict[RuntimeKind, str]:
 
 
 def _rows(measured: Mapping[RuntimeKind, Sequence[Up]]) -> list[list[str]]:
-    return [
-        [str(kind), *(spread([value(up) for up in ups], form) for _, value, form in COLUMNS)]
-        for kind, ups in measured.items()
-    ]
+    return [[str(kind), *cells(ups)] for kind, ups in measured.items()]
+
+
+def cells(ups: Sequence[Up]) -> list[str]:
+    """A value of each column: median and range."""
+    return [spread([value(up) for up in ups], form) for _, value, form in COLUMNS]
 
 
 def _write(measured: Mapping[RuntimeKind, Sequence[Up]], lacking: dict[RuntimeKind, str]) -> None:
@@ -95,7 +97,7 @@ def _write(measured: Mapping[RuntimeKind, Sequence[Up]], lacking: dict[RuntimeKi
     lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in environment.items()]
     lines += ["", "| median (min to max) | " + " | ".join(name for name, *_ in COLUMNS) + " |"]
     lines += ["|---" * (len(COLUMNS) + 1) + "|"]
-    lines += ["| " + " | ".join(cells) + " |" for cells in _rows(measured)]
+    lines += ["| " + " | ".join(row) + " |" for row in _rows(measured)]
     lines += ["", *(f"Not measured: {kind}, {why}." for kind, why in lacking.items())]
     FOLDER.joinpath("runtimes.md").write_text("\n".join(lines).rstrip() + "\n")
 
