@@ -39,8 +39,9 @@ class Container:
     """A node as a container.
 
     `entrypoint` is its command, None for the image's own start-up; `files` are texts by path in the
-    container; `sysctls` are set before anything runs; `commands` are lines of shell words, run in
-    it in order when all its interfaces are up.
+    container; `sysctls` are set before anything runs; `commands` are for its shell, in order, when
+    all its interfaces are up. They have no single quote and no `$`, which containerlab expands, and
+    are run as one command: each entry of `exec` costs a start of `docker exec`.
     """
 
     name: str
@@ -103,7 +104,7 @@ def warnings(fabric: Fabric) -> tuple[str, ...]:
 def _container(fabric: Fabric, node: Node) -> Container:
     settings = node_settings(fabric, node)
     commands = [
-        f"sh -c 'echo {settings[name]} > /proc/sys/net/{name}'"
+        f"echo {settings[name]} > /proc/sys/net/{name}"
         for name in _ONCE_STARTED
         if name in settings
     ]

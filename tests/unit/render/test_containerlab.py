@@ -224,7 +224,7 @@ def test_a_container_gets_every_kernel_setting_that_a_namespace_gets(lab: str) -
             for key, value in container.sysctls.items()
         }
         for command in container.commands:
-            if written := re.fullmatch(r"sh -c 'echo (\d+) > /proc/sys/net/(\S+)'", command):
+            if written := re.fullmatch(r"echo (\d+) > /proc/sys/net/(\S+)", command):
                 settings_[written[2]] = written[1]
         if settings_.get("ipv6/conf/all/disable_ipv6") == "1":
             settings_["ipv6/conf/default/disable_ipv6"] = "1"
