@@ -41,7 +41,7 @@ from tests.containerlab.prepare import BIRD
 from tests.integration.waiting import wait_until
 from tests.measured import probe_runs
 
-CONVERGES_WITHIN_S = 120.0
+CONVERGES_WITHIN_S = 300.0
 WATCHFRR_WOULD_S = 15.0
 """watchfrr starts a daemon again at once, or after 10 s without an answer."""
 SETTLES_S = 10.0

@@ -16,7 +16,7 @@ from rocelab.runtime.lab import Lab
 from tests.containerlab.labs import deployed as deployed_by_containerlab
 from tests.integration.waiting import wait_until
 
-CONVERGES_WITHIN_S = 120.0
+CONVERGES_WITHIN_S = 300.0
 LABS = ("tiny", "zone-small", "hpn-small", "rail-small", "unnumbered", "bfd")
 
 
