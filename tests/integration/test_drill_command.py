@@ -150,8 +150,9 @@ def test_two_drills_at_once_break_each_its_own_lab(tmp_path: Path) -> None:
         for repeat in probe_runs(result):
             changed = {change.node for change in repeat.fib}
             assert changed & set(spines.values()) == {spines[name]}
-            subjects = [record.event.subject for record in repeat.events]
-            assert subjects == [f"rtsw1:{spines[name]}"] * 2
+            # The two changes are one event where a busy machine made the first late.
+            assert {record.event.subject for record in repeat.events} == {f"rtsw1:{spines[name]}"}
+            assert sum(record.event.changes for record in repeat.events) == 2
     assert not any(Path(f"/run/rocelab/{name}").exists() for name in spines)
 
 
