@@ -290,6 +290,9 @@ def _document(
     views: Path,
 ) -> dict[str, Any]:
     fabric = lab.fabric
+    # Mininet's hosts have copies of this mount namespace, in which pinned ones are left out
+    # (fs/namespace.c, copy_tree).
+    pinned = f"/proc/{os.getpid()}/root{views}"
     return {
         "nodes": [
             {
@@ -309,7 +312,7 @@ def _document(
         "daemons": [
             {
                 "node": name,
-                "command": f"nsenter --mount={views / name} "
+                "command": f"nsenter --mount={pinned}/{name} "
                 + " ".join(daemons.start_arguments(installation.program(daemon), daemon, files)),
             }
             for name, files in folders.items()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.fabrics import measure_mininet
 from rocelab.runtime.teardown import take_down
 from tests.integration.command import rocelab, rocelab_process
 from tests.integration.test_ownership import belongings
@@ -75,3 +76,9 @@ def test_the_command_line_opens_on_a_lab_of_any_runtime_and_leaves_it_up(spec: P
     finally:
         take_down(NAME)
     assert_a_command_line_of_the_lab(done.stderr)
+
+
+def test_the_benchmark_starts_every_daemon_in_plain_mininet(spec: Path) -> None:
+    up = measure_mininet(str(spec), with_daemons=True)
+    assert list(up.stages_s) == ["wiring", "daemons", "convergence"]
+    assert up.daemons_pss_bytes > 8 * 2**20  # of 4 switches, two daemons each
