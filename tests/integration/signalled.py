@@ -2,8 +2,9 @@
 
     python -m tests.integration.signalled STAGE[,STAGE...] NUMBER ARGUMENT...
 
-At the first progress of a stage whose name begins with STAGE it sends the signal to the process
-group, like a terminal; then it waits for the next STAGE. So every signal has a known moment.
+At the first progress that begins with STAGE, such as `cells` or `cells 1` (its name and how much is
+done), it sends the signal to the process group, like a terminal; then it waits for the next STAGE.
+So every signal has a known moment.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def main(stages: list[str], number: int, arguments: list[str]) -> None:
     @contextmanager
     def progress_bars() -> Iterator[ProgressSink]:
         def sink(step: Progress) -> None:
-            come_to(step.stage)
+            come_to(f"{step.stage} {step.done}")
 
         yield sink
 

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -249,14 +250,41 @@ def test_what_needs_no_lab_ends_at_once(stage: str, command: tuple[str, ...]) ->
     assert (code, said) == (130, ["interrupted: nothing had to be undone"])
 
 
-def test_a_sweep_ends_its_workers_and_goes_on_later(spec: Path) -> None:
+@contextmanager
+def workers_of(kind: str) -> Iterator[tuple[str, str]]:
+    """The option that names two workers: processes, or those of a Dask cluster."""
+    if kind == "processes":
+        yield "--workers", "2"
+        return
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        yield "--cluster", cluster.scheduler_address.removeprefix("tcp://")
+
+
+@pytest.mark.parametrize("kind", ["processes", "cluster"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_sweep_leaves_its_workers_and_goes_on_later(
+    spec: Path, kind: str, number: signal.Signals
+) -> None:
     sweep = spec.with_name("sweep.yaml")
     sweep.write_text(SWEEP)
-    arguments = ("sweep", sweep, "--out", spec.parent / "cells", "--workers", "2")
-    code, said = signalled("cells", signal.SIGTERM, *arguments)
-    assert code == 143
-    assert said[-1].startswith("terminated: cells under way were dropped")
-    journal = spec.parent / "cells" / "cells.jsonl"
+    with workers_of(kind) as workers:
+        stopped_and_resumed(number, ("sweep", sweep, "--out", spec.parent / "cells", *workers))
+
+
+def stopped_and_resumed(number: signal.Signals, arguments: Sequence[str | Path]) -> None:
+    """After the first of four cells, with two under way: SIGTERM drops them, a first SIGINT lets
+    them end."""
+    journal = Path(arguments[3]) / "cells.jsonl"
+    code, said = signalled("cells 1", number, *arguments)
+    if number is signal.SIGTERM:
+        assert code == 143
+        assert said[-1].startswith("terminated: cells under way were dropped")
+    else:
+        assert (code, len(journal.read_text().splitlines())) == (130, 2)
+        assert said[-1] == "2 cells are left; the same command goes on from here"
     kept = journal.read_text().splitlines()
     code, said = ended(begin(*PROGRAM, *arguments))
     assert code == 0, said
