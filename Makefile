@@ -138,9 +138,10 @@ test-machines: $(READY) ## both commands of README, and all others, on fresh mac
 	@$(AS_ROOT) .venv/bin/python -m tests.machines.run --cache "$(MACHINES)" --systems "$(SYSTEMS)" --run "$(RUN)"
 
 .PHONY: test-vm
-test-vm: $(READY) ## `make drill` on SYSTEMS as virtual machines, the queue tests on VM_KERNEL=linux-image-amd64
+test-vm: $(READY) ## `make drill` on SYSTEMS as virtual machines, the queue tests, and a lab without IPv6, on VM_KERNEL=linux-image-amd64
 	@$(AS_ROOT) .venv/bin/python -m tests.machines.run --cache "$(MACHINES)" --systems "$(SYSTEMS)" --run vm
 	.venv/bin/python -m tests.vm.run --package "$(VM_KERNEL)"
+	.venv/bin/python -m tests.vm.run --package "$(VM_KERNEL)" --append ipv6.disable=1 -- bash tests/vm/no-ipv6.sh
 
 .PHONY: bench
 bench: $(READY) ## time and weigh two fabrics, beside Mininet

@@ -35,6 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.vm.run", description="see README.md")
     parser.add_argument("--package", default="linux-image-amd64", help="a kernel that apt knows")
     parser.add_argument("--timeout", type=float, default=600, help="seconds until it is ended")
+    parser.add_argument("--append", default="", help="words for the kernel's command line")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="run in the checkout, as root")
     given = parser.parse_args()
     # Ended from outside, it still ends the virtual machine and removes its folder.
@@ -50,14 +51,15 @@ def main() -> int:
             folder = Path(name)
             kernel = fetch(given.package, folder)
             say(f"Linux {kernel.release}, emulated by QEMU: {shlex.join(command)}")
-            return boot(kernel, folder / "shared", command, given.timeout)
+            return boot(kernel, folder / "shared", command, given.append, given.timeout)
     except MissingError as error:
         say(f"error: {error}")
         return 3
 
 
-def boot(kernel: Kernel, shared: Path, command: list[str], timeout_s: float) -> int:
-    """Run `command` on `kernel`; return its exit code, or 1 if the machine ended without one."""
+def boot(kernel: Kernel, shared: Path, command: list[str], append: str, timeout_s: float) -> int:
+    """Run `command` on `kernel`, booted with the words `append`; return its exit code, or 1 if the
+    machine ended without one."""
     shared.mkdir()
     # Through a pipe, since a console would be sent progress bars.
     (shared / "command.sh").write_text(
@@ -65,7 +67,7 @@ def boot(kernel: Kernel, shared: Path, command: list[str], timeout_s: float) -> 
         f"cd {shlex.quote(str(CHECKOUT))} && {shlex.join(command)} 2>&1 | cat\n"
     )
     try:
-        subprocess.run(machine(kernel, shared), timeout=timeout_s, check=False)
+        subprocess.run(machine(kernel, shared, append), timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         say(f"error: not done within {timeout_s:.0f} s (--timeout)")
         return 1
@@ -76,7 +78,7 @@ def boot(kernel: Kernel, shared: Path, command: list[str], timeout_s: float) -> 
     return int(code.read_text())
 
 
-def machine(kernel: Kernel, shared: Path) -> list[str]:
+def machine(kernel: Kernel, shared: Path, append: str) -> list[str]:
     """The command line of the virtual machine, whose console is standard output."""
     root = "local,mount_tag=root,path=/,readonly=on,security_model=none,multidevs=remap"
     results = f"local,mount_tag=results,path={shared},security_model=none"
@@ -85,7 +87,7 @@ def machine(kernel: Kernel, shared: Path) -> list[str]:
         *("-nodefaults", "-no-user-config", "-no-reboot", "-nic", "none", "-display", "none"),
         *("-monitor", "none", "-serial", "stdio", "-virtfs", root, "-virtfs", results),
         *("-kernel", str(kernel.image), "-initrd", str(kernel.initramfs)),
-        *("-append", "console=ttyS0 quiet panic=-1 mitigations=off"),
+        *("-append", f"console=ttyS0 quiet panic=-1 mitigations=off {append}"),
     ]
 
 
